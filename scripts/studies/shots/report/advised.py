@@ -1,12 +1,14 @@
 """Advice on files: whether and how to repack them, how to open them, and the gain over the files as they are."""
 
+import itertools
 import math
 from collections.abc import Callable
 
 import pandas as pd
 
 from scripts.lib import sizes
-from scripts.report import comparisons, names, pages, prose, recommendation, words
+from scripts.report import comparisons, names, pages, prose, recommendation
+from scripts.report import words as shared
 from scripts.report.headline import Said
 from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
@@ -16,30 +18,23 @@ from scripts.report.statements import Comparison, Counts, Gain, NoGain, Statemen
 from scripts.statistics.outcomes import JUDGED
 from scripts.studies.shots.arms import key_of
 from scripts.studies.shots.probe import is_miss, mean
-from scripts.studies.shots.report import opening
+from scripts.studies.shots.report import opening, words
 from scripts.studies.shots.report.opening import Target
 from scripts.studies.shots.report.ways import DETECTED, Advice, Way, facts_of, read_advice
 from scripts.studies.shots.trial import LONGEST_S, ORIGINAL, WORTH
-
-_KINDS = {
-    "paged": "repack the files with pages",
-    "chunks": "repack the files with other chunks",
-    "large": "merge all files into one, with pages",
-}
 
 
 def lines(run: Results) -> list[str]:
     """Return the lines that advice ends with, in plain text."""
     if not (advice := read_advice(run)):
-        return ["advice: none, since the files as they are could not be measured; the report lists the reasons"]
+        return [f"advice: {words.fill('no advice')}"]
     notes = [f"note:   {note}" for note in _list_notes(advice, run)]
     gain = _gain(advice, lambda *of: f"{_times(*of)}: {_effort(*of)}")
     if advice.best is not advice.base:
         gain += f", {_cost(advice.facts, advice.best)}"
     if not run.select([(gain, state(advice, run))]):
-        return [f"advice: {words.fill('withheld', many='none')}", *notes]
-    undecided = "undecided, leave the files as they are until it is"
-    repack = undecided if advice.is_undecided else _repack(advice.facts, advice.best)
+        return [f"advice: {shared.fill('withheld', many='none')}", *notes]
+    repack = words.fill("undecided") if advice.is_undecided else _repack(advice.facts, advice.best)
     return [*_lines(advice, advice.best, gain, repack), *notes]
 
 
@@ -73,10 +68,10 @@ def lines_by_forecast(facts: dict) -> list[str]:
     best = best if rank(best)[0] < WORTH * rank(base)[0] else base
     copy = min(ways, key=rank)
     best = copy if rank(copy)[0] < WORTH * rank(best)[0] else best
-    gain = f"by forecast, not measured: {_forecast(best.arm, facts)}"
+    gain = words.fill("by forecast", forecast=_forecast(best.arm, facts))
     if best is not base:
         times = names.times(rank(base)[0] / rank(best)[0])
-        gain += f" instead of {_forecast(base.arm, facts)} with {base.name}, {times} times as fast"
+        gain += words.fill("instead", forecast=_forecast(base.arm, facts), base=base.name, times=times)
     return _lines(Advice(facts, ways, base), best, gain, _repack(facts, best))
 
 
@@ -85,7 +80,7 @@ def _lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str]:
     printed = [f"repack: {repack}", f"open:   {opening.with_h5py(best.arm, target)}"]
     if best.arm["driver"] == "ros3":
         other = advice.find_best_of("s3fs", best.layout)
-        printed.append(f"        ({opening.ROS3})")
+        printed.append(f"        ({words.fill('ros3')})")
         printed += [f"or:     {opening.with_h5py(other.arm, target)}"] if other else []
     return [*printed, f"gain:   {gain}"]
 
@@ -97,7 +92,7 @@ def answer(run: Results) -> pages.Answer | None:
     best, target = advice.best, _target(advice.facts, advice.best)
     by_ros3 = best.arm["driver"] == "ros3"
     to_do = [f"Repack: {code(_repack(advice.facts, best))}"] if best.layout != ORIGINAL else []
-    to_do.append(f"Open: {code(opening.with_h5py(best.arm, target))}" + f" ({opening.ROS3})" * by_ros3)
+    to_do.append(f"Open: {code(opening.with_h5py(best.arm, target))}" + f" ({words.fill('ros3')})" * by_ros3)
     to_do += [f"With xarray: {code(line)}" for line in [opening.with_xarray(best.arm, target)] if line]
     if by_ros3 and (other := advice.find_best_of("s3fs", best.layout)):
         to_do.append(f"With PyPI's h5py: {code(opening.with_h5py(other.arm, target))}")
@@ -134,7 +129,7 @@ def outcome(run: Results) -> dict:
 def show(page: Page, run: Results) -> None:
     """Show all ways with forecasts and measurements, and the copies, if advice was asked of a run."""
     if facts := facts_of(run):
-        page.section("What was considered", bullets([f"Place: {facts['place']}.", *_list_copies(facts)]))
+        page.section("What was considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)]))
         page.table(_considered(run, facts), "")
 
 
@@ -153,14 +148,12 @@ def _gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
     """Return the gain of the recommended way over the files as they are, as described for each access."""
     best, base = advice.best, advice.base
     if best is base:
-        text = f"no way was shown to be faster than the files as they are, read with {base.name}{_each(advice, base)}"
+        said = {"base": f"{base.name}{_each(advice, base)}"}
+        text = words.fill("none faster", **said)
         if copy := advice.copy:
-            gains = f"{names.times(1 / advice.ratio(copy, 'ratio'))}×"
-            text = (
-                f"no way without a copy was shown to be faster than {base.name}{_each(advice, base)}, and"
-                f" {copy.layout} with {copy.name} gains too little for one ({gains})"
-            )
-        unseen = f"; gains below {names.times(advice.detectable)} times could not be detected"
+            gain = names.times(1 / advice.ratio(copy, "ratio"))
+            text = words.fill("none without copy", **said, layout=copy.layout, way=copy.name, gain=gain)
+        unseen = words.fill("unseen", times=names.times(advice.detectable))
         return text + (unseen if advice.detectable > DETECTED else "")
     shares = advice.shares.items() if len(advice.shares) > 1 else [(next(iter(advice.shares)), None)]
     parts = ((f"{level} ({100 * share:.0f} %): " if share else "") + describe(advice, level) for level, share in shares)
@@ -171,14 +164,12 @@ def _of_files(advice: Advice) -> list[str]:
     """Return the gain by file, and of which files that is."""
     if not (many := len(advice.best.gains)):
         together = any(cell.get("access") == "datasets" for cell in advice.best.cells.values())
-        return ["of these files alone"] if together else []
-    gains = f"{prose.span(advice.quoted, names.times)}×"
-    files = "this file" if many == 1 else f"these {many} files"
-    if not advice.is_of_others:
-        return [f"of {files} alone {gains}"]
-    rest = len(advice.quoted)
-    of = f"the {rest} of {files} by which it was not chosen" if rest < many else f"each of {files}"
-    return [f"of {of} {gains}"]
+        return [words.fill("these alone")] if together else []
+    rest, which = len(advice.quoted), "gains alone"
+    if advice.is_of_others:
+        which = "gains of rest" if rest < many else "gains of each"
+    files = words.fill("this file" if many == 1 else "these files", many=many)
+    return [words.fill(which, files=files, rest=rest, gains=prose.span(advice.quoted, names.times))]
 
 
 def _list_notes(advice: Advice, run: Results) -> list[str]:
@@ -193,19 +184,20 @@ def _times(advice: Advice, level: str) -> str:
     ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
     # The harness's own time may be a part of either side's.
     bound = "" if pd.isna(row.get("harness_percent")) else "at least " if ratio > 1 else "at most "
-    than = f"as {'' if advice.best.layout == ORIGINAL else 'the files as they are '}with {advice.base.name}"
-    return f"{bound}{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast {than}"
+    said = {"bound": bound, "times": names.times(ratio), "ends": ", ".join(map(names.times, ends))}
+    than = "as fast" if advice.best.layout == ORIGINAL else "as fast as files"
+    return words.fill(than, **said, base=advice.base.name)
 
 
 def _effort(advice: Advice, level: str) -> str:
     """Return the seconds and requests of an object before and after, for one access."""
     both = [way.cells[level] for way in (advice.best, advice.base)]
-    text = " instead of ".join(f"{prose.number(cell['total_s'] / advice.files)} s" for cell in both) + " per read"
-    counts = [cell.get("requests", math.nan) for cell in both]
-    if any(map(pd.isna, counts)):
-        return text
-    after, before = (f"{count / advice.files:,.0f}" for count in counts)
-    return f"{text}, {after} requests instead of {before}"
+    after, before = (prose.number(cell["total_s"] / advice.files) for cell in both)
+    effort = words.fill("effort", after=after, before=before)
+    after, before = (cell.get("requests", math.nan) / advice.files for cell in both)
+    if pd.isna(after) or pd.isna(before):
+        return effort
+    return words.fill("effort and requests", effort=effort, after=after, before=before)
 
 
 def _each(advice: Advice, way: Way) -> str:
@@ -220,13 +212,9 @@ def _list_clients(advice: Advice, run: Results) -> list[str]:
     times = [_first_and_next(run, way) for way in (advice.best, advice.base)]
     if advice.files < 2 or None in times:
         return []
-    (first, further), (first_before, further_before) = times
-    if advice.best is advice.base:
-        return [f"the first file {prose.number(first)} s, each further one {prose.number(further)} s"]
-    return [
-        f"the first file {prose.number(first)} instead of {prose.number(first_before)} s, each further one"
-        f" {prose.number(further)} instead of {prose.number(further_before)} s"
-    ]
+    keys = ("first", "further", "first_before", "further_before")
+    said = {key: prose.number(time) for key, time in zip(keys, itertools.chain(*times), strict=True)}
+    return [words.fill("files of client" if advice.best is advice.base else "files of clients", **said)]
 
 
 def _first_and_next(run: Results, way: Way) -> tuple[float, float] | None:
@@ -245,10 +233,8 @@ def _list_misses(advice: Advice, run: Results) -> list[str]:
         for level, cell in way.cells.items():
             expected = way.arm["seconds"][level] + cpu.get(cell["cell"], 0) / advice.files
             if is_miss(taken := cell["total_s"] / advice.files, expected):
-                of = f" for {level}" * (len(advice.shares) > 1)
-                missed.append(
-                    f"{way.layout} with {way.name} took {names.times(taken / expected)} times its forecast{of}"
-                )
+                said = {"layout": way.layout, "way": way.name, "times": names.times(taken / expected)}
+                missed.append(words.fill("missed", **said, access=f" for {level}" * (len(advice.shares) > 1)))
     return missed
 
 
@@ -257,13 +243,13 @@ def _list_unjudged(advice: Advice) -> list[str]:
     for way in advice.unjudged:
         verdicts = {row["verdict"] for row in way.rows.values()} - set(JUDGED)
         ways.setdefault(min(verdicts, default="not measured"), []).append(f"{way.layout} with {way.name}")
-    return [f"not decided ({verdict}): {prose.listing(of)}" for verdict, of in ways.items()]
+    return [words.fill("not decided", verdict=verdict, ways=prose.listing(of)) for verdict, of in ways.items()]
 
 
 def _describe_uneven(way: Way) -> str:
     gaining = sum(gain > 1 for gain in way.gains.values())
-    gains = f"{prose.span(way.gains.values(), names.times)}×, on {gaining} of these {len(way.gains)} files more than 1×"
-    return f"not advised, as other files may gain nothing: {way.layout} with {way.name}, {gains}"
+    said = {"gains": prose.span(way.gains.values(), names.times), "gaining": gaining, "many": len(way.gains)}
+    return words.fill("uneven", layout=way.layout, way=way.name, **said)
 
 
 def _list_unmeasured(advice: Advice) -> list[str]:
@@ -271,12 +257,12 @@ def _list_unmeasured(advice: Advice) -> list[str]:
     first = advice.facts["considered"][0]
     if key_of(first) == key_of(advice.base.arm):
         return []
-    return [f"{Way(first).name}: {_forecast(first, advice.facts)} by forecast, too long to be measured"]
+    return [words.fill("too long", way=Way(first).name, forecast=_forecast(first, advice.facts))]
 
 
 def _forecast(arm: dict, facts: dict) -> str:
     requests, size, seconds = (mean(arm, what, facts) for what in ("requests", "bytes", "seconds"))
-    return f"{requests:,.0f} requests, {sizes.text(round(size))} and {_duration(seconds)}"
+    return words.fill("forecast", requests=requests, size=sizes.text(round(size)), time=_duration(seconds))
 
 
 def _duration(seconds: float) -> str:
@@ -292,30 +278,31 @@ def _target(facts: dict, best: Way) -> Target:
 
 def _cost(facts: dict, best: Way) -> str:
     if best.layout == ORIGINAL:
-        return "without a copy"
+        return words.fill("without copy")
     copy = facts["copies"][best.layout]
     change = 100 * (copy["copy_bytes"] / copy["original_bytes"] - 1)
     took = copy["seconds"] / (copy["original_bytes"] / 2**30)
-    return f"for a copy of {change:+.0f} % bytes that takes {prose.number(took)} s per GiB to make"
+    return words.fill("for copy", change=change, seconds=prose.number(took))
 
 
 def _repack(facts: dict, best: Way) -> str:
-    return facts["copies"][best.layout]["typed"] if best.layout != ORIGINAL else "no, leave the files as they are"
+    return facts["copies"][best.layout]["typed"] if best.layout != ORIGINAL else words.fill("no repack")
 
 
 def _recommend(best: Way) -> str:
-    files = "leave the files as they are" if best.layout == ORIGINAL else _KINDS[best.layout.partition("-")[0]]
-    return f"{files}, and read them with {best.name}"
+    kind = best.layout.partition("-")[0]
+    files = words.fill("leave") if best.layout == ORIGINAL else words.REPACKING[kind]
+    return words.fill("recommend", files=files, way=best.name)
 
 
 def _list_copies(facts: dict) -> list[str]:
     """Return how each set of copies was made, and why others could not be."""
-    made = [
-        f"{name}: {code(copy['typed'])}; {sizes.text(copy['original_bytes'])} became {sizes.text(copy['copy_bytes'])}"
-        f" in {prose.number(copy['seconds'])} s"
-        for name, copy in facts["copies"].items()
-    ]
-    return made + [f"Left out: {reason}" for reason in facts["left_out"]]
+    made = []
+    for name, copy in facts["copies"].items():
+        before, after = (sizes.text(copy[f"{side}_bytes"]) for side in ("original", "copy"))
+        said = {"typed": code(copy["typed"]), "original": before, "copy": after}
+        made.append(words.fill("copied", name=name, **said, seconds=prose.number(copy["seconds"])))
+    return made + [words.fill("left out", reason=reason) for reason in facts["left_out"]]
 
 
 def _considered(run: Results, facts: dict) -> Table:
@@ -329,16 +316,11 @@ def _considered(run: Results, facts: dict) -> Table:
             row |= {"requests": arm["requests"][level], "MiB": arm["bytes"][level] / 2**20}
             row |= {"time / s": arm["seconds"][level], **_per_object(cell, advice)}
             rows.append(row)
-    caption = (
-        "Ways to read one object, by HDF5's reads of the first file and each driver's requests for them: a round trip"
-        " for each request, and all bytes at the rate of one connection, without computing. Measured: medians."
-    )
     frame = pd.DataFrame(rows).sort_values("time / s", kind="stable", ignore_index=True)
     frame = frame.drop(columns="access") if len(facts["accesses"]) == 1 else frame
-    number = dict.fromkeys(("MiB", "time / s", "time, measured / s"), prose.number)
-    return Table(
-        "considered", caption, frame, number | {"requests": "{:,.0f}".format, "requests, measured": "{:,.0f}".format}
-    )
+    formats = dict.fromkeys(("MiB", "time / s", "time, measured / s"), prose.number)
+    formats |= dict.fromkeys(("requests", "requests, measured"), "{:,.0f}".format)
+    return Table("considered", words.fill("table of ways"), frame, formats)
 
 
 def _per_object(cell: dict, advice: Advice | None) -> dict[str, float]:

@@ -8,7 +8,7 @@ from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
-from scripts.studies.shots.report import reads
+from scripts.studies.shots.report import reads, words
 
 MIB = 2**20
 
@@ -28,17 +28,16 @@ def why(run: Results) -> list[Said]:
         return []
     differs = [f"{name} {old} → {new}" for name, old, new in section["differs"]]
     pair = f"{section['package']} {section['before']} and {section['after']}"
-    if not differs:
-        return [(f"Nothing else differs between the libraries with {pair}.", ())]
-    return [(f"Between the libraries with {pair} these differ, too: {', '.join(differs)}.", ())]
+    return [(words.fill("these differ" if differs else "nothing differs", pair=pair, differs=", ".join(differs)), ())]
 
 
 def show(page: Page, run: Results) -> None:
     """Show the releases that were measured, and what a reader types to see the same, where a run is a bisect."""
     if section := _section(run):
         page.table(_releases(run), "")
-        lines = [f"{name} could not be measured: {reason}" for name, reason in section["skipped"].items()]
-        lines += [f"There is another change between {one} and {other}." for one, other in section["others"]]
+        skipped, others = section["skipped"].items(), section["others"]
+        lines = [words.fill("skipped", release=release, reason=reason) for release, reason in skipped]
+        lines += [words.fill("other change", before=before, after=after) for before, after in others]
         page.section("Not measured, and other changes", bullets(lines))
         page.section("What was read, in this order", bullets(reads.sentences(run)))
 
@@ -56,18 +55,21 @@ def _cell(run: Results, release: str) -> pd.Series | None:
 def _counts(run: Results, *releases: str) -> str:
     """Return requests and bytes of releases, as "111 → 4 requests and 513 → 24.0 MiB"."""
     cells = [cell for cell in (_cell(run, release) for release in releases) if cell is not None]
-    requests = [f"{cell['requests']:,.0f}" for cell in cells]
-    sizes = [names.rate(cell["bytes_offered"] / MIB) for cell in cells]
-    return f"{' → '.join(requests)} requests and {' → '.join(sizes)} MiB"
+    requests = " → ".join(f"{cell['requests']:,.0f}" for cell in cells)
+    sizes = " → ".join(names.rate(cell["bytes_offered"] / MIB) for cell in cells)
+    return words.fill("requests and bytes", requests=requests, sizes=sizes)
+
+
+def _said(section: dict) -> dict[str, str]:
+    return {name: section[name] for name in ("package", "before", "after", "metric")}
 
 
 def _changed(run: Results) -> str:
     section = _section(run)
-    before, after = section["before"], section["after"]
-    skipped = f" (or {', '.join(section['skipped'])}, not measured)" if section["skipped"] else ""
+    skipped = words.fill("or skipped", releases=", ".join(section["skipped"])) if section["skipped"] else ""
     times = f"{_times(run)}, " if section["metric"] == "seconds" else ""
-    what = f"{section['package']} {before} → {after}{skipped} changed {section['metric']}"
-    return f"{what}: {times}{_counts(run, before, after)}."
+    counts = _counts(run, section["before"], section["after"])
+    return words.fill("changed", **_said(section), skipped=skipped, times=times, counts=counts)
 
 
 def _times(run: Results) -> str:
@@ -80,18 +82,14 @@ def _times(run: Results) -> str:
 
 def _same(run: Results) -> str:
     section = _section(run)
-    ends = f"{section['package']} {section['before']} and {section['after']}"
-    return (
-        f"{ends} take the same {section['metric']}: {_counts(run, section['after'])}; none between them was measured."
-    )
+    return words.fill("unchanged", **_said(section), counts=_counts(run, section["after"]))
 
 
 def _undecided(run: Results) -> str:
     section = _section(run)
-    ends = f"{section['package']} {section['before']} and {section['after']}"
     counts = _counts(run, section["before"], section["after"])
     reason = f"; {section['unconfirmed']}" if section.get("unconfirmed") else ""
-    return f"Undecided: where {section['metric']} changed between {ends}: {counts}{reason}."
+    return words.fill("where undecided", **_said(section), counts=counts, reason=reason)
 
 
 def _next(section: dict, run: Results) -> list[str]:
@@ -99,10 +97,11 @@ def _next(section: dict, run: Results) -> list[str]:
     name = run.facts["run"]
     both = ",".join(section["libraries"].get(section[end], "") for end in ("before", "after"))
     again = f"make run CONFIG=results/{name}/bisect.yaml RUN={name}-again ONLY=library={both}"
+    archive, cite = (code(f"make {what} RUN={name}") for what in ("archive", "cite"))
     return [
-        f"The same again: {code(section['command'])}",
-        f"Both releases once more: {code(again)}",
-        f"To archive and to cite it: {code(f'make archive RUN={name}')}, {code(f'make cite RUN={name}')}",
+        words.fill("same again", command=code(section["command"])),
+        words.fill("both again", command=code(again)),
+        words.fill("archive and cite", archive=archive, cite=cite),
     ]
 
 
@@ -133,9 +132,7 @@ def _releases(run: Results) -> Table:
             mark = {section["before"]: "before", section["after"]: "after"}.get(release, "")
             counts = {"requests": cell["requests"], "MiB": cell["bytes_offered"] / MIB, "time / s": cell["total_s"]}
             lines.append({section["package"]: release, **counts, "the change is between": mark})
-    caption = (
-        f"The {prose.count(len(lines), 'release')} of {len(section['releases'])} that were measured, in their order: "
-        "requests that the server saw and bytes that it offered, medians of their repeats."
-    )
+    releases = prose.count(len(lines), "release")
+    caption = words.fill("table of releases", releases=releases, of=len(section["releases"]))
     formats = {"requests": "{:,.0f}".format, "MiB": names.rate, "time / s": prose.number}
     return Table("releases", caption, pd.DataFrame(lines), formats)

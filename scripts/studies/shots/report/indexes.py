@@ -6,6 +6,7 @@ import pandas as pd
 
 from scripts.report import prose
 from scripts.report.results import Results
+from scripts.studies.shots.report import words
 
 
 def costs(run: Results) -> list[str]:
@@ -20,11 +21,13 @@ def costs(run: Results) -> list[str]:
     alike = [name for name in run.report.names if name not in others]
     counts = {one["cell"]: one["index"] for one in run.facts.get("indexes") or []}
     names = [name for name in run.report.names if name == "driver" or name in run.telling(cells, run.report.names)]
-    return [
-        f"{run.names.row(cell, names)}: the index takes {prose.number(cell['index_s'])} s"
-        f"{_requests(counts.get(cell['cell']) or {})} to make{_pays(cell, cells[cells['index_s'].isna()], alike, run)}."
-        for cell in indexed.to_dict("records")
-    ]
+    lines = []
+    for cell in indexed.to_dict("records"):
+        requests = _requests(counts.get(cell["cell"]) or {})
+        said = {"seconds": prose.number(cell["index_s"]), "requests": requests}
+        pays = _pays(cell, cells[cells["index_s"].isna()], alike, run)
+        lines.append(words.fill("index", who=run.names.row(cell, names), **said, pays=pays))
+    return lines
 
 
 def _requests(index: dict) -> str:
@@ -37,10 +40,8 @@ def _pays(cell: dict, others: pd.DataFrame, alike: list[str], run: Results) -> s
     if plain.empty:
         return ""
     best = plain.loc[plain["total_s"].idxmin()].to_dict()
-    saved = best["total_s"] - cell["total_s"]
-    than = f"{run.names.level('driver', best['driver'])}, the fastest without one"
+    saved, driver = best["total_s"] - cell["total_s"], run.names.level("driver", best["driver"])
     if not saved > 0:
-        return f"; its reads took no less time than those with {than}, in medians that were not compared"
-    reads = math.ceil(cell["index_s"] / saved)
-    gain = f"{prose.number(saved)} s saved per read"
-    return f"; by the medians it pays from {prose.count(reads, 'read')} on, against {than} ({gain})"
+        return words.fill("index never pays", driver=driver)
+    reads = prose.count(math.ceil(cell["index_s"] / saved), "read")
+    return words.fill("index pays", reads=reads, driver=driver, saved=prose.number(saved))

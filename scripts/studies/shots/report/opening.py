@@ -10,7 +10,6 @@ from scripts.lib import sizes
 
 # Groups that code for xarray opens as an example.
 _GROUPS = 3
-ROS3 = "needs an h5py with ROS3: conda-forge's (not tested here), or pip install h5py-s3 instead of h5py"
 
 
 @dataclass(frozen=True)

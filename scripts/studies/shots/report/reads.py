@@ -7,6 +7,7 @@ import pandas as pd
 from scripts.report import prose
 from scripts.report.page import Table
 from scripts.report.results import Results
+from scripts.studies.shots.report import words
 
 _DIGITS = 10
 
@@ -15,9 +16,8 @@ def sentences(run: Results) -> list[str]:
     """Return a sentence for each order of reads of a run; none where it is not known."""
     lines = []
     for order in run.facts.get("reads") or []:
-        what, reads = _access(run, order), prose.count(order["reads"], "read")
-        objects = f"{_list_objects(order)}, one after the other"
-        lines.append(f"{prose.capital(what)}: {objects}; within each: {_list_datasets(order)} ({reads} in all).")
+        said = {"what": prose.capital(_access(run, order)), "reads": prose.count(order["reads"], "read")}
+        lines.append(words.fill("order of reads", **said, objects=_list_objects(order), datasets=_list_datasets(order)))
     return lines
 
 
@@ -31,12 +31,7 @@ def table(run: Results) -> Table:
         }
         for order in run.facts.get("reads") or []
     ]
-    caption = (
-        "The order of reads, on which requests and bytes depend if a reader keeps or prefetches bytes: one object after"
-        " the other, as the first record has them; within each, its datasets in the order of the manifest"
-        f" (results/{run.facts.get('run', '')}/data/…/manifest.json), each file opened once. Several workers read"
-        " consecutive parts of that order. The hash is that of all reads."
-    )
+    caption = words.fill("table of reads", run=run.facts.get("run", ""))
     return Table("order-of-reads", caption, pd.DataFrame(rows))
 
 

@@ -9,8 +9,7 @@ from scripts.report.markup import bold
 from scripts.report.page import Table
 from scripts.report.results import Results
 from scripts.statistics import stats
-
-_KINDS = {"reset": "a connection reset", "503": "a 503 SlowDown", "cut": "an answer cut at its half"}
+from scripts.studies.shots.report import words
 
 
 def answers(run: Results) -> list[str]:
@@ -31,13 +30,15 @@ def headline(run: Results) -> str:
     parts = []
     if whole:
         reads = prose.count(sum(row["attempts"] for rows in whole.values() for _, row in rows), "read")
-        parts.append(f"{prose.listing(whole)} recovered in all {reads} that met a fault")
+        parts.append(words.fill("recovered", who=prose.listing(whole), reads=reads))
     for who, rows in by_reader.items():
         if who not in whole:
-            failed = (
-                f"{row['failed']} of {row['attempts']} failed with {fault}" for fault, row in rows if row["failed"]
-            )
-            parts.append(f"of the reads by {who}, {prose.listing(failed)}")
+            failed = [
+                words.fill("failed with", failed=row["failed"], attempts=row["attempts"], fault=fault)
+                for fault, row in rows
+                if row["failed"]
+            ]
+            parts.append(words.fill("failed reads", who=who, failed=prose.listing(failed)))
     return bold(f"{prose.capital('; '.join(parts))}.") if parts else ""
 
 
@@ -56,12 +57,8 @@ def table(run: Results) -> Table:
                 **{"GETs more per fault": row["extra_gets"], "s more per fault": row["extra_s"]},
             }
         )
-    caption = (
-        "Reads that met a fault, and those that ended with an error or other values. Faults survived, and what each "
-        "cost beside the cell without faults, are of the reads that recovered."
-    )
     formats = dict.fromkeys(("GETs more per fault", "s more per fault"), _amount)
-    return Table("recovery", caption, pd.DataFrame(lines, dtype=object), formats)
+    return Table("recovery", words.fill("table of recovery"), pd.DataFrame(lines, dtype=object), formats)
 
 
 def _rows(run: Results) -> Iterator[tuple[str, str, dict]]:
@@ -72,28 +69,29 @@ def _rows(run: Results) -> Iterator[tuple[str, str, dict]]:
     names = [name for name in names if name in {"library", "driver", *run.telling(cells, names)}]
     for cell in run.names.sort(cells, [*names, "fault"]).to_dict("records"):
         kind, _, every = cell["fault"].partition("-every-")
-        yield run.names.row(cell, names), f"{_KINDS[kind]} in every {every}th GET", outcomes[cell["cell"]]
+        fault = words.fill("fault", what=words.FAULTS[kind], every=every)
+        yield run.names.row(cell, names), fault, outcomes[cell["cell"]]
 
 
 def _verb(row: dict) -> str:
     if not row["attempts"]:
-        return "has not met"
-    verbs = {0: "recovers from", row["attempts"]: "does not recover from"}
-    return bold(verbs.get(row["failed"], "does not always recover from"))
+        return words.fill("not met")
+    verbs = {0: "recovers", row["attempts"]: "never recovers"}
+    return bold(words.fill(verbs.get(row["failed"], "not always recovers")))
 
 
 def _figures(row: dict) -> str:
     if not row["attempts"]:
         return f"in {prose.count(row['missed'], 'read')}"
-    failed = f"{row['failed']} of {prose.count(row['attempts'], 'read')} failed"
-    words = f"{failed} {_interval(row)} %]"
+    reads = prose.count(row["attempts"], "read")
+    text = words.fill("failed", failed=row["failed"], reads=reads, interval=_interval(row))
     if not row["injected"]:
-        return words
-    words = f"{words}; {prose.count(row['injected'], 'fault')} survived"
+        return text
+    text += words.fill("survived", faults=prose.count(row["injected"], "fault"))
     if row["extra_s"] is None:
-        return words
-    gets = f"{_amount(row['extra_gets'])} more GET{'s' * (row['extra_gets'] != 1)}"
-    return f"{words}, at {gets} and {_amount(row['extra_s'])} s each"
+        return text
+    more = {"gets": _amount(row["extra_gets"]), "s": "s" * (row["extra_gets"] != 1)}
+    return text + words.fill("cost of faults", **more, seconds=_amount(row["extra_s"]))
 
 
 def _interval(row: dict) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 from scripts.report import reading, results
 from scripts.report.page import Table
 from scripts.report.reading import read_facts
-from scripts.studies.shots.report import REPORT
+from scripts.studies.shots.report import REPORT, words
 
 FACTORS = REPORT.names
 NEEDED = ("obj-type", "num-workers", "pb-size", "total-runtime", "mean-obj-time")
@@ -44,10 +44,7 @@ def described(run: results.Results, access: str) -> Table:
     """Return the `describe()` table of mean-obj-time in seconds, six digits as the published study prints it."""
     table = object_time_table(run, access).reset_index()
     table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
-    caption = (
-        f"mean-obj-time in seconds, {run.names.level('access', access)}: tasks of all repeats, by effective page "
-        "buffer and number of workers."
-    )
+    caption = words.fill("table of object times", access=run.names.level("access", access))
     return Table(f"object-times-described-{access}", caption, table, dict.fromkeys(DESCRIBED, "{:.6f}".format))
 
 
