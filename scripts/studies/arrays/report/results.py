@@ -12,7 +12,7 @@ from scripts.report.page import Table
 from scripts.report.reading import read_facts
 from scripts.report.results import Results
 from scripts.studies.arrays.pieces import TRIALS, of_levels
-from scripts.studies.arrays.report import BACKENDS, MIB, REPORT
+from scripts.studies.arrays.report import BACKENDS, MIB, REPORT, words
 
 FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "total_s", *FACTORS)
@@ -60,13 +60,10 @@ def why(run: Results) -> Iterator[Said]:
     cells = run.measured
     written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write") & cells["acknowledged_rate"].notna()]
     for (store, compression), alike in written.groupby(["store", "compression"], sort=False):
-        acknowledged, stored = (prose.span(alike[name], names.rate) for name in ("acknowledged_rate", "rate"))
-        yield (
-            f"{BACKENDS['hsds']} acknowledges what is written to {run.names.store(store)} "
-            f"{run.names.within('compression', [compression])} at {acknowledged} MiB/s and has stored it at {stored} "
-            "MiB/s: it stores what it holds about once a second.",
-            (),
-        )
+        said = {"store": run.names.store(store), "compression": run.names.within("compression", [compression])}
+        said["acknowledged"] = prose.span(alike["acknowledged_rate"], names.rate)
+        said["stored"] = prose.span(alike["rate"], names.rate)
+        yield words.fill("acknowledged", service=BACKENDS["hsds"], **said), ()
 
 
 def cores(run: Results) -> Iterator[Said]:
@@ -84,11 +81,9 @@ def cores(run: Results) -> Iterator[Said]:
         service, library = rows.query("backend == 'hsds' and clients == '1'"), rows.query("backend == 'library'")
         if len(service) > 1 and len(library):
             what = named.subject("shape", rows["shape"].iloc[0]), named.within("values", rows["values"].unique())
-            yield (
-                f"{prose.capital(run.place(rows.iloc[0]))}, writing {' '.join(what)} with gzip took, in CPU seconds, "
-                f"the service's nodes {spent(service, 'nodes')}; the library's processes {spent(library, 'clients')}.",
-                (),
-            )
+            said = {"place": prose.capital(run.place(rows.iloc[0])), "what": " ".join(what)}
+            said |= {"service": spent(service, "nodes"), "library": spent(library, "clients")}
+            yield words.fill("cores", **said), ()
 
 
 def durable(run: Results) -> Table:
@@ -104,8 +99,7 @@ def durable(run: Results) -> Table:
             listings.estimated("until acknowledged / MiB/s", "rate"),
             Column("acknowledged / s", "total_s", prose.number),
         ]
-    caption = "Writing: bytes of the values divided by the time; medians, 95 % CI."
-    return listings.table(run, "durable", caption, columns, cells)
+    return listings.table(run, "durable", words.fill("table of writing"), columns, cells)
 
 
 def service(run: Results) -> Table:
@@ -114,8 +108,8 @@ def service(run: Results) -> Table:
     of_array = [of_levels(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
     taken = {name: _taken(run, cells, name) / unit for _, name, unit in OF_SERVICE}
     columns = [Column(title, name, prose.number) for title, name, _ in (("array / MiB", "array_mib", 1), *OF_SERVICE)]
-    caption = "What a service's nodes took while a cell was measured; medians."
-    return listings.table(run, "service", caption, columns, cells.assign(array_mib=of_array, **taken), columns[1:])
+    cells = cells.assign(array_mib=of_array, **taken)
+    return listings.table(run, "service", words.fill("table of nodes"), columns, cells, columns[1:])
 
 
 def _taken(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
@@ -124,7 +118,7 @@ def _taken(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
 
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
-    beside = "The service runs beside its client, whose cores it takes, without a network between them or containers."
-    lines = [beside] if "published" not in run.facts and (run.measured["backend"] == "hsds").any() else []
+    is_beside = "published" not in run.facts and (run.measured["backend"] == "hsds").any()
+    lines = [words.fill("beside client")] if is_beside else []
     problem = run.facts.get("not_printed")
-    return lines + ([f"The published rates are not shown: {problem}."] if problem else [])
+    return lines + ([words.fill("not printed", problem=problem)] if problem else [])

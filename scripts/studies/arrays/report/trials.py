@@ -11,7 +11,7 @@ from scripts.report import listings, prose, reading
 from scripts.report.headline import Said
 from scripts.report.page import Table
 from scripts.studies.arrays.pieces import TRIALS
-from scripts.studies.arrays.report import MIB
+from scripts.studies.arrays.report import MIB, words
 
 ANSWERED, BINARY = "answered", ("binary read", "binary write")
 STREAMING = {"on": "with streaming", "off": "without streaming"}
@@ -52,14 +52,9 @@ def table(trials: pd.DataFrame, operation: str) -> Table:
     colours = {"": "unknown", ANSWERED: "faster"}
     over = {name: [colours.get(one, "slower") for one in frame[name]] for name in STREAMING.values() if name in frame}
     limit = prose.listing(sizes.text(sizes.in_bytes(level)) for level in some["request_limit"].unique())
-    caption = (
-        f"The service's limit is {limit}. Outcomes over all repeats; memory: by how much the peak of a node grew while "
-        "the request was answered; medians."
-    )
-    meaning = "every repeat was answered; no repeat was"
-    return Table(
-        operation, caption, frame, {"× limit": "{:g}".format} | dict.fromkeys(numbers, prose.number), over, meaning
-    )
+    formats = {"× limit": "{:g}".format} | dict.fromkeys(numbers, prose.number)
+    caption = words.fill("table of trials", limit=limit)
+    return Table(operation, caption, frame, formats, over, words.fill("colours of trials"))
 
 
 def answer(trials: pd.DataFrame) -> Iterator[Said]:
@@ -68,27 +63,21 @@ def answer(trials: pd.DataFrame) -> Iterator[Said]:
     above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
     for level, title in STREAMING.items():
         if len(of_level := near[above & binary & (near["streaming"] == level)]):
-            most, others = of_level["times_limit"].max(), of_level["outcome"][of_level["outcome"] != ANSWERED]
-            yield (
-                f"{prose.capital(title)}, {len(of_level) - len(others)} of {len(of_level)} binary reads and writes of "
-                f"up to {most:g} times the request limit were answered"
-                f"{f'; the others: {_outcomes(others)}' if len(others) else ''}.",
-                (),
-            )
+            others = of_level["outcome"][of_level["outcome"] != ANSWERED]
+            said = {"how": prose.capital(title), "answered": len(of_level) - len(others), "of": len(of_level)}
+            said["others"] = words.fill("not answered", outcomes=_outcomes(others)) if len(others) else ""
+            yield words.fill("above limit", most=of_level["times_limit"].max(), **said), ()
     on = near["streaming"] == "on"
     if len(reads := near[on & (near["phase"] == BINARY[0]) & (near["outcome"] == ANSWERED)]):
         ends = [part[AMOUNTS].median() for _, part in reads.groupby("times_limit")]
-        small, large = ([_mib(ends[place][name]) for name in AMOUNTS[:2]] for place in (0, -1))
+        (small, growth), (large, most) = ([_mib(ends[place][name]) for name in AMOUNTS[:2]] for place in (0, -1))
         first, last = (prose.number(ends[-1][name]) for name in AMOUNTS[2:])
-        yield (
-            f"With streaming, a binary read of {small[0]} made the service node's memory grow by {small[1]}, one of "
-            f"{large[0]} by {large[1]}; its first byte came after {first} s, its last after {last} s.",
-            (),
-        )
+        said = {"small": small, "growth": growth, "large": large, "most": most}
+        yield words.fill("memory", **said, first=first, last=last), ()
     others = near[above & on & ~near["phase"].isin((*BINARY, "h5pyd read"))]
     if len(others):
         kinds = [f"{what}: {_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
-        yield f"What else was above the limit, with streaming: {'; '.join(kinds)}.", ()
+        yield words.fill("other requests", kinds="; ".join(kinds)), ()
 
 
 def survivors(trials: pd.DataFrame) -> Iterator[str]:
@@ -97,13 +86,10 @@ def survivors(trials: pd.DataFrame) -> Iterator[str]:
     for (level, size), part in room[room[0].notna()].groupby(["streaming", "request_bytes"], sort=False):
         answered = (part["outcome"] == ANSWERED).groupby(part[0])
         counts = "; ".join(f"{times:g} ×: {some.sum()} of {len(some)}" for times, some in answered)
-        yield (
-            f"{prose.capital(STREAMING[level])}, reads of {_mib(size)} were answered by data nodes with a memory limit "
-            f"as follows (room as a multiple of the read): {counts}."
-        )
+        yield words.fill("room", how=prose.capital(STREAMING[level]), size=_mib(size), counts=counts)
     for (many, tasks), part in at_once.groupby([0, 1]):
         busy = prose.span(part["outcome"].str.extract(r"(\d+)")[0].astype(float), "{:g}".format)
-        yield f"Of {many:g} requests in flight to a service that takes {tasks:g} tasks, {busy} were turned away (503)."
+        yield words.fill("turned away", many=many, tasks=tasks, busy=busy)
 
 
 def _mib(size: float) -> str:

@@ -5,6 +5,7 @@ from scripts.report.declaration import NODES, Column, Contest, Factor, Metric, R
 from scripts.report.listings import WHOLE, fact, in_mib, of_readers
 from scripts.report.names import Names
 from scripts.studies.blobs import patterns
+from scripts.studies.blobs.report import words
 
 MIB = 2**20
 AGAIN = "sent again, all repeats"
@@ -25,7 +26,7 @@ def _arm(levels: dict, names: Names) -> str:
 
 
 def _group(cell: dict) -> str:
-    return f"where each process gets {'a whole object' if cell['pattern'] in patterns.WHOLE else 'a section'}"
+    return words.fill("whole objects" if cell["pattern"] in patterns.WHOLE else "sections")
 
 
 def _on_hosts(hosts: list[dict]) -> str:

@@ -13,7 +13,7 @@ from scripts.report.page import Table
 from scripts.report.reading import read_facts
 from scripts.report.results import Results
 from scripts.studies.blobs.patterns import FROM_ONE, PATTERNS
-from scripts.studies.blobs.report import MIB, REPORT
+from scripts.studies.blobs.report import MIB, REPORT, words
 
 FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS)
@@ -25,10 +25,7 @@ ENDS = ("", "_low", "_high")
 NUMBERS = (*(column + end for column, *_ in SHOWN for end in ENDS), "n", "failed", "invalid", "edited")
 # Its panels are named after the patterns.
 PICTURE = Path("docs/images/patterns.svg")
-PICTURED = (
-    "What four processes get of the objects. Thick arrows: reads from the store; thin ones: messages between "
-    "processes. Each process holds what is drawn in it; colours say whose section a block is."
-)
+PICTURED = words.fill("picture")
 
 
 def load(tables: Path | str, facts: Path | str | None = None) -> Results:
@@ -88,7 +85,7 @@ def by_size(run: Results) -> Iterator[Table]:
     cells = run.cells[run.cells["control"] == ""]
     for name, pattern in PATTERNS.items():
         for own, rows in cells[cells["pattern"] == name].groupby(cells["objects"] == "own"):
-            title = pattern.title + (", each of an object of its own" if own else "")
+            title = words.fill("of own objects", pattern=pattern.title) if own else pattern.title
             yield _by_size(rows, f"table-{name}{'-own' if own else ''}", title, run)
 
 
@@ -105,12 +102,7 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
             title_of = f"{run.names.store(store)} {head}"
             frame[title_of] = [_text(cell, column, digits) for cell in own.to_dict("records")]
             over[title_of] = list(own["invalid"] > 0)
-    how = (
-        "latency: median of the iterations after the first (of a single one, that one); bandwidth: all bytes divided "
-        "by the time, without the first iteration; [95 % CI] over the repeats, where they are 6 or more"
-    )
-    if "published" in run.facts:
-        how = "latency: as printed, the mean of all iterations; bandwidth: all bytes divided by it"
+    how = words.fill("how as published" if "published" in run.facts else "how")
     same = {factor: cells[factor].iloc[0] for factor in ROWS if factor not in varies}
     unsaid = run.report.added
     shared = ", ".join(
@@ -121,7 +113,7 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
         f"{title}: {how}. {prose.capital(shared)}{'.' if shared else ''}",
         frame.fillna(""),
         over=over,
-        meaning="a repeat of the cell broke a rule of measuring",
+        meaning=words.fill("colours of trouble"),
         numbers=rows.merge(cells, on=keys)[["pattern", "objects", *keys, "store", *NUMBERS]],
     )
 
@@ -147,11 +139,7 @@ def iterations(run: Results) -> Table:
         Column("slowest / fastest iteration", "spread", prose.ratio),
         Column("last / first process done", "imbalance", prose.ratio),
     )
-    caption = (
-        "Medians over the repeats. Later: the median of a record's iterations after the first; slowest / fastest "
-        "iteration: of the later ones."
-    )
-    return listings.table(run, "iterations", caption, columns, about=columns[:1])
+    return listings.table(run, "iterations", words.fill("table of iterations"), columns, about=columns[:1])
 
 
 def distribution(run: Results) -> Table:
@@ -162,19 +150,14 @@ def distribution(run: Results) -> Table:
         Column("distributing / s", "distributing_s", prose.number),
         Column("bare MPI / s", "bare_distributing_s", prose.number),
     )
-    caption = (
-        "Medians over the repeats. Reading: the share of the latency in which rank 0 reads; distributing: the rest; "
-        "bare MPI: the same bytes, broadcast or scattered from rank 0's memory after the iterations, which bounds it."
-    )
     cells = run.measured[run.measured["pattern"].isin(FROM_ONE)]
-    return listings.table(run, "distribution", caption, columns, cells, columns[1:2])
+    return listings.table(run, "distribution", words.fill("table of distribution"), columns, cells, columns[1:2])
 
 
 def in_words(run: Results) -> list[str]:
     """Return a sentence for each pattern of the run."""
     lines = judgement.explained(run, "pattern", {name: pattern.explained for name, pattern in PATTERNS.items()})
-    own = "own objects: rank i reads its section of object i, so that no two read the same object."
-    return [*lines, own] if (run.cells["objects"] == "own").any() else lines
+    return [*lines, words.fill("own objects")] if (run.cells["objects"] == "own").any() else lines
 
 
 def limits(run: Results) -> list[str]:
@@ -182,24 +165,16 @@ def limits(run: Results) -> list[str]:
     lines, readers = [], run.readers
     hosts = listings.column(readers, "effective.hosts").dropna().astype(object).str.len()
     if len(hosts) and hosts.max() < 2:
-        lines.append(
-            "All processes ran on one machine: broadcasts go through its memory, not over a network between machines."
-        )
+        lines.append(words.fill("one machine"))
     refused = listings.column(readers, "ceiling.problem").dropna()
     if len(refused):
-        many = prose.count(len(refused), "record")
-        lines.append(f"The bare client could not be measured in {many}: {refused.iloc[0]}.")
+        lines.append(words.fill("refused", many=prose.count(len(refused), "record"), reason=refused.iloc[0]))
     # Records of before have bare requests, and do not say by how many processes.
     threads, processes = (listings.column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
     counts = {
-        "In {} of an earlier version the bare client was threads of one process on one machine, which may get less "
-        "than several.": ("record", (threads.notna() & processes.isna()).sum()),
-        "In {} the processes got more than the bare client, by more than 5 %: what it gets is measured, and there it "
-        "is not a bound.": ("cell", (run.measured["share"] > 1.05).sum()),
-        "The clients retried {}; the times include that.": ("request", listings.numbers(readers, "retries").sum()),
-        "In {} some processes had nothing to read.": (
-            "record",
-            (listings.numbers(readers, "effective.idle_processes") > 0).sum(),
-        ),
+        "threads": ("record", (threads.notna() & processes.isna()).sum()),
+        "above bare client": ("cell", (run.measured["share"] > 1.05).sum()),
+        "retried": ("request", listings.numbers(readers, "retries").sum()),
+        "idle": ("record", (listings.numbers(readers, "effective.idle_processes") > 0).sum()),
     }
-    return lines + [text.format(prose.count(int(many), of)) for text, (of, many) in counts.items() if many]
+    return lines + [words.fill(what, many=prose.count(int(many), of)) for what, (of, many) in counts.items() if many]

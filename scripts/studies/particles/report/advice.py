@@ -15,7 +15,7 @@ from scripts.report.results import Results
 from scripts.report.statements import NoGain
 from scripts.statistics.outcomes import Outcome
 from scripts.studies.particles.methods import METHODS, script
-from scripts.studies.particles.report import OPERATIONS, counted
+from scripts.studies.particles.report import OPERATIONS, counted, words
 from scripts.studies.particles.snapshots import FIELD, TYPE
 
 MIB = 2**20
@@ -35,13 +35,13 @@ def why(run: Results) -> list[Said]:
         return []
     chunk = prose.span(1000 * cells.loc[~dask, "chunk_s"], prose.number)
     costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
-    tasks = prose.listing(f"{prose.number(cost)} ms with {method}" for method, cost in costs.items())
+    tasks = [words.fill("cost of task", cost=prose.number(cost), method=method) for method, cost in costs.items()]
     rows = run.comparisons()
     rows = rows[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK)]
-    never = "No Dask method was shown to be faster than the serial loop at any size."
-    none_won = len(rows) and not (rows["verdict"] == Outcome.FASTER).any()
-    said = [(never, (NoGain(tuple((one,) for one in run.to_comparisons(rows))),))] if none_won else []
-    return [*said, (f"The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}.", ())]
+    said: list[Said] = []
+    if len(rows) and not (rows["verdict"] == Outcome.FASTER).any():
+        said.append((words.fill("dask never faster"), (NoGain(tuple((one,) for one in run.to_comparisons(rows))),)))
+    return [*said, (words.fill("chunk and task", chunk=chunk, tasks=prose.listing(tasks)), ())]
 
 
 def through_yt(run: Results) -> Iterator[str]:
@@ -50,33 +50,29 @@ def through_yt(run: Results) -> Iterator[str]:
     rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
     for row in _measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
         own, other = (
-            f"{weights[row[f'{side}_cell']]:,.0f} bytes{what} and costs {prose.number(costs[row[f'{side}_cell']])} ms"
-            for side, what in (("contender", ", yt's chunk and dataset,"), ("baseline", ""))
+            words.fill("sent", size=weights[cell], what=what, cost=prose.number(costs[cell]))
+            for cell, what in ((row["contender_cell"], words.fill("objects of yt")), (row["baseline_cell"], ""))
         )
-        yield (
-            f"{_what(row)}: a task of yt-delayed is sent {own} without reading; one of delayed {other}. Ratio of "
-            f"times {names.ratio_with_interval(*_ratios(row))}: {row['verdict']}."
-        )
+        said = {"ratio": names.ratio_with_interval(*_ratios(row)), "verdict": row["verdict"]}
+        yield words.fill("through yt", what=_what(row), own=own, other=other, **said)
 
 
 def converting(run: Results) -> Iterator[str]:
     """Yield what a copy in Parquet takes, and from how many reads on it pays, if reading it is shown to be faster."""
     cells, stored, rows = run.measured.set_index("cell"), _of_cells(run, "read_bytes") / MIB, run.comparisons()
     for row in _measured(rows[(rows["factor"] == "driver") & (rows["contender"] == "parquet")], run):
-        copy, files = (f"{prose.number(stored[row[f'{side}_cell']])} MiB" for side in ("contender", "baseline"))
+        copy, files = (prose.number(stored[row[f"{side}_cell"]]) for side in ("contender", "baseline"))
         making, reading = cells["prepare_s"][row["contender_cell"]], cells["iteration_s"][row["baseline_cell"]]
         ratio = names.ratio_with_interval(*_ratios(row))
-        pays = "whether converting pays is not decided"
+        pays = words.fill("pays undecided")
         if row["verdict"] == Outcome.FASTER:
             reads, most, fewest = (math.ceil(making / (reading * (1 - ratio))) for ratio in _ratios(row)[[0, 2, 1]])
-            pays = f"from {reads:,} [{fewest:,}, {most:,}] reads on, converting pays"
+            pays = words.fill("pays from", reads=reads, fewest=fewest, most=most)
         elif row["verdict"] in (Outcome.SAME, Outcome.SLOWER):
-            pays = "converting was not shown to pay, however often it is read"
-        yield (
-            f"{_what(row)}, {row['method']}: a copy takes {prose.number(making)} s to make and {copy} instead of "
-            f"{files}. Reading it against the HDF5 files: "
-            f"{', '.join(filter(None, [row['verdict'], ratio and f'ratio {ratio}']))}; {bold(pays)}."
-        )
+            pays = words.fill("never pays")
+        said = {"method": row["method"], "making": prose.number(making), "copy": copy, "files": files}
+        said["outcome"] = ", ".join(filter(None, [row["verdict"], ratio and f"ratio {ratio}"]))
+        yield words.fill("converting", what=_what(row), **said, pays=bold(pays))
 
 
 def show_code(page: Page, run: Results) -> None:
@@ -118,15 +114,14 @@ def out_of_core(run: Results) -> Table:
     limit = cells["memory"].map(names.amount)
     taken = cells["cell"].map(_of_cells(run, "worker_peak_bytes")) * cells["workers"].astype(int)
     cells = cells.assign(gib=data / 2**30, times=data / limit, share=100 * taken / limit)
-    above = (lambda share, _: share > 100, "a worker that took more than its limit")
+    above = (lambda share, _: share > 100, words.fill("colours of memory"))
     columns = (
         Column("data in memory / GiB", "gib", prose.number),
         Column("data / limit", "times", prose.number),
         listings.estimated("time / s", "iteration_s"),
         Column("largest worker, of its limit / %", "share", names.whole, *above),
     )
-    caption = "Reductions whose workers together had a limit of memory; data as 8-byte numbers; median [95 % CI]."
-    return listings.table(run, "out-of-core", caption, columns, cells)
+    return listings.table(run, "out-of-core", words.fill("table of memory"), columns, cells)
 
 
 def _measured(rows: pd.DataFrame, run: Results) -> list[dict]:

@@ -8,7 +8,7 @@ from scripts.report import prose, reading, results
 from scripts.report.reading import read_facts
 from scripts.report.results import Results
 from scripts.studies.particles.methods import METHODS
-from scripts.studies.particles.report import MILLION, REPORT, called, counted
+from scripts.studies.particles.report import MILLION, REPORT, called, counted, words
 from scripts.studies.particles.snapshots import PRESETS
 
 FACTORS = REPORT.names
@@ -65,22 +65,19 @@ def taken_for_one(run: Results) -> list[str]:
     for cell in run.measured[_pure(run)].to_dict("records"):
         iterations = run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])
         listed, read = iterations["listed"].first().max(), iterations["chunks"].sum().max()
-        lines.append(
-            f"{called(cell)}, {counted(cell['particles'])} particles: {listed:,.0f} chunks were listed and {read:,.0f} "
-            "read: Dask takes tasks that read the same for one. Its time is not that of reading what was listed."
-        )
+        said = {"particles": counted(cell["particles"]), "listed": listed, "read": read}
+        lines.append(words.fill("taken for one", who=called(cell), **said))
     return lines
 
 
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
     again = run.measured[(run.measured["rereads"] != "1") & ~_pure(run)]
-    lines = ["All processes ran on one machine: what they send each other does not cross a network."]
+    lines = [words.fill("one machine")]
     if len(again):
-        many = prose.count(len(again), "cell")
-        lines.append(f"In {many} chunks were read more than once: after the first time their bytes were warm.")
+        lines.append(words.fill("read again", cells=prose.count(len(again), "cell")))
     if run.facts.get("not_printed"):
-        lines.append(f"The published timings are not shown: {run.facts['not_printed']}.")
+        lines.append(words.fill("not printed", problem=run.facts["not_printed"]))
     return lines
 
 
