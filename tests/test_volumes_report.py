@@ -17,6 +17,7 @@ from scripts.studies.volumes.report import (
     conclusions,
     figures,
     tabulated,
+    words,
 )
 from tests import volumes_records as records
 from tests.pages import write, write_words
@@ -313,7 +314,7 @@ def test_without_histograms_a_sentence_stands_for_the_curves(tmp_path: Path):
     folder = build(tmp_path, [Battery("old", 12.0, host="node-7", jobs=20, bins=False)])
     figure = figures.percentiles(batteries.load(folder, folder / "facts.json"))
     assert figure.panels == ()
-    assert figure.caption == figures.NO_BINS
+    assert figure.caption == words.fill("no bins")
 
 
 @pytest.mark.rule(20)
@@ -439,7 +440,7 @@ def test_the_published_batteries_come_to_the_published_conclusions(published: Pa
     drawn = comparisons.by(run).numbers.set_index(["contender", "phase"]).loc["gp3x1"]
     assert drawn["ratio"].round(2).to_dict() == {"before the first change": 1.65, "after the last change": 0.22}
     assert drawn["note"].str.contains("medians of the jobs").all()
-    assert figures.percentiles(run).caption == figures.NO_BINS
+    assert figures.percentiles(run).caption == words.fill("no bins")
 
 
 def test_jobs_without_a_p99_of_their_own_are_judged_all_the_same(tables: Path, tmp_path: Path):

@@ -9,7 +9,7 @@ import pandas as pd
 from scripts.report.curves import INVALID
 from scripts.report.plot import COLOURS, GREY, Figure, Look, Marks, Panel, Rule, round_ticks
 from scripts.studies.volumes import fio_options
-from scripts.studies.volumes.report import phrases
+from scripts.studies.volumes.report import phrases, words
 from scripts.studies.volumes.report.batteries import Results, Trace, of
 from scripts.studies.volumes.series import ALL_HOSTS, FACTORS
 
@@ -24,7 +24,6 @@ DETAIL = {
     "max": ("maximum", Look(GREY, "x"), 4),
 }
 NAMED = (50, 90, 99, 99.9, 99.99)
-NO_BINS = "These results came without histograms (fio's json+): percentiles of several jobs cannot be merged."
 LATENCIES = ("operation", "N", "p99_ms", "p99.9_ms", "max_ms")
 
 
@@ -48,11 +47,7 @@ def latency(run: Results) -> Figure:
             together.append(Panel(title, run.clock, "million I/Os", tuple(credits), rules=rules, height=200))
         ends = [end for one in together for end in one.x_range()]
         panels += [replace(one, x_ends=(min(ends), max(ends))) for one in together]
-    caption = (
-        "A mark is a job. Dashed: the limits. Dotted, in its line's colour: the first job after a change. Below, "
-        "where a volume's type has burst credits: what the model leaves of them."
-    )
-    return Figure("latency", "p99 of each job", caption, tuple(panels), _numbers(run, *LATENCIES))
+    return Figure("latency", "p99 of each job", words.fill("figure of jobs"), tuple(panels), _numbers(run, *LATENCIES))
 
 
 def _ranked(run: Results) -> Figure:
@@ -68,11 +63,8 @@ def _ranked(run: Results) -> Figure:
     marks = (Marks("", Look.of(0), points),)
     panel = Panel("p99 of each series", "p99 / ms", marks=marks, rows=rows, rules=rules, x_log=True)
     panel = replace(panel, x_ticks=round_ticks(*panel.x_range()))
-    caption = "Bars: the 95 % CI, or the bounds where there is no histogram. Dashed: the limits." + (
-        f" The {SHOWN} with the highest of {len(cells)} are drawn, all are in the numbers."
-        if len(cells) > SHOWN
-        else ""
-    )
+    caption = words.fill("figure of series")
+    caption += words.fill("series drawn", drawn=SHOWN, of=len(cells)) if len(cells) > SHOWN else ""
     numbers = cells[[*FACTORS, "p99_ms", "p99_ms_low", "p99_ms_high"]]
     return Figure("latency", "p99 of each series", caption, (panel,), numbers)
 
@@ -96,12 +88,8 @@ def details(run: Results) -> Figure:
         rules = (*_limits(run), *_events(trace, run.changes, "first", "{} ×{:.3g}", run, GREY))
         axis = f"{phrases.of_traces([trace], run)} / ms"
         panels.append(Panel(phrases.legend(trace, run), run.clock, axis, tuple(marks), rules=rules))
-    caption = (
-        "Bars: the median p99 of a segment; dotted: its first job, with the ratio to the segment before. All panels "
-        "have the same axis of latency."
-    )
-    if len(spreads) > SINGLE:
-        caption += f" The {SINGLE} in which p99 changed most are drawn, all are in the numbers."
+    caption = words.fill("figure of segments")
+    caption += words.fill("segments drawn", drawn=SINGLE) if len(spreads) > SINGLE else ""
     title = "Each series by itself: p99, p99.9 and maximum"
     return Figure("details", title, caption, tuple(_scaled(panels)), _numbers(run, *LATENCIES), 2)
 
@@ -118,14 +106,10 @@ def rates(run: Results) -> Figure:
         ):
             lines, rules = _lines(traces, run, "time", column), _ceilings(traces, bounds, run)
             panels += _scaled([Panel(f"{unit}{about}", run.clock, unit, (*lines, *beside), rules=rules)])
-    caption = (
-        "A mark is a job: operations that fio completed (left) and bytes it moved (right). Crosses: what the device "
-        "did for it, where the kernel tells. Dashed: the most that the volume's type and size allow, where known; "
-        "dotted: what they allow without burst credits."
-    )
     title = "IOPS and throughput of each job, under the volume's ceiling"
     numbers = _numbers(run, "iops", "mib_s", "device_iops", "runtime_s")
-    return Figure("rates", title, caption if panels else "These are not known.", tuple(panels), numbers, 2)
+    caption = words.fill("figure of rates" if panels else "no rates")
+    return Figure("rates", title, caption, tuple(panels), numbers, 2)
 
 
 def depths(run: Results) -> Figure:
@@ -151,16 +135,10 @@ def depths(run: Results) -> Figure:
         if marks:
             ticks = tuple(sorted({float(x) for mark in marks for x in mark.points["x"]}))
             panels += _scaled([Panel(title, axis, unit, tuple(marks), x_log=True, x_ticks=ticks)])
-    caption = "A mark is a series. " + (f"The first {len(COLOURS)} are drawn." if len(swept) > len(COLOURS) else "")
-    columns = [*FACTORS, "iops", "p99_ms"]
-    return Figure(
-        "depths",
-        "IOPS and p99 over operations in flight",
-        caption.strip(),
-        tuple(panels),
-        run.measured.reindex(columns=columns),
-        2,
-    )
+    caption = words.fill("figure of depths")
+    caption += words.fill("depths drawn", drawn=len(COLOURS)) if len(swept) > len(COLOURS) else ""
+    numbers = run.measured.reindex(columns=[*FACTORS, "iops", "p99_ms"])
+    return Figure("depths", "IOPS and p99 over operations in flight", caption, tuple(panels), numbers, 2)
 
 
 def percentiles(run: Results) -> Figure:
@@ -178,13 +156,9 @@ def percentiles(run: Results) -> Figure:
             low, high = shown.x_range()
             ticks = {f"{p:g}": 1 / (1 - p / 100) for p in NAMED if low <= 1 / (1 - p / 100) <= high}
             panels.append(replace(shown, x_ticks=tuple(ticks.values()), x_tick_texts=tuple(ticks)))
-    caption = (
-        "Half of all operations lie left of 50, 1 in 100 right of 99. Marks: the percentiles, some with their 95 % CI, "
-        "from merged histograms; a percentile with fewer than 10 operations above it is refused. Dashed: the limits."
-    )
-    if lacking := sum(not run.has_bins(trace) for trace in run.traces):
-        caption += f" {lacking} series without histograms have no curve."
-    caption, numbers = (caption, run.percentiles) if panels else (NO_BINS, pd.DataFrame())
+    lacking = sum(not run.has_bins(trace) for trace in run.traces)
+    caption = words.fill("figure of percentiles") + (words.fill("no curve", lacking=lacking) if lacking else "")
+    caption, numbers = (caption, run.percentiles) if panels else (words.fill("no bins"), pd.DataFrame())
     return Figure("percentiles", "Percentiles of all jobs together", caption, tuple(panels), numbers)
 
 
@@ -195,7 +169,7 @@ def load(run: Results) -> Figure:
         marks = [replace(one, joined=False) for one in _lines(traces, run, "load1_before", "p99_ms")]
         title, axis = f"p99 of {phrases.of_traces(traces, run)}{about}", "Load average over 1 minute, before the job"
         panels += _scaled([Panel(title, axis, "p99 / ms", tuple(marks), rules=_limits(run))])
-    caption = "A mark is a job. Dashed: the limits." if panels else "The load average is not known."
+    caption = words.fill("figure of load" if panels else "no load")
     numbers = _numbers(run, "load1_before", "load1_after", "steal_percent", "p99_ms")
     return Figure("load", "Load average before a job against its p99", caption, tuple(panels), numbers)
 

@@ -8,6 +8,7 @@ import pandas as pd
 from scripts.report import names, prose
 from scripts.report.listings import numbers
 from scripts.studies.volumes.etcd_metrics import METRICS
+from scripts.studies.volumes.report import words
 from scripts.studies.volumes.report.batteries import Results, Trace
 from scripts.studies.volumes.series import FACTORS
 
@@ -48,7 +49,9 @@ def legend(trace: Trace, run: Results) -> str:
 
 def some(names: Sequence[str]) -> str:
     """Return names as a list, of many the first and how many more there are."""
-    return prose.listing(names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"])
+    if len(names) > NAMED:
+        names = [*names[: NAMED - 1], words.fill("more", many=len(names) - NAMED + 1)]
+    return prose.listing(names)
 
 
 def where(rows: Sequence[Mapping[str, str]], run: Results) -> str:
@@ -57,7 +60,7 @@ def where(rows: Sequence[Mapping[str, str]], run: Results) -> str:
     shown = [name for name in telling(head, run) if len({row[name] for row in rows}) == 1]
     named = volume(stores[0], run) if len(stores) == 1 else some(stores)
     on = len({row["host"] for row in rows})
-    hosts = f"on each of {on} hosts" if on > len(stores) == 1 else ""
+    hosts = words.fill("on hosts", many=on) if on > len(stores) == 1 else ""
     conditions = [run.names.within(name, [head[name]]) for name in shown if head[name]]
     return ", ".join(filter(None, [f"on {named}", *conditions, hosts]))
 
@@ -68,11 +71,11 @@ def operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
     for row in rows:
         options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
         # Where the options are lost, the job's name may tell.
-        words = " ".join([*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]])
-        sync = next((one for one in ("fdatasync", "fsync") if one in words), "the sync after a write")
+        mentioned = " ".join([*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]])
+        sync = next((one for one in ("fdatasync", "fsync") if one in mentioned), "the sync after a write")
         sync = _ETCD.get(options.get("metric", ""), sync)
         name = {"sync": sync, "read": "a read", "write": "a write"}.get(row["operation"], "an operation")
-        named.append(f"{name} from when it was due" if "rate_iops" in options else name)
+        named.append(words.fill("when due", operation=name) if "rate_iops" in options else name)
     return prose.listing(dict.fromkeys(named), "or")
 
 
@@ -84,7 +87,8 @@ def of_traces(traces: Iterable[Trace], run: Results) -> str:
 def limit(row: Mapping) -> str:
     """Return "etcd's 10 ms" or "the limit mine of 5 ms"."""
     name, height = str(row["limit"]), f"{float(row['limit_ms']):g} ms"
-    return f"{LIMIT_OWNERS[name]} {height}" if name in LIMIT_OWNERS else f"the limit {name} of {height}"
+    owner = LIMIT_OWNERS.get(name)
+    return f"{owner} {height}" if owner else words.fill("own limit", name=name, height=height)
 
 
 def job(number: float, identifier: str = "") -> str:
@@ -109,16 +113,15 @@ def over(row: Mapping) -> str:
     share, *ends = (row.get(f"{name}_over_percent{end}", math.nan) for name, end in _OVER)
     if pd.isna(share) or ends[-1] == 0:
         return "" if pd.isna(share) else "none"
-    time = "" if pd.isna(ends[0]) else f", {names.with_interval(*ends, prose.number)} % of the time"
-    return f"{prose.number(share)} % of operations{time}"
+    time = "" if pd.isna(ends[0]) else words.fill("over limit in time", share=names.with_interval(*ends, prose.number))
+    return words.fill("over limit", share=prose.number(share), time=time)
 
 
 def latency(row: Mapping) -> str:
     """Return a value with its interval, "2.41 [2.40, 2.42] ms", or "between 8 and 16 ms"; "" where there is none."""
     if pd.isna(row["value_ms"]):
         low, high = row["low_ms"], row["high_ms"]
-        if pd.isna(high):
-            return f"at least {prose.number(low)} ms" if low > 0 else ""
-        ends = f"between {prose.number(low)} and {prose.number(high)} ms"
-        return ends if high < UNBOUNDED_MS else f"at least {prose.number(low)} ms"
+        if high < UNBOUNDED_MS:
+            return words.fill("between", low=prose.number(low), high=prose.number(high))
+        return words.fill("at least", low=prose.number(low)) if low > 0 or pd.notna(high) else ""
     return f"{names.with_interval(row['value_ms'], row['low_ms'], row['high_ms'], prose.number)} ms"

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import listings, names, prose
+from scripts.report import words as shared
 from scripts.report.listings import fact, without_empty
 from scripts.report.markup import code, paragraph, verbatim
 from scripts.report.page import Table
 from scripts.statistics.outcomes import Outcome
-from scripts.studies.volumes.report import phrases
+from scripts.studies.volumes.report import phrases, words
 from scripts.studies.volumes.report.batteries import Results
 from scripts.studies.volumes.report.conclusions import FEW, Course, courses
 from scripts.studies.volumes.series import FACTORS
@@ -51,12 +52,8 @@ def glance(run: Results) -> Table:
         over[title], frame[title], frame[f"{limit}: kept for"], shares = map(list, zip(*texts, strict=True))
         if any(shares):
             frame[f"{limit}: at or above it"] = shares
-    caption = (
-        "The verdict on a whole series, with the value and interval of the segment that decides it. Kept for: from the "
-        "battery's start to the first segment that does not meet the limit. At or above it: the share of operations, "
-        "and that of time with its 95 % CI, as a job begins no other operation while one stalls."
-    )
-    return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
+    meaning = shared.fill("colours of verdicts")
+    return Table("at-a-glance", words.fill("table at a glance"), frame, over=over, meaning=meaning)
 
 
 def _rates(run: Results) -> Table:
@@ -69,10 +66,8 @@ def _rates(run: Results) -> Table:
     frame = listings.levels(rows, run)
     frame["operation"] = [phrases.operation([row], run) for row in rows.to_dict("records")]
     frame = without_empty(frame.join(rows[[*columns]].rename(columns=columns)))
-    caption = (
-        "Operations and bytes divided by time over all jobs of a series, and their latencies; the highest p99 first."
-    )
-    return Table("at-a-glance", caption, frame, dict.fromkeys(columns.values(), prose.number) | {"IOPS": WHOLE})
+    formats = dict.fromkeys(columns.values(), prose.number) | {"IOPS": WHOLE}
+    return Table("at-a-glance", words.fill("table of rates"), frame, formats)
 
 
 def limits(run: Results) -> Table:
@@ -80,7 +75,7 @@ def limits(run: Results) -> Table:
     columns = ["limit", "metric", "limit_ms", "source"]
     frame = run.limits[columns].drop_duplicates() if len(run.limits) else run.limits
     frame = frame.rename(columns={"limit_ms": "below / ms"})
-    return Table("limits", "The limits, and who set them.", frame, {"below / ms": "{:g}".format})
+    return Table("limits", words.fill("table of limits"), frame, {"below / ms": "{:g}".format})
 
 
 def segments(run: Results) -> Table:
@@ -96,8 +91,7 @@ def segments(run: Results) -> Table:
     frame["jobs"], frame["p99 / ms"] = rows["jobs"], rows["p99_ms"]
     jumps = rows[["jump", "jump_low", "jump_high"]].itertuples(index=False, name=None)
     frame["ratio to the one before"] = [names.ratio_with_interval(*row) for row in jumps]
-    caption = "The series whose level changed, segment by segment. p99: the median of the jobs' own p99."
-    return Table("segments", caption, frame, {"jobs": WHOLE, "p99 / ms": prose.number})
+    return Table("segments", words.fill("table of segments"), frame, {"jobs": WHOLE, "p99 / ms": prose.number})
 
 
 def summary(run: Results) -> Table:
@@ -116,13 +110,7 @@ def summary(run: Results) -> Table:
     frame = without_empty(frame.join(cells.reindex(columns=SUMMARY).rename(columns=SUMMARY)))
     formats = dict.fromkeys(SUMMARY.values(), prose.number) | {"jobs": WHOLE, "N": WHOLE}
     formats |= {"intervals from": str, "note": str}
-    caption = (
-        "All jobs of a series together: percentiles of merged histograms with 95 % CI, refused (empty) where "
-        "fewer than 10 operations lie above; operations and bytes divided by time over all jobs. Intervals from bounds "
-        "of the jobs: without histograms the median of the jobs' own percentiles, with the smallest and the largest. "
-        "Device writes per write: write I/Os that the device completed for each write of fio."
-    )
-    return Table("series", caption, frame, formats)
+    return Table("series", words.fill("table of series"), frame, formats)
 
 
 def by_job(run: Results) -> Iterator[Table]:
@@ -140,9 +128,10 @@ def by_job(run: Results) -> Iterator[Table]:
             if frame.isna().all(axis=None):
                 continue
             called = pd.DataFrame({"job": frame.index, "job_Id": calls.reindex(frame.index)}, frame.index)
+            said = {"metric": TITLES.get(metric, metric), "operation": phrases.of_traces(traces, run)}
             yield Table(
                 f"{metric}-by-job{suffix}",
-                f"{TITLES.get(metric, metric)} of {phrases.of_traces(traces, run)} in ms{about}, by job and volume.",
+                words.fill("table of jobs", **said, about=about),
                 without_empty(called.join(frame)).reset_index(drop=True),
                 # As fio gives it, to the nanosecond, as the published tables print it.
                 dict.fromkeys(jobs, "{:.6f}".format),
@@ -150,7 +139,7 @@ def by_job(run: Results) -> Iterator[Table]:
                     series: np.select([values >= red, values >= (yellow or red)], ["red", "yellow"], "").tolist()
                     for series, values in frame.items()
                 },
-                f"{f'yellow (△) from {yellow:g} ms on, ' if yellow else ''}red (▲) from {red:g} ms on",
+                (words.fill("yellow", height=yellow) if yellow else "") + words.fill("red", height=red),
             )
 
 
@@ -164,7 +153,7 @@ def by_node(run: Results) -> Iterator[Table]:
         invalid = "" if jobs["valid"].all() else "[INVALID] "
         yield Table(
             f"node-{number}",
-            f"{invalid}{about}: latencies of {phrases.of_traces([trace], run)}, and the rest, job by job.",
+            words.fill("table of node", about=f"{invalid}{about}", operation=phrases.of_traces([trace], run)),
             frame,
             dict.fromkeys(OF_NODE.values(), prose.number) | {"battery_id": str, "job": str, "job_Id": str, "N": WHOLE},
         )
@@ -173,7 +162,7 @@ def by_node(run: Results) -> Iterator[Table]:
 def left_out(run: Results) -> Table:
     """Return the files of an import that could not be used, and why."""
     frame = pd.DataFrame(run.facts.get("left_out") or [], columns=["file", "reason"])
-    return Table("left-out-files", "Files of the import that are not in the tables.", frame)
+    return Table("left-out-files", words.fill("table of left out"), frame)
 
 
 def batteries(run: Results) -> Table:
@@ -193,10 +182,8 @@ def batteries(run: Results) -> Table:
     frame["rest before it"] = rest.where(rest >= 0).map(phrases.duration)
     frame["pause between jobs / s"], frame["status"] = rows["pause_s"], rows["status"]
     frame["reasons"] = rows["reasons"].str.join("; ")
-    caption = (
-        "The batteries in the order of their start (UTC): credits that one spends are gone for the next on the volume."
-    )
-    return Table("batteries", caption, without_empty(frame), {"pause between jobs / s": "{:g}".format})
+    formats = {"pause between jobs / s": "{:g}".format}
+    return Table("batteries", words.fill("table of batteries"), without_empty(frame), formats)
 
 
 def volumes(run: Results) -> Table:
@@ -208,8 +195,8 @@ def volumes(run: Results) -> Table:
         row |= {prose.plain(key): value for key, value in volume.items()} if isinstance(volume, dict) else {}
         row |= {key: battery.get(key) for key in ("device", "memory", "mount", "fio", "kernel", "cpu")}
         rows.append({key: fact(value) for key, value in row.items()})
-    caption = "The volumes, as the configuration or the instance's metadata say, and what wrote to them."
-    return Table("volumes", caption, without_empty(pd.DataFrame(rows).fillna("").drop_duplicates(ignore_index=True)))
+    frame = without_empty(pd.DataFrame(rows).fillna("").drop_duplicates(ignore_index=True))
+    return Table("volumes", words.fill("table of volumes"), frame)
 
 
 def job_files(run: Results) -> list[str]:
@@ -228,5 +215,5 @@ def _glanced(course: Course) -> tuple[str, ...]:
     kept = "all jobs" if verdict == Outcome.MEETS else "not at all" if verdict == Outcome.MISSES else ""
     if jobs and verdict != Outcome.MEETS:
         kept = ", ".join(filter(None, [phrases.duration(course.whole["kept_s"]), prose.count(jobs, "job")]))
-    words = f"{verdict} {phrases.latency(course.deciding)}".strip()
-    return "unknown" if verdict == "undecided" else verdict, words, kept, phrases.over(course.whole)
+    text = f"{verdict} {phrases.latency(course.deciding)}".strip()
+    return "unknown" if verdict == "undecided" else verdict, text, kept, phrases.over(course.whole)

@@ -16,6 +16,15 @@ TEMPLATES = {
     "reached": "{iops:,.0f} IOPS on {series} (p99 {p99} ms)",
     "of series": "{many} series, {what}",
     "no limit": "{of}: {each}; no limit is for such operations.",
+    # Latencies, limits and shares.
+    "when due": "{operation} from when it was due",
+    "on hosts": "on each of {many} hosts",
+    "more": "{many} more",
+    "own limit": "the limit {name} of {height}",
+    "over limit": "{share} % of operations{time}",
+    "over limit in time": ", {share} % of the time",
+    "at least": "at least {low} ms",
+    "between": "between {low} and {high} ms",
     # What became of a limit.
     "limit": "{what} {verb} {limit}",
     "limit undecided": "it is {undecided} whether {what} meets {limit}",
@@ -55,6 +64,47 @@ TEMPLATES = {
     "caches of devices": "What hypervisor, controller and device keep in caches of their own is not seen; a disk that "
     "acknowledges before data are safe looks fast.",
     "files left out": '{files} of the import could not be used: see "Failed, invalid and left out".',
+    # Captions of figures, and what they add where not all is drawn.
+    "figure of jobs": "A mark is a job. Dashed: the limits. Dotted, in its line's colour: the first job after a "
+    "change. Below, where a volume's type has burst credits: what the model leaves of them.",
+    "figure of series": "Bars: the 95 % CI, or the bounds where there is no histogram. Dashed: the limits.",
+    "series drawn": " The {drawn} with the highest of {of} are drawn, all are in the numbers.",
+    "figure of segments": "Bars: the median p99 of a segment; dotted: its first job, with the ratio to the segment "
+    "before. All panels have the same axis of latency.",
+    "segments drawn": " The {drawn} in which p99 changed most are drawn, all are in the numbers.",
+    "figure of rates": "A mark is a job: operations that fio completed (left) and bytes it moved (right). Crosses: "
+    "what the device did for it, where the kernel tells. Dashed: the most that the volume's type and size allow, where "
+    "known; dotted: what they allow without burst credits.",
+    "no rates": "These are not known.",
+    "figure of depths": "A mark is a series.",
+    "depths drawn": " The first {drawn} are drawn.",
+    "figure of percentiles": "Half of all operations lie left of 50, 1 in 100 right of 99. Marks: the percentiles, "
+    "some with their 95 % CI, from merged histograms; a percentile with fewer than 10 operations above it is refused. "
+    "Dashed: the limits.",
+    "no curve": " {lacking} series without histograms have no curve.",
+    "no bins": "These results came without histograms (fio's json+): percentiles of several jobs cannot be merged.",
+    "figure of load": "A mark is a job. Dashed: the limits.",
+    "no load": "The load average is not known.",
+    # Captions of tables, and what their colours mean.
+    "table at a glance": "The verdict on a whole series, with the value and interval of the segment that decides it. "
+    "Kept for: from the battery's start to the first segment that does not meet the limit. At or above it: the share "
+    "of operations, and that of time with its 95 % CI, as a job begins no other operation while one stalls.",
+    "table of rates": "Operations and bytes divided by time over all jobs of a series, and their latencies; the "
+    "highest p99 first.",
+    "table of limits": "The limits, and who set them.",
+    "table of segments": "The series whose level changed, segment by segment. p99: the median of the jobs' own p99.",
+    "table of series": "All jobs of a series together: percentiles of merged histograms with 95 % CI, refused (empty) "
+    "where fewer than 10 operations lie above; operations and bytes divided by time over all jobs. Intervals from "
+    "bounds of the jobs: without histograms the median of the jobs' own percentiles, with the smallest and the "
+    "largest. Device writes per write: write I/Os that the device completed for each write of fio.",
+    "table of jobs": "{metric} of {operation} in ms{about}, by job and volume.",
+    "yellow": "yellow (△) from {height:g} ms on, ",
+    "red": "red (▲) from {height:g} ms on",
+    "table of node": "{about}: latencies of {operation}, and the rest, job by job.",
+    "table of left out": "Files of the import that are not in the tables.",
+    "table of batteries": "The batteries in the order of their start (UTC): credits that one spends are gone for the "
+    "next on the volume.",
+    "table of volumes": "The volumes, as the configuration or the instance's metadata say, and what wrote to them.",
 }
 
 fill = make_fill(TEMPLATES)
