@@ -16,7 +16,7 @@ from scripts.report.results import Results
 from scripts.statistics import tables
 from scripts.statistics.verdicts import OTHER_CODE, verdicts_table
 from scripts.studies.volumes.report import conclusions
-from tests.synthetic_runs import REPORTS, STORES, _results
+from tests.synthetic_runs import REPORTS, STORES, _results, draw
 
 # Tables of words: that of all pages, and those of single studies, each used within the folder that its own is in.
 TABLES = sorted((ROOT / "scripts").rglob("report/words.py"))
@@ -119,7 +119,7 @@ def test_a_headline_of_several_arms_says_which_took_least_in_which_cases():
     run.facts["settings"]["compare"] = [entry]
     text, statements = headline.write_headline(run)
     assert text == (
-        "Of 5 page buffer levels, a 64 MiB page buffer took the least time in 1 of 2 cases (2.0× as fast as no page "
+        f"{WHERE}of 5 page buffers, a 64 MiB page buffer took the least time in 1 of 2 cases (2.0× as fast as no page "
         "buffer) and a 256 MiB page buffer in 1 of 2 cases (4.0× as fast as no page buffer)."
     )
     assert all(one.holds(run.checks) for one in statements)
@@ -137,6 +137,14 @@ def test_a_recommendation_names_one_configuration_and_what_was_shown_to_matter()
         "Use **HDF5 2.0.0** (1.2× as fast as HDF5 1.14.6) and **a 64 MiB page buffer** (3.1× as fast as no page "
         "buffer): 399 ms."
     ]
+
+
+def test_a_driver_is_a_choice_where_the_configuration_asks_about_it_and_else_a_place():
+    for run in (draw("shots", seed).run for seed in range(12)):
+        is_asked = any(entry["factor"] == "driver" for entry in run.facts["settings"]["compare"])
+        assert ("driver" in run.situations) != is_asked
+        situations = [dict(one.situation) for _, some in recommendation.recommend(run) for one in some]
+        assert all(("driver" in situation) != is_asked for situation in situations)
 
 
 def test_findings_and_reasons_have_these_words():

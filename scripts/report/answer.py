@@ -96,10 +96,11 @@ def best(results: Results) -> Table:
     """Return the fastest configuration per place, what is read and how it is laid out, in seconds."""
     report, cells = results.report, results.measured
     given = [factor.name for factor in report.factors if factor.given]
+    places = [name for name in results.situations if name not in given]
     if cells.empty or not given:
         return Table("best", "", pd.DataFrame())
     cells = cells[cells["total_s"].notna()].assign(state=results.states(cells))
-    keys = [*report.places, "state", *given]
+    keys = [*places, "state", *given]
     varies = [name for name in report.names if cells[name].nunique() > 1]
     side = [name for name in varies if name not in keys and report.factor(name).apart][:1]
     # The reads that a fault left over say nothing of those that failed.
@@ -107,7 +108,7 @@ def best(results: Results) -> Table:
     fastest = ranked.drop_duplicates([*keys, *side])
     fastest = results.names.sort(fastest.sort_values("total_s", kind="stable"), keys).reset_index(drop=True)
     rows = fastest.to_dict("records")
-    frame = pd.DataFrame({"": [results.names.place(row) for row in rows]})
+    frame = pd.DataFrame({"": [results.names.place({name: row[name] for name in [*places, "state"]}) for row in rows]})
     for name in [*given, *side, *(name for name in varies if name not in (*keys, *side))]:
         if name in varies:
             frame[name] = [results.names.levels(row, [name]) for row in rows]

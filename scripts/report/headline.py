@@ -194,8 +194,9 @@ def _write_least(factor: str, rows: pd.DataFrame, results: Results) -> Said:
         leads = "leads, too" if texts else "leads"
         texts.append(words.fill(leads, arm=results.names.subject(factor, level), cases=of, effect=effect))
     many = len({*rows["baseline"], *rows["contender"]})
-    text = words.fill("least of several", many=many, factor=title, leaders=prose.listing(texts))
-    return text, tuple(one for case in judged for one in case.statements)
+    where = f"{rows['place'].iloc[0]}, " if rows["place"].nunique() == 1 else ""
+    text = words.fill("least of several", where=where, many=prose.count(many, title), leaders=prose.listing(texts))
+    return prose.capital(text), tuple(one for case in judged for one in case.statements)
 
 
 def _find_least(case: pd.DataFrame, context: list[str], results: Results) -> _Case:

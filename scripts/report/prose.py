@@ -34,8 +34,11 @@ def listing(parts: Iterable[str], last: str = "and") -> str:
 
 
 def count(number_of: int, noun: str) -> str:
-    """Return "1 block", "6 blocks"."""
-    return f"{number_of} {noun}" if number_of == 1 else f"{number_of} {noun}s"
+    """Return "1 block", "6 blocks", "2 libraries"."""
+    if number_of == 1:
+        return f"1 {noun}"
+    plural = re.sub(r"(?<![aeiou])y$", "ie", noun) if noun.endswith("y") else re.sub(r"ss$", "sse", noun)
+    return f"{number_of} {plural}s"
 
 
 def capital(text: str) -> str:

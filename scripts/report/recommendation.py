@@ -40,8 +40,8 @@ def recommend(results: Results) -> list[Said]:
 def _situations(results: Results) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
     """Yield the levels of each situation, and its measured cells with a time."""
     report, cells = results.report, results.measured
-    contest, own = report.contest, [factor.name for factor in report.factors if factor.given or factor.place]
-    keys = list(dict.fromkeys([*own, *([report.along] if report.along else [])]))
+    contest = report.contest
+    keys = list(dict.fromkeys([*results.situations, *([report.along] if report.along else [])]))
     keys += ["store"] if contest and "store" in report.names and "store" not in keys else []
     cells = cells.assign(group=[contest.group(cell) if contest else "" for cell in cells.to_dict("records")])
     cells = cells[cells["total_s"].notna() & (cells["failed"] == 0)]
@@ -102,7 +102,7 @@ def _write_choice(number: int, group: list[Recommendation], results: Results) ->
 
 
 def _place(situation: dict[str, str], results: Results) -> str:
-    return results.place({name: situation[name] for name in results.report.places})
+    return results.place({name: situation[name] for name in results.report.places if name in situation})
 
 
 def _name_rest(group: list[Recommendation], results: Results) -> str:
@@ -141,7 +141,7 @@ def more_repeats(results: Results) -> list[str]:
     """Return how many more repeats a verdict needs, or would tell a difference worth knowing, and their time."""
     if "published" in results.facts:
         return [f"Measure the same here: {code(f'make run STUDY={results.report.study}')}."]
-    return _to_judge(results) + _to_detect(results) + _to_find_control(results)
+    return _to_judge(results) + (_to_detect(results) or _to_find_control(results))
 
 
 def _to_judge(results: Results) -> list[str]:

@@ -221,6 +221,16 @@ class Results:
         cells = self.measured[(self.measured[list(named)] == list(named.values())).all(axis=1)]
         return self.names.place(named | {"state": " | ".join(dict.fromkeys(self.states(cells)))})
 
+    @property
+    def situations(self) -> list[str]:
+        """The factors that a reader has no choice of: what their work decides, and where bytes come from.
+
+        Where something was read is a choice if the configuration asks about it, but for the state of the cache.
+        """
+        compare = (self.facts.get("settings") or {}).get("compare") or []
+        choices = {entry["factor"] for entry in compare} - {"cache"}
+        return [one.name for one in self.report.factors if one.given or (one.place and one.name not in choices)]
+
     @staticmethod
     def varying(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
         """Return the factors that have more than one level in `table`."""

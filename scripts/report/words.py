@@ -32,7 +32,7 @@ TEMPLATES = {
     "undecided": "Not decided between {new} and {old}{medians}.",
     "medians": ": medians {new} and {old}",
     "unjudged leader": "Not decided: {arm} took the least time ({time}) and has no verdict ({why}).",
-    "least of several": "Of {many} {factor} levels, {leaders}.",
+    "least of several": "{where}of {many}, {leaders}.",
     "leads": "{arm} took the least time{cases}{effect}",
     "leads, too": "{arm}{cases}{effect}",
     "in cases": " in {cases} of {of} cases",
