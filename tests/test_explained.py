@@ -156,6 +156,7 @@ def test_what_was_not_measured_is_not_modelled(lacking):
     assert model.modelled_s(rows.assign(**{lacking: np.nan})).isna().all()
     assert model.modelled_s(rows.drop(columns=lacking)).isna().all()
     assert model.modelled_s(rows[:3]).isna().all(), "three cells are too few"
+    assert model.modelled_s(rows[:4]).notna().all(), "four are enough"
 
 
 @pytest.mark.rule(11)

@@ -46,6 +46,7 @@ def test_rate_is_total_over_total():
     assert stats.rate([100, 100], [1, 9]) == 20
     assert math.isnan(stats.rate([], []))
     assert math.isnan(stats.rate([math.nan], [1]))
+    assert math.isnan(stats.rate([0], [0]))
 
 
 @pytest.mark.rule(17)

@@ -466,6 +466,14 @@ def test_an_arm_that_pauses_and_goes_on_has_not_stopped(tmp_path):
     assert set(found["outcome"]) == {"gains"}
 
 
+@pytest.mark.parametrize("gain, outcome", [(1.0495, "stops"), (1.0502, "gains"), (1.06, "gains")])
+def test_a_gain_within_five_percent_is_none(gain, outcome):
+    times = {"1": 1.0, "2": 1 / gain}
+    rows = [{"arm": "a", "workers": many, "repeat": block, "t": times[many]} for many in times for block in range(1, 9)]
+    found = find_stops(pd.DataFrame(rows), ["arm"], time="t")
+    assert list(found["outcome"]) == [outcome]
+
+
 def test_where_few_repeats_leave_scaling_open_it_is_said(tmp_path):
     found = scaling(tmp_path, {1: 1, 2: 0.5}, repeats=5)
     assert found["stops_at"].isna().all()
