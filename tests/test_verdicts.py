@@ -1,5 +1,6 @@
 """From records to verdicts.csv, and where an arm stops scaling, on synthetic records."""
 
+import itertools
 import json
 import math
 
@@ -57,6 +58,28 @@ def test_each_metric_is_corrected_for_all_comparisons_of_its_factor_and_for_no_o
         # Without the other metrics it is the same; `total` is judged in any case.
         without = verdicts.verdicts_table(matrix, runs.drop(columns=set(others) - {"seconds total"}), COMPARE[:1])
         assert chosen(without, metric=metric)["p"].tolist() == whole["p"].tolist()
+
+
+@pytest.mark.rule(17)
+def test_a_contest_compares_every_two_of_its_cells_that_nothing_else_compares(tmp_path):
+    run = write_synthetic_run(tmp_path, synthetic_cells(**{**FEW, "workers": ("1", "2")}), repeats=8)
+    matrix = tables.read_matrix(run / "matrix.csv")
+    runs, _ = tables.runs_and_samples(matrix, gather_program.read(run, "synthetic", "shots")[1])
+    judged = verdicts.verdicts_table(matrix, runs, COMPARE[:1], contest=lambda cell: cell["page_buffer"] or None)
+    cells = {cell["cell"]: cell for cell in matrix[matrix["twin_of"] == ""].to_dict("records")}
+    rows = chosen(judged, factor="contest")
+    pairs = {frozenset(pair) for pair in zip(rows["baseline"], rows["contender"], strict=True)}
+    compared = verdicts._pairs(matrix, "library", COMPARE[0]["baseline"])
+    named = {frozenset((base["cell"], other["cell"])) for base, other in compared}
+    alike = {
+        frozenset(pair)
+        for pair in itertools.combinations(cells, 2)
+        if len({cells[c]["page_buffer"] for c in pair}) == 1
+    }
+    assert pairs == alike - named
+    assert named & alike
+    assert len(rows) == len(pairs)
+    assert set(rows["metric"]) == {"total"}
 
 
 @pytest.mark.rule(7)
