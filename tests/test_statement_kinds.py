@@ -19,7 +19,7 @@ from scripts.report.statements import (
     Records,
     Stated,
 )
-from scripts.studies.volumes.report.statements import Jobs, Limit, Ratio, Segment, VolumeChoice
+from scripts.studies.volumes.report.statements import Jobs, Limit, Ratio, Segment, VolumeChoice, read_limit
 
 pytestmark = pytest.mark.rule(22)
 
@@ -49,6 +49,7 @@ PARTS = (replace(KEPT, jobs=2, value=4.5, low=4.1), replace(KEPT, first=2, jobs=
         (Limit(FAST, 10.0, "meets", PARTS), {"segments": (PARTS[0], replace(PARTS[1], repeat=2))}),
         (Limit(FAST, 10.0, "meets", PARTS), {"segments": (PARTS[0], replace(PARTS[1], outcome="undecided"))}),
         (Limit(FAST, 10.0, "meets", PARTS), {"segments": (PARTS[0], replace(PARTS[1], first=0))}),
+        (Limit(FAST, 10.0, "meets", (KEPT,)), {"segments": (KEPT, PARTS[0])}),
         (Limit(FAST, 10.0, "meets", (KEPT,)), {"segments": (replace(KEPT, value=9.2),)}),
         (Limit(FAST, 10.0, "meets", (KEPT,)), {"segments": (replace(KEPT, value=3.9),)}),
         (Limit(FAST, 10.0, "meets", (KEPT,)), {"segments": (replace(KEPT, over=1),)}),
@@ -70,6 +71,36 @@ def test_a_job_that_does_not_count_bears_nothing_out():
     assert not Jobs(JOBS[:0])
 
 
+def test_no_limit_is_met_where_all_jobs_are_over_it_whatever_their_percentile_may_be():
+    bounds = replace(LOST, value=math.nan, low=7.0, high=9.0)
+    assert Limit(SLOW, 10.0, "undecided", (replace(bounds, outcome="undecided"),)).holds(Jobs(JOBS))
+    assert not Limit(SLOW, 10.0, "meets", (replace(bounds, outcome="meets"),)).holds(Jobs(JOBS))
+
+
+def test_jobs_are_those_of_the_levels_that_have_a_name():
+    table = JOBS.assign(background=["none", "load"] * 4, host=["a", "b"] * 4, start_credits=["", "full"] * 4)
+    jobs = Jobs(table)
+    assert {repeat: list(own) for repeat, own in jobs.get(FAST, "p99_ms").items()} == {1: [4, 5, 6, 9]}
+    assert list(jobs.get((*FAST, ("background", ""), ("host", "all")), "p99_ms")[1]) == [4, 5, 6, 9]
+    assert list(jobs.get((*FAST, ("background", "load")), "p99_ms")[1]) == [5, 9]
+    assert list(jobs.get((*FAST, ("host", "a")), "p99_ms")[1]) == [4, 6]
+    assert list(jobs.get((*FAST, ("start_credits", "full")), "p99_ms")[1]) == [4, 5, 6, 9]
+    assert jobs.get((*FAST, ("start_credits", "full")), "iops")[1].shape == (4,)
+    assert jobs.get((("store", "another"),), "p99_ms") == Jobs(JOBS[:0]).get(FAST, "p99_ms") == {}
+
+
+def test_the_segments_of_a_battery_lie_one_after_the_other():
+    whole = {"segment": "all", "limit_ms": 10, "verdict": "meets"}
+    figures = {"value_ms": 1, "low_ms": 1, "high_ms": 1, "jobs_over": 0, "verdict": "meets"}
+    rows = [
+        {"segment": number, "repeat": repeat, "jobs": jobs} | figures
+        for number, (repeat, jobs) in enumerate([(1, 2), (1, 3), (2, 4), (1, 1)])
+    ]
+    limit = read_limit(FAST, whole, [whole, *rows])
+    assert (limit.limit_ms, limit.outcome) == (10, "meets")
+    assert [(one.repeat, one.first, one.jobs) for one in limit.segments] == [(1, 0, 2), (1, 2, 3), (2, 0, 4), (1, 5, 1)]
+
+
 def ratio_of(**change: object) -> Ratio:
     """Return the ratio of the two volumes, six jobs of each."""
     right = {"baseline": FAST, "contender": SLOW, "column": "p99_ms", "part": "all", "outcome": "slower"}
@@ -82,6 +113,7 @@ def ratio_of(**change: object) -> Ratio:
     [
         {"outcome": "faster"},
         {"more_is_faster": True},
+        {"low": 0.4, "high": 0.9},
         {"low": 0.9},
         {"values": (3.0, 13.0)},
         {"values": (6.0, 17.0)},
