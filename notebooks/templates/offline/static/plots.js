@@ -4,7 +4,36 @@ async function draw(node) {
   if (drawn.has(node)) return;
   drawn.set(node, []);
   const text = await unpacked(node.textContent);
-  drawn.set(node, await Bokeh.embed.embed_item(fitted(text, node.parentElement.clientWidth - 40)));
+  const views = await Bokeh.embed.embed_item(fitted(text, node.parentElement.clientWidth - 40));
+  drawn.set(node, views);
+  for (const view of views) await placeEvents(view);
+}
+// Names of events stand within the frame and apart from each other, however narrow it is: after their line or before it,
+// and one below the other, for which the axis has as much more room.
+const NAME = 0.07, LINE = 17;  // of the frame's height as it comes, and in pixels
+async function placeEvents(view) {
+  const {model} = view, labels = (model.center ?? []).filter((one) => one.type === "Label" && one.x_offset);
+  if (!labels.length) return;
+  while (!view.frame.bbox.width) await new Promise((done) => requestAnimationFrame(done));
+  const tiers = [], {frame} = view, {width, height} = frame.bbox, {y_range} = model;
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  const places = labels.map((label) => {
+    const at = frame.x_scale.compute(label.x) - frame.bbox.left, full = pen.measureText(label.text.text).width;
+    const size = Math.min(12, Math.floor((12 * width) / (full + 2))), wide = (full * size) / 12 + 2;
+    const start = at + 4 + wide <= width ? at + 4 : Math.max(0, at - 4 - wide);
+    const free = tiers.findIndex((ends) => ends.every(([from, to]) => to < start || start + wide < from));
+    const tier = free < 0 ? tiers.push([]) - 1 : free;
+    tiers[tier].push([start, start + wide]);
+    return {label, tier, options: {text_align: "left", x_offset: start - at, text_font_size: `${size}px`}};
+  });
+  const [scaled, value] = model.y_scale.type === "LogScale" ? [Math.log, Math.exp] : [(one) => one, (one) => one];
+  const low = scaled(y_range.start), share = (y) => (scaled(y) - low) / (scaled(y_range.end) - low);
+  const reserved = Math.round((1 - Math.min(...labels.map((label) => share(label.y)))) / NAME + 0.5);
+  const line = Math.min(Math.max(NAME, LINE / height), 0.5 / tiers.length);
+  const more = Math.max(1, (1 - NAME * reserved) / (1 - line * tiers.length));
+  y_range.end = value(low + (scaled(y_range.end) - low) * more);
+  const middle = (tier) => value(low + (scaled(y_range.end) - low) * (1 - line * (tier + 0.5)));
+  for (const {label, tier, options} of places) label.setv({...options, y: middle(tier)});
 }
 // A window of another width has other lines in the names of rows: its figures are drawn anew.
 let width = innerWidth, waiting;
@@ -24,26 +53,28 @@ addEventListener("resize", () => {
   clearTimeout(waiting);
   waiting = setTimeout(redraw, 200);
 });
-// Names of rows are broken into lines where a panel is narrower than they are, and its rows are as much higher; a
-// legend has only as many columns as fit.
+// Names of rows and of a legend are broken into lines where a panel is narrower than they are, and these are as much
+// higher; a legend has only as many columns as fit.
 const pen = document.createElement("canvas").getContext("2d");
 function fitted(text, width) {
   let rows = 0, lines = 1, legend = 0;
   return JSON.parse(text, (_, part) => {
     if (part?.name === "LabelSet") {
       const names = Object.fromEntries(part.attributes.source.attributes.data.entries).text;
-      names.forEach((name, row) => (names[row] = broken(name, width)));
+      names.forEach((name, row) => (names[row] = broken(name, width - 4)));
       lines = Math.max(...names.map((name) => name.split("\n").length));
       rows = names.length;
     }
     if (part?.name === "Legend") {
-      const {items, ncols} = part.attributes;
-      const columns = columnsOf(items.map((item) => item.attributes.label.value), ncols, width - 50);
+      const {items, ncols} = part.attributes, labels = items.map((item) => item.attributes.label);
+      labels.forEach((label) => (label.value = broken(label.value, width - 100)));
+      const columns = columnsOf(labels.map((label) => label.value), ncols, width - 50);
       legend = 20 * (Math.ceil(items.length / columns) - Math.ceil(items.length / ncols));
+      legend += 15 * labels.reduce((sum, {value}) => sum + value.split("\n").length - 1, 0);
       part.attributes.ncols = columns;
     }
     // Bokeh leaves out a height that is its default.
-    const higher = 26 * (lines - 1) * rows + legend;
+    const higher = 30 * (lines - 1) * rows + legend;
     if (part?.name === "Figure") part.attributes.height = (part.attributes.height ?? 600) + higher;
     return part;
   });
@@ -51,7 +82,7 @@ function fitted(text, width) {
 // Beside its text, each label has its mark and a gap.
 function columnsOf(labels, most, width) {
   pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  const wide = labels.map((label) => pen.measureText(label).width + 46);
+  const wide = labels.map((label) => Math.max(...label.split("\n").map((line) => pen.measureText(line).width)) + 46);
   for (let columns = most; columns > 1; columns -= 1) {
     const widest = Array(columns).fill(0);
     wide.forEach((one, place) => (widest[place % columns] = Math.max(widest[place % columns], one)));
