@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -83,6 +83,45 @@ TIP = """(async () => {
   }
   return lines.map((line) => line.trim());
 })()"""
+# Texts of figures of which a part is not seen: it lies beyond the canvas, or beyond what may be drawn on there.
+CUT = """(() => {
+  const pen = CanvasRenderingContext2D.prototype, own = {}, cut = [];
+  let last, rooms;
+  const corners = (context, x, y, wide, high) => {
+    const ends = [[x, y], [x + wide, y + high]].map(([x, y]) => context.getTransform().transformPoint({x, y}));
+    const [xs, ys] = [ends.map((end) => end.x), ends.map((end) => end.y)];
+    return [Math.min(...xs), Math.min(...ys), -Math.max(...xs), -Math.max(...ys)];
+  };
+  const watched = {
+    save: () => rooms.push(rooms.at(-1)),
+    restore: () => rooms.length > 1 && rooms.pop(),
+    rect: (context, ...sides) => (last = corners(context, ...sides)),
+    clip: () => (rooms[rooms.length - 1] = last),
+    fillText: (context, text, x, y) => {
+      const ink = context.measureText(text), {width, height} = context.canvas;
+      const [left, right] = [ink.actualBoundingBoxLeft, ink.actualBoundingBoxRight];
+      const [above, below] = [ink.actualBoundingBoxAscent, ink.actualBoundingBoxDescent];
+      const room = rooms.at(-1) ?? [0, 0, -width, -height];
+      const box = corners(context, x - left, y - above, left + right, above + below);
+      if (box.some((end, side) => end < room[side] - 1)) cut.push(text);
+    },
+  };
+  for (const [name, watch] of Object.entries(watched)) {
+    own[name] = pen[name];
+    pen[name] = function (...given) {
+      watch(this, ...given);
+      return own[name].apply(this, given);
+    };
+  }
+  for (const view of Bokeh.index.roots) {
+    rooms = [null];
+    view.export("png", false);
+  }
+  Object.assign(pen, own);
+  const hidden = [...document.querySelectorAll("main *")].filter((one) => one.scrollWidth > one.clientWidth + 1
+    && ["hidden", "clip"].includes(getComputedStyle(one).overflowX));
+  return [...cut, ...hidden.map((one) => one.textContent)];
+})()"""
 
 
 @dataclass
@@ -94,6 +133,7 @@ class Visit:
     seen: dict = field(default_factory=dict)
     answers: dict = field(default_factory=dict)
     hovered: list[dict] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
 
 
 def browser() -> str | None:
@@ -108,6 +148,7 @@ def visit(
     *widths: int,
     hover: bool = False,
     dark: Mapping[str, str] = NOTHING,
+    sheets: Iterable[tuple[float, float]] = (),
 ) -> Visit:
     """Open `page`, have all of it drawn, ask questions (JavaScript) there and close the browser.
 
@@ -118,6 +159,7 @@ def visit(
         widths: of the window in pixels, 1300 unless named; where there are several, all is drawn at each in turn.
         hover: move the mouse over a mark of each kind first, and note the lines that are shown there.
         dark: as `screen`, asked afterwards of a screen whose user prefers dark colours.
+        sheets: widths and heights in inches of the paper on which the page is printed, as PDF (base64).
     """
     widths = widths or (1300,)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -134,7 +176,7 @@ def visit(
             address = next(line.split()[-1] for line in lines if line.startswith("DevTools listening on"))
             return asyncio.run(
                 asyncio.wait_for(
-                    _read(address, page.resolve().as_uri(), (screen, dark, paper), widths, hover), timeout=120
+                    _read(address, page.resolve().as_uri(), (screen, dark, paper), widths, hover, sheets), timeout=120
                 )
             )
         finally:
@@ -142,7 +184,14 @@ def visit(
             process.communicate()
 
 
-async def _read(address: str, url: str, asked_of: tuple[Mapping, ...], widths: tuple[int, ...], hover: bool) -> Visit:
+async def _read(
+    address: str,
+    url: str,
+    asked_of: tuple[Mapping, ...],
+    widths: tuple[int, ...],
+    hover: bool,
+    sheets: Iterable[tuple[float, float]],
+) -> Visit:
     found = Visit()
     socket = await websocket_connect(address, max_message_size=2**28)
     number, session = 0, {}
@@ -194,6 +243,9 @@ async def _read(address: str, url: str, asked_of: tuple[Mapping, ...], widths: t
         for name, ask in asked.items():
             answer = await call("Runtime.evaluate", expression=ask, awaitPromise=True, returnByValue=True)
             found.answers[name] = answer.get("result", {}).get("value")
+    for width, height in sheets:
+        printed = await call("Page.printToPDF", paperWidth=width, paperHeight=height)
+        found.printed.append(printed["data"])
     socket.close()
     return found
 

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from conftest import ROOT
 from scripts.report import comparisons as ratios
 from scripts.report import curves, findings, judgement, listings, names, plot_html, prose, rows, scaling
 from scripts.report.page import Table, formatted, numeric, with_prefixes, without_shared
-from scripts.report.plot import COLOURS, Figure, Look, Marks, Panel
+from scripts.report.plot import COLOURS, Figure, Look, Marks, Panel, Rule
 from scripts.report.reading import ABSENT
 from scripts.report.results import Results
 from scripts.statistics.outcomes import ORDERED
@@ -245,6 +246,52 @@ def arms(number: int, label: str) -> tuple[Marks, ...]:
     return tuple(Marks(label and f"{label} {arm}", Look.of(arm), points, samples, joined=True) for arm in range(number))
 
 
+def page_of(figures: list[Figure], folder: Path) -> Path:
+    """Return a page in `folder` that draws figures and nothing else."""
+    script = Path("notebooks/templates/offline/static/plots.js").read_text(encoding="utf-8")
+    drawn = "".join(map(plot_html.draw, figures))
+    page = folder / "page.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8>{plot_html.loader()}{drawn}<script>{script}</script>")
+    return page
+
+
+# Of each figure the boxes of its events' names in its frame, and the frame's width and height.
+EVENTS = """Bokeh.index.roots.filter((view) => view.model.toolbar).map(({frame, model}) => {
+  const pen = document.createElement("canvas").getContext("2d");
+  const names = model.center.filter((one) => one.type === "Label").map((label) => {
+    pen.font = `${label.text_font_size} ${label.text_font.value ?? label.text_font}`;
+    const x = frame.x_scale.compute(label.x) + label.x_offset - frame.bbox.left;
+    const y = frame.y_scale.compute(label.y) - frame.bbox.top;
+    return [x, y - 6, x + pen.measureText(label.text.text).width, y + 6];
+  });
+  return {names, room: [frame.bbox.width, frame.bbox.height]};
+})"""
+
+
+@pytest.mark.parametrize("width", [1300, 500, 400])
+def test_names_of_events_are_whole_and_apart(width: int, tmp_path: Path):
+    if not browser.browser():
+        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed")
+    rules = tuple(Rule(at, f"gone in job {at} (g2)", "x") for at in (1.0, 1.1, 1.5, 1.9, 2.0))
+    rules += (Rule(1.8, "a name that is as wide as the frame of a narrow panel, and more", "x"),)
+    shared = {"marks": arms(1, "volume"), "rules": rules}
+    panels = [Panel("log", "x", "y", y_log=True, **shared), Panel("low", "x", "y", height=200, **shared)]
+    figures = [Figure(panel.title, panel.title, "", (panel,), pd.DataFrame()) for panel in panels]
+    visit = browser.visit(page_of(figures, tmp_path), {"events": EVENTS, "cut": browser.CUT}, {}, width)
+    assert visit.errors == []
+    assert visit.answers["cut"] == []
+    for events in visit.answers["events"]:
+        wide, high = events["room"]
+        assert len(events["names"]) == len(rules)
+        assert all(x > -1 and y > -1 and right < wide + 1 and low < high for x, y, right, low in events["names"])
+        pairs = combinations(events["names"], 2)
+        assert not [
+            pair
+            for pair in pairs
+            if all(max(pair[0][i], pair[1][i]) < min(pair[0][i + 2], pair[1][i + 2]) for i in (0, 1))
+        ]
+
+
 @pytest.mark.parametrize("width", [1300, 400])
 def test_a_legend_names_all_arms_and_takes_no_room_from_what_is_drawn(width: int, tmp_path: Path):
     if not browser.browser():
@@ -257,11 +304,7 @@ def test_a_legend_names_all_arms_and_takes_no_room_from_what_is_drawn(width: int
     }
     marks["line"] = tuple(replace(mark, look=Look("#000000", ""), samples=mark.samples[:0]) for mark in marks["one"])
     figures = [Figure(name, name, "", (Panel(name, "x", "y", own),), pd.DataFrame()) for name, own in marks.items()]
-    script = Path("notebooks/templates/offline/static/plots.js").read_text(encoding="utf-8")
-    drawn = "".join(map(plot_html.draw, figures))
-    page = tmp_path / "page.html"
-    page.write_text(f"<!doctype html><meta charset=utf-8>{plot_html.loader()}{drawn}<script>{script}</script>")
-    visit = browser.visit(page, {"legends": LEGENDS}, {}, width)
+    visit = browser.visit(page_of(figures, tmp_path), {"legends": LEGENDS}, {}, width)
     assert visit.errors == []
     legends = dict(zip(marks, visit.answers["legends"], strict=True))
     assert {name: one["names"] for name, one in legends.items()} == {

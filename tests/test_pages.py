@@ -15,7 +15,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from scripts.report.markup import markdown_line
 from scripts.report.names import multiple
-from tests import axe, browser
+from tests import axe, browser, paper
 from tests.browser import Visit
 from tests.pages import Links, write_afresh, write_index, write_words
 
@@ -75,7 +75,8 @@ NAMES = """(() => {
 })()"""
 
 
-# Texts that are crossed by a line, a mark or each other: what is drawn without them has several colours where they are.
+# Texts that are crossed by a line, a mark, each other or the edge of their picture: what is drawn without them has
+# several colours where they are.
 # All texts of the pictures for Markdown are looked at, and the names of rows in the figures of the page.
 CROSSED = """(async () => {
   const crossed = [];
@@ -96,6 +97,8 @@ CROSSED = """(async () => {
     const svg = holder.firstChild, all = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll("text")];
     const boxes = texts.map((one) => [one.getBoundingClientRect(), one.textContent]).map(([box, text]) =>
       [box.x - all.x, box.y - all.y, box.width, box.height, text]);
+    crossed.push(...boxes.filter(([x, y, w, h]) =>
+      Math.min(x, y) < -1 || x + w > all.width + 1 || y + h > all.height + 1).map((box) => box[4]));
     texts.forEach((one) => one.remove());
     const picture = new Image(), canvas = document.createElement("canvas");
     picture.src = `data:image/svg+xml,${encodeURIComponent(holder.innerHTML)}`;
@@ -147,14 +150,18 @@ def visits(once: Callable, report_of: Callable) -> Callable[[str, int], Visit]:
     """Return a function (study, width) -> what a browser of that width saw of the page, in one visit."""
 
     def make(folder: Path, study: str, width: int) -> None:
-        screen = {"sideways": SIDEWAYS, "names": NAMES, "crossed": CROSSED}
+        if width not in (1300, 400):
+            visit = browser.visit(report_of(study), {"sideways": SIDEWAYS, "cut": browser.CUT}, {}, width)
+            (folder / "visit.json").write_text(json.dumps(asdict(visit)))
+            return
+        screen = {"sideways": SIDEWAYS, "names": NAMES, "crossed": CROSSED, "cut": browser.CUT}
         # Each link lays the page out anew, which takes a while.
         screen |= {"links": FOLLOW, "wider": WIDER} if width == 1300 else {}
         # Where there is little room, more has to scroll.
         accessible = {} if width == 1300 else {"axe": axe.script()}
         dark = {f"{name}, dark": ask for name, ask in accessible.items()}
-        paper = {"pictures": PICTURES, "cut": CUT, "broken": BROKEN}
-        visit = browser.visit(report_of(study), screen | accessible, paper, width, hover=width == 1300, dark=dark)
+        printed = {"pictures": PICTURES, "too wide": CUT, "broken": BROKEN}
+        visit = browser.visit(report_of(study), screen | accessible, printed, width, hover=width == 1300, dark=dark)
         (folder / "visit.json").write_text(json.dumps(asdict(visit)))
 
     def visited(study: str, width: int = 1300) -> Visit:
@@ -268,7 +275,7 @@ def test_every_link_of_the_contents_bar_opens_its_chapter(study: str, visits: Ca
     assert [link for link, shown in links.items() if not shown] == []
 
 
-@pytest.mark.parametrize("width", [1300, 400])
+@pytest.mark.parametrize("width", [1300, 700, 500, 400])
 def test_no_page_scrolls_sideways_and_every_figure_has_room(study: str, width: int, visits: Callable[..., Visit]):
     visit = visits(study, width)
     scrolled, inner = visit.answers["sideways"]
@@ -372,6 +379,11 @@ def test_names_of_rows_are_whole_in_a_window_that_was_made_narrower(report_of: C
     expect_whole(visit.answers["names"])
 
 
+@pytest.mark.parametrize("width", [1300, 700, 500, 400])
+def test_no_text_of_a_figure_is_cut(study: str, width: int, visits: Callable[..., Visit]):
+    assert visits(study, width).answers["cut"] == []
+
+
 @pytest.mark.parametrize("width", [1300, 400])
 def test_no_text_of_a_picture_is_crossed(study: str, width: int, visits: Callable[..., Visit]):
     assert visits(study, width).answers["crossed"] == []
@@ -390,8 +402,36 @@ def test_paper_has_every_figure(study: str, width: int, visits: Callable[..., Vi
 
 def test_paper_cuts_nothing_and_no_column_is_a_few_letters_wide(study: str, visits: Callable[..., Visit]):
     answers = visits(study).answers
-    assert answers["cut"] == []
+    assert answers["too wide"] == []
     assert answers["broken"] == []
+
+
+def test_no_heading_on_paper_is_alone_at_the_foot_of_a_sheet(page: Path):
+    expect_browser()
+    visit = browser.visit(page, {}, {"heads": paper.HEADS}, sheets=(paper.A4, paper.LETTER, paper.SMALL))
+    assert [paper.torn(printed, visit.answers["heads"]) for printed in visit.printed] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    "parts, torn",
+    [
+        ("<h2>A heading</h2><figure>{}</figure>", ["A heading"]),
+        ("<details><summary>A fold</summary><p>{}</p></details>", ["A fold"]),
+        ("<table><thead><tr><th>Head</th></tr></thead><tr><td>{}</td></tr></table>", ["Head"]),
+        ("<figure>{}<figcaption>A caption</figcaption></figure>", ["A caption"]),
+        ("<h2>A heading</h2><p>text</p>{}", []),
+    ],
+)
+def test_a_heading_alone_at_the_foot_of_a_sheet_is_seen(parts: str, torn: list[str], tmp_path: Path):
+    expect_browser()
+    page = tmp_path / "page.html"
+    high = 50 if torn == ["A caption"] else 850
+    content = f"<div style='height: {high}px; break-inside: avoid'>what follows</div>"
+    style = "* { margin: 0 } thead { display: table-row-group } body { font: 16px/20px sans-serif }"
+    above = "<h1>Page</h1><div style='height: 900px'>before</div>"
+    page.write_text(f"<!doctype html><style>{style}</style>{above}{parts.format(content)}", encoding="utf-8")
+    visit = browser.visit(page, {}, {"heads": paper.HEADS}, sheets=[paper.LETTER])
+    assert paper.torn(visit.printed[0], visit.answers["heads"]) == torn
 
 
 def expect_browser() -> None:
