@@ -62,7 +62,7 @@ def test_the_size_of_the_project_and_the_time_of_its_tests_are_told(clone: Path,
     before = {row.what: row for row in (*project.lines(), *project.times())}
     assert before["time of `make test`"].limit == "≤ 21 min on 2 idle cores"
     assert "  test_transfer" in before
-    (clone / "scripts/studies/shots/report/words.py").write_text("\n" * 20_000)
+    (clone / "scripts/studies/shots/report/further.py").write_text("\n" * 20_000)
     cell = {"cell_type": "code", "source": ["first\n", "second"], "outputs": ["a line\n"] * 100}
     (clone / "notebooks/further.ipynb").write_text(json.dumps({"cells": [cell]}, indent=1))
     project.TIMES.unlink()

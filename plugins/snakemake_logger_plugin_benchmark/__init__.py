@@ -76,6 +76,7 @@ class LogHandler(LogHandlerBase):
         self.page = ""
         self.interrupted = self.is_closed = False
         self.errors: list[str] = []
+        self.broke: list[LogRecord] = []
         self.reasons: set[str] = set()
         self.began = time.monotonic()
         self.screen = None
@@ -107,6 +108,7 @@ class LogHandler(LogHandlerBase):
         """Leave the terminal as it was, with the outcome as the last line; Snakemake calls it more than once."""
         if self.screen:
             self.screen.stop()
+        self.show_broken()
         if not self.interrupted or self.common_settings.verbose:
             self.say_errors()
         self.errors.clear()
@@ -141,6 +143,7 @@ class LogHandler(LogHandlerBase):
 
     def on_job_info(self, record: LogRecord) -> None:
         """Note a job that starts."""
+        self.show_broken()
         rule = self.rules.setdefault(record.rule_name, Rule())
         if record.jobid in self.broken:
             self.broken.remove(record.jobid)
@@ -156,14 +159,25 @@ class LogHandler(LogHandlerBase):
 
     def on_job_finished(self, record: LogRecord) -> None:
         """Show how a job ended, which its artefact tells."""
+        self.show_broken()
         job = self.running.get(record.job_id)
         self.ended(record.job_id, record.created, *outcome(job.output if job else []))
 
     def on_job_error(self, record: LogRecord) -> None:
-        """Show a job that broke, with its message and logs; one that was ended with the run is to be done."""
-        if self.interrupted:
-            self.running.pop(record.jobid, None)
-            return
+        """Take a job that broke; it is shown once another job starts or ends, as somebody may be ending the run."""
+        self.broke.append(record)
+
+    def show_broken(self) -> None:
+        """Show the jobs that broke; those that were ended with the run are to be done."""
+        while self.broke:
+            record = self.broke.pop(0)
+            if self.interrupted:
+                self.running.pop(record.jobid, None)
+            else:
+                self.show_error(record)
+
+    def show_error(self, record: LogRecord) -> None:
+        """Show a job that broke, with its message and logs."""
         self.broken.add(record.jobid)
         self.ended(record.jobid, record.created, "FAILED", "")
         brief = copy(record)

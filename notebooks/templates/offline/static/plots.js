@@ -14,7 +14,11 @@ const NAME = 0.07, LINE = 17;  // of the frame's height as it comes, and in pixe
 async function placeEvents(view) {
   const {model} = view, labels = (model.center ?? []).filter((one) => one.type === "Label" && one.x_offset);
   if (!labels.length) return;
-  while (!view.frame.bbox.width) await new Promise((done) => requestAnimationFrame(done));
+  // A frame beside names of any length may be left without a width.
+  for (let waits = 0; !view.frame.bbox.width; waits += 1) {
+    if (waits === 100) return;
+    await new Promise((done) => requestAnimationFrame(done));
+  }
   const tiers = [], {frame} = view, {width, height} = frame.bbox, {y_range} = model;
   pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const places = labels.map((label) => {
