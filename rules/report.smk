@@ -82,12 +82,10 @@ rule export:
         "../envs/workflow.yaml"
     resources:
         attempt=attempt_of,
-    params:
-        configfile=FILES[0],
     message:
         "write the long table"
     shell:
-        "program step run --out {output} --log {log} --attempt {resources.attempt} export -- --configfile {params.configfile:q} --run {wildcards.run}"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} export -- --results results/{wildcards.run}"
 
 
 rule extra:

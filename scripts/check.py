@@ -86,7 +86,7 @@ def _lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[str]:
     }
     if names := [name for name, paths in by_cell.items() if paths and failed >= paths]:
         many = f"{len(names)} cell{'s' * (len(names) > 1)} failed in every block"
-        yield f"{study}: {many}, {names[0]} first; make again CELL={names[0]} measures it again"
+        yield f"{study}: {many}, {names[0]} first; sbench run --again {names[0]} measures it again"
 
 
 def failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from scripts import gather
+from scripts.frame import DEFAULT_CONFIG, records
 from scripts.frame import config as configuration
-from scripts.frame import records
 from scripts.frame import study as studies
 from scripts.lib import sizes
 from scripts.lib.program import Problem, read_json, replacing, run, write_json
@@ -30,30 +30,43 @@ _UNITS = {
 }
 
 
+def export(name: str) -> int:
+    """Write results/<run>/export/<run>.parquet and .csv, and the tables of the run's pages; print where they are.
+
+    `name` is that of the run; "": the one that config/config.yaml names.
+    """
+    results = Path("results", name or configuration.load(DEFAULT_CONFIG)["run"])
+    write(results)
+    print(f"{results}/export/tables: {tables_of_pages(results)}")
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Write results/<run>/export/<run>.parquet and .csv."""
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.export", description=__doc__)
-    parser.add_argument("--configfile", required=True, help="the configuration, which names the run")
-    parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
-    parser.add_argument("--tables", action="store_true", help="the tables of the pages too, as CSV, LaTeX and Excel")
-    parser.add_argument("--out", type=Path, help="an artefact that says that it was written, JSON")
+    """Write the table of a run's observations, and an artefact that says so."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", required=True, type=Path, help="the folder of the run")
+    parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     arguments = parser.parse_args(argv)
-    name = configuration.load(arguments.configfile, {"run": arguments.run} if arguments.run else {})["run"]
-    results = Path("results", name)
+    write_json(arguments.out, {"status": "done", "table": write(arguments.results)})
+    return 0
+
+
+def write(results: Path) -> str:
+    """Write the table of all observations of a run as Parquet and CSV, and return the path of the first.
+
+    Raises:
+        Problem: the run has no records.
+    """
     table = observations(results)
     if table.empty:
-        raise Problem(f"{results} has no records; measure first (make run), or name another run: make export RUN=…")
-    file = results / "export" / name
+        raise Problem(f"{results} has no records; measure first (sbench run), or name another run: sbench export RUN")
+    file = results / "export" / results.name
     with replacing(f"{file}.parquet") as parquet:
         table.to_parquet(parquet, index=False)
         write_csv(Path(f"{file}.csv"), table)
-    if arguments.out:
-        write_json(arguments.out, {"status": "done", "table": f"{file}.parquet"})
     summary = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
     print(f"{file}.parquet and .csv: {summary}; docs/results.md says how to read them")
-    if arguments.tables:
-        print(f"{results}/export/tables: {tables_of_pages(results)}")
-    return 0
+    return f"{file}.parquet"
 
 
 def observations(results: Path) -> pd.DataFrame:

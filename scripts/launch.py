@@ -1,9 +1,5 @@
-"""Says what a run will measure and cost, asks where that is above a limit, and starts Snakemake.
+"""Plans what a run measures and costs, asks where that is above a limit, and starts Snakemake."""
 
-Everything after -- goes to Snakemake. Without it: .venv/bin/snakemake --cores 2 --configfile config/config.yaml
-"""
-
-import argparse
 import contextlib
 import json
 import os
@@ -12,9 +8,10 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 import psutil
 
@@ -27,7 +24,7 @@ from scripts.frame import study as studies
 from scripts.frame.cost import Cost
 from scripts.frame.study import Cell
 from scripts.lib import host, slurm, unpacked
-from scripts.lib.program import Problem, expect_folders, paths, run, words_of
+from scripts.lib.program import Problem, expect_folders, print_json
 from scripts.statistics import MIN_BLOCKS
 from scripts.stores import store as stores
 
@@ -37,82 +34,151 @@ _BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "versitygw": 60, "toxiprox
 _JOB_S = (20, 45)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print the plan; then become Snakemake, unless only the plan was asked."""
-    arguments = _parser().parse_args(argv)
-    changes: dict = {"run": _run_name(arguments.run)} if arguments.run else {}
-    config = configuration.load(arguments.configfile, changes)
-    only, repeated = words_of(arguments.only), words_of(arguments.again)
-    only += [f"study={arguments.study}"] * bool(arguments.study)
-    if imports := list(map(os.path.abspath, paths(arguments.imports))):
-        changes["studies"] = {name: {"imports": imports} for name, own in config["studies"].items() if "imports" in own}
+class Plan(NamedTuple):
+    """What a call measures.
+
+    Attributes:
+        file: the configuration.
+        config: resolved, with what the command line changes.
+        changes: these, for Snakemake.
+        cells: the chosen cells by study.
+        costs: by study.
+        notes: what the call does to the blocks, by study.
+    """
+
+    file: str
+    config: dict
+    changes: dict
+    cells: dict[str, list[Cell]]
+    costs: dict[str, Cost]
+    notes: dict[str, list[str]]
+
+
+def make_plan(
+    file: str,
+    name: str = "",
+    study: str = "",
+    only: Sequence[str] = (),
+    again: Sequence[str] = (),
+    imports: Sequence[str] = (),
+) -> Plan:
+    """Return what a configuration measures.
+
+    Args:
+        file: the configuration.
+        name: of the run, in place of the configured one.
+        study: this one only.
+        only: the cells with these levels only, FACTOR=LEVEL,….
+        again: the cells are measured again whose name begins so.
+        imports: results from elsewhere that are reported, in place of the configured ones.
+
+    Raises:
+        Problem: something is not understood, or not there.
+    """
+    changes: dict = {"run": _run_name(name)} if name else {}
+    config = configuration.load(file, changes)
+    if imports:
+        paths = list(map(os.path.abspath, imports))
+        changes["studies"] = {name: {"imports": paths} for name, own in config["studies"].items() if "imports" in own}
         if not changes["studies"]:
-            raise Problem(f"{arguments.configfile} has no study that imports results; name another configuration")
-        for study, section in changes["studies"].items():
-            config["studies"][study] |= section
+            raise Problem(f"{file} has no study that imports results; name another configuration")
+        for importing, section in changes["studies"].items():
+            config["studies"][importing] |= section
         configuration.expect_plain(config, "the command line")
-    if chosen := _chosen(config, only):
+    if chosen := _chosen(config, [*only, *([f"study={study}"] if study else [])]):
         changes["only"] = config["only"] = chosen
-    expanded = matrix.expand_all(config, [arguments.configfile])
+    expanded = matrix.expand_all(config, [file])
     cells = {
         study: matrix.selected(expanded[study][0], config["only"])
         for study in config["only"].get("study", config["studies"])
     }
-    if repeated:
-        _expect_measured(config, [cell for of_study in cells.values() for cell in of_study], repeated)
-        changes["again"] = config["again"] = repeated
+    if again:
+        _expect_measured(config, [cell for of_study in cells.values() for cell in of_study], again)
+        changes["again"] = config["again"] = list(again)
     opened = {
         study: blocks.decide(config, cells[study], blocks.measured(config, expanded[study][0])) for study in cells
     }
     costs = {study: cost.of(config, study, cells[study], expanded[study][1], opened[study]) for study in cells}
-    if arguments.plan:
-        for what, fine, detail in preflight.inputs(config):
-            print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
-    for note in preflight.begun(config):
-        print(note, file=sys.stdout if arguments.plan else sys.stderr)
-    notes = {study: _pairing(config, study, expanded[study][0], cells[study], opened[study]) for study in cells}
-    seconds = _show(config, costs, notes, listed=arguments.plan)
-    if arguments.plan:
+    notes = {study: [*_pairing(config, study, expanded[study][0], cells[study], opened[study])] for study in cells}
+    return Plan(file, config, changes, cells, costs, notes)
+
+
+def show(plan: Plan, as_json: bool = False) -> int:
+    """Print a plan, cell by cell, or as one JSON object with times in seconds; return 0."""
+    if as_json:
+        by_study = {study: _to_json(own) | {"notes": plan.notes[study]} for study, own in plan.costs.items()}
+        print_json({"run": plan.config["run"], "studies": by_study})
         return 0
+    for what, fine, detail in preflight.inputs(plan.config):
+        print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
+    for note in preflight.begun(plan.config):
+        print(note)
+    _show(plan, listed=True)
+    return 0
+
+
+def _to_json(costs: Cost) -> dict:
+    keys = ("cell", "records", "seconds_each", "basis")
+    return {
+        "cells": [dict(zip(keys, (cell.name, *of), strict=True)) for cell, *of in costs.cells],
+        "left_out": [{"levels": one.levels, "reason": one.reason} for one in costs.omitted],
+        "totals": {" ".join([key] if isinstance(key, str) else key): value for key, value in costs.totals.items()},
+    }
+
+
+def start(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> NoReturn:
+    """Print what a plan costs, ask where that is above a limit, and become Snakemake.
+
+    Args:
+        plan: what is measured.
+        cores: that Snakemake may use; None: all.
+        yes: ask nothing.
+        options: more of Snakemake's.
+
+    Raises:
+        Problem: the answer is no, the disk has no room, or another run is going on.
+    """
+    cores = _cores(cores) if cores else host.usable_cores()
+    for note in preflight.begun(plan.config):
+        print(note, file=sys.stderr)
+    seconds, config = _show(plan, listed=False), plan.config
     expect_folders(config["run"])
-    _ask(config, costs, arguments.yes)
+    _ask(config, plan.costs, yes)
     sys.stdout.flush()
     command = [
-        *(str(Path(sys.executable).with_name("snakemake")), f"--cores={arguments.cores}"),
-        f"--configfile={arguments.configfile}",
+        *(_snakemake(), f"--cores={cores}", f"--configfile={plan.file}"),
         # What is measured now, how far it is, how long it will take (plugins/).
         *("--logger=benchmark", f"--logger-benchmark-reports=reports/{config['run']}"),
         f"--logger-benchmark-planned={seconds:.0f}",
     ]
     _free_folder(command)
-    for study in cells:
+    for study in plan.cells:
         studies.of(study).sources(config)
-    if changes:
-        command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in changes.items())]
-    os.execv(command[0], [*command, *arguments.snakemake])
+    if plan.changes:
+        command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in plan.changes.items())]
+    os.execv(command[0], [*command, *options])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add, several = parser.add_argument, {"nargs": "*", "default": []}
-    add("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
-    add("--cores", type=_cores, default=host.usable_cores(), help="cores that Snakemake may use (default: all)")
-    add("--run", default="", help="name of the run, in place of the configured one")
-    add("--study", default="", help="measure this study only")
-    add("--only", **several, metavar="FACTOR=LEVEL,…", help="measure the cells with these levels only")
-    add("--again", **several, metavar="CELL", help="measure the cells again whose name begins so")
-    add(
-        "--imports", **several, metavar="PATH", help="results from elsewhere to report, in place of the configured ones"
-    )
-    add("--plan", action="store_true", help="print the plan, cell by cell, and stop")
-    add("--yes", action="store_true", help="do not ask, whatever it costs")
-    add("snakemake", nargs="*", help="options of Snakemake, after --")
-    return parser
+def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
+    """Become Snakemake that makes the pages of the published studies.
+
+    Args:
+        raw: folder of their raw data; "": they are downloaded.
+        partial: make pages of what is here alone.
+        cores: that Snakemake may use.
+    """
+    settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]
+    command = [_snakemake(), "published", f"--cores={cores}", "--config", *settings]
+    os.execv(command[0], command)
+
+
+def _snakemake() -> str:
+    return str(Path(sys.executable).with_name("snakemake"))
 
 
 def _cores(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
-        raise Problem(f"{text!r} is no number of cores; write for example CORES=2 (--cores 2)")
+        raise Problem(f"{text!r} is no number of cores; write for example --cores 2")
     return int(text)
 
 
@@ -124,11 +190,11 @@ def _run_name(text: str) -> str:
     """
     with contextlib.suppress(ValueError):
         float(text)
-        raise Problem(f"{text!r} is a number, and no name of a run here; put a letter before it, as RUN=day-{text}")
+        raise Problem(f"{text!r} is a number, and no name of a run here; put a letter before it, as --name day-{text}")
     return text
 
 
-def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:
+def _chosen(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
     """Return `only` of the configuration with what the command line adds: library=a,b workers=1.
 
     Raises:
@@ -138,7 +204,7 @@ def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:
     for word in words:
         factor, equals, levels = word.partition("=")
         if not equals or not levels:
-            raise Problem(f"{word!r} is not FACTOR=LEVEL; write for example ONLY='library=hdf5-2.0.0 workers=1,2'")
+            raise Problem(f"{word!r} is not FACTOR=LEVEL; write for example --only library=hdf5-2.0.0 workers=1,2")
         only[factor] = levels.split(",")
     configuration.check_only(config | {"only": only}, "the command line")
     return only
@@ -160,13 +226,13 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     return seconds | {name: _BUILD_S[name] for name in needed if not finished(servers.recipe(name))}
 
 
-def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]], listed: bool) -> float:
+def _show(plan: Plan, listed: bool) -> float:
     """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out.
 
     Returns:
         The seconds that all of it is announced to take.
     """
-    say = partial(print, file=sys.stdout if listed else sys.stderr)
+    say, config, costs = partial(print, file=sys.stdout if listed else sys.stderr), plan.config, plan.costs
     for study, own in costs.items():
         width = max((len(cell.name) for cell, *_ in own.cells), default=0)
         for cell, to_do, seconds, basis in own.cells if listed else ():
@@ -187,7 +253,7 @@ def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]],
             f"{totals['disk_bytes'] / 2**30:.2f} GiB of data to generate"
             + ("; exploratory: too few repeats for a verdict" if exploratory else "")
         )
-        for note in notes[study]:
+        for note in plan.notes[study]:
             say(f"  {note}")
     cells, totals = [(cell, to_do) for own in costs.values() for cell, to_do, *_ in own.cells], cost.total(costs)
     built = _builds(config, [cell for cell, to_do in cells if to_do])
@@ -237,7 +303,7 @@ def _ask(config: dict, costs: dict[str, Cost], yes: bool) -> None:
         return
     line = f"this run is above the limits of ask_above: {', '.join(above)}"
     if not sys.stdin.isatty():
-        raise Problem(f"{line}; say YES=1 (--yes), or raise them in the configuration")
+        raise Problem(f"{line}; give --yes, or raise them in the configuration")
     if input(f"{line}. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
         raise Problem("nothing was started")
 
@@ -258,7 +324,7 @@ def _pairing(config: dict, study: str, cells: list[Cell], selected: list[Cell], 
         yield "cells in the order of the matrix, as each leaves traces in the next: they are not comparable"
     if opened.anew and (cut := blocks.cut(cells, opened.anew.keys(), compare)):
         anew = _many(len(opened.anew), "cell")
-        yield f"{anew} measured again, without the other side of {_many(cut, 'comparison')}: make run measures both"
+        yield f"{anew} measured again, without the other side of {_many(cut, 'comparison')}: sbench run measures both"
 
 
 def _many(count: int, what: str) -> str:
@@ -270,7 +336,7 @@ def _numbers(blocks_opened: list[int]) -> str:
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 
 
-def _expect_measured(config: dict, cells: Iterable[Cell], words: list[str]) -> None:
+def _expect_measured(config: dict, cells: Iterable[Cell], words: Sequence[str]) -> None:
     """See that measured cells have names that begin with each of the words.
 
     Raises:
@@ -281,7 +347,7 @@ def _expect_measured(config: dict, cells: Iterable[Cell], words: list[str]) -> N
     for word in words:
         if not any(name.startswith(word) for name in measured):
             among = " and is asked for" if config["only"] else ""
-            raise Problem(f"no measured cell of {base} begins with {word!r}{among}; make plan lists the names")
+            raise Problem(f"no measured cell of {base} begins with {word!r}{among}; sbench plan lists the names")
 
 
 def _free_folder(command: list[str]) -> None:
@@ -297,7 +363,3 @@ def _free_folder(command: list[str]) -> None:
         if "snakemake" in programs and process.info["cwd"] == os.getcwd():
             raise Problem(f"another run is going on in this folder (process {process.pid}): wait, or use another clone")
     subprocess.run([*command, "--unlock"], capture_output=True, check=True)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -4,7 +4,6 @@ It builds what the configuration names, if that is not cached, and writes a comp
 .venv with its Python, the libraries under test, the servers that its stores need, and fio.
 """
 
-import argparse
 import hashlib
 import io
 import json
@@ -27,23 +26,22 @@ from scripts.building.streams import compressing
 from scripts.frame import config as configuration
 from scripts.frame.study import REBUILT
 from scripts.lib import provenance, unpacked
-from scripts.lib.program import Problem, expect_room, file_digest, git_path, replacing, run
+from scripts.lib.program import Problem, expect_room, file_digest, git_path, replacing
 from scripts.stores import store as stores
 
 SUFFIX = ".tar.gz"
 RELOCATE = "scripts/relocate.sh"
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write the archive, and print where it is and what to type where it is unpacked; return 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
-    parser.add_argument("--out", default="", help=f"the archive to write, {SUFFIX} (default: named after the commit)")
-    given = parser.parse_args(argv)
+def pack(file: str, out: str) -> int:
+    """Write the archive for a configuration, and print where it is and what to type where it is unpacked; return 0.
+
+    `out` is the archive; "": named after the commit.
+    """
     began, code = time.monotonic(), expect_clone()
     top = title(code)
-    out = expect_archive(given.out or f"{top}{SUFFIX}")
-    config = configuration.load(given.configfile)
+    archive = expect_archive(out or f"{top}{SUFFIX}")
+    config = configuration.load(file)
     if own := [name for name, spec in config["libraries"].items() if spec["kind"] == "python"]:
         raise Problem(
             f"library {own[0]} is an interpreter of your own, which is not packed; leave it out, or use a wheel"
@@ -51,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     if rebuilt := [study for study, own in config["studies"].items() if REBUILT in own.get("twins", ())]:
         raise Problem(f"studies.{rebuilt[0]}.twins: an archive has one build of each library; leave out {REBUILT}")
     bundle.expect_tools()
-    configured = within(Path(given.configfile))
+    configured = within(Path(file))
     files = project_files([configured, *map(within, filter(None, map(own_lock, config["libraries"].values())))])
     with tempfile.TemporaryDirectory(prefix="pack.") as work:
         libraries, servers, entries = parts(config, bundle.patcher(Path(work)))
@@ -63,11 +61,11 @@ def main(argv: list[str] | None = None) -> int:
             **{"machine": platform.machine(), "glibc": glibc, "libraries": libraries, "servers": servers},
             "files": {name: file_digest(name) for name in files},
         }
-        write(out, top, manifest, entries.values())
+        write(archive, top, manifest, entries.values())
     print(
-        f"{out}: {out.stat().st_size / 1e6:.0f} MB in {time.monotonic() - began:.0f} s"
+        f"{archive}: {archive.stat().st_size / 1e6:.0f} MB in {time.monotonic() - began:.0f} s"
         f"{', with changes that are not committed' * code['dirty']}, for Linux on {platform.machine()} with"
-        f" glibc {glibc} or newer; there: tar -xzf {out.name} && sh {top}/{RELOCATE}"
+        f" glibc {glibc} or newer; there: tar -xzf {archive.name} && sh {top}/{RELOCATE}"
     )
     return 0
 
@@ -79,10 +77,12 @@ def expect_clone() -> dict:
         Problem: it is none.
     """
     if unpacked.manifest():
-        raise Problem("this folder was unpacked from an archive itself; call make pack in the clone that it came from")
+        raise Problem(
+            "this folder was unpacked from an archive itself; call sbench pack in the clone that it came from"
+        )
     code = provenance.facts(())
     if not code["git"]:
-        raise Problem("git names no commit and no files of this folder; call make pack in a clone of the project")
+        raise Problem("git names no commit and no files of this folder; call sbench pack in a clone of the project")
     return code
 
 
@@ -186,7 +186,3 @@ def _add(archive: tarfile.TarFile, top: str, entry: Entry, names: dict[tuple[int
 def _place(folder: Path) -> str:
     """Return where in the archive a folder of the cache is."""
     return str(unpacked.FOLDER / folder.name)
-
-
-if __name__ == "__main__":
-    run(main)

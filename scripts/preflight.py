@@ -1,6 +1,5 @@
 """Looks, before anything is built, whether a run can work here: a line for each thing, with its remedy."""
 
-import argparse
 import contextlib
 import os
 import platform
@@ -22,30 +21,30 @@ from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib import cache, host, slurm, unpacked
 from scripts.lib.processes import expect_shared_memory, free_port
-from scripts.lib.program import Problem, read_json, run, tool
+from scripts.lib.program import Problem, print_json, read_json, tool
 from scripts.stores import store as stores
 
 Finding = tuple[str, bool, str]
 _SPARE_BYTES = 2 * 2**30
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print a line for each check; status 1 if one of them fails."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
-    file = parser.parse_args(argv).configfile
+def check(file: str, as_json: bool = False) -> int:
+    """Print a line for each check of what a configuration needs, or one JSON object; return 1 if one fails."""
     config = configuration.load(file)
     matrix.expand_all(config, [file])
+    made = []
     console = Console(highlight=False, soft_wrap=True)
-    failed = 0
     for what, fine, detail in findings(config):
-        failed += not fine
-        sign = ("ok    ", "green") if fine else ("AMISS ", "red")
-        console.print(sign[0], style=sign[1], end=" ")
-        print(f"{what}: {detail}", flush=True)
-    if slurm.has_nodes_elsewhere():
-        print(f"This machine was looked at. Cells run on the nodes of Slurm: srun make check CONFIG={file}")
-    return 1 if failed else 0
+        made.append({"check": what, "passed": bool(fine), "detail": detail})
+        if not as_json:
+            sign = ("ok    ", "green") if fine else ("AMISS ", "red")
+            console.print(sign[0], style=sign[1], end=" ")
+            print(f"{what}: {detail}", flush=True)
+    if as_json:
+        print_json({"checks": made})
+    elif slurm.has_nodes_elsewhere():
+        print(f"This machine was looked at. Cells run on the nodes of Slurm: srun ./sbench check {file}")
+    return int(not all(one["passed"] for one in made))
 
 
 def findings(config: dict) -> Iterator[Finding]:
@@ -222,7 +221,3 @@ def _try(what: str, look: Callable[[], str]) -> Finding:
         return what, True, look()
     except Problem as problem:
         return what, False, str(problem)
-
-
-if __name__ == "__main__":
-    run(main)

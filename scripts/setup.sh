@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 # It would have every Python look for its own library elsewhere.
 unset PYTHONHOME
 say() { printf '%s\n' "$*" >&2; }
-# What was unpacked from an archive of `make pack` is complete: nothing is installed, and no network is asked.
+# What was unpacked from an archive of `sbench pack` is complete: nothing is installed, and no network is asked.
 if [ -e packed/pack.json ]; then
     [ -z "${PYTHON:-}" ] || say "PYTHON=$PYTHON is not used: the archive that was unpacked here has brought its Python"
     exec sh scripts/relocate.sh >/dev/null
@@ -50,7 +50,7 @@ sys.argv[1] and venv.create(sys.argv[1], clear=True, symlinks=True, with_pip=Tru
 expect_python() {
     amiss=""
     python_ready "$1" && return
-    say "No Python of at least 3.11 with headers and venv works$amiss; name one: make PYTHON=/path/to/python3.12"
+    say "No Python of at least 3.11 with headers and venv works$amiss; name one: PYTHON=/path/to/python3.12 make setup"
     exit 2
 }
 # Cargo is only needed where the official sources of HDF5 cannot be reached: the registry's crate holds them too.

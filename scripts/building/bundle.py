@@ -1,4 +1,4 @@
-"""Collects what an archive of `make pack` holds, so that nothing in it names a folder of this machine.
+"""Collects what an archive of `sbench pack` holds, so that nothing in it names a folder of this machine.
 
 Links, scripts and the run paths of libraries are relative, so it works wherever it is unpacked, but for one line of the
 pyvenv.cfg of an environment, which scripts/relocate.sh writes there. Copies are patched, and the cache stays as it is.

@@ -12,7 +12,7 @@ from scripts.building.environments import inspect_python, verify
 from scripts.lib import unpacked
 from scripts.lib.program import Problem
 
-_REMEDY = "give `make pack` a configuration that needs it, and unpack that archive"
+_REMEDY = "give `sbench pack` a configuration that needs it, and unpack that archive"
 
 
 def library(name: str, spec: dict) -> dict:

@@ -118,7 +118,7 @@ def between(package: str, first: str, last: str, clone: str = "", reader: Reader
     named = {key: _name_of(wheels[key]) if key in wheels else text for key, text in ends}
     names, withdrawn = _on_the_way(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
     if len(dict.fromkeys(names)) < 2:
-        raise Problem(f"FROM={first} TO={last}: name two releases, the earlier one first")
+        raise Problem(f"{first} and {last}: name two releases, the earlier one first")
     of_user = {named[key]: wheel for key, wheel in wheels.items()}
     return Releases(package, names, withdrawn, reader, None, of_user)
 
@@ -188,8 +188,8 @@ def _commits(package: str, clone: Path, first: str, last: str) -> Releases:
         amiss = f"{key}={name}: {clone} has no such branch, tag or commit"
         ids[key] = of("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}", amiss=amiss)
     if ids["FROM"] == ids["TO"]:
-        raise Problem(f"FROM={first} TO={last}: this is one commit; name two, the earlier one first")
-    amiss = f"FROM={first} TO={last}: the first is no ancestor of the second in {clone}; name the earlier one first"
+        raise Problem(f"{first} and {last}: this is one commit; name two, the earlier one first")
+    amiss = f"{first} and {last}: the first is no ancestor of the second in {clone}; name the earlier one first"
     of("merge-base", "--is-ancestor", *ids.values(), amiss=amiss)
     way = of("rev-list", "--first-parent", "--reverse", f"{ids['FROM']}..{ids['TO']}", amiss=f"{clone} has no history")
     return Releases(package, [commit[:_DIGITS] for commit in (ids["FROM"], *way.split())], {}, clone=clone)

@@ -103,7 +103,7 @@ def uv() -> Path:
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:
-        raise Problem("uv is missing; it belongs to the workflow's environment, which `make run` sets up")
+        raise Problem("uv is missing; it belongs to the workflow's environment, which `make setup` makes")
     return Path(path)
 
 

@@ -81,7 +81,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     """Measure one cell once and write its record; one that is there stays, whatever it says, as its block is closed."""
     with contextlib.suppress(Problem):
         if "status" in read_json(arguments.out):
-            print(f"{arguments.out} is there and stays; make again measures its cell again", file=log)
+            print(f"{arguments.out} is there and stays; sbench run --again measures its cell again", file=log)
             return
     began, started = time.monotonic(), session.time_now()
     for needed in blocks.needs(arguments.blocks, arguments.repeat):

@@ -60,7 +60,7 @@ def expect_unchanged(environment: dict) -> None:
     for imported in environment.get("imported", ()):
         if software.identity(_path(imported)) != imported:
             raise Problem(
-                f"library {environment['library']}: {_path(imported)} is not what it was when this run began; give RUN"
+                f"library {environment['library']}: {_path(imported)} is not what it was when this run began; give it"
                 " another name, so that one run measures one library"
             )
 

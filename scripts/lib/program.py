@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -185,23 +184,6 @@ def _try(command: list[str], env: dict | None, answer: str) -> str:
     return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
-def words_of(texts: list[str]) -> list[str]:
-    """Return the words of texts, each one or several in a row, as a shell takes quotes but nothing else of them.
-
-    Raises:
-        Problem: a quote is not closed.
-    """
-    try:
-        return [word for text in texts for word in shlex.split(text)]
-    except ValueError as error:
-        raise Problem(f"{' '.join(texts)!r}: {str(error).lower()}; quote each part that has a blank in it") from error
-
-
-def paths(texts: list[str]) -> list[str]:
-    """Return the paths in texts: a text that is the name of a file or folder, else its words, quoted where need be."""
-    return [path for text in texts for path in ([text] if text and Path(text).exists() else words_of([text]))]
-
-
 def expect_room(path: Path | str) -> None:
     """Raise as `replacing` if no file of 1 MiB can be written to `path`, before anything is done that would be lost."""
     with _part(Path(path)) as part, open(part, "wb") as file:
@@ -259,6 +241,22 @@ def _part(path: Path) -> Iterator[Path]:
 def write_json(path: Path | str, value: object) -> None:
     """Write `value` as JSON, whole or not at all (see `write_text`)."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_json(value: object) -> None:
+    """Print `value` as JSON, which has no NaN: null stands for it."""
+    text = json.dumps(_without_nan(value), indent=1, ensure_ascii=False, default=str)
+    print(*text.splitlines(), sep="\n")
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(one) for one in value]
+    if hasattr(value, "item"):  # a number of numpy
+        value = value.item()
+    return None if isinstance(value, float) and value != value else value
 
 
 def sync(path: Path | str) -> None:

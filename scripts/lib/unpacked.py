@@ -1,4 +1,4 @@
-"""What a tree that was unpacked from an archive of `make pack` knows of it: its commit, and what it brought along."""
+"""What a tree that was unpacked from an archive of `sbench pack` knows of it: its commit, and what it brought along."""
 
 import contextlib
 import hashlib

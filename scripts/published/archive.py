@@ -1,6 +1,5 @@
 """Keeps a run in one file: its records, what its tables are made of, and its tables; and makes its pages of that."""
 
-import argparse
 import contextlib
 import errno
 import io
@@ -14,11 +13,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from scripts.frame import DEFAULT_CONFIG
 from scripts.frame import config as configuration
 from scripts.frame.matrix import permanent_name
 from scripts.frame.study import names as known_studies
 from scripts.lib import provenance
-from scripts.lib.program import Problem, expect_folders, file_digest, json_object, read_json, read_yaml, replacing, run
+from scripts.lib.program import Problem, expect_folders, file_digest, json_object, read_json, read_yaml, replacing
 from scripts.report import references
 from scripts.report.rebuilding import make_index, make_page, make_tables
 
@@ -36,21 +36,14 @@ _TAKEN = ("published", "compare")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write the archive of a run, or with `--from` the pages of one: reports/<run>/index.html."""
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.published.archive", description=__doc__)
-    parser.add_argument("--configfile", default="config/config.yaml", help="the configuration, which names the run")
-    parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
-    parser.add_argument("--from", dest="source", metavar="ARCHIVE", help="make the pages of this archive")
-    given = parser.parse_args(argv)
-    if given.source == "":
-        raise Problem(f"name an archive: make report FROM=<run>-<hash>{SUFFIX}")
-    if given.source:
-        print(f"report: {rebuild(Path(given.source), given.run)}")
-        return 0
-    config = configuration.load(given.configfile, {"run": given.run} if given.run else {})
+def pack(name: str) -> int:
+    """Write the archive of a run, and print where it is; return 0.
+
+    `name` is that of the run; "": the one that config/config.yaml names.
+    """
+    config = configuration.load(DEFAULT_CONFIG, {"run": name} if name else {})
     path = write(Path("results", config["run"]), list(config["studies"]))
-    print(f"{path}: {path.stat().st_size / 2**20:.2f} MiB; make report FROM={path} makes its pages anywhere")
+    print(f"{path}: {path.stat().st_size / 2**20:.2f} MiB; sbench report {path} makes its pages anywhere")
     return 0
 
 
@@ -62,9 +55,9 @@ def names_of(results: Path, order: Sequence[str] = ()) -> dict[str, str]:
     """
     facts = {path.parent.name: read_json(path) for path in sorted(results.glob("*/facts.json"))}
     if not facts:
-        raise Problem(f"{results} has no tables; measure first (make run), or name another run with RUN=…")
+        raise Problem(f"{results} has no tables; measure first (sbench run), or name another run")
     if older := [study for study, of in facts.items() if _lacking(of, _FACTS)]:
-        raise Problem(f"{results / older[0] / 'facts.json'} is of an earlier version; make run makes it again")
+        raise Problem(f"{results / older[0] / 'facts.json'} is of an earlier version; sbench run makes it again")
     first = sorted(facts, key=lambda study: order.index(study) if study in order else len(order))
     return {study: facts[study]["name"] for study in first}
 
@@ -138,7 +131,7 @@ def rebuild(source: Path, name: str = "") -> Path:
         Problem: the archive cannot be used, or there are pages of other records.
     """
     with opened(source) as (results, manifest):
-        reports = Path("reports", expect_name(name or manifest["run"], "RUN"))
+        reports = Path("reports", expect_name(name or manifest["run"], "--name"))
         expect_folders(reports.name)
         _expect_same(reports, manifest)
         gather(results, manifest, source)
@@ -211,7 +204,7 @@ def expect_name(name: str, what: str) -> str:
         Problem: it is none.
     """
     if name in _TAKEN:
-        raise Problem(f"{what}: {name} is the folder of other pages; say RUN=<another name>")
+        raise Problem(f"{what}: {name} is the folder of other pages; give --name another name")
     if not _NAME.fullmatch(name):
         raise Problem(f"{what}: {name!r} is no name of a run: letters, digits, dots, hyphens and underscores")
     return name
@@ -223,7 +216,7 @@ def _expect_same(reports: Path, manifest: Mapping) -> None:
         study = path.name.removesuffix("_answers.json")
         shown = read_json(path).get("name")
         if study not in manifest["studies"] or shown != manifest["studies"][study]:
-            raise Problem(f"{reports} shows {shown or 'other records'}; say RUN=<another name> for these pages")
+            raise Problem(f"{reports} shows {shown or 'other records'}; give --name another name for these pages")
 
 
 def _gather(results: Path, study: str, source: Path) -> None:
@@ -243,7 +236,3 @@ def _gather(results: Path, study: str, source: Path) -> None:
         raise Problem(f"{source}: {study}: {cause}") from None
     if other := sorted(path.name for path, content in before.items() if path.read_bytes() != content):
         print(f"{study}: this version makes other tables than were archived: {', '.join(other)}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    run(main)

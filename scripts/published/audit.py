@@ -1,6 +1,5 @@
 """Audits tables with the columns of a published study: rules of docs/method.md, and figures that follow from others."""
 
-import argparse
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.frame import csv_file
-from scripts.lib.program import Problem, expect_file, paths, run, words_of
+from scripts.lib.program import Problem, expect_file
 from scripts.published import ceilings, derived, roles, rules, sources, timings
 
 PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
@@ -22,30 +21,27 @@ _MOST = 5
 _WIDTH, _INDENT = 118, 15
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print what each rule says of the files; those of one published table are the arms of one comparison."""
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.published.audit", description=__doc__)
-    parser.add_argument("files", nargs="+", help="CSV files, each with the columns of a table of a published study")
-    parser.add_argument("--study", default="", help="whose columns they have; without it that is seen from their names")
-    parser.add_argument(
-        "--columns", default="", help=f"what the columns of other tables are, column=role: {roles.WORDS}"
-    )
-    given = parser.parse_args(argv)
-    if given.columns:
-        for path in map(Path, paths(list(filter(None, given.files)))):
-            for line in _audited_as(words_of([given.columns]), path):
+def audit(files: Sequence[str], study: str = "", columns: Sequence[str] = ()) -> int:
+    """Print what each rule finds in CSV files; those of one published table are the arms of one comparison; return 0.
+
+    Args:
+        files: with the columns of a table of a published study, or of others that `columns` names.
+        study: whose columns they have; "": as their names tell.
+        columns: what the columns of other tables are, column=role (`roles.WORDS`).
+    """
+    if columns:
+        for path in map(Path, files):
+            for line in _audited_as(columns, path):
                 print(*_wrapped(line), sep="\n")
         return 0
     studies = {name: timings.read(PUBLISHED / name / timings.FILE) for name in sources.read(SOURCES)}
-    if given.study and given.study not in studies:
-        raise Problem(f"there is no published study {given.study}; name one of {', '.join(studies)}")
+    if study and study not in studies:
+        raise Problem(f"there is no published study {study}; name one of {', '.join(studies)}")
     of_tables: dict[tuple[str, str], list[Path]] = {}
-    for path in map(Path, paths(list(filter(None, given.files)))):
-        of_tables.setdefault(_table_of(path, studies, given.study), []).append(path)
-    if not of_tables:
-        raise Problem("name the files to audit: FILES='a.csv b.csv'")
-    for (study, table), files in of_tables.items():
-        for line in audited(study, table, studies[study], files):
+    for path in map(Path, files):
+        of_tables.setdefault(_table_of(path, studies, study), []).append(path)
+    for (own, table), of in of_tables.items():
+        for line in audited(own, table, studies[own], of):
             print(*_wrapped(line), sep="\n")
     return 0
 
@@ -121,8 +117,8 @@ def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) 
     best = max(alike, key=lambda of: of[:2], default=())
     if not best or (best[0] < _ALIKE and not study):
         raise Problem(
-            f"{path}: no published table has its columns {', '.join(sorted(header))}; say whose with STUDY=, or what"
-            " they are with COLUMNS='column=role …'"
+            f"{path}: no published table has its columns {', '.join(sorted(header))}; give --study, or what"
+            " they are with --columns COLUMN=ROLE …"
         )
     return best[2:]
 
@@ -157,7 +153,3 @@ def _read(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:
                 f" a part of, {time[row]:g}; give both in one unit"
             )
     return texts.assign(source=path.stem)
-
-
-if __name__ == "__main__":
-    run(main)

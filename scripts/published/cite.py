@@ -1,12 +1,12 @@
 """Says how to cite a run: a sentence and an entry for BibTeX, with its permanent name."""
 
-import argparse
 import sys
 from pathlib import Path
 
+from scripts.frame import DEFAULT_CONFIG
 from scripts.frame import config as configuration
 from scripts.frame.matrix import permanent_name
-from scripts.lib.program import read_json, read_yaml, run, shown
+from scripts.lib.program import read_json, read_yaml, shown
 from scripts.published import archive
 
 # No file says who measured: CITATION.cff is about the software.
@@ -19,25 +19,23 @@ _ENTRY = """@misc{{{name},
 }}"""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print how to cite the run that a configuration names, or an archive of one."""
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.published.cite", description=__doc__)
-    parser.add_argument("--configfile", default="config/config.yaml", help="the configuration, which names the run")
-    parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
-    parser.add_argument("--from", dest="source", type=Path, metavar="ARCHIVE", help="cite this archive")
-    parser.add_argument("--by", default="", help="who measured it, as a citation names them")
-    given = parser.parse_args(argv)
-    if given.source:
-        with archive.opened(given.source) as (results, manifest):
+def cite(source: str, by: str) -> int:
+    """Print how to cite a run; return 0.
+
+    Args:
+        source: its name, or an archive of it; "": the run that config/config.yaml names.
+        by: who measured it, as a citation names them.
+    """
+    if source.endswith(archive.SUFFIX):
+        with archive.opened(Path(source)) as (results, manifest):
             # Facts may say anything: those of the records are made again.
-            archive.gather(results, manifest, given.source)
-            text = cited(results, given.by)
+            archive.gather(results, manifest, Path(source))
+            text = cited(results, by)
     else:
-        name = configuration.load(given.configfile, {"run": given.run} if given.run else {})["run"]
-        text = cited(Path("results", name), given.by)
+        text = cited(Path("results", source or configuration.load(DEFAULT_CONFIG)["run"]), by)
     print(*text.splitlines(), sep="\n")
-    if not given.by:
-        print(f"write who measured in place of {_NOBODY}, or type the same with BY='Ada Lovelace'", file=sys.stderr)
+    if not by:
+        print(f"write who measured in place of {_NOBODY}, or type the same with --by 'Ada Lovelace'", file=sys.stderr)
     return 0
 
 
@@ -58,7 +56,3 @@ def cited(results: Path, by: str) -> str:
     }
     sentence = "{by}: measurements {name} ({about}), {days}, with {tool} {version}, commit {commit}."
     return f"{sentence.format(**said)}\n\n{_ENTRY.format(**said)}"
-
-
-if __name__ == "__main__":
-    run(main)

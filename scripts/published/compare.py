@@ -4,7 +4,6 @@ Ends with status 3 where something of `--fail-on` is so. A session on each side 
 about time; requests, bytes, opens and connections repeat exactly, and decide from two repeats on.
 """
 
-import argparse
 import itertools
 import re
 import shutil
@@ -17,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.frame.matrix import permanent_name
-from scripts.lib.program import Problem, paths, read_json, run, write_json
+from scripts.lib.program import Problem, print_json, read_json, write_json
 from scripts.published import sides
 from scripts.published.side_by_side import elsewhere
 from scripts.published.sides import Side
@@ -42,37 +41,35 @@ Pair = tuple[pd.DataFrame, pd.DataFrame]
 Rule = tuple[str, float]
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write results/compare and reports/compare, print what was seen, and return 3 where a rule is broken."""
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.published.compare", description=__doc__)
-    add, several = parser.add_argument, {"nargs": "*", "metavar": "RUN", "default": []}
-    add("--a", **several, help="runs to compare with: names, archives, baselines, or published/<study>")
-    add("--b", **several, help="runs that are compared with them")
-    add("--paired", action="store_true", help="the sessions of both sides are pairs, in the order of their times")
-    add("--fail-on", default="", metavar="RULES", help="such as 'slower > 10 %%, more requests'")
-    add("--keep", type=Path, metavar="JSON", help="write the first side to this file, to be compared with later")
-    given = parser.parse_args(argv)
-    rules = [_rule(text.strip()) for text in given.fail_on.split(",") if text.strip()]
-    given.a, given.b = _sources(given.a), _sources(given.b)
-    if not given.a or not (given.b or given.keep):
-        raise Problem(
-            "name two sides: make compare A=<runs> B=<runs>; or one to keep: make baseline A=<runs> KEEP=<file>"
-        )
-    if given.keep and given.keep.suffix != sides.BASELINE:
-        raise Problem(f"KEEP={given.keep}: the name of a baseline ends with {sides.BASELINE}")
-    base = sides.load(given.a)
-    if given.keep:
-        sides.keep(base, given.keep)
-        print(f"{given.keep}: {', '.join(f'{study} of {base.name(study)}' for study in base.records)}")
-    return report(base, sides.load(given.b), given.paired, rules) if given.b else 0
+def compare(
+    base: Sequence[str], other: Sequence[str], paired: bool, fail_on: str, keep: str | None, as_json: bool = False
+) -> int:
+    """Write results/compare and reports/compare, and print what was seen; return 3 where a rule is broken.
+
+    Args:
+        base: names of runs, archives, baselines, or published/<study>.
+        other: what is compared with them; none if they are only kept.
+        paired: the sessions of both sides are pairs, in the order of their times.
+        fail_on: rules such as "slower > 10 %, more requests".
+        keep: a file that `base` is written to.
+        as_json: print one JSON object.
+    """
+    rules = [_rule(text.strip()) for text in fail_on.split(",") if text.strip()]
+    if keep and Path(keep).suffix != sides.BASELINE:
+        raise Problem(f"--keep {keep}: the name of a baseline ends with {sides.BASELINE}")
+    first = sides.load(base)
+    if keep:
+        sides.keep(first, Path(keep))
+        print(f"{keep}: {', '.join(f'{study} of {first.name(study)}' for study in first.records)}")
+    return report(first, sides.load(other), paired, rules, as_json) if other else 0
 
 
-def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = ()) -> int:
+def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = (), as_json: bool = False) -> int:
     """Write tables and pages of what two sides have in common, print what was seen, and return the status."""
     results, reports = Path("results", OUT), Path("reports", OUT)
     if run_there := next(results.glob("*/records"), None):
         raise Problem(f"{run_there} is of a run of that name, and comparisons are written there: rename {results}")
-    answers, status = [], 0
+    answers, found, status = [], {}, 0
     # Whatever cannot be compared is seen before the pages of the comparison before are removed.
     compared = {study: of_study(study, base, other, paired, rules) for study in _studies(base, other)}
     for folder in (results, reports):
@@ -84,11 +81,18 @@ def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] 
         write_json(folder / "facts.json", facts)
         answers.append(make_page("compare", folder, reports / f"{study}.html"))
         answer = read_json(answers[-1])
-        print(f"{answer['title']}: {FOREIGN.sub('', answer['headline'])}")
+        headline = FOREIGN.sub("", answer["headline"])
+        found[study] = {"headline": headline, **facts["outcome"], "verdicts": made["verdicts"].to_dict("records")}
+        if not as_json:
+            print(f"{answer['title']}: {headline}")
         status = FAILED if facts["outcome"]["broken"] else status
         for warning in _warnings(facts):
             print(f"warning: {warning}", file=sys.stderr)
-    print(f"report: {make_index(answers, reports)}")
+    page = make_index(answers, reports)
+    if as_json:
+        print_json({"studies": found, "report": str(page)})
+    else:
+        print(f"report: {page}")
     return status
 
 
@@ -197,12 +201,6 @@ def differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd
         if values[0].get(what) != values[1].get(what) and not _OF_RUNS.match(what)
     ]
     return pd.DataFrame(rows, columns=["what", *names])
-
-
-def _sources(texts: Sequence[str]) -> list[str]:
-    """The runs and files that texts name: a text that is one of them, else its words, quoted where need be."""
-    there = ((text, Path("results", text).exists()) for text in texts if text.strip())
-    return [name for text, is_run in there for name in ([text] if is_run else paths([text]))]
 
 
 def _warnings(facts: Mapping) -> list[str]:
@@ -398,7 +396,3 @@ def _leaves(part: object, path: str = "") -> Iterator[tuple[str, object]]:
             yield from _leaves(one, f"{path} {number}")
     elif part is not None:
         yield path, part
-
-
-if __name__ == "__main__":
-    run(main)

@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
         more = sum(map(len, absent.values())) - 1
         others = f" (and {more} more)" * bool(more)
         raise Problem(
-            f"{study}: {lines[0]}{others}; name a folder of the raw data (RAW=), or make pages of what is here in "
+            f"{study}: {lines[0]}{others}; name a folder of the raw data (--raw), or make pages of what is here in "
             "reports/published-partial (PARTIAL=1)"
         )
     write_json(given.out, absent)

@@ -221,7 +221,7 @@ def _next(run: Results) -> list[str]:
     if run.comparisons().empty:
         return ["Measure both sides with one configuration: cells are compared where all their levels are alike."]
     of = run.facts["sessions_of"]
-    due, again = run.facts["sessions_due"], f"each under another name ({code('make run RUN=<name>')})"
+    due, again = run.facts["sessions_due"], f"each under another name ({code('sbench run --name <name>')})"
     if run.facts["apart"]:
         return [f"Measure both sides in turn on one machine (A B B A …), {due} sessions of each, {again}."]
     if (lacking := due - min(of)) < 1:

@@ -91,7 +91,7 @@ def _folders(source: str) -> Iterator[list[Path]]:
     elif source.startswith(PUBLISHED):
         folder = Path("results", source, "tables")
         if not (folder / "facts.json").exists():
-            raise Problem(f"{folder} has no tables; make published makes those of the published studies")
+            raise Problem(f"{folder} has no tables; sbench published makes those of the published studies")
         yield [folder]
     else:
         folders = [path.parent for path in sorted(Path("results", source).glob("*/facts.json"))]
@@ -104,7 +104,7 @@ def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
     """What is kept of a study's facts, and its records: for others to read, no machines, folders or addresses."""
     facts, path = read_json(folder / "facts.json"), folder / "records.csv"
     if not path.exists():
-        raise Problem(f"{path} is not there: its tables are of an earlier version; make run makes them again")
+        raise Problem(f"{path} is not there: its tables are of an earlier version; sbench run makes them again")
     kept = {name: facts[name] for name in _FACTS if name in facts}
     # Of the order of reads, what tells it from another one.
     kept["reads"] = [{key: one[key] for key in ("access", "sha256")} for one in kept.get("reads", [])]
@@ -112,7 +112,7 @@ def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
     try:
         return kept, _records(path.read_text(encoding="utf-8"), kept, run=kept["run"])
     except (KeyError, ValueError) as error:
-        raise Problem(f"{path} is damaged, or of an earlier version ({error}); make run makes it again") from error
+        raise Problem(f"{path} is damaged, or of an earlier version ({error}); sbench run makes it again") from error
 
 
 def _records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
@@ -141,14 +141,14 @@ def _machine(facts: dict) -> str:
 def _baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
     content = read_json(path)
     if content.get("baseline") != 1:
-        raise Problem(f"{path} is no baseline; make baseline A=<runs> KEEP={path} writes one")
+        raise Problem(f"{path} is no baseline; sbench compare RUN… --keep {path} writes one")
     try:
         parts = list(content["studies"].items())
         facts = {study: _kept(of["facts"]) for study, of in parts}
         return {study: (_records("\n".join(of["records"]), *facts[study]), facts[study]) for study, of in parts}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = str(error).strip().replace("\n", " ")
-        raise Problem(f"{path} is damaged ({why}); write it again (make baseline)") from error
+        raise Problem(f"{path} is damaged ({why}); write it again (sbench compare --keep)") from error
 
 
 def _kept(facts: list[dict]) -> list[dict]:

@@ -242,7 +242,7 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     ]
     unmade, lacking = (int(those.sum()) for those in run.apart(run.comparisons()))
     comparisons = {"unequal": run.left_out, "untried": run.untried, "unmade": unmade, "lacking": lacking}
-    files = {"again": code("make again"), "table": code("verdicts.csv")}
+    files = {"again": code("sbench run --again"), "table": code("verdicts.csv")}
     lines += [
         words.fill(
             name, many=prose.count(many, "comparison"), are="is" if many == 1 else "are", s="s" * (many == 1), **files

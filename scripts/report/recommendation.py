@@ -140,7 +140,7 @@ def _name_situations(situations: list[dict[str, str]], results: Results) -> str:
 def more_repeats(results: Results) -> list[str]:
     """Return how many more repeats a verdict needs, or would tell a difference worth knowing, and their time."""
     if "published" in results.facts:
-        return [f"Measure the same here: {code(f'make run STUDY={results.report.study}')}."]
+        return [f"Measure the same here: {code(f'sbench run --study {results.report.study}')}."]
     return _to_judge(results) + (_to_detect(results) or _to_find_control(results))
 
 

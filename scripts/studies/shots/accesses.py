@@ -1,4 +1,4 @@
-"""Access patterns as users write them: ACCESS names what is read at once, how much of it, and how often."""
+"""Access patterns as users write them: --access names what is read at once, how much of it, and how often."""
 
 import re
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def parse(text: str) -> Accesses:
         if not _LEVEL.fullmatch(level) or selection.mistake(level):
             raise Problem(
                 f"{text!r} is no access: write files or datasets, then all, metadata, [0:100, ...] or 1/10, several"
-                " with their shares behind a semicolon, as in ACCESS='files [0:100, ...] 70 %; all 30 %'"
+                " with their shares behind a semicolon, as in --access 'files [0:100, ...] 70 %; all 30 %'"
             )
         if level in shares:
             raise Problem(f"{text!r} names {level} twice; give it one share")

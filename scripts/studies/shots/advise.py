@@ -4,7 +4,7 @@ Ways to read and copies are forecast by their requests and bytes; the best are m
 ends with three lines: how to repack the files, how to open them, and what that gains and costs.
 """
 
-import argparse
+import contextlib
 import glob
 import json
 import os
@@ -14,12 +14,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from scripts.frame import blocks, cost, matrix
 from scripts.frame import config as configuration
 from scripts.frame.matrix import permanent_name
 from scripts.lib import sizes
-from scripts.lib.program import Problem, paths, read_json, run, words_of, write_json
+from scripts.lib.program import Problem, print_json, read_json, write_json
 from scripts.studies.shots import accesses as access
 from scripts.studies.shots import arms as ways
 from scripts.studies.shots import choice, copies, sets
@@ -38,21 +39,57 @@ _FILES, _BYTES = 6, 2 * 2**30
 _SMALL = 2**20
 # How often a way that misses its forecast is replaced by the next best.
 _REPLACED = 2
-_REPEATS = 6
 # So many files of a set are read by a record, one after the other with one client, unless that takes too long.
 _READ_FILES = 3
 _READERS = "readers"
 _LIBRARY = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Advise; return the status of the run."""
-    arguments = _parser().parse_args(argv)
-    wanted, accesses = paths([arguments.files]), access.parse(arguments.access)
-    if not wanted:
-        raise Problem("name the files: make advise FILES='data/*.h5' ACCESS='files all'")
-    datasets, bucket = words_of([arguments.datasets]) or ["/**"], sets.bucket_of(wanted)
-    given, own = parse_network(arguments.latency, arguments.rate), parse_store(arguments.store)
+class Question(NamedTuple):
+    """What a user asks.
+
+    Attributes:
+        files: files, folders, patterns, or s3://bucket/prefix/*.h5.
+        access: how they are read (`accesses.parse`).
+        datasets: patterns of those that are read; none: all.
+        latency: round trip of the store in ms, if it is given.
+        rate: the most that a connection to it brings in MiB/s, if it is given.
+        store: the user's own bucket, s3://bucket/prefix, or "".
+        scratch: folder for copies, or "".
+        name: of the run, or "".
+    """
+
+    files: Sequence[str]
+    access: str = ""
+    datasets: Sequence[str] = ()
+    latency: int | None = None
+    rate: int | None = None
+    store: str = ""
+    scratch: str = ""
+    name: str = ""
+
+
+def advise(asked: Question, repeats: int, as_json: bool = False) -> int:
+    """Measure ways to read files, and print the advice; return the status of the run.
+
+    With `as_json` standard output has one JSON object at the end, and standard error what goes on.
+    """
+    if as_json:
+        with contextlib.redirect_stdout(sys.stderr):
+            config = _prepare(asked)
+            status, lines = _measure(config, repeats)
+        print_json({"advice": lines, "config": str(config), "status": status})
+        return status
+    status, lines = _measure(_prepare(asked), repeats)
+    print(*lines, sep="\n")
+    return status
+
+
+def _prepare(asked: Question) -> Path:
+    """Return the configuration of the run that answers a question, made now if it was not asked before."""
+    wanted, accesses, datasets = list(asked.files), access.parse(asked.access), list(asked.datasets) or ["/**"]
+    bucket = sets.bucket_of(wanted)
+    given, own = parse_network(asked.latency, asked.rate), parse_store(asked.store)
     at = store_of(bucket) if bucket else None
     of_set = sources(wanted, at)
     place = find_place(own, given, at, of_set)
@@ -61,10 +98,10 @@ def main(argv: list[str] | None = None) -> int:
     print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(sum(one.bytes for one in some))}")
     print(f"read over {place.words}", flush=True)
     versions = [(one.where, one.bytes, one.version) for one in some]
-    question = permanent_name("advise", wanted, asdict(accesses), datasets, arguments.store, given, versions)
-    name = arguments.run or question
+    question = permanent_name("advise", wanted, asdict(accesses), datasets, asked.store, given, versions)
+    name = asked.name or question
     results = Path("results", name)
-    scratch = Path(arguments.scratch, name) if arguments.scratch else results / "scratch"
+    scratch = Path(asked.scratch, name) if asked.scratch else results / "scratch"
     config, asks = scratch / "advise.json", scratch / "question.json"
     if not config.exists():
         scratch.mkdir(parents=True, exist_ok=True)
@@ -78,28 +115,8 @@ def main(argv: list[str] | None = None) -> int:
         write_json(asks, question)
         write_json(config, _configuration(name, trial, _locate(trial, some[0], at)))
     elif json.loads(asks.read_text(encoding="utf-8")) != question:
-        raise Problem(f"{results} is advice on another question, or on files that changed since; name another RUN")
-    return _measure(config, arguments.repeats)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.studies.shots.advise", description=__doc__)
-    add = parser.add_argument
-    add("--files", default="", help="files, folders, patterns, or s3://bucket/prefix/*.h5; blanks between")
-    add(
-        "--access",
-        default="",
-        help="read files (the default) or datasets (across all files) at once, and all of each (the default), metadata,"
-        " [0:100, ...], or 1/10 of the chunks; several with their shares, as in 'files [:, 0] 70 %%; all 30 %%'",
-    )
-    add("--datasets", default="", help='patterns of datasets, "/gt*/**" "!/gt*/quality/**"; all by default')
-    add("--latency", type=int, metavar="MS", help="round trip of the store: read through an embedded S3 server over it")
-    add("--rate", type=int, metavar="MIB/S", help="the most that a connection to the store brings")
-    add("--store", default="", help="your own bucket to read from, s3://bucket/prefix; tried files are uploaded there")
-    add("--scratch", default="", help="folder for copies (default: results/<run>/scratch)")
-    add("--repeats", type=int, default=_REPEATS, metavar="N", help="repeats of each way (default: %(default)s)")
-    add("--run", default="", help="name of the run (default: advise- and a hash of the question)")
-    return parser
+        raise Problem(f"{results} is advice on another question, or on files that changed since; give another --name")
+    return config
 
 
 def _sample(of_set: Sequence[Source]) -> list[Source]:
@@ -212,13 +229,12 @@ def _mapping(arm: ways.Arm, accesses: Accesses) -> dict:
     return levels | {"access": [accesses.unit], "selection": list(accesses.shares)}
 
 
-def _measure(config: Path, repeats: int) -> int:
-    """Measure the arms of a configuration, print the advice, and return the status of the run."""
+def _measure(config: Path, repeats: int) -> tuple[int, list[str]]:
+    """Measure the arms of a configuration; return the status of the run, and the lines of the advice."""
     settings = read_json(config)
     advice, results = settings["studies"]["shots"]["advice"], Path("results", settings["run"])
     if not advice["arms"]:
-        print(*advised.lines_by_forecast(advice), sep="\n")
-        return 0
+        return 0, list(advised.lines_by_forecast(advice))
     if not _probed(results).exists():
         print(_announce(config, repeats), flush=True)
         _probe(config, settings)
@@ -226,12 +242,11 @@ def _measure(config: Path, repeats: int) -> int:
     cells = results / "shots/cells.csv"
     earlier = cells.exists() and cells.stat().st_mtime_ns
     status = _launch(config)
+    lines = [f"remove: {line}" for line in _list_removals(settings, results)]
     # Tables of an earlier call are no answer to one that failed before it measured.
     if cells.exists() and (not status or cells.stat().st_mtime_ns != earlier):
-        print(*advised.lines(tables.load(results / "shots", results / "shots/facts.json")), sep="\n")
-    for line in _list_removals(settings, results):
-        print(f"remove: {line}")
-    return status
+        lines = [*advised.lines(tables.load(results / "shots", results / "shots/facts.json")), *lines]
+    return status, lines
 
 
 def _announce(config: Path, repeats: int) -> str:
@@ -277,7 +292,7 @@ def _probed(results: Path) -> Path:
 
 
 def _launch(config: Path, *words: str) -> int:
-    command = [sys.executable, "-sE", "-m", "scripts.launch", f"--configfile={config}", "--yes", *words]
+    command = [sys.executable, "-sE", "-m", "scripts.cli", "run", str(config), "--yes", *words]
     return subprocess.run(command, check=False).returncode
 
 
@@ -339,7 +354,3 @@ def _locate(trial: Trial, first: Source, at: dict | None) -> dict:
     original = first.where.removeprefix(sets.IN_BUCKET) if at else f"{within}/{name}"
     files = {ORIGINAL: original} | {key: f"{within}/{path}" for key, path in copied.items()}
     return {"files": files, "region": own.get("region", "us-east-1")}
-
-
-if __name__ == "__main__":
-    run(main)

@@ -5,40 +5,52 @@ blocks, in which both ends and the release in question are measured in turn. Eac
 configuration in results/<run>/, which the workflow measures; what is measured stays, and is not measured again.
 """
 
-import argparse
 import math
 import os
 import shlex
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from scripts.building import releases
-from scripts.lib.program import Problem, expect_folders, paths, run
+from scripts.lib.program import Problem, expect_folders
 from scripts.statistics.bisection import FIRST, UNDECIDED, Change, Say, search, settle
 from scripts.studies.shots.bisection import METRICS, REQUESTS, SECONDS, Bisection, packages, reading
 from scripts.studies.shots.first import describe_first
 from scripts.studies.shots.sets import bucket_of
 
 _UNDECIDED_STATUS = 3
-# What the command of a page has, in the order of the documents.
-_VARIABLES = ("library", "first", "last", "metric", "clone", "files", "run")
-_NAMES = {"first": "FROM", "last": "TO"}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Measure, and print which release changed the metric; return 0, or 3 where seconds are undecided."""
-    parser = argparse.ArgumentParser(prog=f"python -sE -m {__spec__.name}", description=__doc__)
-    add = parser.add_argument
-    add("--library", default="", help=f"one of {', '.join(packages())}, or the folder of a clone")
-    add("--from", dest="first", default="", help="a release, a wheel, or a branch, tag or commit of the clone")
-    add("--to", dest="last", default="", help="a later one")
-    add("--metric", default="", help=f"one of {', '.join(METRICS)} ({REQUESTS})")
-    add("--clone", default="", help="the folder of a clone of HDF5 or of the package")
-    add("--files", default="", help="the user's own HDF5 files, as for make look, in place of one that is generated")
-    add("--run", default="", help="name of the run, in place of bisect-<library>-<from>-<to>")
-    add("--yes", action="store_true", help="do not ask, whatever it costs")
-    given = parser.parse_args(argv)
-    bisection = _bisection(given)
+class Question(NamedTuple):
+    """What a user asks.
+
+    Attributes:
+        library: one of `packages()`, or the folder of a clone.
+        first: a release, a wheel, or a branch, tag or commit of the clone.
+        last: a later one.
+        metric: one of `METRICS`.
+        clone: the folder of a clone of HDF5 or of the package, or "".
+        files: the user's own HDF5 files; none: one that is generated.
+        name: of the run, or "".
+    """
+
+    library: str
+    first: str
+    last: str
+    metric: str = REQUESTS
+    clone: str = ""
+    files: Sequence[str] = ()
+    name: str = ""
+
+
+def bisect(asked: Question, is_sure: bool) -> int:
+    """Measure, and print which release changed the metric; return 0, or 3 where seconds are undecided.
+
+    Where a user `is_sure`, nothing is asked, whatever it costs.
+    """
+    bisection = _bisection(asked, is_sure)
     of = bisection.of
     steps = math.ceil(math.log2(len(of.names) - 1))
     print(
@@ -46,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         f" both ends and about {steps} step{'s' * (steps != 1)} to measure; the workflow's words: {bisection.log}",
         flush=True,
     )
-    return report(bisection, partial(print, flush=True), command(given))
+    return report(bisection, partial(print, flush=True), write_command(asked))
 
 
 def report(bisection: Bisection, say: Say, command: str) -> int:
@@ -68,14 +80,14 @@ def report(bisection: Bisection, say: Say, command: str) -> int:
             settle(change, of.names, bisection.doubt)
         outcome = "undecided" if change.undecided or change.unconfirmed else outcome
         _say_change(bisection, change, say)
-    say(f"page: {bisection.publish(command, outcome, change)}; make archive RUN={bisection.run} packs it")
+    say(f"page: {bisection.publish(command, outcome, change)}; sbench archive {bisection.run} packs it")
     return _UNDECIDED_STATUS if outcome == "undecided" else 0
 
 
 def _say_change(bisection: Bisection, change: Change, say: Say) -> None:
     of, metric, before, after = bisection.of, bisection.metric, change.before, change.after
     for one, other in change.others:
-        say(f"there is another change between {one} and {other}: FROM={one} TO={other} finds it")
+        say(f"there is another change between {one} and {other}: sbench bisect {of.package} {one} {other} finds it")
     if change.undecided:
         where = f"{of.package} {before} → {after}, since {change.undecided} differs from neither end"
         say(f"undecided: where {metric} changed within {where}; {_further(bisection, change)}")
@@ -98,46 +110,51 @@ def _say_change(bisection: Bisection, change: Change, say: Say) -> None:
 def _further(bisection: Bisection, change: Change) -> str:
     """Return what to type to measure two releases again, with a page."""
     only = f"library={bisection.name(change.before)},{bisection.name(change.after)}"
-    return f"type make run CONFIG={bisection.file} RUN={bisection.run}-again ONLY={only} to measure both again"
+    return f"type sbench run {bisection.file} --name {bisection.run}-again --only {only} to measure both again"
 
 
-def command(given: argparse.Namespace) -> str:
-    """Return the command that the arguments are of, as a page has it: of paths their last part, as of this machine."""
-    texts = {name: getattr(given, name) for name in _VARIABLES if getattr(given, name)}
-    plain = {name: f"./{Path(text).name}" if os.sep in text else text for name, text in texts.items()}
-    return " ".join(
-        ["make bisect", *(f"{_NAMES.get(name, name.upper())}={shlex.quote(text)}" for name, text in plain.items())]
+def write_command(asked: Question) -> str:
+    """Return the command that asks a question, as a page has it: of paths their last part, as of this machine."""
+    plain = asked._replace(
+        **{name: _shorten(getattr(asked, name)) for name in ("library", "first", "last", "clone")},
+        files=list(map(_shorten, asked.files)),
     )
+    words = [plain.library, plain.first, plain.last]
+    if plain.metric != REQUESTS:
+        words += ["--metric", plain.metric]
+    for option in ("clone", "name"):
+        words += [f"--{option}", getattr(plain, option)] if getattr(plain, option) else []
+    words += ["--files", *plain.files] if plain.files else []
+    return f"sbench bisect {shlex.join(words)}"
 
 
-def _bisection(given: argparse.Namespace) -> Bisection:
-    """Return what the arguments ask for.
+def _shorten(text: str) -> str:
+    return f"./{Path(text).name}" if os.sep in text else text
+
+
+def _bisection(asked: Question, is_sure: bool) -> Bisection:
+    """Return the bisection that answers a question.
 
     Raises:
-        Problem: they ask for what there is not; nothing has been measured.
+        Problem: it asks for what there is not; nothing has been measured.
     """
-    if not given.first or not given.last:
-        raise Problem("name both ends: make bisect LIBRARY=s3fs FROM=2024.5.0 TO=2025.2.0 METRIC=requests")
-    package, clone = given.library, given.clone
+    package, clone = asked.library, asked.clone
     if os.sep in package:
-        package, clone = releases.package_of(package, given.last), package
+        package, clone = releases.package_of(package, asked.last), package
     if package not in packages():
-        raise Problem(f"LIBRARY={package or '…'}: name one of {', '.join(packages())}, or the folder of a clone")
-    metric = given.metric or REQUESTS
-    if metric not in METRICS:
-        raise Problem(f"METRIC={metric}: name one of {', '.join(METRICS)}")
-    files = paths([given.files])
+        raise Problem(
+            f"{package} is no library to bisect: name one of {', '.join(packages())}, or the folder of a clone"
+        )
+    if asked.metric not in METRICS:
+        raise Problem(f"--metric {asked.metric}: name one of {', '.join(METRICS)}")
+    files = list(asked.files)
     if files and bucket_of(files):
         raise Problem(
-            f"FILES={given.files}: requests are counted by the embedded server only; name files on this machine"
+            f"--files {files[0]}: requests are counted by the embedded server only; name files on this machine"
         )
     if files:
         describe_first({"files": files, "datasets": ["/**"]})
-    of = releases.between(package, given.first, given.last, clone, reading(package)[1])
-    name = given.run or f"bisect-{package}-{of.names[0]}-{of.names[-1]}"
+    of = releases.between(package, asked.first, asked.last, clone, reading(package)[1])
+    name = asked.name or f"bisect-{package}-{of.names[0]}-{of.names[-1]}"
     expect_folders(name)
-    return Bisection(of, metric, name, files, given.yes)
-
-
-if __name__ == "__main__":
-    run(main)
+    return Bisection(of, asked.metric, name, files, is_sure)

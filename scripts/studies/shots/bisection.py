@@ -295,9 +295,8 @@ class Bisection:
 
     def _call(self, names: Sequence[str]) -> str:
         """Call the workflow for releases; returns why it stopped, if it did not measure them."""
-        only = f"--only=library={','.join(map(self.name, names))}"
-        command = [sys.executable, "-sE", "-m", "scripts.launch", f"--configfile={self.file}", only]
-        # The launcher ends with an option that takes any number of values; the next one ends them.
+        only = f"library={','.join(map(self.name, names))}"
+        command = [sys.executable, "-sE", "-m", "scripts.cli", "run", str(self.file), "--only", only]
         command += [*["--yes"] * self._yes, "--", "--nocolor", f"{self.folder}/{STUDY}/appended.json"]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as words:
             begin = words.tell()

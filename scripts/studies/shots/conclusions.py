@@ -36,7 +36,7 @@ def conclude(looked: Looked) -> Iterator[str]:
     parts = (_whole, _pages, _metadata, _small_pages, _members, _unused, _small_datasets, _small_chunks, _large_chunks)
     for part in (*parts, _filters):
         yield from part(looked)
-    yield "What is worth it for what you read is tried by make advise."
+    yield "What is worth it for what you read is tried by sbench advise."
 
 
 def _whole(looked: Looked) -> Iterator[str]:

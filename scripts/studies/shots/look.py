@@ -1,11 +1,10 @@
 """Looks at HDF5 files of any tree, in seconds, and lists what they hold and what that means for reading them."""
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
 
-from scripts.lib.program import Problem, paths, run, words_of
+from scripts.lib.program import Problem, print_json
 from scripts.studies.shots import accesses
 from scripts.studies.shots.accesses import Accesses
 from scripts.studies.shots.choice import ALL
@@ -26,25 +25,29 @@ _NAMED = 5
 _PROGRESS_S = 2.0
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print what files hold."""
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.studies.shots.look", description=__doc__)
-    parser.add_argument(
-        "--files", required=True, help="files, folders, patterns, or s3://bucket/prefix/*.h5; blanks between"
-    )
-    parser.add_argument("--access", default="", help="how they are read, as for make advise; all of them by default")
-    parser.add_argument("--datasets", default="", help='patterns of the datasets that are read; "/**" by default')
-    arguments = parser.parse_args(argv)
-    files, read = paths([arguments.files]), accesses.parse(arguments.access)
-    if not files:
-        raise Problem("name the files: make look FILES='data/*.h5'")
+def describe(files: Sequence[str], access: str, datasets: Sequence[str], as_json: bool = False) -> int:
+    """Print what files hold and what that means over a network, or one JSON object; return 0.
+
+    Args:
+        files: files, folders, patterns, or s3://bucket/prefix/*.h5.
+        access: how they are read (`accesses.parse`); "": all of them.
+        datasets: patterns of the datasets that are read; none: all.
+        as_json: print one JSON object.
+
+    Raises:
+        Problem: files cannot be read; what the others hold is printed before.
+    """
+    read = accesses.parse(access)
     bucket = bucket_of(files)
     begin = time.monotonic()
     of_set = sources(files, store_of(bucket) if bucket else None)
     looked = look(of_set)
-    print(*looked.lines(), sep="\n")
-    suited = examine_access(of_set, read, words_of([arguments.datasets]) or [ALL]) if arguments.access else []
-    print("", "What that means over a network", *(f"  {line}" for line in [*suited, *conclude(looked)]), sep="\n")
+    suited = examine_access(of_set, read, datasets or [ALL]) if access else []
+    meaning = [*suited, *conclude(looked)]
+    if as_json:
+        print_json(looked.to_json() | {"meaning": meaning})
+    else:
+        print(*looked.lines(), "", "What that means over a network", *(f"  {line}" for line in meaning), sep="\n")
     print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     if looked.bad:
         more = [f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED)
@@ -112,7 +115,3 @@ class _Progress:
                 print(f"file {number + 1} of {self._files}: {where}{within}", file=sys.stderr)
 
         return report
-
-
-if __name__ == "__main__":
-    run(main)

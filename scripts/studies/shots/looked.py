@@ -3,7 +3,7 @@
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from scripts.lib import sizes
 from scripts.studies.shots.choice import describe
@@ -41,6 +41,19 @@ class Looked:
     def elsewhere(self) -> int:
         """The number of datasets with values in other files."""
         return sum(held.elsewhere for held in self.contents)
+
+    def to_json(self) -> dict:
+        """Return what was seen: sizes in bytes, and the datasets of the files that were looked into, by file."""
+        inside = [
+            {"file": held.where, "datasets": list(map(asdict, held.datasets)), "datasets_elsewhere": held.elsewhere}
+            | {"metadata_bytes": held.metadata, "reads_to_find_all": len(held.reads), "beyond_the_first": held.requests}
+            for held in self.contents
+        ]
+        return {
+            **{"files": len(self.bytes), "bytes": sum(self.bytes), "unreadable": self.bad, "inside": inside},
+            "files_by_page_size": {str(size or "not paged"): number for size, number in self.pages.items()},
+            "files_by_superblock": {str(version): number for version, number in self.superblocks.items()},
+        }
 
     def lines(self) -> Iterator[str]:
         """Yield what was seen, a line for each thing."""

@@ -65,7 +65,7 @@ def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
     """
     given = {"latency_ms": latency, "per_connection_mib_s": rate}
     if any(value is not None and value < 1 for value in given.values()):
-        raise Problem("LATENCY (ms) and RATE (MiB/s) are whole numbers from 1: LATENCY=20 RATE=50")
+        raise Problem("--latency (ms) and --rate (MiB/s) are whole numbers from 1")
     return {key: value for key, value in given.items() if value is not None}
 
 
@@ -78,7 +78,7 @@ def parse_store(address: str) -> dict | None:
     if not address:
         return None
     if not (bucket := sets.bucket_of(address)):
-        raise Problem(f"{address} is no place in a bucket; write STORE=s3://bucket/prefix")
+        raise Problem(f"{address} is no place in a bucket; write --store s3://bucket/prefix")
     prefix = address.removeprefix(sets.IN_BUCKET).partition("/")[2].strip("/")
     return store_of(bucket) | {"prefix": prefix, "upload": True}
 

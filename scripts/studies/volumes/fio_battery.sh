@@ -31,7 +31,7 @@ before and after each run, in a folder {battery}_{cluster}-fio-{hostname}.
                                   text and name of a job instead of its file
 
 collect_fio.sh runs it on another machine, with nothing but fio and a shell there, and brings the results back into the
-folder --out (the current one) as {battery}_{cluster}-fio-{hostname}.tar.gz, which `make import` reads. It has the same
+folder --out (the current one) as {battery}_{cluster}-fio-{hostname}.tar.gz, which `sbench import` reads. It has the same
 options; --job is config/fio/etcd-published.fio by default. COMMAND … is what comes before `sh` to get a shell there:
 
   collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- ssh root@host

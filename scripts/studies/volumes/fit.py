@@ -5,7 +5,6 @@ Each battery lasts a minute and 20 jobs at least; a job ends after 20 s on a slo
 it. With --quick it is one job of at most 10 s, and in place of `meets` there is `below`.
 """
 
-import argparse
 import math
 import re
 import sys
@@ -19,7 +18,7 @@ import pandas as pd
 from rich.console import Console
 
 from scripts.lib import host, provenance
-from scripts.lib.program import Problem, expect_room, run, tool, write_json
+from scripts.lib.program import Problem, expect_room, print_json, tool, write_json
 from scripts.report import prose
 from scripts.statistics import histograms
 from scripts.statistics.outcomes import Outcome
@@ -38,7 +37,7 @@ _BEGUN = re.compile(r"\[\w+\] (\d+) of \d+, ")
 _TIME_LIMIT_S = 36_000
 _NAME = 60  # characters of the volume's name
 _NEXT = {
-    "below": "this is no proof: caches and burst credits last longer than {seconds} s; call without QUICK=1 to decide",
+    "below": "this is no proof: caches and burst credits last longer than {seconds} s; call without --quick to decide",
     Outcome.MEETS: "it holds for this load at this hour; burst credits last longer: measure a volume that has them for "
     "hours (docs/volumes.md)",
     Outcome.MISSES: "put {limit}'s data on a faster volume, or move other load off this one, and call again",
@@ -48,33 +47,39 @@ _NEXT = {
 Say = Callable[[str], None]
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Measure, and say the word, its reason and what to do next; return the word's status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit", default="", help=f"name of a limit in {study.LIMITS}")
-    parser.add_argument("--directory", default="", help="a folder on the volume")
-    parser.add_argument("--pause", default="180", help="seconds between two batteries (180)")
-    parser.add_argument("--quick", action="store_true", help=f"one job of at most {_QUICK_S} s, for installers")
-    arguments = parser.parse_args(argv)
-    limit, place = limit_of(arguments.limit), folder_of(arguments.directory)
-    pause_s = float(arguments.pause) if re.fullmatch(r"\d+(\.\d+)?", arguments.pause) else math.inf
+def decide(limit_name: str, directory: str, pause: str, quick: bool, as_json: bool = False) -> int:
+    """Measure, and print the word, its reason and what to do next; return the word's status.
+
+    Args:
+        limit_name: a limit of `study.LIMITS`.
+        directory: a folder on the volume.
+        pause: seconds between two batteries.
+        quick: one job of at most a minute.
+        as_json: print one JSON object.
+    """
+    limit, place = limit_of(limit_name), folder_of(directory)
+    pause_s = float(pause) if re.fullmatch(r"\d+(\.\d+)?", pause) else math.inf
     if pause_s > 86400:
-        raise Problem(f"PAUSE={arguments.pause}: write the seconds between two batteries, from 0 to 86400")
+        raise Problem(f"--pause {pause}: write the seconds between two batteries, from 0 to 86400")
     folder = RESULTS / f"{limit['name']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     console, course = Console(stderr=True, highlight=False, markup=False), Course(limit)
     try:
         with console.status("") as status:
             show = status.update if console.is_terminal else _every_minute(console.print)
-            word, reason = fit(
-                place, course, folder, pause_s=pause_s, quick=arguments.quick, say=console.print, show=show
-            )
+            word, reason = fit(place, course, folder, pause_s=pause_s, quick=quick, say=console.print, show=show)
     except KeyboardInterrupt:
         so_far = course.reason().splitlines() if course.rows else []
         ended = f"interrupted; the volume is clean, and what was measured is in {folder}"
         print(*so_far, ended, sep="\n", file=sys.stderr)
         return _INTERRUPTED
-    print(word, *reason.splitlines(), f"Next: {_NEXT[word].format(limit=limit['name'], seconds=_QUICK_S)}.", sep="\n")
-    print(f"The report: make import CONFIG={folder}/import.yaml")
+    after = _NEXT[word].format(limit=limit["name"], seconds=_QUICK_S)
+    command = f"sbench import --config {folder}/import.yaml"
+    if as_json:
+        whole = {name: course.rows[0][name] for name in ("value_ms", "low_ms", "high_ms", "jobs", "jobs_over")}
+        answer = {"word": word, "limit": limit["name"], "limit_ms": limit["p99_ms"], **whole, "reason": reason}
+        print_json(answer | {"next": after, "report": command})
+    else:
+        print(word, *reason.splitlines(), f"Next: {after}.", f"The report: {command}", sep="\n")
     return STATUS[word]
 
 
@@ -95,15 +100,15 @@ def limit_of(name: str) -> dict:
     """Return a documented limit, with the job that its application's documentation recommends."""
     names = [name for name, entry in study.documented(study.LIMITS)["limits"].items() if "job" in entry]
     if name not in names:
-        raise Problem(f"LIMIT={name or '…'}: name one of {', '.join(names)}, such as make fit LIMIT={names[0]} DIR=…")
+        raise Problem(f"--limit {name}: name one of {', '.join(names)}")
     return limits.read([name])[0]
 
 
 def folder_of(name: str) -> Path:
     """Return the folder to measure in: it is there and not in memory, and fio is here."""
     place = Path(name)
-    if not name or not place.is_dir():
-        raise Problem(f"DIR={name or '…'}: name a folder on the volume, such as DIR=/var/lib/etcd")
+    if not place.is_dir():
+        raise Problem(f"{name} is no folder: name one on the volume, such as /var/lib/etcd")
     if memory := host.in_memory(place):
         study.refuse_memory(place, memory)
     tool("fio", remedy=study.NO_FIO)
@@ -210,9 +215,9 @@ def fit(
     """Return the verdict on the volume of a folder, and its reason.
 
     It stops as soon as the limit is surely missed (`Course.is_missed`). Nothing stays in `place`; `folder` gets the
-    batteries' results, as `make import` reads them, and `course` what is known so far. `job_text` may stand in place of
-    the limit's job. A battery has `jobs` at least and lasts `at_least_s`, and `pause_s` lie between two; a `quick` one
-    is a single job. `say` prints a line that stays, `show` what is under way.
+    batteries' results, as `sbench import` reads them, and `course` what is known so far. `job_text` may stand in place
+    of the limit's job. A battery has `jobs` at least and lasts `at_least_s`, and `pause_s` lie between two; a `quick`
+    one is a single job. `say` prints a line that stays, `show` what is under way.
     """
     limit = course.limit
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(place))[-_NAME:].strip("-.") or "root"
@@ -304,7 +309,3 @@ def _battery(settings: dict, folder: Path, number: int, clock: _Clock, course: C
             f"battery {number} of {clock.batteries}: {battery['faults'][0]}; what was measured is in {folder}"
         )
     return battery
-
-
-if __name__ == "__main__":
-    run(main)

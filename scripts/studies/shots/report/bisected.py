@@ -96,8 +96,8 @@ def _next(section: dict, run: Results) -> list[str]:
     """Return what to type: the bisect itself, both releases once more, and what packs and cites it."""
     name = run.facts["run"]
     both = ",".join(section["libraries"].get(section[end], "") for end in ("before", "after"))
-    again = f"make run CONFIG=results/{name}/bisect.yaml RUN={name}-again ONLY=library={both}"
-    archive, cite = (code(f"make {what} RUN={name}") for what in ("archive", "cite"))
+    again = f"sbench run results/{name}/bisect.yaml --name {name}-again --only library={both}"
+    archive, cite = code(f"sbench archive {name}"), code(f"sbench archive {name} --cite")
     return [
         words.fill("same again", command=code(section["command"])),
         words.fill("both again", command=code(again)),

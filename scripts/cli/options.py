@@ -1,0 +1,73 @@
+"""Options that several commands have, and the parser of all of them."""
+
+import argparse
+import difflib
+import os
+import re
+
+from scripts.frame import DEFAULT_CONFIG
+from scripts.lib.program import Problem
+
+_PATTERN = re.compile(r"[*?[]")
+_UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a command, whose mistakes are one line that names the nearest option.
+
+    Attributes:
+        called_from: the folder that relative paths are of.
+    """
+
+    def __init__(self, name: str, line: str, details: str, called_from: str) -> None:
+        """Take a command's name, its line of the list of commands, what more there is to know of it, and a folder."""
+        form = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog=f"sbench {name}", description=details, formatter_class=form, allow_abbrev=False)
+        self.called_from = called_from
+        self.after: list[str] | None = None
+
+    def add_path(self, *names: str, **settings: object) -> None:
+        """Add an argument of paths; relative ones are of the folder that the command was called from."""
+        self.add_argument(*names, type=self._find, **settings)
+
+    def add_config(self, default: str = DEFAULT_CONFIG) -> None:
+        """Add the configuration."""
+        self.add_path("config", nargs="?", default=default, help="the configuration (default: %(default)s)")
+
+    def add_rest(self, what: str) -> None:
+        """Take all that stands behind -- as it is; `what` says what it is."""
+        self.after, self.usage = [], f"{self.prog} [options] … -- {what}"
+
+    def parse(self, argv: list[str]) -> argparse.Namespace:
+        """Return the arguments; those behind -- as `after`, where the command takes them."""
+        if self.after is not None and "--" in argv:
+            place = argv.index("--")
+            argv, self.after = argv[:place], argv[place + 1 :]
+        given = self.parse_intermixed_args(argv)
+        given.after = self.after
+        return given
+
+    def error(self, message: str) -> None:
+        """Raise a Problem in place of argparse's two lines."""
+        if match := _UNKNOWN.match(message):
+            unknown = match[1].split(" ")[0]
+            known = [text for action in self._actions for text in action.option_strings]
+            near = difflib.get_close_matches(unknown.partition("=")[0], known, 1)
+            message = f"there is no {unknown}{f'; did you mean {near[0]}' if near else ''}"
+        raise Problem(f"{self.prog}: {message}; see {self.prog} --help")
+
+    def _find(self, text: str) -> str:
+        """Return a path from here; what may be the name of something else, such as a run, stays as it is."""
+        there = os.path.join(self.called_from, os.path.expanduser(text))
+        is_path = "://" not in text and (os.sep in text or _PATTERN.search(text) or os.path.exists(there))
+        return os.path.relpath(there) if is_path and self.called_from != os.getcwd() else text
+
+
+def add_run_options(parser: Parser) -> None:
+    """Add what chooses the cells of a configuration."""
+    add = parser.add_argument
+    several = {"nargs": "+", "action": "extend", "default": []}
+    add("--name", default="", metavar="RUN", help="name of the run, in place of the configured one")
+    add("--study", default="", help="this study only")
+    add("--only", **several, metavar="FACTOR=LEVEL,…", help="the cells with these levels only")
+    add("--again", **several, metavar="CELL", help="measure the cells again whose name begins so; earlier records stay")
