@@ -52,15 +52,9 @@ def program(name: str, *arguments: object, cwd: Path = ROOT, **options: object) 
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
 
 
-def launched(recipe: str, variables: dict[str, str]) -> list[list[str]]:
-    """Return the arguments of the calls of scripts.launch in what `make --dry-run` printed, as a shell gives them."""
-    found = []
-    for line in recipe.replace("\\\n", " ").splitlines():
-        if "scripts.launch" in line:
-            printed = line.replace(".venv/bin/python -sE -m scripts.launch", "printf '%s\\0'", 1)
-            done = subprocess.run(["sh", "-c", printed], env=os.environ | variables, capture_output=True, check=True)
-            found.append(done.stdout.decode().split("\0")[:-1])
-    return found
+def sbench(*arguments: object, **options: object) -> subprocess.CompletedProcess:
+    """Run a command of sbench; options are those of `program`."""
+    return program("cli", *arguments, **options)
 
 
 def artefact(path: Path) -> dict:

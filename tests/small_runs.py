@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from conftest import artefact, program
+from conftest import artefact, program, sbench
 
 from scripts.frame import config as configuration
 
@@ -96,8 +96,8 @@ def planned(clone: Path, *arguments: str) -> dict[str, int]:
 
 
 def launch(clone: Path, *arguments: object, **options: object) -> subprocess.CompletedProcess:
-    """Call what `make run` calls."""
-    return program("launch", "--cores", 2, *arguments, cwd=clone, **options)
+    """Call `sbench run` on two cores."""
+    return sbench("run", "--cores", 2, *arguments, cwd=clone, **options)
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen, limit_s: float = 120.0) -> None:

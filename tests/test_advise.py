@@ -12,11 +12,12 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-from conftest import artefact, program
+from conftest import artefact, sbench
 from test_drivers import KEYS, boto3, made
 
 from scripts.lib.program import Problem, write_json
 from scripts.studies.shots import accesses, advise, arms, copies, inputs, manifest, place, probe
+from scripts.studies.shots.advise import Query
 from scripts.studies.shots.arms import Question
 from scripts.studies.shots.copies import Layout
 
@@ -219,24 +220,23 @@ def test_files_of_one_name_in_several_folders_do_not_take_each_others_place(tmp_
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"files": ""}, "name the files: make advise FILES="),
         ({"access": "files 1/0"}, "'files 1/0' is no access: write files or datasets, then all"),
-        ({"store": "here/there"}, "here/there is no place in a bucket; write STORE=s3://bucket/prefix"),
-        ({"latency": "0"}, "LATENCY (ms) and RATE (MiB/s) are whole numbers from 1"),
-        ({"files": "nothing*.h5"}, "nothing*.h5: no file is there"),
+        ({"store": "here/there"}, "here/there is no place in a bucket; write --store s3://bucket/prefix"),
+        ({"latency": 0}, "--latency (ms) and --rate (MiB/s) are whole numbers from 1"),
+        ({"files": ["nothing*.h5"]}, "nothing*.h5: no file is there"),
     ],
 )
 def test_what_cannot_be_advised_on_is_one_line(change, words):
-    options = {"files": "data/*.h5", "access": "all", **change}
+    query = Query(**{"files": ["data/*.h5"], "access": "all", **change})
     with pytest.raises(Problem) as problem:
-        advise.main([f"--{name}={value}" for name, value in options.items()])
+        advise.advise(query, 6)
     assert words in str(problem.value)
 
 
 def test_a_disk_without_room_for_copies_is_said_before_anything_is_made(tmp_path, scattered, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10 * 2**20))
     with pytest.raises(Problem, match=r"has 10 MiB free, and copies take up to 1\d\d\.?\d* MiB; free some"):
-        advise.main([f"--files={scattered}", f"--scratch={tmp_path / 'scratch'}"])
+        advise.advise(Query([str(scattered)], scratch=str(tmp_path / "scratch")), 6)
     assert list((tmp_path / "scratch").rglob("*.h5")) == []
 
 
@@ -255,15 +255,15 @@ def test_a_file_that_changes_while_it_is_copied_is_one_line(tmp_path, clone, wit
     monkeypatch.setattr(copies, "make", copied)
     monkeypatch.chdir(clone)
     with pytest.raises(Problem, match=r"own\.h5 changed while it was copied; try again when nobody writes to it"):
-        advise.main([f"--files={path}"])
+        advise.advise(Query([str(path)]), 6)
 
 
 @needs_h5repack
 def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
-    words = {"files": scattered, "access": "files [0:100, ...]", "latency": 10, "rate": 100, "run": "asked"}
+    words = {"access": "files [0:100, ...]", "latency": 10, "rate": 100, "name": "asked"}
 
     def ask() -> subprocess.CompletedProcess:
-        return program("studies.shots.advise", *(f"--{name}={value}" for name, value in words.items()), cwd=clone)
+        return sbench("advise", scattered, *(f"--{name}={value}" for name, value in words.items()), cwd=clone)
 
     done = ask()
     assert done.returncode == 0, done.stderr
@@ -290,7 +290,7 @@ def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
     assert " cells, 0 left out, 0 records to measure" in again.stdout + again.stderr
     words["access"] = "files all"
     assert ask().stderr.endswith(
-        "results/asked is advice on another question, or on files that changed since; name another RUN\n"
+        "results/asked is advice on another question, or on files that changed since; give another --name\n"
     )
 
 
@@ -300,7 +300,7 @@ def test_small_files_are_advised_on_without_a_measurement(clone, tmp_path):
         with h5py.File(tmp_path / f"{number}.nc", "w") as file:
             file.create_dataset("a/x", data=np.arange(20_000.0), chunks=(100,))
     (tmp_path / "2.nc").write_text("<html>")
-    done = program("studies.shots.advise", f"--files={tmp_path}", "--latency=20", "--run=small", cwd=clone)
+    done = sbench("advise", tmp_path, "--latency=20", "--name=small", cwd=clone)
     assert done.returncode == 0, done.stderr
     left_out, *_, gain = done.stdout.splitlines()
     assert re.match(r"left out: .*2\.nc is not an HDF5 file", left_out)

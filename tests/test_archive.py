@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, artefact, copy_project, program
+from conftest import ROOT, artefact, copy_project, sbench
 from small_runs import TINY, snakemake, write
 
 from scripts.frame import study as studies
@@ -32,7 +32,7 @@ EXAMPLE_BYTES = 2 * 2**20
 @pytest.fixture
 def packed(tiny_run: Path) -> Path:
     """Return the archive of a run that was measured."""
-    done = program("published.archive", cwd=tiny_run)
+    done = sbench("archive", cwd=tiny_run)
     assert done.returncode == 0, done.stderr
     (path,) = (tiny_run / "results/tiny").glob(f"*{archive.SUFFIX}")
     assert str(path.relative_to(tiny_run)) in done.stdout
@@ -71,7 +71,7 @@ def faster(contents: dict[str, bytes]) -> str:
 def test_an_archive_gives_the_same_pages_elsewhere_without_a_network(packed, tiny_run, tmp_path):
     elsewhere = copy_project(tmp_path / "elsewhere")
     shutil.copy(packed, elsewhere)
-    done = program("published.archive", "--from", packed.name, cwd=elsewhere, env=OFFLINE)
+    done = sbench("report", packed.name, cwd=elsewhere, env=OFFLINE)
     assert done.returncode == 0, done.stderr
     assert "other tables" not in done.stderr
     before, after = (files(clone / "reports/tiny") for clone in (tiny_run, elsewhere))
@@ -80,14 +80,14 @@ def test_an_archive_gives_the_same_pages_elsewhere_without_a_network(packed, tin
     assert after == before
     assert not (elsewhere / "results").exists()
     # The same again replaces its own pages.
-    assert program("published.archive", "--from", packed.name, cwd=elsewhere).returncode == 0
+    assert sbench("report", packed.name, cwd=elsewhere).returncode == 0
 
 
 @pytest.mark.rule(22)
 def test_the_example_is_an_archive_of_a_full_run_and_its_pages_are_those_of_its_records(clone):
     (packed,) = (ROOT / "results/example").glob(f"*{archive.SUFFIX}")
     assert packed.stat().st_size <= EXAMPLE_BYTES
-    done = program("published.archive", "--from", packed, cwd=clone)
+    done = sbench("report", packed, cwd=clone)
     assert done.returncode == 0, done.stderr
     with archive.opened(packed) as (_, manifest):
         assert sorted(manifest["studies"]) == studies.names()
@@ -106,7 +106,7 @@ def test_an_archive_that_is_refused_at_its_last_study_leaves_no_page_of_its_firs
         contents[archive.MANIFEST] = json.dumps(manifest).encode()
 
     (packed,) = (ROOT / "results/example").glob(f"*{archive.SUFFIX}")
-    done = program("published.archive", "--from", changed(Path(shutil.copy(packed, tmp_path)), tamper), cwd=clone)
+    done = sbench("report", changed(Path(shutil.copy(packed, tmp_path)), tamper), cwd=clone)
     assert done.returncode == 2
     assert "its records and configuration are volumes-" in done.stderr
     assert list((clone / "reports").glob("example/*.html")) == []
@@ -118,10 +118,10 @@ def test_published_data_that_figures_have_beside_a_run_are_in_its_archive(tiny_r
     config = {**TINY, "studies": {"shots": TINY["studies"]["shots"] | {"reference": "published/shots"}}}
     write(tiny_run, config)
     assert snakemake(tiny_run).returncode == 0
-    assert program("published.archive", cwd=tiny_run).returncode == 0
+    assert sbench("archive", cwd=tiny_run).returncode == 0
     (path,) = (tiny_run / "results/tiny").glob(f"*{archive.SUFFIX}")
     elsewhere = copy_project(tmp_path / "elsewhere")
-    done = program("published.archive", "--from", path, cwd=elsewhere)
+    done = sbench("report", path, cwd=elsewhere)
     assert done.returncode == 0, done.stderr
     assert files(elsewhere / "reports/tiny") == files(tiny_run / "reports/tiny")
     assert "ublished: " in (elsewhere / "reports/tiny/shots.md").read_text(encoding="utf-8")
@@ -130,10 +130,10 @@ def test_published_data_that_figures_have_beside_a_run_are_in_its_archive(tiny_r
 def test_pages_of_other_records_are_not_overwritten(packed, tiny_run):
     page = tiny_run / "reports/tiny/shots_answers.json"
     page.write_text(json.dumps(artefact(page) | {"name": "shots-0123456789"}), encoding="utf-8")
-    done = program("published.archive", "--from", packed, cwd=tiny_run)
+    done = sbench("report", packed, cwd=tiny_run)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "reports/tiny shows shots-0123456789; say RUN=<another name>" in done.stderr
-    assert program("published.archive", "--from", packed, "--run", "other", cwd=tiny_run).returncode == 0
+    assert sbench("report", packed, "--name", "other", cwd=tiny_run).returncode == 0
     assert (tiny_run / "reports/other/index.html").exists()
 
 
@@ -144,7 +144,7 @@ def test_the_name_of_an_archive_is_that_on_its_pages_and_follows_from_records_an
         (name,) = manifest["studies"].values()
         assert name in (tiny_run / "reports/tiny/shots.md").read_text(encoding="utf-8")
         assert archive.names_of(results) == manifest["studies"]
-    again = program("published.archive", cwd=tiny_run)
+    again = sbench("archive", cwd=tiny_run)
     assert packed.name in again.stdout
 
 
@@ -175,7 +175,7 @@ def test_an_archive_whose_manifest_was_made_to_fit_has_another_name(packed, tiny
         manifest["files"][name] = hashlib.sha256(contents[name]).hexdigest()
         contents[archive.MANIFEST] = json.dumps(manifest).encode()
 
-    done = program("published.archive", "--from", changed(packed, tamper), "--run", "other", cwd=tiny_run)
+    done = sbench("report", changed(packed, tamper), "--name", "other", cwd=tiny_run)
     assert (done.returncode, done.stderr.splitlines()[-1].count("problem: ")) == (2, 1)
     assert "its records and configuration are shots-" in done.stderr
 
@@ -261,11 +261,6 @@ def test_facts_of_an_archive_that_lack_something_are_one_line_with_its_name(tmp_
         assert archive.names_of(results) == {"shots": FACTS["name"]}
 
 
-def test_a_report_of_no_archive_is_one_line():
-    with pytest.raises(Problem, match="name an archive: make report FROM="):
-        archive.main(["--from="])
-
-
 def test_a_pipe_is_no_archive_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.tar.xz")
     with pytest.raises(Problem, match="is no file"), archive.opened(tmp_path / "pipe.tar.xz"):
@@ -291,7 +286,7 @@ def test_a_run_without_sessions_or_commits_is_cited_all_the_same(tmp_path, monke
 
 
 def test_the_pages_of_an_archive_lie_in_a_folder_of_reports(packed, tiny_run):
-    done = program("published.archive", "--from", packed, "--run", "../other", cwd=tiny_run)
+    done = sbench("report", packed, "--name", "../other", cwd=tiny_run)
     assert (done.returncode, done.stderr) == (
         2,
         "problem: RUN: '../other' is no name of a run: letters, digits, dots, hyphens and underscores\n",
@@ -299,7 +294,7 @@ def test_the_pages_of_an_archive_lie_in_a_folder_of_reports(packed, tiny_run):
 
 
 def test_the_pages_of_an_archive_do_not_replace_those_of_a_comparison(packed, tiny_run):
-    done = program("published.archive", "--from", packed, "--run", "compare", cwd=tiny_run)
+    done = sbench("report", packed, "--name", "compare", cwd=tiny_run)
     words = "RUN: compare is the folder of other pages; say RUN=<another name>"
     assert (done.returncode, done.stderr) == (2, f"problem: {words}\n")
 
@@ -320,25 +315,25 @@ def test_an_interrupt_is_one_line_and_leaves_nothing_half_written(tmp_path, caps
 def test_what_is_no_whole_archive_is_one_line(packed, damage, tiny_run):
     path = packed.with_name(f"damaged{archive.SUFFIX}")
     path.write_bytes(damage(packed.read_bytes()))
-    done = program("published.archive", "--from", path, cwd=tiny_run)
+    done = sbench("report", path, cwd=tiny_run)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "is not an archive of a run, or not all of it" in done.stderr
 
 
 def test_a_run_without_tables_and_one_of_an_earlier_version_are_one_line(tiny_run):
-    done = program("published.archive", "--run", "nothing", cwd=tiny_run)
+    done = sbench("archive", "nothing", cwd=tiny_run)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "results/nothing has no tables; measure first (make run)" in done.stderr
     facts = tiny_run / "results/tiny/shots/facts.json"
     older = {key: value for key, value in artefact(facts).items() if key != "name"}
     facts.write_text(json.dumps(older), encoding="utf-8")
-    done = program("published.archive", cwd=tiny_run)
+    done = sbench("archive", cwd=tiny_run)
     assert "facts.json is of an earlier version; make run makes it again" in done.stderr
 
 
 def test_a_run_is_cited_as_a_sentence_and_for_bibtex_the_same_from_its_archive(packed, tiny_run):
     name = packed.name.removesuffix(archive.SUFFIX)
-    done = program("published.cite", cwd=tiny_run)
+    done = sbench("archive", "--cite", cwd=tiny_run)
     assert done.returncode == 0, done.stderr
     sentence, entry = done.stdout.split("\n\n")
     (session,) = artefact(tiny_run / "results/tiny/shots/facts.json")["sessions"]
@@ -346,4 +341,4 @@ def test_a_run_is_cited_as_a_sentence_and_for_bibtex_the_same_from_its_archive(p
     assert entry.startswith(f"@misc{{{name},\n")
     assert f"year = {{{session[:4]}}}" in entry
     assert entry.count("{") == entry.count("}")
-    assert program("published.cite", "--from", packed, cwd=tiny_run).stdout == done.stdout
+    assert sbench("archive", "--cite", packed, cwd=tiny_run).stdout == done.stdout

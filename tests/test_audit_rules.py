@@ -525,7 +525,7 @@ def runs(seconds: str = "1.5", **columns: object) -> str:
 
 
 def audited(capsys: pytest.CaptureFixture, *arguments: object) -> list[str]:
-    assert audit.main(list(map(str, arguments))) == 0
+    assert audit.audit(list(map(str, arguments))) == 0
     return capsys.readouterr().out.replace("\n" + " " * 15, " ").splitlines()
 
 
@@ -573,7 +573,7 @@ def test_a_table_of_ones_own_that_is_wrong_is_one_line(change, line: str, tmp_pa
     path = tmp_path / "own.csv"
     path.write_text(change(runs()), encoding="utf-8")
     with pytest.raises(Problem) as raised:
-        audit.main([str(path)])
+        audit.audit([str(path)])
     assert str(raised.value).startswith(str(path))
     assert line in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -582,17 +582,16 @@ def test_a_table_of_ones_own_that_is_wrong_is_one_line(change, line: str, tmp_pa
 def test_what_cannot_be_audited_is_one_line(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(ROOT)
     (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    for arguments, line in (
-        ([f"{tmp_path}/other.csv"], "no published table has its columns a, b; say whose with STUDY="),
-        ([f"{tmp_path}/other.csv", "--study=shots"], "lacks the column worker# among a, b; .*/columns.yaml says what"),
-        (["x.csv", "--study=shot"], "there is no published study shot; name one of "),
+    for (file, *study), line in (
+        ([f"{tmp_path}/other.csv"], "no published table has its columns a, b; give --study"),
+        ([f"{tmp_path}/other.csv", "shots"], "lacks the column worker# among a, b; .*/columns.yaml says what"),
+        (["x.csv", "shot"], "there is no published study shot; name one of "),
         ([f"{tmp_path}/none.csv"], "cannot be read as a table"),
-        ([""], "name the files to audit"),
     ):
         with pytest.raises(Problem, match=line):
-            audit.main(arguments)
+            audit.audit([file], *study)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.csv").write_text(runs(), encoding="utf-8")
     with pytest.raises(Problem, match="two of the files are called same; rename one"):
-        audit.main([f"{tmp_path}/a/same.csv", f"{tmp_path}/b/same.csv"])
+        audit.audit([f"{tmp_path}/a/same.csv", f"{tmp_path}/b/same.csv"])

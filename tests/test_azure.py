@@ -14,7 +14,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
 from bad_store import PAGES, portal
 from batteries import until
-from conftest import ROOT, artefact, processes_of, program
+from conftest import ROOT, artefact, processes_of, program, sbench
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix, measuring
@@ -263,7 +263,7 @@ def test_an_account_that_answers_html_is_one_line_at_the_look_and_in_every_step(
         study = {"matrix": MATRIX | {"store": ["there"]}}
         config = {"run": "look", "repeats": 2, "stores": {"there": store}, "studies": {"blobs": study}}
         (tmp_path / "look.yaml").write_text(json.dumps(config), encoding="utf-8")
-        done = program("preflight", "--configfile", tmp_path / "look.yaml", env=os.environ | {azure.SAS: _SAS})
+        done = sbench("check", tmp_path / "look.yaml", env=os.environ | {azure.SAS: _SAS})
         assert done.returncode == 1, done.stderr
         assert f"AMISS  store there {name}: {line}" in done.stdout
         done = provide(store | {"prefix": "some/folder"}, manifest, tmp_path, environments, **{azure.SAS: _SAS})
@@ -371,7 +371,7 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
     files_account.key = account.credentials["key"]
     blobs = azurite_server.connection_string(account.endpoint, account.credentials)
     both = {azure.CONNECTION: f"{blobs};FileEndpoint={files_account.account_url}"}
-    done = program("preflight", "--configfile", tmp_path / "look.yaml", env=os.environ | both)
+    done = sbench("check", tmp_path / "look.yaml", env=os.environ | both)
     assert done.returncode == 1, done.stderr
     assert "ok     store blob container: container bench of the account of AZURE_STORAGE_CONNECTION_" in done.stdout
     assert "AMISS  store files share: share absent of the account of AZURE_STORAGE_CONNECTION_STRING" in done.stdout

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from batteries import hear_interrupts, until
-from conftest import artefact, processes_of
+from conftest import artefact, processes_of, sbench
 from small_runs import (
     MEASURE,
     PAGE,
@@ -55,7 +55,7 @@ def test_a_failed_provision_takes_no_record_along(tiny_run, tmp_path):
     assert f"there is no {tmp_path}/typo; mount the file system, or correct the store's path" in failed.stderr
     assert not (tmp_path / "typo").exists(), "what is not mounted is not replaced by the disk beneath"
     write(tiny_run, TINY)
-    assert "0 records to measure" in launch(tiny_run, "--plan").stdout
+    assert "0 records to measure" in sbench("plan", cwd=tiny_run).stdout
     done = launch(tiny_run, "--", *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert records(tiny_run) == before
@@ -70,7 +70,7 @@ def test_what_is_missing_or_failed_stays_so_and_whole_blocks_are_appended_though
     record = {key: before[failed][key] for key in ("record", "run", "study", "name", "cell", "repeat", "session")}
     path.write_text(json.dumps(record | {"status": "failed", "valid": False, "reasons": ["no server"]}))
     shutil.rmtree(tiny_run / "results/tiny/data")
-    told = launch(tiny_run, "--plan").stdout
+    told = sbench("plan", cwd=tiny_run).stdout
     assert "4 records to measure" in told
     assert "\n  blocks 3 to 4, of 2 cells, appended: what an earlier session left out is not filled up" in told
     done = launch(tiny_run, "--", *MEASURE)
@@ -80,7 +80,7 @@ def test_what_is_missing_or_failed_stays_so_and_whole_blocks_are_appended_though
     assert gone not in after
     assert after[failed]["reasons"] == ["no server"]
     assert {name: after[name] for name in before if name not in (gone, failed)}.items() <= before.items()
-    assert "0 records to measure" in launch(tiny_run, "--plan").stdout
+    assert "0 records to measure" in sbench("plan", cwd=tiny_run).stdout
 
 
 @pytest.mark.rule(15)

@@ -16,13 +16,14 @@ import h5py
 import numpy as np
 import pytest
 import yaml
-from conftest import artefact, copy_project, program
+from conftest import artefact, copy_project, sbench
 from packaging.version import Version
 
 from scripts.building import packages, releases
 from scripts.building.cache import Recipe, copying, provide
 from scripts.building.releases import Unusable, between
 from scripts.building.shell import Workshop, make_environment
+from scripts.cli.__main__ import main
 from scripts.lib.program import Problem, file_digest
 from scripts.statistics.bisection import (
     FIRST,
@@ -39,11 +40,11 @@ from scripts.statistics.bisection import (
     settle,
     verdicts,
 )
-from scripts.studies.shots import bisect, bisection
+from scripts.studies.shots import bisection
 from tests.records import FEW, failed, synthetic_cells, write_synthetic_run
 
 WHEN = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2025-01-01T00:00:00Z")
-S3FS = ("--library", "s3fs", "--from", "2024.9.0", "--to", "2024.12.0")
+S3FS = ("s3fs", "2024.9.0", "2024.12.0")
 
 
 def searched(figures: dict[str, int | str | None]) -> tuple:
@@ -94,7 +95,7 @@ def test_of_several_changes_the_one_next_to_the_first_release_is_named_and_the_o
     change, said, _ = searched(table)
     assert (change.before, change.after, change.others) == ("b", "c", [("d", "g")])
     assert said[0] == "step 1 of about 3: d: 9 requests, like neither"
-    assert said[1].endswith("like FROM")
+    assert said[1].endswith("like the first")
     change, _, _ = searched({"a": 1, "b": 2, "c": 3, "d": 4, "e": 5})
     assert (change.before, change.after, change.others) == ("a", "b", [("c", "e"), ("b", "c")])
 
@@ -233,42 +234,34 @@ def test_commits_of_a_clone_are_libraries_of_the_versions_that_they_have(clone_o
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ("--from v1 --to v2", "LIBRARY=…: name one of hdf5, h5py, aiobotocore, .*, zarr, or the folder of a clone"),
-        ("--library s3f --from 1 --to 2", "LIBRARY=s3f: name one of hdf5, "),
-        ("--library s3fs --from 1 --to ./none.whl", "there is no .*/none.whl; correct the path"),
         (
-            "--library fsspec --from 1 --to {s3fs}",
-            r"\+mine-.*whl is a wheel without fsspec; name one of",
+            "s3f 1 2",
+            "s3f is no library to bisect: name one of hdf5, h5py, aiobotocore, .*, zarr, or the folder of a clone",
         ),
-        ("--library s3fs --from {s3fs} --to {s3fs}", "name two releases, the earlier one first"),
-        ("--library hdf5 --from 1.14.6", "name both ends: make bisect "),
-        ("--library hdf5 --from 1.14.6 --to 2.2.0 --metric request", "METRIC=request: name one of requests, bytes, s"),
-        (
-            "--library hdf5 --from 1.14.6 --to 2.1.7",
-            "TO=2.1.7: there is no such release of hdf5; envs/sources.yaml",
-        ),
-        ("--library hdf5 --from 2.2.0 --to 1.14.6", "FROM=2.2.0 TO=1.14.6: name two releases, the earlier one first"),
-        ("--library hdf5 --from 2.0.0 --to 2.0.0", "name two releases, the earlier one first"),
-        ("--library hdf5 --clone {clone}/no --from v1 --to v2", "there is no .*/hdf5/no; correct the path"),
-        ("--library {clone}/.. --from v1 --to v2", r"is not a clone \(fatal: "),
-        ("--library {clone} --from v0 --to v2", "FROM=v0: .* has no such branch, tag or commit"),
-        (
-            "--library {clone} --from v2 --to v1",
-            "the first is no ancestor of the second .*; name the earlier",
-        ),
-        ("--library {clone} --from beside --to v2", "the first is no ancestor of the second"),
-        ("--library {clone} --from v1 --to main~3", "this is one commit; name two"),
-        ("--library hdf5 --from 1.14.6 --to 2.2.0 --files s3://bucket/x.h5", "requests are counted by the embedded"),
-        ("--library hdf5 --from 1.14.6 --to 2.2.0 --files {clone}/*.h5", "no file is there"),
-        ("--library hdf5 --from 1.14.6 --to 2.2.0 --files {clone}/src/H5public.h", "H5public.h is not an HDF5 file"),
-        ("--library hdf5 --from 1.14.6 --to 2.2.0 --files '", "quote"),
+        ("s3fs 1 ./none.whl", "there is no .*/none.whl; correct the path"),
+        ("fsspec 1 {s3fs}", r"\+mine-.*whl is a wheel without fsspec; name one of"),
+        ("s3fs {s3fs} {s3fs}", "name two releases, the earlier one first"),
+        ("hdf5 1.14.6 2.2.0 --metric request", "--metric request: name one of requests, bytes, s"),
+        ("hdf5 1.14.6 2.1.7", "2.1.7: there is no such release of hdf5; envs/sources.yaml"),
+        ("hdf5 2.2.0 1.14.6", "2.2.0 and 1.14.6: name two releases, the earlier one first"),
+        ("hdf5 2.0.0 2.0.0", "name two releases, the earlier one first"),
+        ("hdf5 v1 v2 --clone {clone}/no", "there is no .*/hdf5/no; correct the path"),
+        ("{clone}/.. v1 v2", r"is not a clone \(fatal: "),
+        ("{clone} v0 v2", "v0: .* has no such branch, tag or commit"),
+        ("{clone} v2 v1", "the first is no ancestor of the second .*; name the earlier"),
+        ("{clone} beside v2", "the first is no ancestor of the second"),
+        ("{clone} v1 main~3", "this is one commit; name two"),
+        ("hdf5 1.14.6 2.2.0 --files s3://bucket/x.h5", "requests are counted by the embedded"),
+        ("hdf5 1.14.6 2.2.0 --files {clone}/*.h5", "no file is there"),
+        ("hdf5 1.14.6 2.2.0 --files {clone}/src/H5public.h", "H5public.h is not an HDF5 file"),
+        ("hdf5 1.14.6", "sbench bisect: the following arguments are required: last"),
     ],
 )
 def test_what_cannot_be_bisected_is_one_line_before_anything_is_measured(
     clone_of_hdf5, my_s3fs, arguments, words, capsys
 ):
     with pytest.raises(Problem, match=words) as problem:
-        bisect.main([word.format(clone=clone_of_hdf5, s3fs=my_s3fs) for word in arguments.split()])
+        main(["bisect", *(word.format(clone=clone_of_hdf5, s3fs=my_s3fs) for word in arguments.split())])
     assert "\n" not in str(problem.value)
     assert capsys.readouterr().out == ""
 
@@ -368,7 +361,7 @@ def measured(once, environments: Path, tmp_path: Path) -> Path:
     """Return a clone in which the bytes of s3fs 2024.9.0 to 2024.12.0 were bisected; `said` is what was printed."""
 
     def run(folder: Path) -> None:
-        done = program("studies.shots.bisect", *S3FS, "--metric", "bytes", cwd=copy_project(folder / "clone"))
+        done = sbench("bisect", *S3FS, "--metric", "bytes", cwd=copy_project(folder / "clone"))
         assert done.returncode == 0, done.stdout + done.stderr
         (folder / "clone/said").write_text(done.stdout, encoding="utf-8")
 
@@ -383,11 +376,11 @@ def test_the_release_of_s3fs_that_reads_fifty_megabytes_ahead_is_named(measured:
     assert head.startswith("s3fs: 3 releases from 2024.9.0 to 2024.12.0, both ends and about 1 step to measure; ")
     first, second = (int(text.replace(",", "")) for text in re.findall(r"([\d,]+) bytes", ends))
     assert first > second > 0
-    assert step == f"step 1 of about 1: 2024.10.0: {second:,} bytes, like TO"
+    assert step == f"step 1 of about 1: 2024.10.0: {second:,} bytes, like the last"
     assert last.startswith(
         f"s3fs 2024.9.0 → 2024.10.0 changed bytes from {first:,} to {second:,} (records in {run}/shots/records);"
         f" what else differs: fsspec 2024.9.0 → 2024.10.0; lock files: {run}/locks/s3fs-2024.9.0.lock,"
-        f" {run}/locks/s3fs-2024.10.0.lock; type make run CONFIG={run}/bisect.yaml "
+        f" {run}/locks/s3fs-2024.10.0.lock; type sbench run {run}/bisect.yaml "
     )
     seen = {
         path.parent.name.partition("_")[0]: artefact(path)["requests"]
@@ -403,12 +396,11 @@ def test_the_release_of_s3fs_that_reads_fifty_megabytes_ahead_is_named(measured:
         assert f"s3fs=={name.partition('-')[2]}" in lock
         assert "--hash=sha256:" in lock
     # What the last line says to type can be typed.
-    words = dict(word.split("=", 1) for word in last.split() if re.match(r"(CONFIG|RUN|ONLY)=", word))
-    options = ("--configfile", words["CONFIG"], "--run", words["RUN"], "--only", words["ONLY"])
-    planned = program("launch", *options, "--plan", cwd=measured)
+    typed = re.search(r"type sbench run (.*) to measure both again", last)[1]
+    planned = sbench("plan", *typed.split(), cwd=measured)
     assert planned.returncode == 0, planned.stderr
     assert len(re.findall(r"1 to do", planned.stdout)) == 2
-    assert page == f"page: reports/{run[8:]}/index.html; make archive RUN={run[8:]} packs it"
+    assert page == f"page: reports/{run[8:]}/index.html; sbench archive {run[8:]} packs it"
 
 
 def test_a_bisect_has_a_page_that_is_archived_and_cited(measured: Path):
@@ -420,25 +412,25 @@ def test_a_bisect_has_a_page_that_is_archived_and_cited(measured: Path):
     )
     assert "![Requests, one by one](shots_files/requests-in-time.svg)" in page
     assert "these differ, too: fsspec 2024.9.0 → 2024.10.0." in page
-    assert "`make bisect LIBRARY=s3fs FROM=2024.9.0 TO=2024.12.0 METRIC=bytes`" in page
+    assert "`sbench bisect s3fs 2024.9.0 2024.12.0 --metric bytes`" in page
     assert page.index("| 2024.9.0 |") < page.index("| 2024.10.0 |") < page.index("| 2024.12.0 |")
     assert "## What was read, in this order" in page
     assert "/shots/1160825001/signals/" in page
     assert str(measured) not in page
-    done = program("published.archive", "--run", run, cwd=measured)
+    done = sbench("archive", run, cwd=measured)
     assert done.returncode == 0, done.stderr
     (packed,) = (measured / "results" / run).glob("*.tar.xz")
     with tarfile.open(packed) as archive:
         assert sum(name.startswith("locks/") for name in archive.getnames()) == 3
-    assert program("published.cite", "--from", packed, cwd=measured).stdout.count(packed.name[:-7]) == 3
-    made = program("published.archive", "--from", packed, "--run", "again", cwd=measured)
+    assert sbench("archive", "--cite", packed, cwd=measured).stdout.count(packed.name[:-7]) == 3
+    made = sbench("report", packed, "--name", "again", cwd=measured)
     assert made.returncode == 0, made.stderr
     assert (measured / "reports/again/shots.md").read_text(encoding="utf-8") == page
 
 
 def test_two_wheels_are_measured_and_their_records_and_page_name_them(measured: Path, released: Path, my_s3fs: Path):
-    ends = ("--library", "s3fs", "--from", released, "--to", my_s3fs, "--run", "wheels")
-    done = program("studies.shots.bisect", *ends, cwd=measured)
+    ends = ("s3fs", released, my_s3fs, "--name", "wheels")
+    done = sbench("bisect", *ends, cwd=measured)
     assert done.returncode == 0, done.stdout + done.stderr
     first, last = between("s3fs", str(released), str(my_s3fs)).names
     assert re.search(rf"s3fs {first} → {last} changed requests from \d+ to \d+ .* differs: nothing;", done.stdout)
@@ -451,14 +443,14 @@ def test_two_wheels_are_measured_and_their_records_and_page_name_them(measured: 
     assert record["effective"]["s3fs"] == "2024.12.0+mine"
     page = (measured / "reports/wheels/shots.md").read_text(encoding="utf-8")
     assert f"s3fs 2024.12.0+mine (s3fs-{last}, {added['origin']}) on HDF5 2.1.1" in page
-    assert f"FROM=./{released.name} TO=./{my_s3fs.name}" in page
+    assert f"sbench bisect s3fs ./{released.name} ./{my_s3fs.name}" in page
     assert str(my_s3fs.parent) not in page
 
 
 def test_what_is_measured_is_not_measured_again_and_says_requests_too(measured: Path):
     records = {path: path.stat().st_mtime_ns for path in measured.glob("results/*/shots/records/*/*.json")}
     log = (measured / "results/bisect-s3fs-2024.9.0-2024.12.0/bisect.log").read_bytes()
-    done = program("studies.shots.bisect", *S3FS, cwd=measured)
+    done = sbench("bisect", *S3FS, cwd=measured)
     assert done.returncode == 0, done.stderr
     assert "s3fs 2024.9.0 → 2024.10.0 changed requests from " in done.stdout
     assert {path: path.stat().st_mtime_ns for path in measured.glob("results/*/shots/records/*/*.json")} == records
@@ -473,7 +465,7 @@ def test_a_build_that_failed_is_tried_again_by_the_next_call(measured: Path):
     (path,) = run.glob("shots/records/s3fs-2024.10.0_*/repeat=*.json")
     kept = {key: artefact(path)[key] for key in ("record", "run", "study", "name", "cell", "repeat", "session")}
     path.write_text(json.dumps(kept | why | {"valid": False, "cause": str(environment)}), encoding="utf-8")
-    done = program("studies.shots.bisect", *S3FS, "--metric", "bytes", cwd=measured)
+    done = sbench("bisect", *S3FS, "--metric", "bytes", cwd=measured)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "s3fs 2024.9.0 → 2024.10.0 changed bytes from " in done.stdout
     assert "an older failure" not in done.stdout
@@ -482,7 +474,7 @@ def test_a_build_that_failed_is_tried_again_by_the_next_call(measured: Path):
 def test_of_files_that_both_ends_read_alike_one_line_says_so(measured: Path):
     with h5py.File(measured / "small.h5", "w") as file:
         file["values"] = np.arange(1000)
-    done = program("studies.shots.bisect", *S3FS, "--files", "small.h5", "--run", "small", cwd=measured)
+    done = sbench("bisect", *S3FS, "--files", "small.h5", "--name", "small", cwd=measured)
     assert done.returncode == 0, done.stderr
     last = done.stdout.splitlines()[-2]
     assert last == "s3fs 2024.9.0 and 2024.12.0 take the same requests; none between them was measured"
@@ -496,11 +488,11 @@ def test_of_files_that_both_ends_read_alike_one_line_says_so(measured: Path):
 
 def test_a_release_that_was_yanked_or_does_not_exist_is_one_line(capsys):
     for first, words in (
-        ("2023.12.0", r"FROM=2023\.12\.0: this release was yanked \("),
+        ("2023.12.0", r"2023\.12\.0: this release was yanked \("),
         ("2024.4.0", "there is no such"),
     ):
         with pytest.raises(Problem, match=words):
-            bisect.main(["--library", "s3fs", "--from", first, "--to", "2024.5.0"])
+            main(["bisect", "s3fs", first, "2024.5.0"])
     of = between("s3fs", "2023.10.0", "2023.12.1")
     assert of.names == ["2023.10.0", "2023.12.0", "2023.12.1"]
     with pytest.raises(Unusable, match=r"s3fs 2023\.12\.0 was yanked: "):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from bad_store import in_front_of
-from conftest import program
+from conftest import sbench
 from granules import granule
 from outside import KEYS, client, serving
 
@@ -93,7 +93,7 @@ def test_a_folder_without_hdf5_is_one_line(address, words):
 
 
 def test_bad_objects_are_named_and_the_others_looked_at():
-    done = program("studies.shots.look", "--files", f"{HERE}/bad")
+    done = sbench("look", f"{HERE}/bad")
     assert (done.returncode, done.stdout.split(",")[0]) == (2, "1 file")
     assert "bad/empty.h5 is not an HDF5 file but empty; copy or download it again" in done.stderr
     assert "bad/old.nc is not an HDF5 file but netCDF-3 (classic); convert it: nccopy" in done.stderr
@@ -162,7 +162,7 @@ def test_a_bucket_that_cannot_be_read_is_one_line_about_that(monkeypatch, addres
         monkeypatch.setenv(name, value)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, "/nowhere")
-    done = program("studies.shots.look", "--files", address)
+    done = sbench("look", address)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import program
+from conftest import program, sbench
 
 from scripts.building import environments as libraries
 from scripts.building import own, servers, sources, toolchain
@@ -278,7 +278,7 @@ def test_a_plan_counts_builds_of_what_the_cache_has_in_another_version(clone, tm
     other = tmp_path / "storage-benchmarks/source-2.0.0-0123456789abcdef"
     other.mkdir(parents=True)
     (other / "complete.json").write_text('{"key": "0123456789abcdef", "facts": {}}', encoding="utf-8")
-    done = program("launch", "--plan", cwd=clone, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
+    done = sbench("plan", cwd=clone, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     (total,) = [line for line in done.stdout.splitlines() if line.startswith("in all: ")]
     assert " build azurite, source-1.14.6, source-2.0.0, toxiproxy, versitygw, wheel-2.0.0 and " in total

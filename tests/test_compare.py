@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, artefact, copy_project, program
+from conftest import ROOT, artefact, copy_project, sbench
 from small_runs import TINY, snakemake
 
 from scripts import gather
@@ -451,7 +451,7 @@ def project(once: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(project):
     rules = "slower > 10 %, more requests"
-    done = program("published.compare", "--a", *names("old"), "--b", *names("new"), "--fail-on", rules, cwd=project)
+    done = sbench("compare", *names("old"), "--with", *names("new"), "--fail-on", rules, cwd=project)
     assert done.returncode == compare.FAILED, done.stderr
     fails = "Fails: slower > 10 % in 2 of 4 cells and more requests in 2 of 4 cells."
     counts = "old-1 … old-4 → new-1 … new-4: 20 → 26 requests and 400 B → 400 B, 4 cells together."
@@ -479,7 +479,7 @@ def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(proj
 def test_a_rule_about_time_warns_where_sides_do_not_take_turns_and_one_about_requests_fails(project):
     weeks = apart(project / "results")
     arguments = ("--a", *weeks[0], "--b", *weeks[1], "--fail-on")
-    done = program("published.compare", *arguments, "slower > 10 %", cwd=project)
+    done = sbench("compare", *arguments, "slower > 10 %", cwd=project)
     assert done.returncode == 0, done.stderr
     where = "week2-1 … week2-4 was measured on other days than week1-1 … week1-4"
     warning = f"warning: slower > 10 %: not judged, as {where}; of these sessions alone slower > 10 % in 2 of 4 cells;"
@@ -489,12 +489,12 @@ def test_a_rule_about_time_warns_where_sides_do_not_take_turns_and_one_about_req
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
     assert "Measure both sides in turn on one machine" in page
     assert "these sessions alone" in page
-    done = program("published.compare", *arguments, "slower > 10 %, more requests", cwd=project)
+    done = sbench("compare", *arguments, "slower > 10 %, more requests", cwd=project)
     assert done.returncode == compare.FAILED
 
 
 def test_two_runs_alone_are_never_said_to_be_more_than_these_two(project):
-    done = program("published.compare", "--a", "old-1", "--b", "new-1", "--fail-on", "slower", cwd=project)
+    done = sbench("compare", "old-1", "new-1", "--fail-on", "slower", cwd=project)
     assert done.returncode == 0, done.stderr
     assert "requests and 400 B → 400 B, 4 cells together. Neither fails nor passes; not decided: slower." in done.stdout
     assert "Between these two, old-1 and new-1," in done.stdout
@@ -506,7 +506,7 @@ def test_two_runs_alone_are_never_said_to_be_more_than_these_two(project):
 
 def test_what_is_lacking_is_said_of_the_rule_that_is_applied(project):
     side = [" ".join(names(name)) for name in ("old", "new")]
-    done = program("published.compare", "--a", side[0], "--b", side[1], "--paired", cwd=project)
+    done = sbench("compare", side[0], side[1], "--paired", cwd=project)
     assert done.returncode == 0, done.stderr
     assert "which 4 sessions on each side cannot decide; 6 pairs can." in done.stdout
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
@@ -537,7 +537,7 @@ def test_snakemake_compares_what_the_configuration_names_and_fails_where_a_rule_
     ],
 )
 def test_what_is_asked_wrongly_is_one_line(project, arguments, words):
-    done = program("published.compare", *arguments, cwd=project)
+    done = sbench("compare", *arguments, cwd=project)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert words in done.stderr
 
@@ -549,7 +549,7 @@ def test_sides_without_a_cell_in_common_say_so_and_list_what_each_has(project):
     records = pd.read_csv(made / "records.csv", dtype=str, keep_default_na=False)
     records.assign(library="unknown").to_csv(made / "records.csv", index=False)
     write_json(made / "facts.json", artefact(made / "facts.json") | {"run": "published", "sessions": []})
-    done = program("published.compare", "--a", "published/shots", "--b", "new-1", "--fail-on", "slower", cwd=project)
+    done = sbench("compare", "published/shots", "new-1", "--fail-on", "slower", cwd=project)
     shutil.rmtree(project / "results/published")
     assert done.returncode == 0, done.stderr
     assert "new-1 against published/shots: Neither fails nor passes" in done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, program
+from conftest import ROOT, sbench
 from small_runs import TWO_CELLS, write
 
 from scripts.frame import blocks, cost, matrix, prices
@@ -88,7 +88,7 @@ def test_every_price_has_a_date_and_a_source():
 def test_a_run_that_costs_more_than_its_limit_is_asked_about(clone):
     config = yaml.safe_load((ROOT / "config/ec2-published.yaml").read_text(encoding="utf-8"))
     write(clone, config | {"ask_above": {"hours": 1000, "gib": 1e6, "requests": 1e9, "usd": 5}})
-    done = program("launch", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
+    done = sbench("run", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert re.search(r"above the limits of ask_above: usd 7\.\d+ > 5; say YES=1", done.stderr)
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import program
+from conftest import sbench
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
@@ -166,7 +166,7 @@ def planned(tmp_path):
 
 
 def test_credits_at_the_start_are_cells_whose_wait_is_in_the_plan(planned):
-    plan = program("launch", "--configfile", planned(["", "full", "spent"]), "--plan").stdout
+    plan = sbench("plan", planned(["", "full", "spent"])).stdout
     assert plan.count(" of it before the cell begins)") == 2
     assert "3.9 h of it" in plan
     assert "0.6 h of it" in plan

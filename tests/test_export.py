@@ -14,7 +14,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from conftest import ROOT, program
+from conftest import ROOT, program, sbench
 
 from scripts.report import exported as export_tables
 from scripts.report.markup import code
@@ -57,7 +57,7 @@ def exported(once, tmp_path_factory) -> Path:
         blobs_tables.build(run / "blobs", blobs_tables.cells(size=("1MiB",)), repeats=1, iterations=4)
         battery = volumes_records.battery("gp3", [1.0, 2.0])
         volumes_records.write_run(run / "volumes", [], [battery])
-        done = program("export", "--configfile", "config/config.yaml", "--run", "synthetic", "--tables", cwd=folder)
+        done = sbench("export", "synthetic", cwd=folder)
         assert done.returncode == 0, done.stderr
         tables = len(list(run.glob("export/tables/blobs/*.tex")))
         assert tables
@@ -163,7 +163,7 @@ def test_the_documentation_reads_it_as_it_is_printed(exported, monkeypatch, caps
 def test_a_run_without_records_is_one_line(tmp_path):
     for name in ("config", "envs", "scripts"):
         (tmp_path / name).symlink_to(ROOT / name)
-    done = program("export", "--configfile", "config/config.yaml", "--run", "nothing", cwd=tmp_path)
+    done = sbench("export", "nothing", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("problem: results/nothing has no records; measure first")
     assert len(done.stderr.splitlines()) == 1

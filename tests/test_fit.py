@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from batteries import Place, emptied, hear_interrupts, options_of, until
-from conftest import ROOT, program
+from batteries import Place, emptied, hear_interrupts, until
+from conftest import ROOT, sbench
 
 from scripts.frame import config as configuration
 from scripts.lib import host
@@ -53,8 +53,8 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
     batteries, left_out = import_fio.gather(import_fio.entries(section["imports"]), spool := Spool())
     cells = [record["cell"] for record in import_fio.records(batteries, "again", spool)]
     assert (len(cells), len({json.dumps(cell) for cell in cells}), left_out) == (3, 1, [])
-    # As `make import CONFIG=…` calls it, which is what is printed: without FROM nothing else is read.
-    plan = program("launch", f"--configfile={place.out}/import.yaml", "--imports=", "--run=", "--plan")
+    # As `sbench import --config …` reads it, which is what is printed.
+    plan = sbench("plan", f"{place.out}/import.yaml")
     assert plan.returncode == 0, plan.stderr
     configured = configuration.load(place.out / "import.yaml")["studies"]["volumes"]
     assert import_fio.sources(configured["imports"]) == sorted(filter(Path.is_file, place.out.rglob("*")))
@@ -155,16 +155,15 @@ def test_a_battery_that_cannot_run_is_one_line(place):
 @pytest.mark.parametrize(
     "arguments, line",
     [
-        (["--limit", "zookeeper", "--directory", "."], "LIMIT=zookeeper: name one of etcd, openshift, such as"),
-        (["--limit", "", "--directory", "."], "LIMIT=…: name one of etcd, openshift, such as"),
-        (["--limit", "etcd"], "DIR=…: name a folder on the volume"),
-        (["--limit", "etcd", "--directory", "/nowhere"], "DIR=/nowhere: name a folder on the volume"),
-        (["--limit", "etcd", "--directory", ".", "--pause", "soon"], "PAUSE=soon: write the seconds"),
-        (["--limit", "etcd", "--directory", ".", "--pause", "nan"], "PAUSE=nan: write the seconds"),
+        ([".", "--limit", "zookeeper"], "--limit zookeeper: name one of etcd, openshift"),
+        ([], "sbench fit: the following arguments are required: folder; see sbench fit --help"),
+        (["/nowhere"], "/nowhere is no folder: name one on the volume"),
+        ([".", "--pause", "soon"], "--pause soon: write the seconds"),
+        ([".", "--pause", "nan"], "--pause nan: write the seconds"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, line):
-    done = program("studies.volumes.fit", *arguments)
+    done = sbench("fit", *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"problem: {line}")
 
@@ -173,7 +172,7 @@ def test_a_folder_in_memory_is_refused():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         if not (kind := host.in_memory(folder)):
             pytest.skip("/dev/shm does not lie in memory here")
-        done = program("studies.volumes.fit", "--limit", "etcd", "--directory", folder)
+        done = sbench("fit", folder)
     assert done.returncode == 2
     assert done.stderr.startswith(f"problem: {folder} lies in memory ({kind}); name a folder on a disk")
 
@@ -182,8 +181,7 @@ def test_ctrl_c_leaves_nothing_on_the_volume_and_keeps_what_was_measured(place):
     # It writes where it is called.
     for name in ("scripts", "config"):
         (place.folder / name).symlink_to(ROOT / name)
-    words = options_of({"limit": "etcd", "directory": place.volume})
-    command = [sys.executable, "-sE", "-m", "scripts.studies.volumes.fit", *words]
+    command = [sys.executable, "-sE", "-m", "scripts.cli", "fit", place.volume]
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=place.folder, preexec_fn=hear_interrupts, **pipe) as process:
         until(lambda: list(Path(place.folder, "results/fit").glob("etcd-*/b1_*/facts_a1.txt")))

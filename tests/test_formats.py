@@ -13,12 +13,13 @@ import h5py
 import numpy as np
 import pytest
 import yaml
-from conftest import program
+from conftest import sbench
 from granules import granule, run_of
 
 from scripts.lib.program import Problem
 from scripts.studies.particles import make as particles
 from scripts.studies.shots import bisect
+from scripts.studies.shots.bisect import Query
 from scripts.studies.shots.inputs import sources
 from scripts.studies.shots.make import existing
 from scripts.studies.shots.sets import bucket_of
@@ -140,7 +141,7 @@ def test_what_is_no_file_is_named_and_the_others_are_read(tmp_path):
     os.mkfifo(tmp_path / "pipe.h5")
     (tmp_path / "store.zarr").mkdir()
     (tmp_path / "store.zarr" / "zarr.json").write_text("{}", encoding="utf-8")
-    done = program("studies.shots.look", "--files", f"{tmp_path}/*")
+    done = sbench("look", f"{tmp_path}/*")
     assert done.returncode == 2
     assert done.stdout.startswith("1 file, ")
     line = done.stderr.splitlines()[-1]
@@ -198,12 +199,12 @@ def test_files_of_a_folder_are_those_with_endings_of_hdf5_or_else_with_its_signa
 
 def check(path: Path, folder: Path) -> str:
     (folder / "run.yaml").write_text(yaml.safe_dump(run_of({"mine": str(path)})), encoding="utf-8")
-    return program("preflight", "--configfile", folder / "run.yaml").stdout
+    return sbench("check", folder / "run.yaml").stdout
 
 
 def count(path: Path, _: Path) -> str:
     with pytest.raises(Problem) as problem:
-        bisect.main(["--library=s3fs", "--from=2024.9.0", "--to=2024.10.0", f"--files={path}"])
+        bisect.bisect(Query("s3fs", "2024.9.0", "2024.10.0", files=[str(path)]), is_sure=True)
     return str(problem.value)
 
 

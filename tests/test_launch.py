@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import pytest
 import yaml
-from conftest import ROOT, artefact, launched, make_ready, program
+from conftest import ROOT, artefact, make_ready, sbench
 from small_runs import TWO_CELLS as CONFIG
 
 from scripts import launch, preflight
@@ -20,7 +20,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame.records import write as write_record
 from scripts.lib import memory
-from scripts.lib.program import Problem, paths
+from scripts.lib.program import Problem
 
 OBJECTS = {
     **{"store": ["disk"], "pattern": ["single-file"], "size": ["4GiB"], "processes": [1], "objects": ["shared"]},
@@ -46,7 +46,7 @@ def written(path: Path, **changes: object) -> Path:
 def measured(clone: Path) -> Path:
     """Return a clone in which all cells of the configuration are measured."""
     written(clone / "config/config.yaml")
-    planned = program("launch", "--plan", cwd=clone).stdout
+    planned = sbench("plan", cwd=clone).stdout
     for name in [line.split()[0] for line in planned.splitlines() if line.startswith("wheel_")]:
         for number in (1, 2):
             path = clone / f"results/small/shots/records/{name}/repeat={number}.json"
@@ -62,12 +62,12 @@ def records(clone: Path) -> list[str]:
 
 def again(clone: Path, word: str, *arguments: str) -> subprocess.CompletedProcess:
     command = ["--cores", "1", "--again", word, *arguments]
-    return program("launch", *command, cwd=clone, stdin=subprocess.DEVNULL)
+    return sbench("run", *command, cwd=clone, stdin=subprocess.DEVNULL)
 
 
 def test_what_is_measured_again_is_counted_and_asked_about_before_a_record_is_moved(measured):
     before = records(measured)
-    told = again(measured, "wheel", "--plan")
+    told = sbench("plan", "--again", "wheel", cwd=measured)
     assert "4 records to measure" in told.stdout, told.stderr
     written(measured / "config/config.yaml", ask_above={"hours": 0.0001})
     refused = again(measured, "wheel")
@@ -81,7 +81,7 @@ def test_data_that_the_disk_has_no_room_for_is_told_before_anything_is_written(c
     matrix = {"library": ["wheel"], "store": ["disk"], "particles": [10**11], "operation": ["sum"]}
     matrix |= {"method": ["chunkwise"], "workers": [1], "threads": [1], "cache": ["any"]}
     written(clone / "config/config.yaml", studies={"particles": {"matrix": matrix}})
-    done = program("launch", "--cores", "1", "--yes", cwd=clone, stdin=subprocess.DEVNULL)
+    done = sbench("run", "--cores", "1", "--yes", cwd=clone, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "GiB free, and 4097.8 GiB of data are to be generated; free some or make the data smaller" in done.stderr
     assert list((clone / "results").glob("*")) == []
@@ -92,7 +92,7 @@ def test_objects_that_are_made_on_their_way_into_a_store_elsewhere_need_no_room_
     levels = OBJECTS | {"store": ["cloud"]}
     section = {"data": {"objects": 10_000}, "matrix": levels | {"pattern": ["multiple-files"]}}
     written(clone / "config/config.yaml", stores=stores, studies={"blobs": section})
-    done = program("launch", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
+    done = sbench("run", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
     assert "above the limits of ask_above" in done.stderr
     assert "disk_gib" in done.stderr
     assert "GiB free" not in done.stderr
@@ -102,7 +102,7 @@ def test_what_a_call_does_to_the_blocks_of_comparisons_is_said_before(measured):
     def notes(*arguments: str, **changes: object) -> list[str]:
         section = CONFIG["studies"]["shots"] | {"compare": [{"factor": "cache", "baseline": "cold"}]} | changes
         written(measured / "config/config.yaml", studies={"shots": section}, repeats=changes.pop("repeats", 2))
-        done = program("launch", "--plan", *arguments, cwd=measured)
+        done = sbench("plan", *arguments, cwd=measured)
         assert done.returncode == 0, done.stderr
         return [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")]
 
@@ -110,7 +110,7 @@ def test_what_a_call_does_to_the_blocks_of_comparisons_is_said_before(measured):
     assert notes("--only", "cache=cold") == []
     cold, warm = sorted(path for path in (measured / "results/small/shots/records").iterdir())
     told = notes("--again", cold.name)
-    assert told == ["1 cell measured again, without the other side of 1 comparison: make run measures both"]
+    assert told == ["1 cell measured again, without the other side of 1 comparison: sbench run measures both"]
     (warm / "repeat=2.json").unlink()
     [told] = notes()
     assert told.startswith("block 3, of 2 cells, appended: what an earlier session left out is not filled up")
@@ -135,7 +135,7 @@ def test_a_plan_says_that_volumes_with_burst_credits_are_measured_in_one_order(c
         matrix = [{"store": ["gp2"], **each, **of_gp2}, {"store": ["gp3"], **each}]
         section = {"batteries": 6, "matrix": matrix, "compare": compare}
         written(clone / "config/config.yaml", stores=stores, studies={"volumes": section})
-        done = program("launch", "--plan", cwd=clone)
+        done = sbench("plan", cwd=clone)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -151,7 +151,7 @@ def rewritten(clone: Path, run: str, pattern: str, **changes: object) -> None:
 
 def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measured, tmp_path):
     def plan(**options: object) -> list[str]:
-        return program("launch", "--plan", "--run", "second", cwd=measured, **options).stdout.splitlines()
+        return sbench("plan", "--name", "second", cwd=measured, **options).stdout.splitlines()
 
     rewritten(measured, "small", "*", host={"node": "elsewhere"})
     *told, total = plan()
@@ -190,8 +190,8 @@ def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
             "built": {"kind": "source", "hdf5": "2.0.0", "from": "/no.tgz"},
         }
         file = written(tmp_path / "mine.yaml", studies={"shots": section}, libraries=sources)
-        asked = program("preflight", "--configfile", file)
-        plan = program("launch", "--configfile", file, "--plan")
+        asked = sbench("check", file)
+        plan = sbench("plan", file)
         assert (asked.returncode, plan.returncode) == (1, 0), asked.stderr + plan.stderr
         assert "AMISS  library built: there is no /no.tgz; correct the path" in asked.stdout
         (line,) = [line for line in asked.stdout.splitlines() if "data.files" in line]
@@ -209,12 +209,12 @@ def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
 
 
 def test_a_run_of_another_name_measures_the_same_beside_the_first(measured):
-    done = program("launch", "--run", "tuesday", "--cores", "1", "--", "--dry-run", cwd=measured)
+    done = sbench("run", "--name", "tuesday", "--cores", "1", "--", "--dry-run", cwd=measured)
     assert done.returncode == 0, done.stderr
     assert "tuesday/shots: 2 cells, 0 left out, 4 records to measure" in done.stderr
     assert "results/tuesday/shots/records/" in done.stdout + done.stderr
     for name, words in (("../x", "config/config.yaml: run: '../x' is not understood"), ("2026", "as RUN=day-2026")):
-        refused = program("launch", "--run", name, "--plan", cwd=measured)
+        refused = sbench("plan", "--name", name, cwd=measured)
         assert refused.returncode == 2
         assert words in refused.stderr
 
@@ -251,90 +251,62 @@ def test_a_file_in_the_way_of_a_run_is_one_line(clone, top):
     written(clone / "config/config.yaml")
     (clone / top).mkdir()
     (clone / top / "small").write_text("", encoding="utf-8")
-    done = program("launch", "--cores", "1", cwd=clone)
+    done = sbench("run", "--cores", "1", cwd=clone)
     assert done.returncode == 2
     assert f"problem: {top}/small is no folder that can be written: move what is in the way" in done.stderr
     assert "Traceback" not in done.stderr
-    planned = program("launch", "--plan", cwd=clone)
+    planned = sbench("plan", cwd=clone)
     assert planned.returncode == 0, planned.stderr
 
 
-@pytest.mark.parametrize("name", ["launch", "preflight"])
+@pytest.mark.parametrize("name", ["plan", "check"])
 def test_a_matrix_of_which_nothing_is_left_names_the_file(tmp_path, name):
     study = {"shots": {"matrix": CONFIG["studies"]["shots"]["matrix"] | {"driver": ["ros3"]}}}
     file = written(tmp_path / "mine.yaml", studies=study)
-    done = program(name, "--configfile", file, *(["--plan"] if name == "launch" else []))
+    done = sbench(name, file)
     assert done.returncode == 2
     assert f"problem: {file}: studies.shots.matrix: no cell of it can exist (" in done.stderr
-
-
-def test_a_target_with_a_configuration_of_its_own_heeds_another_one():
-    for target, own in (("quick", "config/quick.yaml"), ("import", "config/import.yaml")):
-        for given, taken in (({}, own), ({"CONFIG": "mine.yaml"}, "mine.yaml")):
-            words = [f"{name}={value}" for name, value in given.items()]
-            done = subprocess.run(["make", "-n", target, *words], cwd=ROOT, capture_output=True, text=True, check=True)
-            ((*arguments,),) = launched(done.stdout, given)
-            assert f"--configfile={taken}" in arguments
-
-
-def made(clone: Path, target: str, **variables: str) -> subprocess.CompletedProcess:
-    """Call make in a clone with values as somebody writes them, and `touch` in them where one lets a shell run it."""
-    words = [f"{name}={value}" for name, value in variables.items()]
-    done = subprocess.run(["make", target, *words], cwd=clone, capture_output=True, text=True, check=False)
-    assert not (clone / "touched").exists()
-    return done
 
 
 ODD = "-x;touch touched;$(touch touched)`touch touched`$(shell touch touched)\ntouch touched"
 
 
 @pytest.mark.parametrize(
-    "name, target", [("CONFIG", "plan"), ("CONFIG", "check"), ("STUDY", "plan"), ("CORES", "plan")]
+    "words",
+    [
+        *(("plan", ODD), ("check", ODD), ("plan", "--study", ODD), ("run", "--cores", ODD), ("run", "--again", ODD)),
+        *(("plan", "--only", value) for value in (ODD, "it's", "--")),
+        *(("plan", "config/import.yaml", "--imports", value) for value in (ODD, "it's")),
+    ],
 )
-def test_a_value_reaches_its_program_as_it_is(ready_clone, name, target):
-    done = made(ready_clone, target, **{name: f"{ODD} it's \""})
-    assert done.returncode == 2
-    assert "problem: " in done.stderr
-    assert "Traceback" not in done.stderr
-    assert ODD.partition("\n")[0] in done.stderr
-
-
-@pytest.mark.parametrize("value", [ODD, "it's", "--"])
-@pytest.mark.parametrize("name, target", [("ONLY", "plan"), ("CELL", "again"), ("FROM", "import")])
-def test_no_shell_reads_a_list_of_words(ready_clone, name, target, value):
-    done = made(ready_clone, target, **{name: value})
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+def test_no_shell_reads_an_argument_and_a_mistake_is_one_line(ready_clone, words):
+    done = subprocess.run(["./sbench", *words], cwd=ready_clone, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("problem: ")
+    assert not (ready_clone / "touched").exists()
     assert not (ready_clone / ".snakemake").exists()
 
 
-def test_words_and_a_configuration_with_blanks_and_quotes_are_taken(ready_clone):
-    written(ready_clone / "it's my $config;.yaml")
-    done = made(ready_clone, "plan", CONFIG="it's my $config;.yaml", ONLY="cache=cold  library='wheel'")
+def test_a_configuration_with_blanks_and_quotes_is_taken_from_any_folder(ready_clone, tmp_path):
+    folder = tmp_path / "it's my $folder;"
+    folder.mkdir()
+    written(folder / "it's my $config;.yaml")
+    words = ["plan", "it's my $config;.yaml", "--only", "cache=cold", "library=wheel"]
+    done = subprocess.run([ready_clone / "sbench", *words], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "small/shots: 1 cells" in done.stdout
-
-
-def test_paths_are_words_and_one_with_a_blank_is_quoted_or_alone(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my results").touch()
-    assert paths(["my results"]) == ["my results"]
-    assert paths(["'my results' other", "third"]) == ["my results", "other", "third"]
-    assert paths([""]) == []
-    with pytest.raises(Problem, match="no closing quotation; quote each part that has a blank in it"):
-        paths(["it's"])
 
 
 def test_results_from_elsewhere_need_a_study_that_imports_some(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     with pytest.raises(Problem, match=r"quick\.yaml has no study that imports results; name another configuration"):
-        launch.main(["--configfile", "config/quick.yaml", "--imports", str(tmp_path), "--plan"])
+        launch.make_plan("config/quick.yaml", imports=[str(tmp_path)])
 
 
 def test_an_import_says_what_it_imports_and_counts_no_cells(tmp_path):
     for name in ("one", "two"):
         (tmp_path / f"{name}.json").write_text("{}", encoding="utf-8")
-    done = program("launch", "--configfile", "config/import.yaml", "--imports", tmp_path, "--plan", cwd=ROOT)
+    done = sbench("plan", "config/import.yaml", "--imports", tmp_path, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     *_, study, total = done.stdout.splitlines()
     assert study == "imported/volumes: 2 files of results from elsewhere to import"
@@ -345,7 +317,7 @@ def test_an_import_says_what_it_imports_and_counts_no_cells(tmp_path):
 def test_a_name_that_snakemake_cannot_watch_is_one_line(ready_clone, name):
     (ready_clone / "imports").mkdir()
     (ready_clone / "imports" / name).touch()
-    done = made(ready_clone, "import")
+    done = sbench("import", cwd=ready_clone)
     assert done.returncode == 2
     assert "has a brace or a control character in it; rename it" in done.stderr
     assert "Snakemake" not in done.stderr
@@ -354,7 +326,7 @@ def test_a_name_that_snakemake_cannot_watch_is_one_line(ready_clone, name):
 def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     file = written(tmp_path / "mine.yaml", stores={"disk": {"kind": "posix", "path": "README.md"}})
-    assert preflight.main(["--configfile", str(file)]) == 1
+    assert preflight.check(str(file)) == 1
     assert "AMISS  README.md there: is a file, not a folder; move it, or correct the store's path" in (
         capsys.readouterr().out
     )
@@ -364,7 +336,7 @@ def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):
 def test_brackets_and_colons_in_a_path_are_printed_as_they_are(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     file = written(tmp_path / "mine.yaml", stores={"disk": {"kind": "posix", "path": path}})
-    assert preflight.main(["--configfile", str(file)]) == 1
+    assert preflight.check(str(file)) == 1
     assert f"AMISS  {path} there: " in capsys.readouterr().out
 
 
@@ -377,11 +349,11 @@ def test_processes_that_do_not_fit_into_memory_are_found_before_anything_is_uplo
     ):
         matrix = OBJECTS | {"processes": [processes], "pattern": [pattern]}
         file = written(tmp_path / "mine.yaml", studies={"blobs": {"matrix": matrix}})
-        assert preflight.main(["--configfile", str(file)]) == 1
+        assert preflight.check(str(file)) == 1
         assert told in capsys.readouterr().out
     study = {"matrix": OBJECTS, "mpi": {"launcher": ["env"]}}
     written(file, studies={"blobs": study})
-    preflight.main(["--configfile", str(file)])
+    preflight.check(str(file))
     assert "  memory: " not in capsys.readouterr().out
 
 
@@ -420,5 +392,5 @@ def test_a_python_home_of_the_user_is_in_nobodys_way(clone, monkeypatch):
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     done = subprocess.run(["scripts/setup.sh"], cwd=make_ready(clone), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    done = program("launch", "--yes", "--", "--version", cwd=clone)
+    done = sbench("run", "--yes", "--", "--version", cwd=clone)
     assert re.fullmatch(r"\d+\.[\d.]+\n", done.stdout), done.stderr

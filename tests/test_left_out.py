@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import yaml
-from conftest import ROOT, artefact, program
+from conftest import ROOT, artefact, sbench
 from granules import described, granule, left_out, paths, run_of
 
 from scripts.lib import tree
@@ -79,7 +79,7 @@ def test_programs_go_on_beside_such_files_and_name_what_is_left_out(tmp_path, od
     Path(sets["bad"]).write_bytes(b"no")
     sets["last"] = str(granule(tmp_path / "last.h5", 1))
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(run_of(sets)))
-    done = program("preflight", "--configfile", tmp_path / "run.yaml")
+    done = sbench("check", tmp_path / "run.yaml")
     assert "Traceback" not in done.stderr
     lines = {line.split()[1]: " ".join(line.split()) for line in done.stdout.splitlines() if "data.files" in line}
     amiss = {name: line.split()[0] == "AMISS" for name, line in lines.items()}
@@ -263,7 +263,7 @@ def test_a_file_that_lacks_what_is_named_is_left_out_and_counted(tmp_path):
     config = run_of({"mine": str(tmp_path / "*.h5")})
     config["studies"]["shots"]["data"]["datasets"] = ["/gt1r/**"]
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
-    done = program("preflight", "--configfile", tmp_path / "run.yaml")
+    done = sbench("check", tmp_path / "run.yaml")
     (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
     assert line.startswith("ok")
     assert line.endswith("2 datasets of it read, 3 files; 1 before it with nothing to read")

@@ -368,7 +368,7 @@ def columns(tmp_path: Path) -> Path:
     ],
 )
 def test_an_access_is_compared_with_the_chunks(capsys, columns, access, words):
-    look.main([f"--files={columns}", f"--access={access}"])
+    look.describe([str(columns)], access, [])
     printed = capsys.readouterr().out
     assert words.format(path=columns) in printed
     assert ("suit" in printed) == bool(access)
@@ -376,7 +376,7 @@ def test_an_access_is_compared_with_the_chunks(capsys, columns, access, words):
 
 def test_an_access_to_datasets_that_are_not_there_is_one_line(columns):
     with pytest.raises(Problem, match="/none"):
-        look.main([f"--files={columns}", "--access=all", "--datasets=/none"])
+        look.describe([str(columns)], "all", ["/none"])
 
 
 def test_of_many_files_twenty_are_looked_into(tmp_path):

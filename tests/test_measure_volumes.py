@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from batteries import ENDLESS, HOST, TINY, Place, emptied, options_of, until
-from conftest import ROOT, artefact, processes_of, program
+from conftest import ROOT, artefact, processes_of, program, sbench
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix, measuring
@@ -128,7 +128,7 @@ def test_a_battery_in_memory_says_so_and_the_look_before_a_run_refuses_it(place)
         section = {"matrix": {"store": ["fast"], "job": ["etcd-short"], "background": ["none"]}}
         stores = {"fast": {"kind": "posix", "path": folder}}
         file.write_text(json.dumps({"run": "memory", "stores": stores, "studies": {"volumes": section}}))
-        done = program("preflight", "--configfile", file)
+        done = sbench("check", file)
     assert done.returncode == 1
     line = (
         f"AMISS  volume fast: {folder} lies in memory ({kind}); name a folder on a disk, as no volume is measured there"

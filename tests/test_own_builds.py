@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, artefact, program
+from conftest import ROOT, artefact, program, sbench
 from small_runs import SINGLE, drop, launch, records, write
 
 from scripts import preflight
@@ -345,7 +345,7 @@ def test_a_run_with_an_interpreter_of_ones_own_measures_what_it_began_with(tmp_p
     page = (ready_clone / "reports/tiny/shots.md").read_text(encoding="utf-8")
     assert f"HDF5 2.0.0 (hdf5-2.0.0, {build['hdf5_source']})" in page
     assert str(tmp_path / "venv") not in page + (ready_clone / "reports/tiny/shots.html").read_text(encoding="utf-8")
-    assert "by now" not in launch(ready_clone, "--plan").stdout
+    assert "by now" not in sbench("plan", cwd=ready_clone).stdout
 
     edit(tmp_path / "venv/lib" / venv.resolve().name / "site-packages/h5py/version.py")
     drop(ready_clone, "*/repeat=1.json")
@@ -391,7 +391,7 @@ def test_an_archive_tells_builds_of_ones_own_apart_and_brings_no_interpreter(tmp
     assert len(set(map(library_key, specs))) == len(specs)
     file, libraries = tmp_path / "mine.yaml", {"hdf5-2.0.0": {"kind": "python", "hdf5": "2.0.0", "python": "python3"}}
     file.write_text(yaml.safe_dump(SINGLE | {"libraries": libraries}), encoding="utf-8")
-    done = program("pack", "--configfile", file, "--out", tmp_path / "out.tar.gz", cwd=ROOT)
+    done = sbench("pack", file, "--out", tmp_path / "out.tar.gz", cwd=ROOT)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("problem: library hdf5-2.0.0 is an interpreter of your own, which is not packed")
 

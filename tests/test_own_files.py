@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import program
+from conftest import sbench
 from granules import described, granule, run_of
 from small_runs import PAGE, records, snakemake, write
 
@@ -171,7 +171,7 @@ def test_a_file_that_is_damaged_further_in_is_one_line(tmp_path):
     path = granule(tmp_path / "some.h5", 1)
     content = path.read_bytes()
     path.write_bytes(content.replace(b"SNOD", b"XXXX").replace(b"TREE", b"XXXX"))
-    done = program("studies.shots.look", "--files", path)
+    done = sbench("look", path)
     assert done.returncode == 2
     assert done.stderr.startswith(f"problem: {path} cannot be read as HDF5: ")
     assert done.stderr.count("\n") == 1
@@ -222,7 +222,7 @@ def test_a_bucket_needs_a_store_and_is_read_by_no_other(tmp_path, sets):
 
 def test_a_page_buffer_for_files_without_pages_is_said_before_anything_is_measured(tmp_path, sets):
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(run_of(sets, page_buffer=["64KiB"])))
-    done = program("preflight", "--configfile", tmp_path / "run.yaml")
+    done = sbench("check", tmp_path / "run.yaml")
     assert done.returncode == 1
     lines = {line.split()[1]: line for line in done.stdout.splitlines() if "data.files" in line}
     assert "is not paged" in (amiss := lines["data.files.original:"])
@@ -240,7 +240,7 @@ def test_what_a_selection_leaves_and_a_filter_that_is_lacking_are_said_before_an
         if "level" in change:
             config["studies"]["shots"]["matrix"][0]["selection"] = [config["studies"]["shots"]["data"].pop("level")]
         (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
-        done = program("preflight", "--configfile", tmp_path / "run.yaml")
+        done = sbench("check", tmp_path / "run.yaml")
         (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
         return line
 
@@ -253,7 +253,7 @@ def test_what_a_selection_leaves_and_a_filter_that_is_lacking_are_said_before_an
 
 def test_bad_files_are_named_and_the_others_looked_at(tmp_path, sets):
     (Path(sets["original"]).parent / "bad.h5").write_bytes(b"no")
-    done = program("studies.shots.look", "--files", sets["original"])
+    done = sbench("look", sets["original"])
     assert done.returncode == 2
     assert done.stdout.startswith("3 files, ")
     assert done.stderr.splitlines()[-1].endswith("bad.h5 is not an HDF5 file but text ('no'); name the data instead")
@@ -324,14 +324,14 @@ def test_a_file_that_changes_while_it_is_used_fails_its_cell(clone, sets):
 
 
 def test_what_files_are_is_said_in_a_few_lines(tmp_path, sets, capsys):
-    assert look.main(["--files", sets["original"]]) == 0
+    assert look.describe([sets["original"]], "", []) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("3 files, ")
     assert "3 files not paged" in lines
     assert any(line.startswith("8 datasets per file; 24 of 24 take less than 64 KiB") for line in lines)
     assert "filters: shuffle (12), deflate (12)" in lines
     assert any("page buffer has no effect" in line for line in lines)
-    done = program("studies.shots.look", "--files", str(tmp_path / "nothing*"))
+    done = sbench("look", str(tmp_path / "nothing*"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("problem: ")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, artefact, copy_project, program
+from conftest import ROOT, artefact, copy_project, sbench
 from small_runs import records
 
 from scripts import pack
@@ -87,7 +87,7 @@ def packed(once: Callable, environments: Path) -> Path:
         clone = copy_project(folder / "clone")
         (clone / "config/packed.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
         commit(clone)
-        done = program("pack", "--configfile", "config/packed.yaml", "--out", folder / "packed.tar.gz", cwd=clone)
+        done = sbench("pack", "config/packed.yaml", "--out", folder / "packed.tar.gz", cwd=clone)
         assert done.returncode == 0, done.stdout + done.stderr
         (folder / "said").write_text(done.stdout, encoding="utf-8")
 
@@ -314,7 +314,7 @@ def test_a_clone_is_not_taken_for_an_unpacked_archive():
 
 
 def test_a_folder_that_git_does_not_know_is_one_line(clone):
-    done = program("pack", cwd=clone)
+    done = sbench("pack", cwd=clone)
     assert done.returncode == 2
     assert done.stderr.startswith("problem: git names no commit and no files of this folder; call make pack in a clone")
 
@@ -333,7 +333,7 @@ def test_what_is_missing_before_anything_is_built_is_one_line(tools, arguments, 
     commit(clone)
     for tool in tools:
         (tmp_path / tool).symlink_to(shutil.which(tool))
-    done = program("pack", *arguments, cwd=clone, env=os.environ | {"PATH": str(tmp_path)})
+    done = sbench("pack", *arguments, cwd=clone, env=os.environ | {"PATH": str(tmp_path)})
     assert done.returncode == 2
     (problem,) = done.stderr.splitlines()
     assert problem.startswith(f"problem: {line}")
@@ -343,7 +343,7 @@ def test_a_library_that_is_to_be_built_twice_is_not_packed(tmp_path):
     shots = CONFIG["studies"]["shots"] | {"twins": ["copied", "rebuilt"]}
     file = tmp_path / "twice.json"
     file.write_text(json.dumps(CONFIG | {"studies": {"shots": shots}}), encoding="utf-8")
-    done = program("pack", "--configfile", file, "--out", tmp_path / "out.tar.gz", cwd=ROOT)
+    done = sbench("pack", file, "--out", tmp_path / "out.tar.gz", cwd=ROOT)
     (problem,) = done.stderr.splitlines()
     why = "studies.shots.twins: an archive has one build of each library; leave out rebuilt"
     assert (done.returncode, problem) == (2, f"problem: {why}")

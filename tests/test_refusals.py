@@ -153,7 +153,7 @@ def test_a_second_attempt_begins_what_the_first_one_did_not_come_to(tmp_path: Pa
     assert not words.with_suffix(".begun").exists()
 
 
-@pytest.mark.parametrize("read", [read_json, file_digest, lambda path: audit.main([str(path)])])
+@pytest.mark.parametrize("read", [read_json, file_digest, lambda path: audit.audit([str(path)])])
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, read):
     os.mkfifo(tmp_path / "pipe.json")
     with pytest.raises(Problem, match="is a folder, a pipe or a device, and no file; move it away"):

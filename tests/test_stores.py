@@ -14,7 +14,7 @@ import pytest
 import yaml
 from bad_store import PAGES, portal
 from cells import ROS3, Place
-from conftest import ROOT, artefact, program
+from conftest import ROOT, artefact, sbench
 from granules import granule, run_of
 from outside import KEYS, client, serving, with_keys
 from small_runs import TINY, records, snakemake, write
@@ -191,9 +191,11 @@ def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_call
 def test_advice_on_files_of_a_bucket_is_tried_in_the_users_own(clone, outside, granules):
     for seed, name in enumerate(("a.h5", "b.h5")):
         granules(name, seed, rows=4000)
-    words = {"files": "s3://elsewhere/granules/*.h5", "datasets": "/gt*/**", "store": "s3://elsewhere/tried"}
-    words = [f"--{name}={value}" for name, value in (words | {"repeats": 1, "run": "asked"}).items()]
-    done = program("studies.shots.advise", *words, cwd=clone, env=with_keys() | {"AWS_ENDPOINT_URL": outside})
+    words = {"datasets": "/gt*/**", "store": "s3://elsewhere/tried", "repeats": 1, "name": "asked"}
+    words = [f"--{name}={value}" for name, value in words.items()]
+    done = sbench(
+        "advise", "s3://elsewhere/granules/*.h5", *words, cwd=clone, env=with_keys() | {"AWS_ENDPOINT_URL": outside}
+    )
     assert done.returncode == 0, done.stderr
     assert "\nrepack: undecided, leave the files as they are until it is\n" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("remove: aws s3 rm --recursive s3://elsewhere/tried/shots-original-")
@@ -215,7 +217,7 @@ def test_an_endpoint_that_answers_html_is_one_line_at_the_look_and_in_every_step
     with portal(page) as url:
         line = f"bucket elsewhere at {url} answers, but not as S3 does; check the endpoint"
         config = with_store(tmp_path / "here.yaml", {"endpoint": url, "bucket": "elsewhere"})
-        done = program("preflight", "--configfile", config, env=with_keys())
+        done = sbench("check", config, env=with_keys())
         assert (done.returncode, complaints(done)) == (1, [])
         assert f"AMISS  store s3 bucket: {line}" in done.stdout
         here = at(tmp_path / "here", environments, url).make(expect="failed", **KEYS)
@@ -227,7 +229,7 @@ def test_a_wrong_region_is_one_line_at_the_look_and_in_every_step(tmp_path, envi
     line = "bucket elsewhere lies in region us-east-1, not in eu-west-1; correct region in the configuration"
     line += ", or AWS_REGION"
     store = {"endpoint": outside, "bucket": "elsewhere", "region": "eu-west-1"}
-    done = program("preflight", "--configfile", with_store(tmp_path / "here.yaml", store), env=with_keys())
+    done = sbench("check", with_store(tmp_path / "here.yaml", store), env=with_keys())
     assert (done.returncode, complaints(done)) == (1, [])
     assert f"AMISS  store s3 bucket: {line}" in done.stdout
     here = at(tmp_path / "here", environments, outside, region="eu-west-1").make(expect="failed", **KEYS)
@@ -276,7 +278,7 @@ def test_settings_of_aws_that_are_amiss_are_one_line_before_a_run(tmp_path, vari
     asked = {"bucket": "elsewhere"} | (store or ({} if "AWS_ENDPOINT" in str(variables) else {"endpoint": NOBODY}))
     config = with_store(tmp_path / "here.yaml", asked)
     env = {key: value for key, value in with_keys().items() if key not in KEYS}
-    done = program("preflight", "--configfile", config, env=env | NOTHING | variables)
+    done = sbench("check", config, env=env | NOTHING | variables)
     assert done.returncode == 1
     assert complaints(done) == []
     assert line in done.stdout
@@ -353,12 +355,12 @@ def test_an_object_that_was_replaced_is_uploaded_again_and_wrong_values_are_caug
 
 def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside):
     good = with_store(tmp_path / "good.yaml", {"endpoint": outside, "bucket": "elsewhere"})
-    done = program("preflight", "--configfile", good, env=with_keys())
+    done = sbench("check", good, env=with_keys())
     assert "bucket elsewhere at" in done.stdout
     assert done.returncode == 0, done.stdout
     bad = tmp_path / "bad.yaml"
     bad.write_text(good.read_text(encoding="utf-8").replace('"elsewhere"', '"no-such-bucket"'), encoding="utf-8")
-    done = program("preflight", "--configfile", bad, env=with_keys())
+    done = sbench("check", bad, env=with_keys())
     assert done.returncode == 1
     assert "AMISS  store s3 bucket: bucket no-such-bucket" in done.stdout
 
@@ -371,22 +373,22 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
     for name, values in (("disk", disk), ("smoke", smoke)):
         values["stores"]["disk"]["path"] = str(tmp_path / "data")
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    assert preflight.main(["--configfile", str(tmp_path / "disk.yaml")]) == 0
+    assert preflight.check(str(tmp_path / "disk.yaml")) == 0
     told = capsys.readouterr().out
     assert f"{tmp_path}/data page cache: can be made cold and warm" in told
     assert "results writable" in told
     assert "results page cache" not in told
     assert "attributes" not in told
-    assert preflight.main(["--configfile", str(tmp_path / "smoke.yaml")]) == 0
+    assert preflight.check(str(tmp_path / "smoke.yaml")) == 0
     told = capsys.readouterr().out
     assert "results page cache" in told
     assert "results attributes" in told
     values["stores"]["disk"]["path"] = str(tmp_path / "lustre" / "data")
     (tmp_path / "unmounted.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    assert preflight.main(["--configfile", str(tmp_path / "unmounted.yaml")]) == 1
+    assert preflight.check(str(tmp_path / "unmounted.yaml")) == 1
     assert f"there is no {tmp_path}/lustre; mount it, or correct the store's path" in capsys.readouterr().out
-    assert preflight.main(["--configfile", "config/volumes.yaml"]) == 1
+    assert preflight.check("config/volumes.yaml") == 1
     assert "AMISS  /mnt/gp2 there: no such folder; mount the volume there" in capsys.readouterr().out
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
-    assert preflight.main(["--configfile", str(tmp_path / "disk.yaml")]) == 1
+    assert preflight.check(str(tmp_path / "disk.yaml")) == 1
     assert "AMISS  results free: 0.0 GiB, 2.0 needed; free some or make the data smaller" in capsys.readouterr().out

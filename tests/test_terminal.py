@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-from conftest import ROOT, program
+from conftest import ROOT, program, sbench
 
 from scripts.lib.program import Escaped, Problem, run, shown
 from scripts.published import archive
@@ -55,19 +55,17 @@ def test_names_of_files_and_datasets_are_escaped_by_look(tmp_path: Path):
     with h5py.File(tmp_path / f"{name}.h5", "w") as file:
         file[name] = [1, 2]
     (tmp_path / f"{name}.txt").write_text("text", encoding="utf-8")
-    done = program("studies.shots.look", "--files", tmp_path / f"{name}.txt", "--datasets", "/**")
+    done = sbench("look", tmp_path / f"{name}.txt", "--datasets", "/**")
     assert (done.returncode, done.stderr.count("problem: ")) == (2, 2)
     assert_harmless(done.stdout + done.stderr)
     assert r"problem: forged\x1b]0;title\x07" in done.stderr
-    assert_harmless(
-        "".join(vars(program("studies.shots.look", "--files", tmp_path))[key] for key in ("stdout", "stderr"))
-    )
+    assert_harmless("".join(vars(sbench("look", tmp_path))[key] for key in ("stdout", "stderr")))
 
 
 @pytest.mark.parametrize("header", ['"time\x1b]0;title\x07\u202e",b', "time\x1b]0;title\x07,time\x1b]0;title\x07"])
 def test_a_header_sets_no_title_in_an_audit(tmp_path: Path, header: str):
     (tmp_path / "a.csv").write_text(f"{header}\n1,2\n", encoding="utf-8")
-    done = program("published.audit", tmp_path / "a.csv")
+    done = sbench("published", "--audit", tmp_path / "a.csv")
     assert done.returncode == 2
     assert_harmless(done.stdout + done.stderr)
     assert r"time\x1b]0" in done.stderr
@@ -81,11 +79,11 @@ def example() -> Path:
 
 
 def test_an_archive_is_cited_by_its_records_and_not_by_what_its_facts_claim(example: Path, tmp_path: Path):
-    honest = program("published.cite", "--from", example)
+    honest = sbench("archive", "--cite", example)
     assert honest.returncode == 0, honest.stderr
     assert "author = {NAME}," in honest.stdout
     assert honest.stderr.splitlines()[-1].startswith("write who measured in place of NAME, or type ")
-    named = program("published.cite", "--from", example, "--by", "Ada Lovelace")
+    named = sbench("archive", "--cite", example, "--by", "Ada Lovelace")
     assert named.stdout == honest.stdout.replace("NAME", "Ada Lovelace")
     assert "NAME" not in named.stderr
 
@@ -98,7 +96,7 @@ def test_an_archive_is_cited_by_its_records_and_not_by_what_its_facts_claim(exam
 
     path = tmp_path / example.name
     path.write_bytes(example.read_bytes())
-    done = program("published.cite", "--from", changed(path, forge))
+    done = sbench("archive", "--cite", changed(path, forge))
     assert (done.returncode, done.stdout) == (0, honest.stdout)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, artefact
+from conftest import ROOT, artefact, sbench
 from small_runs import launch, records
 
 TOYS = ROOT / "tests/toys"
@@ -85,7 +85,7 @@ def test_a_toy_is_in_the_places_that_contributing_names(toy):
 
 def test_toys_measure_and_the_toy_study_has_its_page(toys):
     wanted = ["reports/toys/hashing.html", "results/toys/shots/facts.json", "results/toys/blobs/facts.json"]
-    done = launch(toys, "--configfile", "config/toys.yaml", "--", *wanted)
+    done = launch(toys, "config/toys.yaml", "--", *wanted)
     assert done.returncode == 0, done.stdout + done.stderr
     measured = {study: list(records(toys, "toys", study).values()) for study in ("hashing", "shots", "blobs")}
     assert {study: len(some) for study, some in measured.items()} == {"hashing": 2, "shots": 2, "blobs": 1}
@@ -108,7 +108,7 @@ def test_toys_measure_and_the_toy_study_has_its_page(toys):
 
 def test_a_server_that_is_not_built_is_not_waited_for(toys, tmp_path):
     empty = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = launch(toys, "--configfile", "config/toys.yaml", "--study", "blobs", "--plan", env=empty)
+    done = sbench("plan", "config/toys.yaml", "--study", "blobs", cwd=toys, env=empty)
     assert "nothing to build" in done.stdout.splitlines()[-1]
 
 
@@ -118,7 +118,7 @@ def test_the_shipped_runs_have_the_cells_of_toys_and_the_rules_of_the_house_hold
         "config": ("disk_crc32_any-",),
     }
     for name, beginnings in cells.items():
-        done = launch(toys, "--configfile", f"config/{name}.yaml", "--plan")
+        done = sbench("plan", f"config/{name}.yaml", cwd=toys)
         assert done.returncode == 0, done.stderr
         assert [cell for cell in beginnings if f"\n{cell}" not in f"\n{done.stdout}"] == []
     assert "\n| [`hashing`](docs/hashing.md) |" in (toys / "README.md").read_text(encoding="utf-8")

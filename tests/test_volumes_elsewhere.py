@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from batteries import ENDLESS, TINY, Place, emptied, until
-from conftest import processes_of, program
+from conftest import processes_of, sbench
 from test_measure_volumes import Cell
 
 from scripts.frame import config as configuration
@@ -105,9 +105,9 @@ def test_cells_of_both_hosts_take_turns_and_a_load_beside_is_on_the_same(tmp_pat
 
 
 def test_the_look_before_a_run_goes_through_the_shell(tmp_path: Path):
-    lines = program("preflight", "--configfile", planned(tmp_path)).stdout.splitlines()
+    lines = sbench("check", planned(tmp_path)).stdout.splitlines()
     assert f"ok     volume far: {os.uname().nodename}" in lines
-    done = program("preflight", "--configfile", planned(tmp_path, path="/nowhere"))
+    done = sbench("check", planned(tmp_path, path="/nowhere"))
     assert done.returncode == 1
     assert "'env' does not lead to the volume: on" in " ".join(done.stdout.split())
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from batteries import until
-from conftest import ROOT, artefact, copy_project, processes_of
+from conftest import ROOT, artefact, copy_project, processes_of, sbench
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from small_runs import MEASURE, PAGE, SINGLE, TINY, drop, launch, planned, records, snakemake, write
 
@@ -146,16 +146,16 @@ def test_results_of_fio_are_reported_without_measuring_anything_in_a_folder_with
     home = ready_clone.rename(ready_clone.with_name(ODD))
     battery = write_battery(home / "my it's results", Battery(jobs=8))
     (battery / "strange.json").write_text("no JSON", encoding="utf-8")
-    make = ["make", "import", "FROM=my it's results"]
-    done = subprocess.run(make, cwd=home, capture_output=True, text=True, check=False)
+    command = ["./sbench", "import", "my it's results"]
+    done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     page = (home / "reports/imported/volumes.md").read_text(encoding="utf-8")
     assert "etcd's 10 ms" in page
     assert "strange.json" in page
     assert not (home / "results/imported/volumes/records").exists()
-    again = subprocess.run(make, cwd=home, capture_output=True, text=True, check=False)
+    again = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
     assert "Nothing to be done" in again.stdout + again.stderr
-    gone = launch(home, "--configfile", "config/import.yaml")
+    gone = launch(home, "config/import.yaml")
     assert gone.returncode == 2
     assert gone.stderr.splitlines()[-1] == "problem: imports: there is no file or folder imports"
 
@@ -330,7 +330,7 @@ def test_a_mistake_in_the_configuration_stops_at_once_in_one_line(tiny):
 def test_one_cell_again_on_purpose_and_a_subset_by_levels(tiny_run):
     before = records(tiny_run)
     name = next(record["name"] for record in before.values() if record["cell"]["access"] == "signals")
-    assert launch(tiny_run, "--again", name[:-3], "--plan").returncode == 0
+    assert sbench("plan", "--again", name[:-3], cwd=tiny_run).returncode == 0
     assert records(tiny_run) == before
     done = launch(tiny_run, "--again", name[:-3], "--", *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -376,6 +376,6 @@ def test_a_dear_run_is_asked_about_before_it_starts(tiny_run):
     assert "above the limits of ask_above: hours" in refused.stderr
     assert "say YES=1 (--yes)" in refused.stderr
     assert len(records(tiny_run)) == 3
-    assert launch(tiny_run, "--plan").returncode == 0
+    assert sbench("plan", cwd=tiny_run).returncode == 0
     assert launch(tiny_run, "--yes", "--", *MEASURE, stdin=subprocess.DEVNULL).returncode == 0
     assert len(records(tiny_run)) == 5, "another block of both cells: what was missing is not filled up"

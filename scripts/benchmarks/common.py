@@ -22,7 +22,7 @@ from scripts.lib.program import Problem, write_json
 from scripts.statistics import stats
 
 # What a run of the workflow needs of the tree; results and reports of others stay where they are.
-TREE = ("Snakefile", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
+TREE = ("Snakefile", "sbench", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
 LIBRARIES = {f"hdf5-{version}": {"kind": "source", "hdf5": version} for version in ("1.14.6", "2.0.0")}
 LIBRARIES["arrays"] = {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/arrays.lock"}
 LIBRARIES["readers"] = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}

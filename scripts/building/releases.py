@@ -113,7 +113,7 @@ def between(package: str, first: str, last: str, clone: str = "", reader: Reader
     reader = reader or Reader()
     if clone:
         return _commits(package, place_of(clone), first, last)._replace(reader=reader)
-    ends = (("FROM", first), ("TO", last))
+    ends = (("first", first), ("last", last))
     wheels = {key: packages.read_wheel(place_of(text), package) for key, text in ends if text.endswith(packages.SUFFIX)}
     named = {key: _name_of(wheels[key]) if key in wheels else text for key, text in ends}
     names, withdrawn = _on_the_way(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
@@ -134,29 +134,29 @@ def package_of(clone: str, reference: str) -> str:
 
 
 def _on_the_way(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
-    """Return the names from FROM to TO, of which at most one is of a wheel, and those that were yanked."""
+    """Return the names from the first to the last, of which at most one is of a wheel, and those that were yanked."""
     listed, withdrawn = (list(pinned()[HDF5]), {}) if package == HDF5 else _listed(package)
     listed = sorted({*listed, *withdrawn}, key=Version)
     for key, name in named.items():
         if key not in wheels:
-            _expect_release(package, key, name, listed, withdrawn)
-    if "TO" in wheels:
-        names = [*listed[listed.index(named["FROM"]) :], named["TO"]]
-    elif "FROM" in wheels:
-        names = [name for name in listed if Version(wheels["FROM"].version) < Version(name) < Version(named["TO"])]
-        names = [named["FROM"], *names, named["TO"]]
+            _expect_release(package, name, listed, withdrawn)
+    if "last" in wheels:
+        names = [*listed[listed.index(named["first"]) :], named["last"]]
+    elif "first" in wheels:
+        names = [name for name in listed if Version(wheels["first"].version) < Version(name) < Version(named["last"])]
+        names = [named["first"], *names, named["last"]]
     else:
-        names = listed[listed.index(named["FROM"]) : listed.index(named["TO"]) + 1]
+        names = listed[listed.index(named["first"]) : listed.index(named["last"]) + 1]
     return names, {name: reason for name, reason in withdrawn.items() if name in names}
 
 
-def _expect_release(package: str, key: str, name: str, listed: list[str], withdrawn: Mapping[str, str]) -> None:
+def _expect_release(package: str, name: str, listed: list[str], withdrawn: Mapping[str, str]) -> None:
     if name not in listed:
         where = "envs/sources.yaml has" if package == HDF5 else "the registry has"
         near = difflib.get_close_matches(name, listed, 6, 0)
-        raise Problem(f"{key}={name}: there is no such release of {package}; {where} {', '.join(near)}")
+        raise Problem(f"{name}: there is no such release of {package}; {where} {', '.join(near)}")
     if name in withdrawn:
-        raise Problem(f"{key}={name}: this release was yanked ({withdrawn[name]}); name another one")
+        raise Problem(f"{name}: this release was yanked ({withdrawn[name]}); name another one")
 
 
 def _name_of(wheel: Wheel) -> str:
@@ -184,15 +184,17 @@ def _commits(package: str, clone: Path, first: str, last: str) -> Releases:
 
     of("rev-parse", "--absolute-git-dir", amiss=f"{clone} is not a clone")
     ids = {}
-    for key, name in (("FROM", first), ("TO", last)):
-        amiss = f"{key}={name}: {clone} has no such branch, tag or commit"
+    for key, name in (("first", first), ("last", last)):
+        amiss = f"{name}: {clone} has no such branch, tag or commit"
         ids[key] = of("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}", amiss=amiss)
-    if ids["FROM"] == ids["TO"]:
+    if ids["first"] == ids["last"]:
         raise Problem(f"{first} and {last}: this is one commit; name two, the earlier one first")
     amiss = f"{first} and {last}: the first is no ancestor of the second in {clone}; name the earlier one first"
     of("merge-base", "--is-ancestor", *ids.values(), amiss=amiss)
-    way = of("rev-list", "--first-parent", "--reverse", f"{ids['FROM']}..{ids['TO']}", amiss=f"{clone} has no history")
-    return Releases(package, [commit[:_DIGITS] for commit in (ids["FROM"], *way.split())], {}, clone=clone)
+    way = of(
+        "rev-list", "--first-parent", "--reverse", f"{ids['first']}..{ids['last']}", amiss=f"{clone} has no history"
+    )
+    return Releases(package, [commit[:_DIGITS] for commit in (ids["first"], *way.split())], {}, clone=clone)
 
 
 def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) -> None:

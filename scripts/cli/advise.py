@@ -32,9 +32,9 @@ def add_options(parser: Parser) -> None:
 def start(given: argparse.Namespace) -> int:
     """Measure, and print the advice."""
     from scripts.studies.shots import advise
-    from scripts.studies.shots.advise import Question
+    from scripts.studies.shots.advise import Query
 
-    question = Question(
+    query = Query(
         *(given.files, given.access, given.datasets, given.latency, given.rate, given.store, given.scratch, given.name)
     )
-    return advise.advise(question, given.repeats, given.json)
+    return advise.advise(query, given.repeats, given.json)

@@ -27,7 +27,7 @@ def add_options(parser: Parser) -> None:
 def start(given: argparse.Namespace) -> int:
     """Measure, and print which release changed the metric."""
     from scripts.studies.shots import bisect
-    from scripts.studies.shots.bisect import Question
+    from scripts.studies.shots.bisect import Query
 
-    question = Question(given.library, given.first, given.last, given.metric, given.clone, given.files, given.name)
-    return bisect.bisect(question, given.yes)
+    query = Query(given.library, given.first, given.last, given.metric, given.clone, given.files, given.name)
+    return bisect.bisect(query, given.yes)

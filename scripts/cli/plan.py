@@ -9,6 +9,7 @@ def add_options(parser: options.Parser) -> None:
     """Add the options of the command."""
     parser.add_config()
     options.add_run_options(parser)
+    parser.add_path("--imports", nargs="+", default=[], metavar="FILE", help="results of fio from elsewhere")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -16,5 +17,5 @@ def start(given: argparse.Namespace) -> int:
     """Print the plan."""
     from scripts import launch
 
-    plan = launch.make_plan(given.config, given.name, given.study, given.only, given.again)
+    plan = launch.make_plan(given.config, given.name, given.study, given.only, given.again, given.imports)
     return launch.show(plan, given.json)

@@ -12,11 +12,11 @@ from scripts.statistics import tables
 from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
 from scripts.statistics.verdicts import verdicts_table
 
-FIRST, LAST, NEITHER, UNDECIDED = "like FROM", "like TO", "like neither", "undecided"
+FIRST, LAST, NEITHER, UNDECIDED = "like the first", "like the last", "like neither", "undecided"
 # Releases differ by so many times as much as two builds of one of them.
 _APART = 1.5
 Say = Callable[[str], object]
-# By whether a time differs from FROM's, and from TO's.
+# By whether a time differs from that of the first release, and of the last.
 _LIKE = {(False, True): FIRST, (True, False): LAST, (True, True): NEITHER, (False, False): UNDECIDED}
 
 
@@ -50,8 +50,9 @@ class Change:
 def search(names: Sequence[str], look: Callable[[str, str, str], Seen], say: Say) -> Change:
     """Return where a figure changes between the first and the last of some releases, whose figures differ.
 
-    `look` says what a release is like, given the ones that it is compared with: (FROM, release, TO). One that is like
-    neither has had a change before it and one behind; the search goes on with the former, and takes it for TO.
+    `look` says what a release is like, given the ones that it is compared with: (the first, the release, the last).
+    One that is like neither has had a change before it and one behind; the search goes on with the former, and takes it
+    for the last.
     """
     low, high, step = 0, len(names) - 1, 0
     first, last, change = names[0], names[-1], Change(names[0], names[-1])
@@ -104,7 +105,7 @@ def find_doubt(rows: Sequence[dict], whole: float) -> str:
         return "not told apart in all of two builds each"
     logs = [math.log(row["ratio"]) for row in rows]
     if min(logs) < 0 < max(logs) or min(map(abs, logs)) < abs(math.log(whole)) / 2:
-        return "less than half of the ratio of TO to FROM in one of two builds each"
+        return "less than half of the ratio of the last to the first in one of two builds each"
     of_builds = (logs[0] - logs[1], logs[2] - logs[3], logs[0] - logs[2], logs[1] - logs[3])
     if _APART * max(map(abs, of_builds)) > min(map(abs, logs)):
         return "two builds of one of them differ by more"
@@ -131,12 +132,12 @@ def verdicts(folder: Path, run: str, study: str, libraries: Sequence[str]) -> di
 
 
 def of_ends(verdict: dict) -> str:
-    """Return what TO is like by its verdict against FROM."""
+    """Return what the last release is like by its verdict against the first."""
     return LAST if verdict["verdict"] in ORDERED else FIRST if verdict["verdict"] == Outcome.SAME else UNDECIDED
 
 
 def likeness(before: dict, after: dict) -> str:
-    """Return what a release is like by its verdicts against FROM and against TO.
+    """Return what a release is like by its verdicts against the first and the last.
 
     Where it is not shown to differ from one of them, and is from the other, it is like the former.
     """

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from tests.conftest import copy_project, program
+from tests.conftest import copy_project, sbench
 from tests.inject import points
 from tests.inject.calls import Call
 from tests.inject.finished import ROWS, copy_without, link_cache, write_config
@@ -135,7 +135,7 @@ class Stage:
         part = table.with_suffix(".part")
         points.make_table(part)
         env = os.environ | {"LD_PRELOAD": str(self._library), "INJECT_TABLE": str(part)}
-        done = program("launch", "--cores", 2, cwd=clone, env=env)
+        done = sbench("run", "--cores", 2, cwd=clone, env=env)
         if done.returncode:
             raise SystemExit(f"the run without faults failed:\n{done.stdout}{done.stderr}")
         part.rename(table)

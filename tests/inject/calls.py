@@ -74,7 +74,7 @@ class Call:
         study = [f"--study={self.study}"] if self.study else []
         # Pages take longer than all cells, and have calls of their own.
         targets = [f"results/smoke/{name}/facts.json" for name in ROWS] if self.part == "cells" else []
-        command = [sys.executable, "-sE", "-m", "scripts.launch", "--cores=2", *study, "--", *targets]
+        command = [sys.executable, "-sE", "-m", "scripts.cli", "run", "--cores=2", *study, "--", *targets]
         with open(log, "w", encoding="utf-8") as file:
             process = subprocess.Popen(
                 command, cwd=clone, env=env, stdout=file, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True

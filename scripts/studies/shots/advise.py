@@ -45,7 +45,7 @@ _READERS = "readers"
 _LIBRARY = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """What a user asks.
 
     Attributes:
@@ -69,7 +69,7 @@ class Question(NamedTuple):
     name: str = ""
 
 
-def advise(asked: Question, repeats: int, as_json: bool = False) -> int:
+def advise(asked: Query, repeats: int, as_json: bool = False) -> int:
     """Measure ways to read files, and print the advice; return the status of the run.
 
     With `as_json` standard output has one JSON object at the end, and standard error what goes on.
@@ -85,7 +85,7 @@ def advise(asked: Question, repeats: int, as_json: bool = False) -> int:
     return status
 
 
-def _prepare(asked: Question) -> Path:
+def _prepare(asked: Query) -> Path:
     """Return the configuration of the run that answers a question, made now if it was not asked before."""
     wanted, accesses, datasets = list(asked.files), access.parse(asked.access), list(asked.datasets) or ["/**"]
     bucket = sets.bucket_of(wanted)

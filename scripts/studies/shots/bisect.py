@@ -23,7 +23,7 @@ from scripts.studies.shots.sets import bucket_of
 _UNDECIDED_STATUS = 3
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """What a user asks.
 
     Attributes:
@@ -45,7 +45,7 @@ class Question(NamedTuple):
     name: str = ""
 
 
-def bisect(asked: Question, is_sure: bool) -> int:
+def bisect(asked: Query, is_sure: bool) -> int:
     """Measure, and print which release changed the metric; return 0, or 3 where seconds are undecided.
 
     Where a user `is_sure`, nothing is asked, whatever it costs.
@@ -113,7 +113,7 @@ def _further(bisection: Bisection, change: Change) -> str:
     return f"type sbench run {bisection.file} --name {bisection.run}-again --only {only} to measure both again"
 
 
-def write_command(asked: Question) -> str:
+def write_command(asked: Query) -> str:
     """Return the command that asks a question, as a page has it: of paths their last part, as of this machine."""
     plain = asked._replace(
         **{name: _shorten(getattr(asked, name)) for name in ("library", "first", "last", "clone")},
@@ -132,7 +132,7 @@ def _shorten(text: str) -> str:
     return f"./{Path(text).name}" if os.sep in text else text
 
 
-def _bisection(asked: Question, is_sure: bool) -> Bisection:
+def _bisection(asked: Query, is_sure: bool) -> Bisection:
     """Return the bisection that answers a question.
 
     Raises:

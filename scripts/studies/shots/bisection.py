@@ -146,13 +146,13 @@ class Bisection:
             self._measure(names)
             figures = [self.figure(name) for name in names]
         except Unusable as problem:
-            raise Problem(f"{problem}; name another FROM or TO, or mend that") from None
-        words = f"FROM, {first}: {self.words(first)}; TO, {last}: {self.words(last)}"
+            raise Problem(f"{problem}; name another release, or mend that") from None
+        words = f"the first, {first}: {self.words(first)}; the last, {last}: {self.words(last)}"
         if self.metric != SECONDS:
             return Seen(FIRST if len(set(figures)) == 1 else LAST, words)
         verdict = self._verdicts(names, last)[0]
         self._whole = verdict["ratio"]
-        return Seen(of_ends(verdict), f"{words}, {ratio(verdict)} of that of FROM")
+        return Seen(of_ends(verdict), f"{words}, {ratio(verdict)} of that of the first")
 
     def doubt(self, before: str, after: str) -> str:
         """Build two releases again in other folders, measure all four in turn, and return `find_doubt` of them."""
