@@ -153,7 +153,7 @@ def rows_of(*ratios: float, verdict: str = "slower") -> list[dict]:
     [
         (rows_of(1.2, 1.2, 1.21, 1.19), 1.2, ""),
         (rows_of(0.8, 0.8, 0.81, 0.82, verdict="faster"), 0.8, ""),
-        (rows_of(1.2, 1.2, 1.2, 1.2), 2.0, "less than half of the ratio of TO to FROM"),
+        (rows_of(1.2, 1.2, 1.2, 1.2), 2.0, "less than half of the ratio of the last to the first"),
         (rows_of(1.5, 1.5, 1.5, 1.5), 2.0, ""),
         (rows_of(1.2, 1.2, 0.8, 0.8), 1.2, "less than half"),
         (rows_of(1.2, 1.2, 1.2, 1.05), 1.2, "less than half"),

@@ -77,9 +77,10 @@ def rows(folder: Path, say: Say, shapes: tuple[str, ...] = tuple(SHAPES), repeat
         say(f"{name}: advice on {shape.access}")
         seen, unseen = _written(folder / name, shape, tree)
         run = "".join(filter(str.isalnum, name))
-        words = {"files": f"{seen}/*.h5", "access": shape.access, "latency": 20, "rate": 50}
-        words |= {"run": run, "repeats": repeats}
-        used(program("scripts.studies.shots.advise", *(f"--{key}={value}" for key, value in words.items())), cwd=tree)
+        words = {"access": shape.access, "latency": 20, "rate": 50}
+        words |= {"name": run, "repeats": repeats}
+        options = (f"--{key}={value}" for key, value in words.items())
+        used(program("scripts.cli", "advise", f"{seen}/*.h5", *options), cwd=tree)
         promised = advised.outcome(_loaded(tree, run))
         say(f"{name}: the same on {shape.unseen} of other files")
         config = _config_of_others(tree, run, promised, unseen, shape)

@@ -1,4 +1,4 @@
-"""How often `make compare` blames a library for the days or the machines of its sessions, and what it can detect."""
+"""How often `sbench compare` blames a library for the days or the machines of its sessions, and what it can detect."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ def _detected(random: np.random.Generator, ratio: float) -> bool:
 
 
 def _compared(random: np.random.Generator, order: str, machines: str, effects: Effects) -> pd.Series:
-    """Return the verdicts of `make compare` on sides whose sessions differ by `effects`."""
+    """Return the verdicts of `sbench compare` on sides whose sessions differ by `effects`."""
     seconds = np.exp(
         random.normal(0, NOISE, (len(order), CELLS)) + np.asarray(effects(random, order, machines))[:, None]
     )

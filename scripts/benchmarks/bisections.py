@@ -21,14 +21,13 @@ def rows(
         used(program("scripts.build_servers", "--out", folder / "servers.json"), **cache)
     usage = _bisect(tree, say, *wheels, **cache)
     against = "servers built before, nothing else" if empty else "with what is cached"
-    yield at_most(f"make bisect: {' '.join(wheels)}", usage, _LIMIT_S, "s", against)
+    yield at_most(f"sbench bisect: {' '.join(wheels)}", usage, _LIMIT_S, "s", against)
     if sources:
         against = "HDF5 is built where it is not cached: 2 to 5 minutes for a release"
-        yield Row(f"make bisect: {' '.join(sources)}", f"{_bisect(tree, say, *sources):,.1f} s", against)
+        yield Row(f"sbench bisect: {' '.join(sources)}", f"{_bisect(tree, say, *sources):,.1f} s", against)
 
 
 def _bisect(tree: Path, say: Say, package: str, first: str, last: str, **variables: str) -> float:
     """Return the seconds that it takes to find the release of a package that changed requests."""
     say(f"{package} from {first} to {last}")
-    ends = ("--library", package, "--from", first, "--to", last)
-    return used(program("scripts.studies.shots.bisect", *ends), cwd=tree, **variables).seconds
+    return used(program("scripts.cli", "bisect", package, first, last), cwd=tree, **variables).seconds

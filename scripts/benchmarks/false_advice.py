@@ -1,4 +1,4 @@
-"""How often `make advise` recommends a way that gains nothing on other files, where files differ in what it gains."""
+"""How often `sbench advise` recommends a way that gains nothing on other files, where files differ in what it gains."""
 
 import itertools
 from collections.abc import Iterator

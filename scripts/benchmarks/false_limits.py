@@ -29,14 +29,14 @@ def rows(folder: Path, say: Say, runs: int = 200) -> Iterator[Row]:
             what = f"`{wrong}` at {height:g} of the limit, batteries differ by {100 * spread:.0f} %"
             say(what)
             words = [_judge(np.random.default_rng(seed), height, spread) for seed in range(runs)]
-            for place, source in enumerate((*(f"report of {count}" for count in BATTERIES), "make fit")):
+            for place, source in enumerate((*(f"report of {count}" for count in BATTERIES), "sbench fit")):
                 yield count_false(f"{what}: {source}", [of[place] for of in words].count(wrong), runs, _RATE)
     for height, right in ((0.8, Outcome.MEETS), (1.2, Outcome.MISSES)):
         say(f"a volume at {height:g} of the limit")
         words = [_judge(np.random.default_rng(seed), height, SPREADS[-1]) for seed in range(runs)]
         counts = (f"{[of[place] for of in words].count(right)}" for place in range(3))
         what = f"`{right}` at {height:g} of the limit, batteries differ by {100 * SPREADS[-1]:.0f} %"
-        yield Row(what, f"{', '.join(counts)} of {runs}", "reports of 1 and 3 batteries, make fit")
+        yield Row(what, f"{', '.join(counts)} of {runs}", "reports of 1 and 3 batteries, sbench fit")
 
 
 def _judge(random: np.random.Generator, height: float, spread: float) -> tuple[str, ...]:

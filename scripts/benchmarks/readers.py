@@ -61,9 +61,9 @@ def _look_at_many(folder: Path, say: Say, files: int) -> Iterator[Row]:
 
 def _look(path: Path, what: str, limit_s: float, say: Say) -> Iterator[Row]:
     say(what)
-    usage = used(program("scripts.studies.shots.look", "--files", str(path)))
-    yield at_most(f"make look: {what}", usage.seconds, limit_s, "s", f"{usage.cpu_seconds:.1f} CPU s")
-    yield at_most(f"make look: {what}, memory", usage.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")
+    usage = used(program("scripts.cli", "look", str(path)))
+    yield at_most(f"sbench look: {what}", usage.seconds, limit_s, "s", f"{usage.cpu_seconds:.1f} CPU s")
+    yield at_most(f"sbench look: {what}, memory", usage.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")
 
 
 def requests(folder: Path, say: Say, shots: int = 2, rounds: int = 2, arms: tuple = _ARMS) -> Iterator[Row]:

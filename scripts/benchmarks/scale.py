@@ -109,7 +109,7 @@ def comparing(folder: Path, say: Say, records: int = 2_000, rounds: int = 3) -> 
         gathered = ("--study", "shots", "--config", json.dumps(_of_records(written)), "--results", f"results/{run}")
         used(program("scripts.gather", *gathered), tree)
         archives.append(archive.write(tree / "results" / run))
-    compare = program("scripts.published.compare", "--a", archives[0], "--b", archives[1])
+    compare = program("scripts.cli", "compare", archives[0], archives[1])
     taken = pd.DataFrame([used(compare, tree) for _ in numbered(rounds, say)]).median()
     what, size = f"two archives of {len(written):,} records compared", archives[0].stat().st_size / 1e6
     yield at_most(f"{what}, time", taken.seconds, SECONDS_LIMIT, "s", f"{size:.1f} MB each")
@@ -132,11 +132,11 @@ def publishing(folder: Path, say: Say, target: str = "published", rounds: int = 
 
 def auditing(folder: Path, say: Say, rows: int = 100_000, many: int = 2_200_000, rounds: int = 3) -> Iterator[Row]:
     """Audit CSVs of 100,000 rows and of 200 MB with the columns of a published table, which nothing measured."""
-    audit = program("scripts.published.audit", _write_tasks(folder / "tasks.csv", rows))
+    audit = program("scripts.cli", "published", "--audit", _write_tasks(folder / "tasks.csv", rows))
     taken = pd.DataFrame([used(audit) for _ in numbered(rounds, say)]).median()
     yield at_most(f"CSV of {rows:,} rows audited, time", taken.seconds, AUDIT_LIMIT_S, "s")
     path = _write_tasks(folder / "many.csv", many)
-    taken, size = used(program("scripts.published.audit", path)), path.stat().st_size / 1e6
+    taken, size = used(program("scripts.cli", "published", "--audit", path)), path.stat().st_size / 1e6
     yield at_most(f"CSV of {size:.0f} MB audited, memory", taken.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")
 
 

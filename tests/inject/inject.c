@@ -63,7 +63,7 @@ static void identify(char *key) {
         if (!*out && !strcmp(word, "--out")) out = next;
         if (!*study && !strcmp(word, "--study")) study = next;
     }
-    if (!job && !strncmp(program, "scripts.", 8) && strcmp(program, "scripts.launch")) {
+    if (!job && !strncmp(program, "scripts.", 8) && strcmp(program, "scripts.cli")) {
         job = *out ? out : study;
         setenv("INJECT_JOB", job, 1);
     }
