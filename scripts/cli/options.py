@@ -32,17 +32,22 @@ class Parser(argparse.ArgumentParser):
 
     def add_config(self, default: str = DEFAULT_CONFIG) -> None:
         """Add the configuration."""
-        self.add_path("config", nargs="?", default=default, help="the configuration (default: %(default)s)")
+        self.add_path("config", nargs="?", default=default, help=f"the configuration (default: {default})")
 
     def add_rest(self, what: str) -> None:
         """Take all that stands behind -- as it is; `what` says what it is."""
         self.after, self.usage = [], f"{self.prog} [options] … -- {what}"
 
     def parse(self, argv: list[str]) -> argparse.Namespace:
-        """Return the arguments; those behind -- as `after`, where the command takes them."""
-        if self.after is not None and "--" in argv:
+        """Return the arguments; those behind -- as `after` where the command takes them, else they are paths."""
+        if "--" in argv:
             place = argv.index("--")
-            argv, self.after = argv[:place], argv[place + 1 :]
+            argv, behind = argv[:place], argv[place + 1 :]
+            if self.after is None:
+                # argparse takes none behind -- that begin with a dash where options and others are mixed.
+                argv += [f"./{word}" if word.startswith("-") else word for word in behind]
+            else:
+                self.after = behind
         given = self.parse_intermixed_args(argv)
         given.after = self.after
         return given

@@ -1,0 +1,117 @@
+"""The command `sbench`: its help, its mistakes in one line, its exit statuses, and what it does not read."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT, sbench
+
+from scripts.cli import __main__ as cli
+
+COMMANDS = [*cli.FIRST, *cli.OTHERS]
+# Names that login shells of clusters set, among those that were variables of make before there was the command.
+NONSENSE = dict.fromkeys(
+    ("RUN", "STORE", "SCRATCH", "YES", "STUDY", "FILES", "RATE", "A", "B", "TO", "FROM", "DIR", "CONFIG", "CORES"),
+    "/no/such thing; $(touch touched)",
+)
+(EXAMPLE,) = (ROOT / "results/example").glob("*.tar.xz")
+
+
+def test_the_first_help_screen_has_six_commands_and_all_are_at_most_sixteen():
+    done = sbench("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")] == list(cli.FIRST)
+    assert (len(cli.FIRST), len(COMMANDS) <= 16) == (6, True)
+    files = {path.stem for path in (ROOT / "scripts/cli").glob("*.py")} - {"__init__", "__main__", "options"}
+    assert files == set(COMMANDS)
+    assert sbench().stdout == done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself_in_plain_lines(command):
+    done = sbench(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: sbench {command} ")
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from scripts.cli.__main__ import main; main(['--help']); print(*sys.modules, sep=' ')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"numpy", "pandas", "snakemake", "yaml", "h5py"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        (["loook"], "sbench has no command loook; did you mean look; see sbench --help"),
+        (["42"], "sbench has no command 42; see sbench --help"),
+        (["look", "--acess", "all", "x.h5"], "sbench look: there is no --acess; did you mean --access; see"),
+        (["run", "--core", "2"], "sbench run: there is no --core; did you mean --cores; see sbench run --help"),
+        (["look"], "sbench look: the following arguments are required: FILE; see sbench look --help"),
+        (["advise", "x.h5", "--latency", "fast"], "sbench advise: argument --latency: invalid int value: 'fast'; see"),
+        (["compare", "monday"], "name two sides: sbench compare RUN RUN, or sbench compare RUN… --with RUN…"),
+        (["report", "nothing.tar.xz"], "nothing.tar.xz"),
+        (["fit", "/nowhere"], "/nowhere is no folder: name one on the volume, such as /var/lib/etcd"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_is_one_line_and_status_2(words, line):
+    done = sbench(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"problem: {line}")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Return a folder with files of odd names."""
+    folder = tmp_path / "my files"
+    folder.mkdir()
+    for name in ("a b.h5", "-dash.h5", "größe [1].h5", "it's.h5"):
+        with h5py.File(folder / name, "w") as file:
+            file["values"] = np.arange(1000)
+    return folder
+
+
+def test_files_are_the_words_of_the_shell_from_any_folder(files):
+    command = [ROOT / "sbench", "look", "--json", "--", *sorted(os.listdir(files))]
+    done = subprocess.run(command, cwd=files, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"] == 4
+
+
+def test_a_thousand_files_are_looked_at(tmp_path):
+    with h5py.File(tmp_path / "one.h5", "w") as file:
+        file["values"] = np.arange(10)
+    copies = [shutil.copy(tmp_path / "one.h5", tmp_path / f"{number}.h5") for number in range(1000)]
+    done = sbench("look", "--json", *copies)
+    assert json.loads(done.stdout)["files"] == 1000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "config/smoke.yaml", "--json"],
+        ["archive", EXAMPLE, "--cite", "--by", "Ada"],
+        ["published", "--audit", "results/published/shots/audit/claims.csv"],
+        ["run", "config/quick.yaml", "--again", "nothing"],
+        ["compare", "monday", "tuesday"],
+        ["bisect", "s3fs", "2024.12.0", "2024.12.0", "--metric", "speed"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_variables_of_the_users_shell_change_nothing(words, clone):
+    usual, odd = (sbench(*words, cwd=clone, env=os.environ | more) for more in ({}, NONSENSE))
+    assert (odd.returncode, odd.stdout, odd.stderr) == (usual.returncode, usual.stdout, usual.stderr)
+    assert not (clone / "touched").exists()
+
+
+def test_json_is_one_object_and_has_no_nan(clone):
+    for words in (["plan", "config/smoke.yaml"], ["check", "config/smoke.yaml"]):
+        done = sbench(*words, "--json", cwd=clone)
+        json.loads(done.stdout, parse_constant=lambda constant: pytest.fail(constant))
