@@ -1,5 +1,7 @@
 """What the documents say can be done: commands, options, targets, paths, links, cited tests and configurations."""
 
+import importlib
+import os
 import re
 import shlex
 import shutil
@@ -10,10 +12,13 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
-from conftest import ROOT, launched, program
+from conftest import ROOT, program
 
+from scripts.cli import options
+from scripts.cli.__main__ import FIRST, OTHERS
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.lib.program import Problem
 from scripts.published import compare
 from scripts.report import comparisons, judgement, names, words
 from tests import rules
@@ -29,6 +34,12 @@ CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 # Where a path that a document names begins; what a run writes is not there before it.
 FOLDERS = ("config", "docs", "envs", "notebooks", "plugins", "rules", "scripts", "tests")
 TOP = ("Makefile", "Snakefile", *(f"{folder}/" for folder in FOLDERS))
+# The targets of the Makefile before there was sbench.
+FORMER = [
+    *("help", "setup", "run", "quick", "import", "published", "audit", "compare"),
+    *("baseline", "archive", "report", "cite", "fit", "look", "advise", "bisect", "check", "plan"),
+    *("again", "export", "pack", "test", "faults", "bench", "mutants", "lock", "format"),
+]
 PROGRAMS = sorted(
     ".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts).replace("report.notebook", "report")
     for path in (ROOT / "scripts").rglob("*.py")
@@ -50,12 +61,48 @@ COMMANDS = [
 EXAMPLES = [pytest.param(body, id=body.partition("\n")[0]) for path in DOCUMENTS for body in blocks(path, "yaml")]
 
 
+def parser_of(name: str) -> options.Parser:
+    """Return the parser of a command of sbench, which takes arguments and starts nothing.
+
+    Raises:
+        Problem: there is no such command; from the parser: it does not understand the arguments.
+    """
+    if name not in FIRST | OTHERS:
+        raise Problem(f"sbench has no command {name}")
+    parser = options.Parser(name, "", "", os.getcwd())
+    importlib.import_module(f"scripts.cli.{name}").add_options(parser)
+    return parser
+
+
+def plan_of(name: str, arguments: list[str]) -> list[str]:
+    """Return the arguments of the plan of what a command would measure."""
+    given = vars(parser_of(name).parse(arguments))
+    config = "config/quick.yaml" if given.get("quick") else given["config"]
+    imports = given["files"] if name == "import" else given.get("imports", [])
+    # To move records aside there must be some, so what is measured again is left out.
+    chosen = {"--name": [given["name"]], "--study": [given.get("study")], "--only": given.get("only", [])}
+    chosen["--imports"] = imports
+    return ["plan", config, *(word for option, words in chosen.items() if any(words) for word in (option, *words))]
+
+
 def dry(line: str) -> list[str]:
-    """Return the form of a command that measures, builds and changes nothing, but fails where the command would."""
+    """Return the form of a command that measures, builds and changes nothing, but fails where the command would.
+
+    Raises:
+        Problem: sbench does not understand it. What it understands, and is neither planned nor a plan, is not started.
+    """
     words = shlex.split(line)
     name, *arguments = words
+    if name == "./sbench" and arguments[0] in ("run", "import", "plan"):
+        return [sys.executable, "-sE", "-m", "scripts.cli", *plan_of(arguments[0], arguments[1:])]
+    if name == "./sbench":
+        parser_of(arguments[0]).parse(arguments[1:])
+        return []
     if name == "make":
-        # Snakemake is not reached by make's dry run, so what make would start is looked at by `launched`.
+        # make takes any variable; one that the Makefile does not read is of before there was sbench.
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        unread = [word for word in arguments if "=" in word and f"$({word.partition('=')[0]})" not in makefile]
+        assert unread == [], line
         return ["make", "--dry-run", *arguments]
     if name == ".venv/bin/snakemake":
         if "--report" in arguments:
@@ -73,16 +120,13 @@ def dry(line: str) -> list[str]:
 
 
 def call(command: list[str], cwd: Path) -> None:
+    if not command:
+        return
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     except OSError as error:
         pytest.fail(f"{shlex.join(command)}: {error}")
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-    variables = dict(word.split("=", 1) for word in command if "=" in word)
-    for arguments in launched(done.stdout, variables) if command[0] == "make" else []:
-        # A plan measures nothing; to move records aside there must be some.
-        plan = [word for word in arguments if not word.startswith("--again")]
-        call([sys.executable, "-sE", "-m", "scripts.launch", *plan, "--plan"], cwd)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -97,9 +141,19 @@ def test_every_command_works_in_its_dry_form(line: str, clone: Path):
     "line",
     [
         "make rnu",
-        "make run STUDY=shot",
-        "make run ONLY='library=hdf5-3.0.0'",
-        "make plan CONFIG=config/none.yaml",
+        "make compare",
+        "make run STUDY=shots",
+        "./sbench rnu",
+        "./sbench run --stdy shots",
+        "./sbench run --study shot",
+        "./sbench run --only library=hdf5-3.0.0",
+        "./sbench run config/none.yaml",
+        "./sbench plan config/none.yaml",
+        "./sbench import none",
+        "./sbench advise --latency 20",
+        "./sbench advise a.h5 --latency much",
+        "./sbench report a.tar.xz b.tar.xz",
+        "./sbench bisect s3fs 2024.5.0",
         ".venv/bin/snakemake --cores 2 --configfile config/none.yaml",
         ".venv/bin/snakemake --coers 2",
         ".venv/bin/python -m pytest tests/test_none.py",
@@ -108,14 +162,48 @@ def test_every_command_works_in_its_dry_form(line: str, clone: Path):
     ],
 )
 def test_a_command_that_does_not_exist_is_caught(line: str, clone: Path):
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, pytest.fail.Exception, Problem)):
         call(dry(line), clone)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_calls_of_sbench_are_understood(document: Path):
+    """Those in sentences, tables, lists and workflows, too; what is in angle brackets is a word."""
+    text = document.read_text(encoding="utf-8")
+    calls = [found for found in CODE.findall(FENCE.sub("", text)) if re.match(r"(\./)?sbench [a-z]", found)]
+    calls += re.findall(r"^(?:.*run: | *(?:srun )?)(\./sbench [a-z].*)$", text, re.MULTILINE)
+    for name, *arguments in (shlex.split(found)[1:] for found in calls):
+        understand(name, arguments)
+
+
+def understand(name: str, arguments: list[str]) -> None:
+    """Parse a call of sbench; a sentence may name a command, or options of it, without what they need.
+
+    Raises:
+        Problem: the command does not understand it.
+    """
+    parser = parser_of(name)
+    known = {option for action in parser._actions for option in action.option_strings}
+    if not set(arguments) <= known:
+        parser.parse(arguments)
+
+
+def test_former_targets_of_make_have_their_command():
+    text = (ROOT / "docs/commands.md").read_text(encoding="utf-8").partition("## What was typed before")[2]
+    assert re.findall(r"^\| `make (\w+)\b", text, re.MULTILINE) == FORMER
+
+
+def test_make_has_what_the_documents_say_that_it_has():
+    targets = set(targets_of_make())
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8").partition("## What was typed before")[0]
+        assert set(re.findall(r"`make ([a-z]+)", text)) - targets == set(), document.name
 
 
 def test_the_workflow_for_another_repository_calls_what_there_is(clone: Path, tmp_path: Path):
     (text,) = blocks(ROOT / "docs/ci.md", "yml")
     steps = yaml.safe_load(text)["jobs"]["compare"]["steps"]
-    made = [step["run"] for step in steps if step.get("run", "").startswith("make ")]
+    made = [step["run"] for step in steps if step.get("run", "").startswith("./sbench ")]
     assert [line.split()[1] for line in made] == ["run", "compare"]
     (tmp_path / "benchmarks").mkdir()
     shutil.copy(clone / "config/smoke.yaml", tmp_path / "benchmarks/ci.yaml")
@@ -132,6 +220,7 @@ def test_there_are_commands_and_examples_to_look_at():
 
 def test_every_program_explains_itself_and_has_the_options_that_the_readme_gives_it():
     explained = {name: program(name, "--help") for name in PROGRAMS}
+    explained |= {f"cli {name}": program("cli", name, "--help") for name in FIRST | OTHERS}
     assert {name: done.stderr for name, done in explained.items() if done.returncode} == {}
     assert [name for name, done in explained.items() if not done.stdout.startswith("usage:")] == []
     named = [text for text in CODE.findall(README) if text.startswith("--")]
@@ -144,12 +233,20 @@ def test_every_program_explains_itself_and_has_the_options_that_the_readme_gives
     assert {option.split()[0] for option in options} - {"--"} - known == set()
 
 
-def test_the_targets_in_the_readme_are_those_of_the_makefile():
-    told = re.findall(r"^\| `make (\w+)` \|", README.partition("## Other targets")[2], re.MULTILINE)
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = re.findall(r"^(\w+):.*## ", makefile, re.MULTILINE)
-    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
-    assert sorted(told) == sorted(targets) == sorted(phony)
+def test_the_commands_in_the_readme_are_those_of_sbench():
+    table = README.partition("## Commands")[2].partition("\n## ")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE)) == FIRST | OTHERS
+
+
+def targets_of_make() -> list[str]:
+    return re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_targets_for_contributors_are_those_of_the_makefile():
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `make (\w+)` \|", contributing, re.MULTILINE)
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[1].split()
+    assert sorted(told) == sorted(targets_of_make()) == sorted(phony)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
