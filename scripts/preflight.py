@@ -113,7 +113,7 @@ def begun(config: dict) -> Iterator[str]:
             if is_own(build) and (now := origin(library)) != before:
                 yield (
                     f"library {name} is {now} by now; run {config['run']} began with {before} and builds nothing again:"
-                    " give RUN another name to measure it as it is"
+                    " give the run another name (--name) to measure it as it is"
                 )
 
 

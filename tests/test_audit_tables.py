@@ -68,14 +68,14 @@ def test_sizes_are_of_all_or_of_each_worker():
 @pytest.mark.parametrize(
     "named, line",
     [
-        ("fs=arm op=thing", "COLUMNS: 'op=thing': write column=role; roles are arm (what is compared), within"),
-        ("fs", "COLUMNS: 'fs': write column=role"),
+        ("fs=arm op=thing", "--columns: 'op=thing': write column=role; roles are arm (what is compared), within"),
+        ("fs", "--columns: 'fs': write column=role"),
         ("fs=arm host=within", "has no column 'host'; it has File Size (MiB), procs, op,"),
-        ("fs=arm op=repeat n=repeat", "COLUMNS: 'op' and 'n' are both repeat; name one"),
-        ("fs=arm", "COLUMNS: name a time or a rate"),
-        ("n=time_s", "COLUMNS: name what is compared, as column=arm"),
+        ("fs=arm op=repeat n=repeat", "--columns: 'op' and 'n' are both repeat; name one"),
+        ("fs=arm", "--columns: name a time or a rate"),
+        ("n=time_s", "--columns: name what is compared, as column=arm"),
         ("fs=time_s op=arm", "column fs: 'nfs' is not a number above 0"),
-        ("fs=arm n=rate_parsecs_s", "COLUMNS: 'n=rate_parsecs_s': write column=role"),
+        ("fs=arm n=rate_parsecs_s", "--columns: 'n=rate_parsecs_s': write column=role"),
     ],
 )
 def test_a_word_that_is_wrong_is_one_line(table: Path, named: str, line: str):
@@ -106,3 +106,9 @@ def test_a_table_that_is_read_in_pieces_is_one_table(tmp_path, monkeypatch, row,
     path.write_text("\n".join(["seconds,arm", *rows, row]), encoding="utf-8")
     with pytest.raises(Problem, match=said):
         csv_file.read(path, kinds)
+
+
+def test_a_table_with_one_column_that_names_its_cells_is_audited(tmp_path: Path, capsys: pytest.CaptureFixture):
+    path = tmp_path / "own.csv"
+    path.write_text("size,seconds,rate\n1,0.5,2\n2,0.5,4\n4,0.5,9\n", encoding="utf-8")
+    assert "rate" in audited(capsys, path, "size=size_mib seconds=time_s rate=rate_mib_s")

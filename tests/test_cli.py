@@ -85,6 +85,13 @@ def test_files_are_the_words_of_the_shell_from_any_folder(files):
     assert json.loads(done.stdout)["files"] == 4
 
 
+@pytest.mark.parametrize("words", [["plan", "--json"], ["archive", "none"], ["import", "--json"]], ids=" ".join)
+def test_defaults_are_of_the_project_from_any_folder(words, tmp_path):
+    done = subprocess.run([ROOT / "sbench", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    here = subprocess.run([ROOT / "sbench", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (here.returncode, here.stdout, here.stderr)
+
+
 def test_a_thousand_files_are_looked_at(tmp_path):
     with h5py.File(tmp_path / "one.h5", "w") as file:
         file["values"] = np.arange(10)

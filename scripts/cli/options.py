@@ -25,10 +25,15 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=f"sbench {name}", description=details, formatter_class=form, allow_abbrev=False)
         self.called_from = called_from
         self.after: list[str] | None = None
+        self._defaults: dict[str, str] = {}
 
-    def add_path(self, *names: str, **settings: object) -> None:
+    def add_path(self, *names: str, default: object = None, **settings: object) -> None:
         """Add an argument of paths; relative ones are of the folder that the command was called from."""
-        self.add_argument(*names, type=self._find, **settings)
+        # argparse would take a default that is a text for one of the user's.
+        is_text = isinstance(default, str)
+        action = self.add_argument(*names, type=self._find, default=None if is_text else default, **settings)
+        if is_text:
+            self._defaults[action.dest] = default
 
     def add_config(self, default: str = DEFAULT_CONFIG) -> None:
         """Add the configuration."""
@@ -36,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_rest(self, what: str) -> None:
         """Take all that stands behind -- as it is; `what` says what it is."""
-        self.after, self.usage = [], f"{self.prog} [options] … -- {what}"
+        self.after, self.epilog = [], f"What stands behind -- are {what}."
 
     def parse(self, argv: list[str]) -> argparse.Namespace:
         """Return the arguments; those behind -- as `after` where the command takes them, else they are paths."""
@@ -50,6 +55,8 @@ class Parser(argparse.ArgumentParser):
                 self.after = behind
         given = self.parse_intermixed_args(argv)
         given.after = self.after
+        for name, default in self._defaults.items():
+            setattr(given, name, getattr(given, name) or default)
         return given
 
     def error(self, message: str) -> None:

@@ -79,7 +79,7 @@ def _audited_as(named: Sequence[str], path: Path) -> list[str]:
     spec = roles.declared(named, _header(path), str(path))
     kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
     texts = _Printed(
-        {str(path): lambda: csv_file.read(path, kinds, "COLUMNS says what each column is", printed=True)[[*kinds]]}
+        {str(path): lambda: csv_file.read(path, kinds, "--columns says what each column is", printed=True)[[*kinds]]}
     )
     lines = [f"{path}: columns as named"]
     for row in rules.judged([spec], texts, {}).itertuples(index=False):

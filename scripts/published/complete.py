@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
         others = f" (and {more} more)" * bool(more)
         raise Problem(
             f"{study}: {lines[0]}{others}; name a folder of the raw data (--raw), or make pages of what is here in "
-            "reports/published-partial (PARTIAL=1)"
+            "reports/published-partial (--partial)"
         )
     write_json(given.out, absent)
     return 0

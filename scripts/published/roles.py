@@ -33,13 +33,13 @@ def declared(named: Sequence[str], header: Sequence[str], table: str) -> dict:
     for word in named:
         column, equals, role = word.rpartition("=")
         if not equals or not _is_role(role):
-            raise Problem(f"COLUMNS: {word!r}: write column=role; roles are {WORDS}")
+            raise Problem(f"--columns: {word!r}: write column=role; roles are {WORDS}")
         if column not in header:
-            raise Problem(f"COLUMNS: {table} has no column {column!r}; it has {', '.join(header)}")
+            raise Problem(f"--columns: {table} has no column {column!r}; it has {', '.join(header)}")
         if "`" in column:
-            raise Problem(f"COLUMNS: {column!r} has a backquote, which no expression can name; rename the column")
+            raise Problem(f"--columns: {column!r} has a backquote, which no expression can name; rename the column")
         if role in roles and role not in ("arm", "within"):
-            raise Problem(f"COLUMNS: {roles[role][0]!r} and {column!r} are both {role}; name one")
+            raise Problem(f"--columns: {roles[role][0]!r} and {column!r} are both {role}; name one")
         roles.setdefault(role, []).append(column)
     numbers = {column: "number" for role, columns in roles.items() if role not in _TEXTS for column in columns}
     kinds = {column: numbers.get(column, "text") for columns in roles.values() for column in columns}
@@ -49,7 +49,7 @@ def declared(named: Sequence[str], header: Sequence[str], table: str) -> dict:
     amount = size or (f"{each} * {workers}" if each else "")
     rate = next((role for role in roles if role.startswith("rate_")), "")
     if not time and not rate:
-        raise Problem(f"COLUMNS: name a time or a rate; roles are {WORDS}")
+        raise Problem(f"--columns: name a time or a rate; roles are {WORDS}")
     sizes = [columns[0] for role, columns in roles.items() if role.startswith(("size_", "each_"))]
     within = [*roles.get("within", []), *roles.get("direction", []), *sizes]
     spec = {"table": table, "kinds": kinds, "within": within, "arms": roles.get("arm") or roles.get("input") or within}
@@ -65,7 +65,7 @@ def declared(named: Sequence[str], header: Sequence[str], table: str) -> dict:
         spec |= {"rate": roles[rate][0], "unit": f"{unit}/s"}
         spec |= {"amount": f"{amount} / {_BYTES[unit]}"} if amount else {}
     if not spec["arms"]:
-        raise Problem(f"COLUMNS: name what is compared, as column=arm; roles are {WORDS}")
+        raise Problem(f"--columns: name what is compared, as column=arm; roles are {WORDS}")
     return spec
 
 

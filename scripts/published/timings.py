@@ -40,7 +40,7 @@ class Timings:
     def cell(self) -> list[str]:
         """The columns that name a cell: the first of `arms`, `over`, and of all declared ones those that differ."""
         needed = {self.spec["arms"][0], self.spec.get("over")}
-        names = [*self.spec["within"], *self.spec["arms"]]
+        names = dict.fromkeys([*self.spec["within"], *self.spec["arms"]])
         return [name for name in names if name in needed or self.frame[name].nunique() > 1]
 
     @property

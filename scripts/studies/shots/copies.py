@@ -147,7 +147,7 @@ def expect_room(folder: Path, needed: int) -> None:
     if (free := shutil.disk_usage(folder).free) < needed:
         raise Problem(
             f"{folder} has {sizes.text(free)} free, and copies take up to {sizes.text(needed)};"
-            " free some, name fewer files, or another SCRATCH"
+            " free some, name fewer files, or another folder (--scratch)"
         )
 
 
