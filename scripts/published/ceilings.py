@@ -62,7 +62,7 @@ def _ceiling(data: Timings, machine: str) -> tuple[float, str]:
 def plateaus(data: Timings) -> tuple[str, str]:
     """Return an outcome, and where rates stop growing, beside what the machine carries."""
     over, table = data.spec["over"], rates(data).dropna(subset="rate").sort_values(data.spec["over"])
-    of_series = table.groupby([name for name in data.cell if name != over], sort=False)
+    of_series = table.groupby(data.series or (lambda row: ""), sort=False)
     if not (of_series.size() >= FEW).any():
         return UNTOLD, f"no series has {FEW} levels of {over}"
     texts, at_ceiling = [], False
@@ -72,7 +72,8 @@ def plateaus(data: Timings) -> tuple[str, str]:
             at_ceiling |= bool(flat["rate"].max() >= AT_CEILING * flat["ceiling"].iloc[0])
             span = prose.span(flat["rate"], "{:,.0f}".format)
             ends = prose.span(flat[over], "{:g}".format)
-            texts.append(f"{called(level)}: {span} {data.unit}{_gbit(flat['rate'].max(), data)} at {over} {ends}")
+            named = f"{called(level)}: " if data.series else ""
+            texts.append(f"{named}{span} {data.unit}{_gbit(flat['rate'].max(), data)} at {over} {ends}")
     unknown = _unknown(table)
     outcome = BROKEN if at_ceiling else UNTOLD if texts and unknown else KEPT
     listed = "; ".join(texts) or f"no series has a plateau of {FEW} levels"

@@ -131,7 +131,7 @@ def _work(data: Timings) -> tuple[str, str]:
 def _growth(data: Timings) -> tuple[str, str]:
     """Which series took less than half as much more time for more work as others: what is not done takes none."""
     over, table = data.spec["over"], rates(data).dropna(subset="rate").sort_values(data.spec["over"])
-    of_series = table.groupby([name for name in data.cell if name != over], sort=False)
+    of_series = table.groupby(data.series or (lambda row: ""), sort=False)
     steps = table.assign(
         more=table["amount"] / of_series["amount"].shift(),
         longer=table["time"] / of_series["time"].shift(),
@@ -142,7 +142,7 @@ def _growth(data: Timings) -> tuple[str, str]:
         return UNTOLD, ""
     least = steps.loc[(steps["longer"] / steps["more"]).idxmin()]
     others = steps[(steps[over] == least[over]) & (steps.index != least.name)]
-    named = called(tuple(least[name] for name in of_series.keys))
+    named = called(tuple(least[name] for name in data.series)) or "it"
     beside = f", all others {prose.span(others['longer'])}×" if len(others) else ""
     undone = len(others) and least["longer"] < others["longer"].min() / 2
     step = f"from {over} {least['before']:g} to {least[over]:g}, {named} took {prose.ratio(least['longer'])}× the time"

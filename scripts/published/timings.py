@@ -44,6 +44,11 @@ class Timings:
         return [name for name in names if name in needed or self.frame[name].nunique() > 1]
 
     @property
+    def series(self) -> list[str]:
+        """The columns that tell series over `over` apart; none where there is one series."""
+        return [name for name in self.cell if name != self.spec["over"]]
+
+    @property
     def unit(self) -> str:
         """The unit of rates."""
         return self.spec.get("unit", "MiB/s")
