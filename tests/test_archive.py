@@ -323,12 +323,12 @@ def test_what_is_no_whole_archive_is_one_line(packed, damage, tiny_run):
 def test_a_run_without_tables_and_one_of_an_earlier_version_are_one_line(tiny_run):
     done = sbench("archive", "nothing", cwd=tiny_run)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "results/nothing has no tables; measure first (make run)" in done.stderr
+    assert "results/nothing has no tables; measure first (sbench run)" in done.stderr
     facts = tiny_run / "results/tiny/shots/facts.json"
     older = {key: value for key, value in artefact(facts).items() if key != "name"}
     facts.write_text(json.dumps(older), encoding="utf-8")
     done = sbench("archive", cwd=tiny_run)
-    assert "facts.json is of an earlier version; make run makes it again" in done.stderr
+    assert "facts.json is of an earlier version; sbench run makes it again" in done.stderr
 
 
 def test_a_run_is_cited_as_a_sentence_and_for_bibtex_the_same_from_its_archive(packed, tiny_run):

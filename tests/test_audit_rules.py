@@ -533,7 +533,7 @@ def test_files_with_the_columns_of_a_study_are_compared_as_its_arms(tmp_path: Pa
     monkeypatch.chdir(ROOT)
     (tmp_path / "old.csv").write_text(runs(), encoding="utf-8")
     (tmp_path / "new.csv").write_text(runs(**{"obj-id": "te", "mean-obj-time": 0.9}), encoding="utf-8")
-    lines = audited(capsys, f"{tmp_path}/old.csv {tmp_path}/new.csv")
+    lines = audited(capsys, f"{tmp_path}/old.csv", f"{tmp_path}/new.csv")
     assert lines[0].endswith("(shots)")
     assert "broken         all arms read the same (METHOD 3): 2 runs read 2 different sets of obj-id" in lines
     assert f"0 of 4 figures of {tmp_path}/old.csv do not follow from those beside them" in lines

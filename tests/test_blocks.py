@@ -232,7 +232,7 @@ def test_cells_that_failed_in_every_block_are_one_line(run):
     failed = check.failures(Path("results/small"), check.artefacts(Path("results/small")))
     [line] = check._lacking(config, "shots", failed.keys())
     name = matrix.expand(config, "shots")[0][0].name
-    assert line == f"shots: 1 cell failed in every block, {name} first; make again CELL={name} measures it again"
+    assert line == f"shots: 1 cell failed in every block, {name} first; sbench run --again {name} measures it again"
     run({2: INVALID})
     [line] = check._lacking(config, "shots", set())
     assert line == "shots: some comparisons lack 1 of 6 blocks; the next call appends them, of all cells"

@@ -237,11 +237,9 @@ def test_what_cannot_be_compared_leaves_the_comparison_before_alone(results, tmp
     assert (tmp_path / "reports/compare").exists()
 
 
-def test_names_with_blanks_are_quoted_or_alone(results):
+def test_a_name_may_have_blanks(results):
     shutil.copytree(results / "old-1", results / "my run")
-    assert compare._sources(["my run"]) == ["my run"]
-    assert compare._sources(["'my run' old-2"]) == ["my run", "old-2"]
-    assert compare._sources(["", " "]) == []
+    assert compare.sides.load(["my run", "old-2"]).name("shots") == "old-1 and old-2"
 
 
 @pytest.mark.parametrize(
@@ -389,9 +387,9 @@ def test_a_baseline_of_a_real_run_names_nothing_of_this_machine(tiny_run, monkey
     "source, words",
     [
         ("nothing", "'nothing' is no run of results/, archive"),
-        ("bad.json", "bad.json is no baseline; make baseline"),
+        ("bad.json", "bad.json is no baseline; sbench compare RUN"),
         ("damaged.json", "damaged.json is damaged"),
-        ("published/nothing", "results/published/nothing/tables has no tables; make published"),
+        ("published/nothing", "results/published/nothing/tables has no tables; sbench published"),
         ("older", "results/older/shots/records.csv is not there: its tables are of an earlier version"),
     ],
 )
@@ -478,7 +476,7 @@ def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(proj
 @pytest.mark.rule(17)
 def test_a_rule_about_time_warns_where_sides_do_not_take_turns_and_one_about_requests_fails(project):
     weeks = apart(project / "results")
-    arguments = ("--a", *weeks[0], "--b", *weeks[1], "--fail-on")
+    arguments = (*weeks[0], "--with", *weeks[1], "--fail-on")
     done = sbench("compare", *arguments, "slower > 10 %", cwd=project)
     assert done.returncode == 0, done.stderr
     where = "week2-1 … week2-4 was measured on other days than week1-1 … week1-4"
@@ -505,8 +503,7 @@ def test_two_runs_alone_are_never_said_to_be_more_than_these_two(project):
 
 
 def test_what_is_lacking_is_said_of_the_rule_that_is_applied(project):
-    side = [" ".join(names(name)) for name in ("old", "new")]
-    done = sbench("compare", side[0], side[1], "--paired", cwd=project)
+    done = sbench("compare", *names("old"), "--with", *names("new"), "--paired", cwd=project)
     assert done.returncode == 0, done.stderr
     assert "which 4 sessions on each side cannot decide; 6 pairs can." in done.stdout
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
@@ -529,11 +526,11 @@ def test_snakemake_compares_what_the_configuration_names_and_fails_where_a_rule_
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ((), "name two sides: make compare A=<runs> B=<runs>"),
-        (("--a=old-1", "--keep=kept.txt"), "KEEP=kept.txt: the name of a baseline ends with .json"),
-        (("--a=", "--b=new-1"), "name two sides: make compare A=<runs> B=<runs>"),
-        (("--a='old-1", "--b=new-1"), "no closing quotation"),
-        (("--a", "old-1", "--b", "new-1", "--fail-on", "slow"), "'slow' is nothing to fail on; write for example"),
+        ((), "name two sides: sbench compare RUN RUN"),
+        (("old-1", "--keep=kept.txt"), "--keep kept.txt: the name of a baseline ends with .json"),
+        (("--with", "new-1"), "name two sides: sbench compare RUN RUN"),
+        (("old-1", "--with"), "name two sides: sbench compare RUN RUN"),
+        (("old-1", "new-1", "--fail-on", "slow"), "'slow' is nothing to fail on; write for example"),
     ],
 )
 def test_what_is_asked_wrongly_is_one_line(project, arguments, words):

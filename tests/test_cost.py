@@ -1,4 +1,4 @@
-"""What make plan says that a run takes and costs: what each figure comes from, and that none is made up."""
+"""What sbench plan says that a run takes and costs: what each figure comes from, and that none is made up."""
 
 import re
 import subprocess
@@ -162,7 +162,7 @@ def test_the_head_of_a_configuration_says_what_the_plan_does(name, tmp_path, mon
     config = configuration.load(f"config/{name}.yaml")
     totals = estimated(name).totals
     line = prices.bill(config, totals, totals["seconds"]).line
-    assert f"make plan, without builds: {line.partition(':')[0]};" in Path(f"config/{name}.yaml").read_text("utf-8")
+    assert f"sbench plan, without builds: {line.partition(':')[0]};" in Path(f"config/{name}.yaml").read_text("utf-8")
 
 
 def test_a_cell_takes_what_it_took_here_else_what_was_published_else_what_its_study_estimates(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The long table of a run: what `make export` writes, and what reading it as the documentation says gives."""
+"""The long table of a run: what `sbench export` writes, and what reading it as the documentation says gives."""
 
 import json
 import re

@@ -242,7 +242,7 @@ def test_a_word_that_no_measured_cell_begins_with_is_one_line(measured):
     for word in ("/tmp", "../small", "nothing"):
         done = again(measured, word)
         assert done.returncode == 2
-        assert f"no measured cell of results/small begins with '{word}'; make plan lists the names" in done.stderr
+        assert f"no measured cell of results/small begins with '{word}'; sbench plan lists the names" in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
 

@@ -182,7 +182,7 @@ def test_a_folder_is_set_up_once_and_again_after_it_was_moved(measured):
     [
         ("library", "library x did not come with this unpacked archive (it has hdf5-2.0.0); "),
         ("server", "the server azurite did not come with this unpacked archive (it has toxiproxy, versitygw); "),
-        ("pack", "this folder was unpacked from an archive itself; call make pack in the clone that it came from"),
+        ("pack", "this folder was unpacked from an archive itself; call sbench pack in the clone that it came from"),
     ],
 )
 def test_what_did_not_come_with_the_archive_is_one_line(call, line, measured):
@@ -281,8 +281,8 @@ def unpacked_tree(folder: Path, python: str = "", **facts: object) -> Path:
 @pytest.mark.parametrize(
     "facts, line",
     [
-        ({"machine": "sparc"}, r"This archive is for Linux on sparc, and here is Linux on \w+: call make pack on .*"),
-        ({"glibc": "2.199"}, r"This archive needs glibc 2\.199, and here is 2\.\d+: call make pack where .*"),
+        ({"machine": "sparc"}, r"This archive is for Linux on sparc, and here is Linux on \w+: call sbench pack on .*"),
+        ({"glibc": "2.199"}, r"This archive needs glibc 2\.199, and here is 2\.\d+: call sbench pack where .*"),
         (
             {"python": "echo version GLIBC_2.199 not found; exit 1"},
             r"packed/python/bin/python3 does not start here: .*",
@@ -310,13 +310,15 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 def test_a_clone_is_not_taken_for_an_unpacked_archive():
     done = subprocess.run(["sh", ROOT / "scripts/relocate.sh"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"{ROOT} was not unpacked from an archive of make pack: in a clone, type make setup\n"
+    assert done.stderr == f"{ROOT} was not unpacked from an archive of sbench pack: in a clone, type make setup\n"
 
 
 def test_a_folder_that_git_does_not_know_is_one_line(clone):
     done = sbench("pack", cwd=clone)
     assert done.returncode == 2
-    assert done.stderr.startswith("problem: git names no commit and no files of this folder; call make pack in a clone")
+    assert done.stderr.startswith(
+        "problem: git names no commit and no files of this folder; call sbench pack in a clone"
+    )
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_a_block_counts_only_where_both_arms_were_measured_in_one_session_on_one
 @pytest.mark.rule(2, 14)
 def test_arms_that_were_never_measured_together_are_not_comparable(tmp_path):
     def later(record):
-        # As after `make again` of one library on another day.
+        # As after `sbench run --again` of one library on another day.
         return record | ({"session": "2026-11-23"} if record["cell"]["library"] == "hdf5-2.0.0" else {})
 
     judged = gather(write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), ratio=newer_is(2), change=later))[2]

@@ -26,8 +26,8 @@ def start(given: argparse.Namespace) -> int:
     from scripts.published import compare
 
     base, other = given.sides, given.other
-    if not (other or given.keep):
-        if len(base) != 2:
-            raise Problem("name two sides: sbench compare RUN RUN, or sbench compare RUN… --with RUN…")
-        base, other = [base[0]], [base[1]]
+    if len(base) == 2 and not (other or given.keep):
+        base, other = base[:1], base[1:]
+    if not (base and (other or given.keep)):
+        raise Problem("name two sides: sbench compare RUN RUN, or sbench compare RUN… --with RUN…")
     return compare.compare(base, other, given.paired, given.fail_on, given.keep, given.json)

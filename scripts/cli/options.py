@@ -63,8 +63,8 @@ class Parser(argparse.ArgumentParser):
         """Raise a Problem in place of argparse's two lines."""
         if match := _UNKNOWN.match(message):
             unknown = match[1].split(" ")[0]
-            known = [text for action in self._actions for text in action.option_strings]
-            near = difflib.get_close_matches(unknown.partition("=")[0], known, 1)
+            options = [text for action in self._actions for text in action.option_strings]
+            near = difflib.get_close_matches(unknown.partition("=")[0], options, 1)
             message = f"there is no {unknown}{f'; did you mean {near[0]}' if near else ''}"
         raise Problem(f"{self.prog}: {message}; see {self.prog} --help")
 

@@ -69,7 +69,7 @@ def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] 
     results, reports = Path("results", OUT), Path("reports", OUT)
     if run_there := next(results.glob("*/records"), None):
         raise Problem(f"{run_there} is of a run of that name, and comparisons are written there: rename {results}")
-    answers, found, status = [], {}, 0
+    answers, outcomes, status = [], {}, 0
     # Whatever cannot be compared is seen before the pages of the comparison before are removed.
     compared = {study: of_study(study, base, other, paired, rules) for study in _studies(base, other)}
     for folder in (results, reports):
@@ -82,7 +82,7 @@ def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] 
         answers.append(make_page("compare", folder, reports / f"{study}.html"))
         answer = read_json(answers[-1])
         headline = FOREIGN.sub("", answer["headline"])
-        found[study] = {"headline": headline, **facts["outcome"], "verdicts": made["verdicts"].to_dict("records")}
+        outcomes[study] = {"headline": headline, **facts["outcome"], "verdicts": made["verdicts"].to_dict("records")}
         if not as_json:
             print(f"{answer['title']}: {headline}")
         status = FAILED if facts["outcome"]["broken"] else status
@@ -90,7 +90,7 @@ def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] 
             print(f"warning: {warning}", file=sys.stderr)
     page = make_index(answers, reports)
     if as_json:
-        print_json({"studies": found, "report": str(page)})
+        print_json({"studies": outcomes, "report": str(page)})
     else:
         print(f"report: {page}")
     return status

@@ -69,27 +69,27 @@ class Query(NamedTuple):
     name: str = ""
 
 
-def advise(asked: Query, repeats: int, as_json: bool = False) -> int:
+def advise(query: Query, repeats: int, as_json: bool = False) -> int:
     """Measure ways to read files, and print the advice; return the status of the run.
 
     With `as_json` standard output has one JSON object at the end, and standard error what goes on.
     """
     if as_json:
         with contextlib.redirect_stdout(sys.stderr):
-            config = _prepare(asked)
+            config = _prepare(query)
             status, lines = _measure(config, repeats)
         print_json({"advice": lines, "config": str(config), "status": status})
         return status
-    status, lines = _measure(_prepare(asked), repeats)
+    status, lines = _measure(_prepare(query), repeats)
     print(*lines, sep="\n")
     return status
 
 
-def _prepare(asked: Query) -> Path:
+def _prepare(query: Query) -> Path:
     """Return the configuration of the run that answers a question, made now if it was not asked before."""
-    wanted, accesses, datasets = list(asked.files), access.parse(asked.access), list(asked.datasets) or ["/**"]
+    wanted, accesses, datasets = list(query.files), access.parse(query.access), list(query.datasets) or ["/**"]
     bucket = sets.bucket_of(wanted)
-    given, own = parse_network(asked.latency, asked.rate), parse_store(asked.store)
+    given, own = parse_network(query.latency, query.rate), parse_store(query.store)
     at = store_of(bucket) if bucket else None
     of_set = sources(wanted, at)
     place = find_place(own, given, at, of_set)
@@ -98,10 +98,10 @@ def _prepare(asked: Query) -> Path:
     print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(sum(one.bytes for one in some))}")
     print(f"read over {place.words}", flush=True)
     versions = [(one.where, one.bytes, one.version) for one in some]
-    question = permanent_name("advise", wanted, asdict(accesses), datasets, asked.store, given, versions)
-    name = asked.name or question
+    question = permanent_name("advise", wanted, asdict(accesses), datasets, query.store, given, versions)
+    name = query.name or question
     results = Path("results", name)
-    scratch = Path(asked.scratch, name) if asked.scratch else results / "scratch"
+    scratch = Path(query.scratch, name) if query.scratch else results / "scratch"
     config, asks = scratch / "advise.json", scratch / "question.json"
     if not config.exists():
         scratch.mkdir(parents=True, exist_ok=True)

@@ -45,12 +45,12 @@ class Query(NamedTuple):
     name: str = ""
 
 
-def bisect(asked: Query, is_sure: bool) -> int:
+def bisect(query: Query, is_sure: bool) -> int:
     """Measure, and print which release changed the metric; return 0, or 3 where seconds are undecided.
 
-    Where a user `is_sure`, nothing is asked, whatever it costs.
+    Where a user `is_sure`, nothing is query, whatever it costs.
     """
-    bisection = _bisection(asked, is_sure)
+    bisection = _bisection(query, is_sure)
     of = bisection.of
     steps = math.ceil(math.log2(len(of.names) - 1))
     print(
@@ -58,7 +58,7 @@ def bisect(asked: Query, is_sure: bool) -> int:
         f" both ends and about {steps} step{'s' * (steps != 1)} to measure; the workflow's words: {bisection.log}",
         flush=True,
     )
-    return report(bisection, partial(print, flush=True), write_command(asked))
+    return report(bisection, partial(print, flush=True), write_command(query))
 
 
 def report(bisection: Bisection, say: Say, command: str) -> int:
@@ -113,11 +113,11 @@ def _further(bisection: Bisection, change: Change) -> str:
     return f"type sbench run {bisection.file} --name {bisection.run}-again --only {only} to measure both again"
 
 
-def write_command(asked: Query) -> str:
+def write_command(query: Query) -> str:
     """Return the command that asks a question, as a page has it: of paths their last part, as of this machine."""
-    plain = asked._replace(
-        **{name: _shorten(getattr(asked, name)) for name in ("library", "first", "last", "clone")},
-        files=list(map(_shorten, asked.files)),
+    plain = query._replace(
+        **{name: _shorten(getattr(query, name)) for name in ("library", "first", "last", "clone")},
+        files=list(map(_shorten, query.files)),
     )
     words = [plain.library, plain.first, plain.last]
     if plain.metric != REQUESTS:
@@ -132,29 +132,29 @@ def _shorten(text: str) -> str:
     return f"./{Path(text).name}" if os.sep in text else text
 
 
-def _bisection(asked: Query, is_sure: bool) -> Bisection:
+def _bisection(query: Query, is_sure: bool) -> Bisection:
     """Return the bisection that answers a question.
 
     Raises:
         Problem: it asks for what there is not; nothing has been measured.
     """
-    package, clone = asked.library, asked.clone
+    package, clone = query.library, query.clone
     if os.sep in package:
-        package, clone = releases.package_of(package, asked.last), package
+        package, clone = releases.package_of(package, query.last), package
     if package not in packages():
         raise Problem(
             f"{package} is no library to bisect: name one of {', '.join(packages())}, or the folder of a clone"
         )
-    if asked.metric not in METRICS:
-        raise Problem(f"--metric {asked.metric}: name one of {', '.join(METRICS)}")
-    files = list(asked.files)
+    if query.metric not in METRICS:
+        raise Problem(f"--metric {query.metric}: name one of {', '.join(METRICS)}")
+    files = list(query.files)
     if files and bucket_of(files):
         raise Problem(
             f"--files {files[0]}: requests are counted by the embedded server only; name files on this machine"
         )
     if files:
         describe_first({"files": files, "datasets": ["/**"]})
-    of = releases.between(package, asked.first, asked.last, clone, reading(package)[1])
-    name = asked.name or f"bisect-{package}-{of.names[0]}-{of.names[-1]}"
+    of = releases.between(package, query.first, query.last, clone, reading(package)[1])
+    name = query.name or f"bisect-{package}-{of.names[0]}-{of.names[-1]}"
     expect_folders(name)
-    return Bisection(of, asked.metric, name, files, is_sure)
+    return Bisection(of, query.metric, name, files, is_sure)
