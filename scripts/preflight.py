@@ -13,19 +13,22 @@ from pathlib import Path
 from rich.console import Console
 
 from scripts.building import carried, toolchain
+from scripts.building.cache import cache_folder
 from scripts.building.distributions import describe_origin, is_own
 from scripts.building.environments import origin, provide_library
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
-from scripts.lib import cache, host, slurm, unpacked
+from scripts.lib import cache, host, sizes, slurm, unpacked
 from scripts.lib.processes import expect_shared_memory, free_port
 from scripts.lib.program import Problem, print_json, read_json, tool
 from scripts.stores import store as stores
 
 Finding = tuple[str, bool, str]
 _SPARE_BYTES = 2 * 2**30
+# Folders of results that are part of the project.
+_COMMITTED = ("published", "example")
 
 
 def check(file: str, as_json: bool = False) -> int:
@@ -65,6 +68,28 @@ def findings(config: dict) -> Iterator[Finding]:
     for name, spec in config["stores"].items():
         for what, look in stores.of(spec).check():
             yield _try(f"store {name} {what}".rstrip(), look)
+    yield from _disk_in_use(cache_folder(), Path("results"))
+
+
+def _disk_in_use(cached: Path, results: Path) -> Iterator[Finding]:
+    """Yield what libraries, servers and runs take on disks, and how to remove them."""
+    runs = {path: _count_bytes(path) for path in results.glob("[!.]*") if path.name not in _COMMITTED and path.is_dir()}
+    if cached.exists():
+        yield "cache", True, f"{sizes.text(_count_bytes(cached))} of what is built; rm -r {cached} removes it"
+    if runs:
+        largest = max(runs, key=lambda path: runs[path])
+        detail = f"{sizes.text(sum(runs.values()))}, of which {largest} has {sizes.text(runs[largest])}"
+        yield "results", True, f"{detail}; rm -r results/<run> reports/<run> removes a run"
+
+
+def _count_bytes(folder: Path) -> int:
+    total = 0
+    for top, _, names in os.walk(folder):
+        for name in names:
+            # A run that goes on removes files.
+            with contextlib.suppress(OSError):
+                total += 512 * os.lstat(os.path.join(top, name)).st_blocks
+    return total
 
 
 def _tools(config: dict) -> Iterator[Finding]:

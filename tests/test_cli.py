@@ -109,13 +109,31 @@ def test_a_thousand_files_are_looked_at(tmp_path):
         ["run", "config/quick.yaml", "--again", "nothing"],
         ["compare", "monday", "tuesday"],
         ["bisect", "s3fs", "2024.12.0", "2024.12.0", "--metric", "speed"],
+        ["look", "none*.h5"],
+        ["advise", "none*.h5"],
+        ["fit", "/nowhere"],
+        ["import", "--config", "config/quick.yaml", "none.json"],
+        ["report", "none.tar.xz"],
+        ["export", "none"],
+        ["check", "config/none.yaml"],
+        ["pack", "config/none.yaml"],
     ],
     ids=lambda words: words[0],
 )
-def test_variables_of_the_users_shell_change_nothing(words, clone):
-    usual, odd = (sbench(*words, cwd=clone, env=os.environ | more) for more in ({}, NONSENSE))
+def test_variables_of_the_users_shell_change_nothing(words):
+    usual, odd = (sbench(*words, env=os.environ | more) for more in ({}, NONSENSE))
     assert (odd.returncode, odd.stdout, odd.stderr) == (usual.returncode, usual.stdout, usual.stderr)
-    assert not (clone / "touched").exists()
+    assert not (ROOT / "touched").exists()
+
+
+def test_a_check_tells_what_the_cache_and_runs_take_and_how_to_remove_it(clone, tmp_path):
+    for path, mib in ((tmp_path / "storage-benchmarks/built", 3), (clone / "results/old/data", 2)):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(os.urandom(mib * 2**20))
+    (clone / "results/new").mkdir()
+    lines = sbench("check", "config/quick.yaml", cwd=clone, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)}).stdout
+    assert f"cache: 3 MiB of what is built; rm -r {tmp_path}/storage-benchmarks removes it" in lines
+    assert "results: 2 MiB, of which results/old has 2 MiB; rm -r results/<run> reports/<run> removes a run" in lines
 
 
 def test_json_is_one_object_and_has_no_nan(clone):
