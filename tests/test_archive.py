@@ -132,7 +132,7 @@ def test_pages_of_other_records_are_not_overwritten(packed, tiny_run):
     page.write_text(json.dumps(artefact(page) | {"name": "shots-0123456789"}), encoding="utf-8")
     done = sbench("report", packed, cwd=tiny_run)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "reports/tiny shows shots-0123456789; say RUN=<another name>" in done.stderr
+    assert "reports/tiny shows shots-0123456789; give --name another name" in done.stderr
     assert sbench("report", packed, "--name", "other", cwd=tiny_run).returncode == 0
     assert (tiny_run / "reports/other/index.html").exists()
 
@@ -289,13 +289,13 @@ def test_the_pages_of_an_archive_lie_in_a_folder_of_reports(packed, tiny_run):
     done = sbench("report", packed, "--name", "../other", cwd=tiny_run)
     assert (done.returncode, done.stderr) == (
         2,
-        "problem: RUN: '../other' is no name of a run: letters, digits, dots, hyphens and underscores\n",
+        "problem: --name: '../other' is no name of a run: letters, digits, dots, hyphens and underscores\n",
     )
 
 
 def test_the_pages_of_an_archive_do_not_replace_those_of_a_comparison(packed, tiny_run):
     done = sbench("report", packed, "--name", "compare", cwd=tiny_run)
-    words = "RUN: compare is the folder of other pages; say RUN=<another name>"
+    words = "--name: compare is the folder of other pages; give --name another name"
     assert (done.returncode, done.stderr) == (2, f"problem: {words}\n")
 
 

@@ -90,7 +90,7 @@ def test_a_run_that_costs_more_than_its_limit_is_asked_about(clone):
     write(clone, config | {"ask_above": {"hours": 1000, "gib": 1e6, "requests": 1e9, "usd": 5}})
     done = sbench("run", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
-    assert re.search(r"above the limits of ask_above: usd 7\.\d+ > 5; say YES=1", done.stderr)
+    assert re.search(r"above the limits of ask_above: usd 7\.\d+ > 5; give --yes", done.stderr)
 
 
 def test_the_time_of_a_run_is_that_of_its_records_its_data_and_its_pages(tmp_path, monkeypatch):

@@ -213,7 +213,7 @@ def test_a_run_of_another_name_measures_the_same_beside_the_first(measured):
     assert done.returncode == 0, done.stderr
     assert "tuesday/shots: 2 cells, 0 left out, 4 records to measure" in done.stderr
     assert "results/tuesday/shots/records/" in done.stdout + done.stderr
-    for name, words in (("../x", "config/config.yaml: run: '../x' is not understood"), ("2026", "as RUN=day-2026")):
+    for name, words in (("../x", "config/config.yaml: run: '../x' is not understood"), ("2026", "as --name day-2026")):
         refused = sbench("plan", "--name", name, cwd=measured)
         assert refused.returncode == 2
         assert words in refused.stderr

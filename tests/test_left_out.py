@@ -132,7 +132,7 @@ def test_what_memory_has_no_room_for_is_left_out_before_it_is_read(tmp_path):
         file["small"] = np.arange(5)
     config = run_of({"mine": str(path)}, selection=["all", "[0:10, ...]", "1/1000000"])
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
-    done = limited(2 * 2**20, "scripts.preflight", "--configfile", tmp_path / "run.yaml")
+    done = limited(2 * 2**20, "scripts.cli", "check", tmp_path / "run.yaml")
     (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
     assert line.startswith("ok")
     assert "/chunks (too large to be read by all; 74.51 GiB are needed" in line

@@ -63,9 +63,9 @@ say setup scripts/setup.sh
 say run .venv/bin/snakemake --cores 2 --configfile config/packed.yaml
 say library $run.build_library --out x --library x --spec '{"kind": "wheel", "hdf5": "2.0.0"}'
 say server $run.build_servers --need azurite --out x
-say pack $run.pack
-say check $run.preflight --configfile config/packed.yaml
-say plan $run.launch --configfile config/packed.yaml --plan
+say pack ./sbench pack
+say check ./sbench check config/packed.yaml
+say plan ./sbench plan config/packed.yaml
 mv "/home/a cluster/project" /home/moved
 say third sh /home/moved/scripts/relocate.sh
 say moved /home/moved/.venv/bin/snakemake --version
@@ -328,7 +328,7 @@ def test_a_folder_that_git_does_not_know_is_one_line(clone):
         (["git", "fio"], [], "readelf is missing: apt install binutils"),
         (["git"], ["--out", "x.zip"], "--out x.zip: the archive is compressed with gzip, so end its name in .tar.gz"),
         (["git"], ["--out", "/proc/x.tar.gz"], "/proc/x.tar.gz cannot be written: "),
-        (["git"], ["--configfile", "/elsewhere/config.yaml"], "/elsewhere/config.yaml cannot be read"),
+        (["git"], ["/elsewhere/config.yaml"], "/elsewhere/config.yaml cannot be read"),
     ],
 )
 def test_what_is_missing_before_anything_is_built_is_one_line(tools, arguments, line, clone, tmp_path):

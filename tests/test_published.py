@@ -57,7 +57,7 @@ def test_a_call_without_the_raw_data_stops_before_the_first_page_and_writes_over
     status, _, text = (offline.parents[2] / "stopped.txt").read_text().partition("\n")
     assert status == "1"
     assert "raw file ec2-" in text
-    assert "name a folder of the raw data (RAW=), or make pages of what is here" in text
+    assert "name a folder of the raw data (--raw), or make pages of what is here" in text
     for page in (ROOT / "reports/published").glob("*.md"):
         assert (offline.parent / "published" / page.name).read_bytes() == page.read_bytes()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-from conftest import ROOT, program, sbench
+from conftest import ROOT, sbench
 
 from scripts.lib.program import Escaped, Problem, run, shown
 from scripts.published import archive
@@ -103,8 +103,8 @@ def test_an_archive_is_cited_by_its_records_and_not_by_what_its_facts_claim(exam
 def test_facts_of_another_project_are_one_line_and_leave_no_page(tmp_path: Path):
     config = {"run": "tiny", "libraries": {}, "studies": {"shots": {}}}
     path = minimal(tmp_path / f"foreign{archive.SUFFIX}", FACTS | {"config": config})
-    for command in (("published.archive", "--run", "foreign"), ("published.cite",)):
-        done = program(*command, "--from", path)
+    for words in (("report", path, "--name", "foreign"), ("archive", path, "--cite")):
+        done = sbench(*words)
         assert (done.returncode, done.stderr.splitlines()[-1].count("problem: ")) == (2, 1)
         assert re.search(r"foreign.tar.xz: shots: the configuration: .* is missing$", done.stderr), done.stderr
     assert not (ROOT / "reports/foreign").exists()

@@ -374,7 +374,7 @@ def test_a_dear_run_is_asked_about_before_it_starts(tiny_run):
     refused = launch(tiny_run, stdin=subprocess.DEVNULL)
     assert refused.returncode == 2
     assert "above the limits of ask_above: hours" in refused.stderr
-    assert "say YES=1 (--yes)" in refused.stderr
+    assert "give --yes, or raise them" in refused.stderr
     assert len(records(tiny_run)) == 3
     assert sbench("plan", cwd=tiny_run).returncode == 0
     assert launch(tiny_run, "--yes", "--", *MEASURE, stdin=subprocess.DEVNULL).returncode == 0
