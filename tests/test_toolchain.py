@@ -280,7 +280,7 @@ def test_a_python_that_is_named_and_does_not_do_is_one_line(machine, clone, monk
     assert status == 2
     assert lines == [
         "No Python of at least 3.11 with headers and venv works;"
-        f" {tmp_path}/mine/python does not work (it is Python 3.9); name one: make PYTHON=/path/to/python3.12"
+        f" {tmp_path}/mine/python does not work (it is Python 3.9); name one: PYTHON=/path/to/python3.12 make setup"
     ]
     assert (clone / ".venv/bin/uv").exists(), "what is there stays"
 
