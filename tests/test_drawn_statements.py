@@ -15,7 +15,7 @@ from scripts.lib.program import write_json
 from scripts.published import compare, side_by_side
 from scripts.published.sides import Side
 from scripts.report.statements import Outcomes, Records
-from scripts.statistics import histograms, stats, tables
+from scripts.statistics import tables
 from scripts.studies.shots.report import advised
 from scripts.studies.shots.report.ways import LEAST_FILES, read_advice
 from scripts.studies.volumes import fit
@@ -27,21 +27,13 @@ from tests.synthetic_volumes import LIMIT_MS
 
 pytestmark = pytest.mark.rule(22)
 
-RUNS, VOLUMES, FIT = 120, 300, 32
-
-
-@pytest.fixture
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Draw intervals from a tenth of the resamples, which take most of a run's time."""
-    for module in (stats, histograms):
-        monkeypatch.setattr(module, "RESAMPLES", stats.RESAMPLES // 10)
-    stats.draws.cache_clear()
-    yield
-    stats.draws.cache_clear()
+RUNS = 120
+# A run of volumes takes a second of resampling.
+VOLUMES = 16
 
 
 @pytest.mark.thorough
-def test_every_statement_on_drawn_volumes_is_borne_out_by_their_latencies(tmp_path, few_draws):
+def test_every_statement_on_drawn_volumes_is_borne_out_by_their_latencies(tmp_path):
     wrong = []
     for seed in range(VOLUMES):
         drawn = synthetic_volumes.draw(seed, tmp_path / str(seed))
@@ -126,7 +118,7 @@ def test_a_changed_job_makes_statements_on_volumes_false(tmp_path):
 def test_the_word_of_fit_is_that_of_each_battery_by_brute_force(tmp_path):
     limit = {"name": "etcd", "p99_ms": LIMIT_MS, "operation": "sync"}
     words = set()
-    for seed in range(FIT):
+    for seed in range(2 * VOLUMES):
         random = np.random.default_rng([seed, 11])
         level = LIMIT_MS / synthetic_volumes.P99 * math.exp(random.normal(0, 0.4))
         course, p99 = fit.Course(limit), []

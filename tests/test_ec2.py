@@ -115,9 +115,9 @@ def test_a_scaled_copy_of_the_larger_matrix_is_measured_on_an_endpoint_elsewhere
     newest = list(config["libraries"])[-1]
     if newest not in config["studies"]["shots"]["matrix"][0]["library"]:
         newest = "hdf5-2.0.0"
-    only = f"library={newest} workers=3"
+    only = (f"library={newest}", "workers=3")
     write(clone, config)
-    done = launch(clone, "--yes", "--only", only, "--", "--until", "measure", env=with_keys())
+    done = launch(clone, "--yes", "--only", *only, "--", "--until", "measure", env=with_keys())
     assert done.returncode == 0, done.stderr
     measured = records(clone, "ec2").values()
     lost = re.compile("the page cache lost pages")

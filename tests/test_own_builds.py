@@ -350,7 +350,10 @@ def test_a_run_with_an_interpreter_of_ones_own_measures_what_it_began_with(tmp_p
     edit(tmp_path / "venv/lib" / venv.resolve().name / "site-packages/h5py/version.py")
     drop(ready_clone, "*/repeat=1.json")
     again = launch(ready_clone)
-    assert f"run tiny began with {build['hdf5_source']} and builds nothing again: give the run another name" in again.stderr
+    assert (
+        f"run tiny began with {build['hdf5_source']} and builds nothing again: give the run another name"
+        in again.stderr
+    )
     assert again.returncode == 1
     (failed,) = records(ready_clone).values()
     assert "version.py is not what it was when this run began" in failed["reasons"][0]

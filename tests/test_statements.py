@@ -26,7 +26,8 @@ from scripts.statistics import tables
 from tests.pages import write_words
 from tests.synthetic_runs import REPORTS, Synthetic, draw
 
-RUNS = 300
+# 300 of each study are free of problems; so many take a minute.
+RUNS = 100
 
 
 def state(run: Results) -> list[Said]:

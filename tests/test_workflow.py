@@ -135,7 +135,7 @@ def test_at_the_end_the_terminal_has_the_sentence_of_each_page(smoke):
         answers += [sentence, f"    page: reports/smoke/{left['study']}.html"]
     assert len(answers) == 10
     assert [line.partition(" ")[2] for line in said[-1 - len(answers) : -1]] == answers
-    again = launch(smoke / "clone", *SMOKE)
+    again = launch(smoke / "clone", SMOKE[1])
     assert again.returncode == 0, again.stderr
     assert "Nothing to be done" in again.stderr
     end = [line.partition(" ")[2] for line in again.stderr.splitlines()[-1 - len(answers) :]]
