@@ -153,7 +153,8 @@ def test_while_jobs_of_a_call_that_was_killed_are_in_the_queue_nothing_is_submit
 
 
 def test_what_jobs_of_a_call_that_was_killed_have_measured_counts(ran):
-    assert re.findall(r"^(measure|gather) +(\d+)$", said(ran, "fourth"), re.MULTILINE) == [("gather", "2")]
+    # The study that was done before the call was killed may have its tables.
+    assert re.findall(r"^(measure|gather) +[12]$", said(ran, "fourth"), re.MULTILINE) == ["gather"]
 
 
 def test_a_page_says_how_the_nodes_differ(ran):
