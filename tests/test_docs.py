@@ -69,7 +69,7 @@ def parser_of(name: str) -> options.Parser:
     """
     if name not in FIRST | OTHERS:
         raise Problem(f"sbench has no command {name}")
-    parser = options.Parser(name, "", "", os.getcwd())
+    parser = options.Parser(name, "", os.getcwd())
     importlib.import_module(f"scripts.cli.{name}").add_options(parser)
     return parser
 

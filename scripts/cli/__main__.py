@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     command = importlib.import_module(f"scripts.cli.{name}")
     called_from = os.getcwd()
     os.chdir(ROOT)
-    parser = options.Parser(name, (FIRST | OTHERS)[name], command.__doc__, called_from)
+    parser = options.Parser(name, command.__doc__, called_from)
     command.add_options(parser)
     return command.start(parser.parse(rest))
 

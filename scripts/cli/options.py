@@ -19,8 +19,8 @@ class Parser(argparse.ArgumentParser):
         called_from: the folder that relative paths are of.
     """
 
-    def __init__(self, name: str, line: str, details: str, called_from: str) -> None:
-        """Take a command's name, its line of the list of commands, what more there is to know of it, and a folder."""
+    def __init__(self, name: str, details: str, called_from: str) -> None:
+        """Take a command's name, its description, and the folder that it was called from."""
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=f"sbench {name}", description=details, formatter_class=form, allow_abbrev=False)
         self.called_from = called_from
@@ -71,6 +71,8 @@ class Parser(argparse.ArgumentParser):
     def _find(self, text: str) -> str:
         """Return a path from here; what may be the name of something else, such as a run, stays as it is."""
         there = os.path.join(self.called_from, os.path.expanduser(text))
+        if os.path.isabs(text):
+            return text
         is_path = "://" not in text and (os.sep in text or _PATTERN.search(text) or os.path.exists(there))
         return os.path.relpath(there) if is_path and self.called_from != os.getcwd() else text
 
