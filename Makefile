@@ -25,17 +25,17 @@ quick: setup ## which page buffer and layout, over S3: an answer in 2 to 4 minut
 test: setup ## lint, format, and all tests on real servers; FAST=1: those that start no process, in 90 seconds
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/snakefmt --check Snakefile rules
-	@.venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
+	@PYTHONPATH=scripts .venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
 	@.venv/bin/python -m pytest --numprocesses=logical --dist=worksteal $(if $(FAST),--fast,--junitxml=.pytest_cache/tests.xml)
 
 faults: setup ## fail 100 calls of write, open, fork … in a small run: nothing may be lost
 	@.venv/bin/python -sE -m tests.inject
 
 bench: setup ## measure the project's own costs and print ratios, its size and the time of its tests
-	@.venv/bin/python -sE -m scripts.bench
+	@.venv/bin/python -sE -m tests.bench
 
 mutants: setup ## change what judges in many small ways, for an hour or more, and print each change that no test notices
-	@.venv/bin/python -sE -m scripts.mutants
+	@.venv/bin/python -sE -m tests.mutants
 
 lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test
 	@$(COMPILE) --output-file envs/workflow.lock envs/workflow.in envs/mpi.in envs/fio.in envs/tools.in

@@ -17,14 +17,17 @@ from pathlib import Path
 
 from snakemake.settings.types import DeploymentMethod
 
-from scripts import check
-from scripts.building.environments import lacking
-from scripts.frame import config as configuration
-from scripts.frame import blocks, matrix, records, session
-from scripts.frame import study as studies
-from scripts.lib import slurm
-from scripts.lib.program import Problem, expect_folders, expect_room, read_json
-from scripts.stores import store as stores
+# The package lies in the clone and need not be installed.
+sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
+
+from sbench.build.environments import lacking
+from sbench.design import config as configuration
+from sbench.design import blocks, matrix, records, session
+from sbench.design import study as studies
+from sbench.measure import failures
+from sbench.probe import slurm
+from sbench.probe.program import Problem, expect_folders, expect_room, read_json
+from sbench.stores import store as stores
 
 # Jobs stay until the end: of 10,000 cells, Python would look for garbage among them for a sixth of the plan's time.
 gc.set_threshold(100_000)
@@ -66,7 +69,7 @@ def begin() -> dict[str, blocks.Open]:
                 " and type the same again"
             )
         expect_room(RESULTS / "checked.json")
-        check.move_aside(RESULTS, check.left_behind(RESULTS))
+        failures.move_aside(RESULTS, failures.left_behind(RESULTS))
     opened = {
         study: blocks.decide(CONFIG, SELECTED[study], blocks.measured(CONFIG, CELLS[study].values()))
         for study in STUDIES
@@ -77,7 +80,7 @@ def begin() -> dict[str, blocks.Open]:
             # Snakemake would not make it again for a step before it that failed, and whose artefact was moved aside.
             path.unlink(missing_ok=True)
         anew = [RESULTS / study / "records" / cell for study in STUDIES for cell in opened[study].anew]
-        check.move_aside(RESULTS, anew, "again")
+        failures.move_aside(RESULTS, anew, "again")
         for study in STUDIES:
             blocks.write(RESULTS / study / "blocks.json", opened[study])
     return opened
@@ -85,7 +88,7 @@ def begin() -> dict[str, blocks.Open]:
 
 PYTHON = interpreter()
 # No parameter of a rule, so that with another interpreter nothing that is done is done again.
-shell.prefix('program() {{ exec {PYTHON} -sE -m scripts."$@"; }}; ')
+shell.prefix('program() {{ exec {PYTHON} -sE scripts/"$1".py "${{@:2}}"; }}; ')
 FILES = workflow.config_settings.configfiles or ["config/config.yaml"]
 try:
     CONFIG = configuration.resolve(dict(config), FILES)

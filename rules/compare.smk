@@ -21,4 +21,4 @@ rule compare:
     message:
         "compare runs"
     shell:
-        "program cli compare {params.a:q} --with {params.b:q} {params.paired} --fail-on={params.rules:q} 2> {log}"
+        "program module sbench.cli compare {params.a:q} --with {params.b:q} {params.paired} --fail-on={params.rules:q} 2> {log}"

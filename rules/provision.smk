@@ -22,7 +22,7 @@ rule data:
     message:
         "make data {wildcards.dataset}"
     shell:
-        "program step run --out {output} --log {log} --attempt {resources.attempt} studies.{params.study}.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} sbench.studies.{params.study}.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"
 
 
 rule provision:

@@ -23,7 +23,7 @@ rule published_tables:
     message:
         "tables of {wildcards.published} as published"
     shell:
-        "program published.tables --study {wildcards.published} --sources {input.sources} --raw={params.raw:q}"
+        "program module sbench.court.tables --study {wildcards.published} --sources {input.sources} --raw={params.raw:q}"
         " --printed results/published/{wildcards.published} --out results/published/{wildcards.published}/tables 2> {log}"
 
 
@@ -42,7 +42,7 @@ rule published_complete:
     message:
         "look for the raw data of the published studies"
     shell:
-        "program published.complete --facts {input.facts} {params.partial} --out {output.absent} 2> {log}"
+        "program module sbench.court.complete --facts {input.facts} {params.partial} --out {output.absent} 2> {log}"
 
 
 rule published_report:

@@ -23,4 +23,4 @@ rule import_fio:
     message:
         "import results of fio"
     shell:
-        "program step run --out {output} --log {log} --attempt {resources.attempt} studies.volumes.import_fio -- --imports {params.imports:q} --run {wildcards.run}"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} sbench.studies.volumes.import_fio -- --imports {params.imports:q} --run {wildcards.run}"

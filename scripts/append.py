@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from scripts.frame import blocks, matrix
-from scripts.frame import study as studies
-from scripts.lib.program import json_object, run, write_json
+from sbench.design import blocks, matrix
+from sbench.design import study as studies
+from sbench.probe.program import json_object, run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:

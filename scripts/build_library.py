@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from scripts.building import carried
-from scripts.building.cache import copying
-from scripts.building.environments import provide_library
-from scripts.lib import unpacked
-from scripts.lib.program import Problem, json_object, run, write_json
+from sbench.build import carried
+from sbench.build.cache import copying
+from sbench.build.environments import provide_library
+from sbench.probe import unpacked
+from sbench.probe.program import Problem, json_object, run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:

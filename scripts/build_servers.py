@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from scripts.building import carried
-from scripts.building.servers import SERVERS, provide_servers
-from scripts.lib import unpacked
-from scripts.lib.program import run, write_json
+from sbench.build import carried
+from sbench.build.servers import SERVERS, provide_servers
+from sbench.probe import unpacked
+from sbench.probe.program import run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:

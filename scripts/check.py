@@ -1,21 +1,10 @@
-"""Says what failed and what is lacking, and ends with status 1 where the next call can make it good.
-
-What is no record, a build or data that failed, is moved aside, so that the next call makes it again. A record stays: it
-is an attempt of its cell, and its block is closed.
-"""
+"""Says what failed and what is lacking, and ends with status 1 where the next call can make it good."""
 
 import argparse
-import contextlib
-import os
-import sys
-import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
-from scripts.frame import blocks, matrix, records, session
-from scripts.frame import study as studies
-from scripts.lib.program import Problem, expect_room, json_object, run, shown, write_json, write_text
+from sbench.measure import failures
+from sbench.probe.program import json_object, run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,105 +14,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--reports", required=True, type=Path, help="the run's folder in reports/")
     parser.add_argument("--log", required=True, type=Path, help="the file to which the messages are written too")
     parser.add_argument("--out", required=True, type=Path, help="written where nothing failed, JSON")
-    arguments = parser.parse_args(argv)
-    config = arguments.config
-    results = Path("results", config["run"])
-    failed = failures(results, artefacts(results))
-    attempts = {path: record for path in failed if (record := _attempt(path, results))}
-    now = os.environ.get(session.SESSION)
-    old = {path for path, record in attempts.items() if now and record.get("session") != now}
-    lines = _of_steps({path: failed[path] for path in failed.keys() - old}, f"{arguments.reports}/index.html")
-    if amiss := sorted(failed.keys() - attempts.keys()):
-        lines.append(f"What is no record was moved to {move_aside(results, amiss)}; the next call makes it again.")
-    lacking = [
-        line
-        for study in config["only"].get("study", config["studies"])
-        for line in _lacking(config, study, failed.keys())
-    ]
-    if words := list(map(shown, lines + lacking)):
-        print(*words, sep="\n", file=sys.stderr)
-        write_text(arguments.log, "\n".join([*words, ""]))
-    if amiss or lacking:
+    given = parser.parse_args(argv)
+    if not failures.check(given.config, given.reports, given.log):
         return 1
-    write_json(arguments.out, {"status": "done"})
+    write_json(given.out, {"status": "done"})
     return 0
-
-
-def _attempt(path: Path, results: Path) -> dict | None:
-    """Return a record that says that its cell failed; None for one that was skipped, and for any other artefact."""
-    study, kind = path.relative_to(results).parts[:2]
-    with contextlib.suppress(Problem):
-        if kind == "records" and "cause" not in (record := records.read(path, results.name, study)):
-            return record
-    return None
-
-
-def _of_steps(failed: dict[Path, list[str]], page: str) -> list[str]:
-    """Return what is said of steps that failed, one line per reason and one for an artefact of it."""
-    by_reason: dict[str, list[Path]] = defaultdict(list)
-    skipped = set(filter(records.skipped, failed))
-    for path in sorted(failed.keys() - skipped):
-        by_reason["; ".join(failed[path])].append(path)
-    many = len(failed) - len(skipped)
-    outcome = f"{many} step{'s' * (many != 1)} failed" + (f", {len(skipped)} skipped" if skipped else "")
-    lines = [f"{outcome}; the report shows the rest: {page}"] if failed else []
-    for reason, paths in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        lines += [f"  {reason}", f"    {paths[0]}{more}"]
-    return lines
-
-
-def _lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[str]:
-    """Yield what the next call makes good of a study, and what it does not: cells of which all records have failed."""
-    cells = matrix.expand(config, study)[0]
-    selected, sessions = matrix.selected(cells, config["only"]), blocks.measured(config, cells)
-    if sessions and (lacking := len(blocks.decide(config, selected, sessions).blocks)):
-        due = studies.of(study).repeats(config)
-        yield f"{study}: some comparisons lack {lacking} of {due} blocks; the next call appends them, of all cells"
-    results = Path("results", config["run"])
-    by_cell = {
-        cell.name: {path for _, path in records.repeats(results / study / "records" / cell.name)} for cell in selected
-    }
-    if names := [name for name, paths in by_cell.items() if paths and failed >= paths]:
-        many = f"{len(names)} cell{'s' * (len(names) > 1)} failed in every block"
-        yield f"{study}: {many}, {names[0]} first; sbench run --again {names[0]} measures it again"
-
-
-def failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:
-    """Return the artefacts of a run that say they failed, and the records that cannot be used, with the reasons."""
-    return {path: reasons for path in paths if (reasons := records.reasons(path, results, results.name))}
-
-
-def artefacts(results: Path) -> Iterator[Path]:
-    """Yield all artefacts of a run: of environments, data, imports and the user's own notebooks, then records."""
-    of_study = ("*/ready.json", "*/imported.json")
-    for pattern in ("environments/*.json", "data/*/*.json", *of_study, "export/*.json", "extra/*.json"):
-        yield from sorted(results.glob(pattern))
-    for cell in sorted(results.glob("*/records/*/")):
-        yield from (path for _, path in records.repeats(cell))
-
-
-def left_behind(results: Path) -> Iterable[Path]:
-    """Return the artefacts that the next call makes again, found without reading all of the others."""
-
-    def may_have_failed(path: Path) -> bool:
-        if not path.is_file():
-            return True
-        with open(path, "rb") as file:
-            return b'"failed"' in file.read(4096)
-
-    failed = failures(results, filter(may_have_failed, artefacts(results)))
-    return [path for path in failed if not _attempt(path, results)]
-
-
-def move_aside(results: Path, paths: Iterable[Path], aside: str = "failed") -> Path:
-    """Move artefacts, or folders of them, to `results`/`aside`/<now>/…, so that they are made again; return that."""
-    attempt = results / aside / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    for path in paths:
-        target = attempt / path.relative_to(results)
-        expect_room(target)
-        path.rename(target)
-    return attempt
 
 
 if __name__ == "__main__":

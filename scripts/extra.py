@@ -5,14 +5,14 @@ from pathlib import Path
 
 import nbformat
 
-from scripts.lib.program import run, write_json
-from scripts.report import notebook
-from scripts.report.page import draw_aside
+from sbench.pages import notebook
+from sbench.pages.page import draw_aside
+from sbench.probe.program import run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write the page, and the artefact `--out`, which has the notebook's title."""
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.extra", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--notebook", type=Path, required=True, help="the notebook, with parameters table and files")
     parser.add_argument("--table", required=True, help="the long table of the run, Parquet")
     parser.add_argument("--page", type=Path, required=True, help="the HTML page; everything else is named after it")

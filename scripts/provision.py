@@ -9,9 +9,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from scripts.lib import sizes
-from scripts.lib.program import Problem, file_digest, json_object, read_json, run, write_json
-from scripts.stores import store as stores
+from sbench.probe import sizes
+from sbench.probe.program import Problem, file_digest, json_object, read_json, run, write_json
+from sbench.stores import store as stores
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -23,9 +23,10 @@ import traceback
 from pathlib import Path
 from typing import IO
 
-from scripts.frame import measuring, session
-from scripts.lib.processes import apart, die_with_parent, end_group
-from scripts.lib.program import Escaped, Problem, expect_room, read_json, refused, run, write_json
+from sbench.design import session
+from sbench.measure import cell as cells
+from sbench.probe.processes import apart, die_with_parent, end_group
+from sbench.probe.program import Escaped, Problem, expect_room, make_command, read_json, refused, run, write_json
 
 _ENDED = (
     "it was ended from outside before it could write its artefact: killed, out of memory, or without room on the disk"
@@ -43,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     modes = parser.add_subparsers(required=True)
     wrapped = modes.add_parser("run", help="run a program of the workflow", parents=[both])
     wrapped.add_argument("--needs", nargs="*", default=[], help="artefacts that must not have failed")
-    wrapped.add_argument("program", help="name of the program in scripts/")
+    wrapped.add_argument("program", help="name of a program in scripts/, or of a module")
     wrapped.add_argument("arguments", nargs="*", help="its arguments, after --")
     wrapped.set_defaults(step=_run_program)
     cell = modes.add_parser("measure", help="measure one cell once", parents=[both])
@@ -54,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     cell.add_argument("--provision", nargs="?", type=Path, help="artefact of the data in their store, if there are any")
     cell.add_argument("--blocks", type=Path, help="which blocks this call measures, and what for")
     cell.add_argument("--servers", type=Path, help="artefact of the servers' build, read if the store is embedded")
-    cell.set_defaults(step=measuring.measure)
+    cell.set_defaults(step=cells.measure)
     arguments = parser.parse_args(argv)
     expect_room(arguments.out)
     die_with_parent(signal.SIGTERM)
@@ -74,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         log = Escaped(file)
         try:
             if again:
-                shutil.rmtree(measuring.scratch_of(arguments.out), ignore_errors=True)
+                shutil.rmtree(cells.scratch_of(arguments.out), ignore_errors=True)
                 raise Problem(_ENDED)
             # A folder of the step's own, since libraries and tools write temporary files under names that others can
             # foresee; in the system's short place, as sockets may lie there, whose names have at most 107 bytes.
@@ -84,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
-            _fail(arguments, str(problem), problem.also if isinstance(problem, measuring.Ended) else {})
+            _fail(arguments, str(problem), problem.also if isinstance(problem, cells.Ended) else {})
         except Exception as error:
             # Whatever happens, the artefact says so and everything after it is built; the log has the whole story.
             traceback.print_exc(file=log)
@@ -100,8 +101,8 @@ def main(argv: list[str] | None = None) -> int:
 def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
     """Run a program, whose own words are those on standard error; on standard output it passes on its servers'."""
     for needed in arguments.needs:
-        measuring.require(Path(needed))
-    command = [sys.executable, "-sE", "-m", f"scripts.{arguments.program}", *arguments.arguments]
+        cells.require(Path(needed))
+    command = make_command(arguments.program, *arguments.arguments)
     own_group = {"start_new_session": True, "preexec_fn": die_with_parent}
     process = subprocess.Popen([*command, "--out", str(arguments.out)], stdout=servers_log, stderr=log, **own_group)
     try:
@@ -109,13 +110,13 @@ def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     finally:
         end_group(process)
     if status:
-        raise Problem(measuring.ending(arguments.program, status, arguments.log))
+        raise Problem(cells.ending(arguments.program, status, arguments.log))
     read_json(arguments.out)
 
 
 def _fail(arguments: argparse.Namespace, reason: str, also: dict | None = None) -> None:
     """Write the artefact of a step that failed, and what it `also` says; one that was skipped is not printed."""
-    base = measuring.failed_base(arguments) if "plan" in arguments else {"step": arguments.program}
+    base = cells.failed_base(arguments) if "plan" in arguments else {"step": arguments.program}
     base |= also or {}
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})
     if not {"cause", "unable", "injected"} & base.keys():

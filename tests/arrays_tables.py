@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts import gather
-from scripts.lib import sizes, slowed
-from scripts.report.results import Results
-from scripts.studies.arrays import pieces
-from scripts.studies.arrays.report import results
-from scripts.studies.arrays.report.results import FACTORS
-from scripts.studies.arrays.study import STUDY
+from sbench.measure import gather
+from sbench.pages.results import Results
+from sbench.probe import sizes, slowed
+from sbench.studies.arrays import pieces
+from sbench.studies.arrays.report import results
+from sbench.studies.arrays.report.results import FACTORS
+from sbench.studies.arrays.study import STUDY
 from tests import arrays_trials
 from tests.records import failed, merge, sealed
 

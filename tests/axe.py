@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.building.cache import Recipe, file_digest, provide
-from scripts.building.servers import install_npm, npm_files
-from scripts.building.shell import Workshop
-from scripts.building.sources import ENVS
-from scripts.lib.program import Problem
+from sbench.build.cache import Recipe, provide
+from sbench.build.servers import install_npm, npm_files
+from sbench.build.shell import Workshop
+from sbench.build.sources import ENVS
+from sbench.probe.program import Problem, file_digest
 
 PACKAGE = ENVS / "axe"
 SCRIPT = "node_modules/axe-core/axe.min.js"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-BATTERY = ROOT / "scripts/studies/volumes/fio_battery.sh"
+BATTERY = ROOT / "scripts/sbench/studies/volumes/fio_battery.sh"
 HOST = os.uname().nodename
 TINY = "[fio_io]\nrw=write\nioengine=sync\nfdatasync=1\nsize=64k\nbs=2300\n"
 # Runs until it is told to end.

@@ -12,15 +12,16 @@ from pathlib import Path
 import steady
 from conftest import ROOT, artefact
 
-from scripts.lib import objects
-from scripts.stores import store as stores
-from scripts.stores.azure import CONNECTION
-from scripts.stores.azure import client as azure
-from scripts.stores.azure import store as azurite
-from scripts.stores.s3 import client as s3
-from scripts.stores.servers import Served
-from scripts.studies.blobs import mpi, study
-from scripts.studies.blobs.make import make
+from sbench.probe import content
+from sbench.probe.program import make_command
+from sbench.stores import store as stores
+from sbench.stores.azure import CONNECTION
+from sbench.stores.azure import client as azure
+from sbench.stores.azure import store as azurite
+from sbench.stores.embedded import Served
+from sbench.stores.s3 import client as s3
+from sbench.studies.blobs import mpi, study
+from sbench.studies.blobs.make import make
 
 LEVELS = {
     "store": "disk",
@@ -83,7 +84,7 @@ class Cell:
         """Write the objects as files."""
         for entry, file in zip(self.manifest["files"], self.job["local_files"], strict=True):
             Path(file).parent.mkdir(exist_ok=True)
-            Path(file).write_bytes(objects.stream(entry).read())
+            Path(file).write_bytes(content.stream(entry).read())
         return self
 
     def pretend(self, prelude: str) -> None:
@@ -105,9 +106,11 @@ class Cell:
         program = self.folder / "program.py"
         run = (
             "import runpy\nsys.argv = ['measure_blobs']\n"
-            "runpy.run_module('scripts.studies.blobs.measure', run_name='__main__')"
+            "runpy.run_module('sbench.studies.blobs.measure', run_name='__main__')"
         )
-        program.write_text(f"import sys\nsys.path[:0] = [{str(ROOT)!r}]\n{steady.PRELUDE}{run}\n", encoding="utf-8")
+        program.write_text(
+            f"import sys\nsys.path[:0] = [{str(ROOT / 'scripts')!r}]\n{steady.PRELUDE}{run}\n", encoding="utf-8"
+        )
         self.within = [sys.executable, str(program)]
         self.pretend(steady.PRELUDE)
 
@@ -144,7 +147,7 @@ class Cell:
     @contextlib.contextmanager
     def started(self, log: Path) -> Iterator[subprocess.Popen]:
         """Start the program and give it its job."""
-        command = [*self.within, sys.executable, "-sE", "-m", "scripts.studies.blobs.measure"]
+        command = [*self.within, *make_command("sbench.studies.blobs.measure")]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with (
             open(log, "w", encoding="utf-8") as words,
@@ -182,7 +185,7 @@ class Store:
                 if not client.exists():
                     client.create_container()
         for entry in here.manifest["files"]:
-            self.put(entry["name"], objects.stream(entry).read())
+            self.put(entry["name"], content.stream(entry).read())
         folder = self.served.folder
         files = folder.glob("test/run/blobs-test/*.bin") if self.kind == "s3" else azurite.extents(folder)
         here.job["local_files"] = sorted(map(str, files))

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts.frame.records import Kept
-from scripts.lib import sizes
-from scripts.report.results import Results
-from scripts.studies.blobs.patterns import FROM_ONE, WHOLE
-from scripts.studies.blobs.report import results
-from scripts.studies.blobs.report.results import FACTORS
-from scripts.studies.blobs.study import STUDY
+from sbench.design.records import Kept
+from sbench.pages.results import Results
+from sbench.probe import sizes
+from sbench.studies.blobs.patterns import FROM_ONE, WHOLE
+from sbench.studies.blobs.report import results
+from sbench.studies.blobs.report.results import FACTORS
+from sbench.studies.blobs.study import STUDY
 from tests.records import merge, sealed
 
 MIB = 2**20

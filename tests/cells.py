@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import artefact, program
 
-from scripts.frame.study import Cell
+from sbench.design.study import Cell
 
 CONFIG = {
     "run": "test",
@@ -97,9 +97,9 @@ class Place:
 
         With `once` the data are copies.
         """
-        from scripts.frame import config as configuration
-        from scripts.frame import matrix
-        from scripts.plan import plan
+        from sbench.design import config as configuration
+        from sbench.design import matrix
+        from sbench.design.plan import plan
 
         values = copy.deepcopy(CONFIG)
         section = values["studies"][study]
@@ -173,13 +173,13 @@ class Place:
         wrapper = self.folder / "python"
         code = (
             f"{prelude}\nsys.argv = ['measure_shots']\n"
-            f"runpy.run_module('scripts.studies.{self.study}.measure', run_name='__main__')"
+            f"runpy.run_module('sbench.studies.{self.study}.measure', run_name='__main__')"
         )
         # Spawned workers import the main file again, under another name.
         guarded = "import runpy\nimport sys\nif __name__ == '__main__':\n" + textwrap.indent(code, "    ")
         (self.folder / "prelude.py").write_text(guarded, encoding="utf-8")
         command = f"exec {found['python']} -s {self.folder}/prelude.py"
-        wrapper.write_text(f'#!/bin/sh\nexport PYTHONPATH="$PWD"\n{command}\n', encoding="utf-8")
+        wrapper.write_text(f'#!/bin/sh\nexport PYTHONPATH="$PWD/scripts"\n{command}\n', encoding="utf-8")
         wrapper.chmod(0o755)
         self.environment = self.folder / "environment.json"
         self.environment.write_text(json.dumps(found | {"python": str(wrapper)}), encoding="utf-8")

@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
+from sbench.probe.program import make_command
+
+Done = subprocess.CompletedProcess
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = Path(os.environ.get("PUBLISHED_DATA", ROOT.parent / "shared" / "published"))
 
@@ -46,15 +49,22 @@ def _skip_what_starts_a_process(event: str, arguments: tuple) -> None:
         pytest.skip("it starts a process: a server, a library under test, fio, MPI, a report, a browser")
 
 
-def program(name: str, *arguments: object, cwd: Path = ROOT, **options: object) -> subprocess.CompletedProcess:
+def program(name: str, *arguments: object, cwd: Path = ROOT, **options: object) -> Done:
     """Run a program of the workflow as the rules do."""
-    command = [sys.executable, "-sE", "-m", f"scripts.{name}", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
+    return subprocess.run(
+        make_command(name, *arguments), cwd=cwd, capture_output=True, text=True, check=False, **options
+    )
 
 
-def sbench(*arguments: object, **options: object) -> subprocess.CompletedProcess:
+def run_code(code: str, *arguments: object, python: str = sys.executable, within: Sequence[str] = ()) -> Done:
+    """Run Python code that imports the package, within a command such as unshare."""
+    words = [*within, python, "-sE", "-c", f"import sys; sys.path[0] = 'scripts'\n{code}", *map(str, arguments)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def sbench(*arguments: object, **options: object) -> Done:
     """Run a command of sbench; options are those of `program`."""
-    return program("cli", *arguments, **options)
+    return program("sbench.cli", *arguments, **options)
 
 
 def artefact(path: Path) -> dict:
@@ -104,7 +114,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 @pytest.fixture(scope="session")
 def audited(once: Callable, published: Path) -> Callable[[str], Path]:
     """Return a function study -> folder of the tables made of the published data, with their audit."""
-    from scripts.published import tables
+    from sbench.court import tables
 
     def make(study: str, folder: Path) -> None:
         named = ("--sources", str(ROOT / "config/published.yaml"), "--printed", str(ROOT / "results/published" / study))
@@ -155,7 +165,7 @@ def _build(folder: Path) -> None:
     running = []
     for name, tool, *arguments in [*builds, ("servers", "build_servers")]:
         log = folder / f"{name}.log"
-        command = [sys.executable, "-sE", "-m", f"scripts.{tool}", *arguments, "--out", str(folder / f"{name}.json")]
+        command = make_command(tool, *arguments, "--out", folder / f"{name}.json")
         with open(log, "w", encoding="utf-8") as words:
             running.append((name, log, subprocess.Popen(command, cwd=ROOT, stdout=words, stderr=words)))
     for name, log, process in running:
@@ -290,7 +300,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def ssh(tmp_path: Path) -> Iterator[list[str]]:
     """Return the command that leads to this machine over ssh, through a server on the loopback that ends with it."""
-    from scripts.lib.processes import free_port, owned, wait_for_port
+    from sbench.probe.processes import free_port, owned, wait_for_port
 
     server = shutil.which("sshd") or "/usr/sbin/sshd"
     if not os.access(server, os.X_OK) or not shutil.which("ssh"):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
-from scripts.studies.volumes import import_fio
+from sbench.studies.volumes import import_fio
 from tests.fio_results import BLOCK, OPTIONS, Battery, Job, ids, log_line, output, text, write_battery
 
 # The batteries of the published study: host and what the report calls the volume, by cluster.

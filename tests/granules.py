@@ -5,8 +5,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from scripts.studies.shots import manifest
-from scripts.studies.shots.choice import choose
+from sbench.studies.shots import manifest
+from sbench.studies.shots.choice import choose
 
 BEAMS = ("gt1l", "gt1r")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import boto3
 from conftest import artefact
 
-from scripts.lib import processes
+from sbench.probe import processes
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 

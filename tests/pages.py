@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 from conftest import program
 
-from scripts import report
-from scripts.report import notebook
+from sbench import pages
+from sbench.pages import notebook
 
 
 def write(study: str, tables: Path, out: Path) -> Path:
@@ -33,8 +33,8 @@ def write_words(study: str, tables: Path, out: Path) -> Path:
     """Write a study's page as `write` does, with its figures left blank, which take most of the time."""
     blank = SimpleNamespace(loader=lambda: "", draw=lambda _: "")
     with (
-        patch.object(report, "plot_html", blank, create=True),
-        patch.object(report, "plot_svg", blank, create=True),
+        patch.object(pages, "plot_html", blank, create=True),
+        patch.object(pages, "plot_svg", blank, create=True),
     ):
         return write(study, tables, out)
 

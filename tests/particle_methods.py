@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from scripts import drivers
-from scripts.studies.particles import copies, methods, reading, snapshots, through_yt
+from sbench import drivers
+from sbench.studies.particles import methods, parquet, reading, snapshots, through_yt
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def outcome(result: Any, operation: str) -> dict:
 def copied(task: methods.Task, folder: Path) -> methods.Task:
     """Return a task that reads a copy of its files in Parquet."""
     source = task.source
-    copies_of = copies.converted(task.chunks, f"{source.group}/{source.field}", source.access, folder)
+    copies_of = parquet.converted(task.chunks, f"{source.group}/{source.field}", source.access, folder)
     addresses = dict(zip(dict.fromkeys(chunk.address for chunk in task.chunks), map(str, copies_of), strict=True))
     chunks = [replace(chunk, address=addresses[chunk.address]) for chunk in task.chunks]
     access = replace(source.access, driver="parquet")

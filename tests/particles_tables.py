@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts.report.results import Results
-from scripts.studies.particles.methods import METHODS
-from scripts.studies.particles.report import results
-from scripts.studies.particles.report.results import FACTORS
-from scripts.studies.particles.snapshots import AT_MOST, PRESETS
+from sbench.pages.results import Results
+from sbench.studies.particles.methods import METHODS
+from sbench.studies.particles.report import results
+from sbench.studies.particles.report.results import FACTORS
+from sbench.studies.particles.snapshots import AT_MOST, PRESETS
 from tests.records import merge, sealed
 
 USUAL = {

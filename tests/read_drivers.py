@@ -5,9 +5,9 @@ import json
 import sys
 from pathlib import Path
 
-from scripts import drivers
-from scripts.drivers import Access, described
-from scripts.studies.shots.checksums import fingerprint
+from sbench import drivers
+from sbench.drivers import Access, described
+from sbench.studies.shots.checksums import fingerprint
 
 # Parts of a dataset: across chunks, in the middle of them, and its last elements alone.
 PARTS = {

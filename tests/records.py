@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts import gather as program
-from scripts.frame.records import digest
-from scripts.lib.program import read_json
+from sbench.design.records import digest
+from sbench.measure import gather as program
+from sbench.probe.program import read_json
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
 LEVELS = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts.lib.slowed import SHARES
-from scripts.report.results import Results
-from scripts.studies.shots.report import results
+from sbench.pages.results import Results
+from sbench.probe.slowed import SHARES
+from sbench.studies.shots.report import results
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache", "control")
 LIBRARIES = ("hdf5-1.14.6", "hdf5-2.0.0")

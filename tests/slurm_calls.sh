@@ -25,7 +25,7 @@ runs() { # sets job: the number of one that runs
 is_held() { # stops the program that measures a study in a job that runs; sets job and held
     runs "rule_measure.*_$1_.*_$2\$" || return
     held=
-    for file in $(grep --files-with-matches "scripts.studies.$1.measure" /proc/[0-9]*/cmdline 2>/dev/null); do
+    for file in $(grep --files-with-matches "sbench.studies.$1.measure" /proc/[0-9]*/cmdline 2>/dev/null); do
         if tr '\0' '\n' <"${file%/*}/environ" | grep --quiet --line-regexp "SLURM_JOB_ID=$job"; then
             held+=" $(basename "${file%/*}")"
         fi

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from conftest import artefact, program, sbench
 
-from scripts.frame import config as configuration
+from sbench.design import config as configuration
 
 SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--cores", "2", "--logger=benchmark")
 # As far as a test looks: a page takes as long as ten cells.

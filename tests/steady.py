@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.lib import cache
+from sbench.probe import page_cache
 
 # For a program in which `keep_pages` is to hold.
 PRELUDE = f"import sys\nsys.path[:0] = [{str(Path(__file__).parent)!r}]\nimport steady\nsteady.keep_pages()\n"
@@ -34,9 +34,9 @@ def keep_pages(replace: Callable[[object, str, object], None] = setattr) -> None
         shares = [held.get(str(path), 0.0) for path in paths]
         return sum(shares) / len(shares) if shares else None
 
-    replace(cache, "load", noted(cache.load, 1.0))
-    replace(cache, "evict", noted(cache.evict, 0.0))
-    replace(cache, "resident", resident)
+    replace(page_cache, "load", noted(page_cache.load, 1.0))
+    replace(page_cache, "evict", noted(page_cache.evict, 0.0))
+    replace(page_cache, "resident", resident)
 
 
 @contextlib.contextmanager

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts.frame.records import Kept
-from scripts.lib.slowed import SHARES
-from scripts.report.declaration import Report
-from scripts.report.reading import TEXTS
-from scripts.report.results import Results, complete_cells
-from scripts.statistics import sessions, tables
-from scripts.statistics.verdicts import verdicts_table
-from scripts.studies.arrays.report import REPORT as ARRAYS
-from scripts.studies.blobs.report import REPORT as BLOBS
-from scripts.studies.particles.report import REPORT as PARTICLES
-from scripts.studies.shots.report import REPORT as SHOTS
+from sbench.design.records import Kept
+from sbench.measure import session_records, tables
+from sbench.measure.judging import verdicts_table
+from sbench.pages.declaration import Report
+from sbench.pages.reading import TEXTS
+from sbench.pages.results import Results, complete_cells
+from sbench.probe.slowed import SHARES
+from sbench.studies.arrays.report import REPORT as ARRAYS
+from sbench.studies.blobs.report import REPORT as BLOBS
+from sbench.studies.particles.report import REPORT as PARTICLES
+from sbench.studies.shots.report import REPORT as SHOTS
 
 REPORTS = {report.study: report for report in (SHOTS, BLOBS, PARTICLES, ARRAYS)}
 # Levels of the factors that are drawn; the first is the level of those that are not.
@@ -197,7 +197,7 @@ def _times(kept: list[Kept]) -> pd.DataFrame:
 
 def _results(matrix: pd.DataFrame, runs: pd.DataFrame, verdicts: pd.DataFrame, facts: dict, report: Report) -> Results:
     """The tables as a page reads them: absent factors and empty texts are ""."""
-    cells, raw = tables.cells_table(matrix, runs), sessions.records_table(matrix, runs)
+    cells, raw = tables.cells_table(matrix, runs), session_records.records_table(matrix, runs)
     value = report.values[0].column
     if value != "total_s":
         cells[value] = 1 / cells["total_s"].astype(float)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.frame.records import Kept
-from scripts.statistics import tables as written
-from scripts.studies.volumes import series, tables
-from scripts.studies.volumes.report import batteries
+from sbench.design.records import Kept
+from sbench.measure import tables as written
+from sbench.studies.volumes import series, tables
+from sbench.studies.volumes.report import batteries
 from tests import volumes_records as records
 
 LIMIT_MS = 10.0

@@ -15,11 +15,12 @@ import pytest
 from conftest import artefact, sbench
 from test_drivers import KEYS, boto3, made
 
-from scripts.lib.program import Problem, write_json
-from scripts.studies.shots import accesses, advise, arms, copies, inputs, manifest, place, probe
-from scripts.studies.shots.advise import Query
-from scripts.studies.shots.arms import Question
-from scripts.studies.shots.copies import Layout
+from sbench.files import advise, copies, place, probes
+from sbench.files.advise import Query
+from sbench.files.copies import Layout
+from sbench.probe.program import Problem, write_json
+from sbench.studies.shots import accesses, arms, inputs, manifest
+from sbench.studies.shots.arms import Question
 
 needs_h5repack = pytest.mark.skipif(
     not all(map(shutil.which, ("h5repack", "h5copy"))), reason="there is no h5repack: apt install hdf5-tools"
@@ -82,8 +83,8 @@ def test_a_forecast_equals_the_servers_counts(tmp_path, scattered, with_readers)
 LEVEL = "[0:100, 0:20, ...]"
 READ = """
 import sys
-sys.path.insert(0, ".")
-from scripts import drivers
+sys.path.insert(0, "scripts")
+from sbench import drivers
 address, driver, buffer, cache, chunk_cache, names = sys.argv[1:]
 store = {"kind": "s3", "bucket": "drivers", "prefix": "", "region": "us-east-1", "anonymous": False}
 size, slots = drivers.chunk_cache(chunk_cache, 2**23)
@@ -192,15 +193,15 @@ def test_the_next_best_of_a_driver_joins_one_that_misses_its_forecast(tmp_path):
     ]
     advice = {"accesses": {"all": 1.0}, "arms": [ros3, s3fs], "considered": [ros3, s3fs, *others]}
     probed(tmp_path, ros3, 4.5, 1.0, objects=2)
-    assert probe.find_misses(advice, tmp_path) == {}
+    assert probes.find_misses(advice, tmp_path) == {}
     probed(tmp_path, s3fs, 3.45, 0.2)
-    misses = probe.find_misses(advice, tmp_path)
+    misses = probes.find_misses(advice, tmp_path)
     assert misses == {arms.key_of(s3fs): 3.45}
-    assert probe.find_next_best(advice, misses) == [others[1]]
+    assert probes.find_next_best(advice, misses) == [others[1]]
     advice["arms"].append(others[1])
-    assert probe.find_next_best(advice, misses) == [others[0]]
+    assert probes.find_next_best(advice, misses) == [others[0]]
     # No other is forecast to be faster than the one that missed.
-    assert probe.find_next_best(advice, {arms.key_of(s3fs): 1.0}) == []
+    assert probes.find_next_best(advice, {arms.key_of(s3fs): 1.0}) == []
 
 
 # What is asked.

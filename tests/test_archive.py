@@ -15,12 +15,11 @@ import pytest
 from conftest import ROOT, artefact, copy_project, sbench
 from small_runs import TINY, snakemake, write
 
-from scripts.frame import study as studies
-from scripts.frame.matrix import permanent_name
-from scripts.frame.records import digest
-from scripts.lib.program import Problem, replacing, run
-from scripts.published import archive, cite
-from scripts.report import rebuilding
+from sbench.design import study as studies
+from sbench.design.matrix import permanent_name
+from sbench.design.records import digest
+from sbench.probe.program import Problem, replacing, run
+from sbench.runs import archive, cite, rebuild
 
 # Nothing listens there: whoever asks for an address of the network is refused.
 OFFLINE = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
@@ -268,9 +267,9 @@ def test_a_pipe_is_no_archive_and_is_not_waited_for(tmp_path):
 
 
 def test_what_a_program_that_fails_says_last_is_named_with_the_program(monkeypatch):
-    monkeypatch.setattr(rebuilding.sys, "executable", "/bin/false")
+    monkeypatch.setattr(rebuild.sys, "executable", "/bin/false")
     with pytest.raises(Problem, match=r"scripts\.gather failed: 1"):
-        rebuilding.run_program("gather")
+        rebuild.run_program("gather")
 
 
 def test_a_run_without_sessions_or_commits_is_cited_all_the_same(tmp_path, monkeypatch):

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 from conftest import ROOT, artefact
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.lib.program import Problem
-from scripts.report import answer, comparisons, headline, labels, recommendation
-from scripts.studies.arrays import clients, library, make, pieces, plan, printed, values
-from scripts.studies.arrays.report import results, trials
-from scripts.studies.arrays.study import STUDY
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.pages import answer, comparisons, headline, labels, recommendation
+from sbench.probe.program import Problem
+from sbench.studies.arrays import clients, library, make, pieces, plan, printed, values
+from sbench.studies.arrays.report import results, trials
+from sbench.studies.arrays.study import STUDY
 from tests import arrays_tables
 from tests.arrays_tables import READ, SERVICE, USUAL
 from tests.records import failed

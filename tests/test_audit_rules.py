@@ -11,11 +11,11 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from scripts.lib.program import Problem
-from scripts.published import audit, ceilings, claims, labels, page, rules, sources, timings
+from sbench.court import audit, ceilings, claims, labels, page, raw_data, rules, timings
+from sbench.probe.program import Problem
 
 PRINTED, SOURCES = ROOT / "results/published", ROOT / "config/published.yaml"
-STUDIES = sorted(sources.read(SOURCES))
+STUDIES = sorted(raw_data.read(SOURCES))
 CARD = {"node": {"network_in": {"value": 1000, "unit": "Mbit/s"}}}
 
 
@@ -433,7 +433,7 @@ def test_bandwidths_are_those_of_twenty_files_and_not_of_one_divided(audited):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_declared_columns_are_there(study: str, published: Path):
-    files, _ = sources.files(sources.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
+    files, _ = raw_data.files(raw_data.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
     declared = timings.read(PRINTED / study / timings.FILE)
     assert [spec for spec in declared if "repeat" in spec]
     for spec in declared:
@@ -490,7 +490,7 @@ def test_what_a_listed_label_says_is_not_in_the_data(audited, study: str, comput
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_an_audit_opens_with_the_conclusion_of_the_study_and_what_its_data_support(audited, study: str):
-    source = sources.read(SOURCES)[study]
+    source = raw_data.read(SOURCES)[study]
     parts = {"claims": pd.read_csv(audited(study) / "audit/claims.csv", dtype=str).fillna("")}
     parts["rules"] = pd.read_csv(audited(study) / "audit/rules.csv").fillna("")
     lines = page.concluded(source, parts)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.frame import csv_file
-from scripts.lib.program import Problem
-from scripts.published import audit, derived, roles
+from sbench.court import audit, derived, roles
+from sbench.design import csv_file
+from sbench.probe.program import Problem
 
 TABLE = """File Size (MiB),procs,op,Latency (ms),BW (MB/s),n,fs
 64,1,read,1000,67.1,5,nfs

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,14 +15,16 @@ from bad_store import PAGES, portal
 from batteries import until
 from conftest import ROOT, artefact, processes_of, program, sbench
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix, measuring
-from scripts.lib import objects
-from scripts.plan import plan
-from scripts.stores import store as stores
-from scripts.stores.azure import client as azure
-from scripts.stores.azure import store as azurite_server
-from scripts.stores.servers import Served
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.design.plan import plan
+from sbench.measure import cell
+from sbench.probe import content
+from sbench.probe.program import make_command
+from sbench.stores import store as stores
+from sbench.stores.azure import client as azure
+from sbench.stores.azure import store as azurite_server
+from sbench.stores.embedded import Served
 
 MIB = 2**20
 EMBEDDED = {"kind": "azure-blob", "container": "bench", "prefix": "some/folder", "server": "embedded"}
@@ -43,7 +44,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the manifest of two objects of two parts each, which lie on no disk."""
     out = tmp_path_factory.mktemp("objects") / "manifest.json"
     settings = json.dumps({"size": "20MiB", "objects": 2, "seed": 1})
-    done = program("studies.blobs.make", "--dataset", "blobs-test", "--settings", settings, "--out", out)
+    done = program("sbench.studies.blobs.make", "--dataset", "blobs-test", "--settings", settings, "--out", out)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in out.parent.iterdir()] == ["manifest.json"]
     return out
@@ -159,13 +160,13 @@ def test_generated_objects_reach_an_embedded_container_and_are_found_there(tmp_p
     entry = artefact(manifest)["files"][1]
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
         served, location, env = stores.serve(
-            stack, EMBEDDED, first, measuring.inherited(), environments / "servers.json", log
+            stack, EMBEDDED, first, cell.inherited(), environments / "servers.json", log
         )
         assert location["key"] == "some/folder/blobs-test"
         assert location["url"] == f"{served.endpoint}/benchmark/bench/some/folder/blobs-test"
         with azure.holder(EMBEDDED, env) as container:
             blob = container.get_blob_client(f"{location['key']}/{entry['name']}")
-            assert blob.download_blob().readall() == objects.stream(entry).read()
+            assert blob.download_blob().readall() == content.stream(entry).read()
             blob.upload_blob(b"another", overwrite=True)
     # What was replaced is uploaded again, and nothing of the old bytes counts as files that are read.
     third = provided(EMBEDDED, manifest, tmp_path, environments)
@@ -187,7 +188,7 @@ def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments,
     assert (first["upload"], first["local_files"]) == ({"uploaded": 2, "found": 0}, [])
     held = files_account.shares["bench"].files
     for entry in artefact(manifest)["files"]:
-        assert bytes(held[f"some/folder/blobs-test/{entry['name']}"][0]) == objects.stream(entry).read()
+        assert bytes(held[f"some/folder/blobs-test/{entry['name']}"][0]) == content.stream(entry).read()
     files_account.replace("bench", "some/folder/blobs-test/0000.bin", b"another")
     files_account.faults += ["busy"]
     second = provided(FILES, manifest, tmp_path, environments, **connection)
@@ -197,7 +198,7 @@ def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments,
     third = provided(FILES, manifest, tmp_path, environments, **connection)
     assert third["upload"] == {"uploaded": 0, "found": 2}
     assert files_account.faults == []
-    _, location, env = stores.serve(contextlib.ExitStack(), FILES, second, measuring.inherited(), None, None)
+    _, location, env = stores.serve(contextlib.ExitStack(), FILES, second, cell.inherited(), None, None)
     assert location["url"] == f"{files_account.account_url}/bench/some/folder/blobs-test"
     assert env[azure.CONNECTION] == files_account.connection_string
 
@@ -212,7 +213,7 @@ def test_generated_objects_reach_buckets_and_disks(tmp_path, environments, manif
     for _ in range(2):
         done = provided(store, manifest, tmp_path, environments)
         for entry, name in zip(artefact(manifest)["files"], done["local_files"], strict=True):
-            assert Path(name).read_bytes() == objects.stream(entry).read()
+            assert Path(name).read_bytes() == content.stream(entry).read()
     if kind == "s3":
         assert done["upload"] == {"uploaded": 0, "found": 2}
 
@@ -328,7 +329,7 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
     (tmp_path / "blobs").mkdir()
     (tmp_path / "blobs/plan.json").write_text(json.dumps(plan(config, "blobs", [cell])), encoding="utf-8")
     made, settings = tmp_path / "manifest.json", json.dumps(cell.settings["data"])
-    done = program("studies.blobs.make", "--dataset", cell.dataset, "--settings", settings, "--out", made)
+    done = program("sbench.studies.blobs.make", "--dataset", cell.dataset, "--settings", settings, "--out", made)
     assert done.returncode == 0, done.stderr
 
     def measure(repeat: int, connection: str) -> dict:
@@ -381,7 +382,7 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
 
 def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manifest):
     command = [
-        *(sys.executable, "-sE", "-m", "scripts.provision", "--store", json.dumps(EMBEDDED), "--manifest", manifest),
+        *make_command("provision", "--store", json.dumps(EMBEDDED), "--manifest", manifest),
         *("--folder", tmp_path / "store", "--servers", environments / "servers.json", "--out", tmp_path / "never.json"),
     ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -30,7 +30,7 @@ from small_runs import (
     write,
 )
 
-from scripts import gather
+from sbench.measure import gather
 
 
 @pytest.mark.rule(22)
@@ -197,7 +197,7 @@ def steps_of(clone: Path) -> list[int]:
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                measuring = b"scripts.step" in words and any(word.startswith(b"hdf5-2.0.0_") for word in words)
+                measuring = b"scripts/step.py" in words and any(word.startswith(b"hdf5-2.0.0_") for word in words)
                 if measuring and (entry / "cwd").resolve() == clone:
                     cell, repeat = (words[words.index(option) + 1].decode() for option in (b"--cell", b"--repeat"))
                     if list(clone.glob(f"results/*/logs/*/{cell}/repeat={repeat}.begun")):

@@ -3,25 +3,23 @@
 import errno
 import os
 import subprocess
-import sys
 
 import pytest
-from conftest import ROOT
+from conftest import run_code
 
-from scripts.lib.program import run
+from sbench.probe.program import run
 
 _NO_LOOPBACK = ("unshare", "--net")
 _NO_ADDRESS = (*_NO_LOOPBACK, "sh", "-c", 'ip link set lo up && ip address del 127.0.0.1/8 dev lo && exec "$@"', "sh")
 _NO_SHARED_MEMORY = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro tmpfs /dev/shm && exec "$@"', "sh")
-_CALL = "from scripts.lib import dask_workers, processes, program; program.run(lambda: {})"
+_CALL = "from sbench.probe import dask_workers, processes, program; program.run(lambda: {})"
 
 
 def call_in(namespace: tuple[str, ...], code: str) -> subprocess.CompletedProcess:
     """Run Python code in the folder of the project, on a machine that lacks something."""
     if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no machine that lacks something can be made without root")
-    words = [*namespace, sys.executable, "-sE", "-c", code]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    return run_code(code, within=namespace)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +44,7 @@ def test_without_shared_memory_one_line_says_what_to_do(what):
 
 
 def test_without_shared_memory_pages_are_drawn():
-    code = "from scripts.report import page; page.draw_aside(); print(page._drawing)"
+    code = "from sbench.pages import page; page.draw_aside(); print(page._drawing)"
     done = call_in(_NO_SHARED_MEMORY, code)
     assert done.returncode == 0, done.stderr
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from conftest import copy_project, need_slurm, program
 
-from scripts.bench import BENCHMARKS
-from scripts.benchmarks import common, project
+from tests.bench import common, project
+from tests.bench.__main__ import BENCHMARKS
 
 
 @pytest.mark.usefixtures("environments")
@@ -30,7 +30,7 @@ def test_help_names_every_benchmark():
 
 
 def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
-    (clone / "scripts/benchmarks/fio.py").write_text("def rows(*_, **__):\n    'Break.'\n    yield {}['settings']\n")
+    (clone / "tests/bench/fio.py").write_text("def rows(*_, **__):\n    'Break.'\n    yield {}['settings']\n")
     (clone / "Snakefile").write_text("no rule")
     done = program("bench", "--smallest", "--only", "fio", "plan", "reading", cwd=clone)
     assert done.returncode == 1
@@ -42,12 +42,10 @@ def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
 
 
 def test_what_was_measured_until_the_end_from_outside_is_printed(clone: Path):
-    stand_in = (
-        "import os, signal\nfrom scripts.benchmarks.common import Row\n\ndef rows(*_, **__):\n    'Stand in.'\n    {}\n"
-    )
+    stand_in = "import os, signal\nfrom tests.bench.common import Row\n\ndef rows(*_, **__):\n    'Stand in.'\n    {}\n"
     last = "os.kill(os.getpid(), signal.SIGTERM); yield Row('second', '2')"
-    (clone / "scripts/benchmarks/fio.py").write_text(stand_in.format("yield Row('first', '1')"))
-    (clone / "scripts/benchmarks/builds.py").write_text(stand_in.format(last))
+    (clone / "tests/bench/fio.py").write_text(stand_in.format("yield Row('first', '1')"))
+    (clone / "tests/bench/builds.py").write_text(stand_in.format(last))
     done = program("bench", "--only", "fio", "builds", cwd=clone)
     assert done.returncode == 1
     assert "interrupted; what was measured until then:" in done.stdout
@@ -62,7 +60,7 @@ def test_the_size_of_the_project_and_the_time_of_its_tests_are_told(clone: Path,
     before = {row.what: row for row in (*project.lines(), *project.times())}
     assert before["time of `make test`"].limit == "≤ 21 min on 2 idle cores"
     assert "  test_transfer" in before
-    (clone / "scripts/studies/shots/report/further.py").write_text("\n" * 20_000)
+    (clone / "scripts/sbench/studies/shots/report/further.py").write_text("\n" * 20_000)
     cell = {"cell_type": "code", "source": ["first\n", "second"], "outputs": ["a line\n"] * 100}
     (clone / "notebooks/further.ipynb").write_text(json.dumps({"cells": [cell]}, indent=1))
     project.TIMES.unlink()
@@ -100,4 +98,4 @@ def test_a_command_that_fails_is_a_problem_with_its_last_words():
     with pytest.raises(common.Problem, match="status 3: no luck"):
         common.used([sys.executable, "-c", "import sys; print('no luck'); sys.exit(3)"])
     with pytest.raises(common.Problem, match=r"^scripts\.gather ended with status 2: "):
-        common.used(common.program("scripts.gather", "--config", "{}"))
+        common.used(common.program("sbench.measure.gather", "--config", "{}"))

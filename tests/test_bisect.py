@@ -19,13 +19,13 @@ import yaml
 from conftest import artefact, copy_project, sbench
 from packaging.version import Version
 
-from scripts.building import packages, releases
-from scripts.building.cache import Recipe, copying, provide
-from scripts.building.releases import Unusable, between
-from scripts.building.shell import Workshop, make_environment
-from scripts.cli.__main__ import main
-from scripts.lib.program import Problem, file_digest
-from scripts.statistics.bisection import (
+from sbench.build import packages, releases
+from sbench.build.cache import Recipe, copying, provide
+from sbench.build.releases import Unusable, between
+from sbench.build.shell import Workshop, make_environment
+from sbench.cli.__main__ import main
+from sbench.files import bisection
+from sbench.files.judged_releases import (
     FIRST,
     LAST,
     NEITHER,
@@ -40,7 +40,7 @@ from scripts.statistics.bisection import (
     settle,
     verdicts,
 )
-from scripts.studies.shots import bisection
+from sbench.probe.program import Problem, file_digest
 from tests.records import FEW, failed, synthetic_cells, write_synthetic_run
 
 WHEN = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2025-01-01T00:00:00Z")

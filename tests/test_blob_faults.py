@@ -17,8 +17,8 @@ from batteries import until
 from blob_cells import Cell, Store, serving
 from conftest import ROOT, processes_of
 
-from scripts.lib.program import Problem
-from scripts.studies.blobs import mpi
+from sbench.probe.program import Problem
+from sbench.studies.blobs import mpi
 
 KINDS = {"s3": "bucket test at ", "azure-blob": "container test of "}
 
@@ -257,7 +257,7 @@ def test_a_file_that_is_replaced_while_it_is_read_makes_that_iteration_count_for
     copy = path.with_suffix(".copy")
     copy.write_bytes(path.read_bytes())
     here.pretend(
-        "import os\nfrom mpi4py import MPI\nfrom scripts.studies.blobs import process\n"
+        "import os\nfrom mpi4py import MPI\nfrom sbench.studies.blobs import process\n"
         "read, done = process.Process._read, []\n"
         "def replaced(self, *arguments):\n"
         "    count = read(self, *arguments)\n"
@@ -298,7 +298,7 @@ def ranks_of_this_test() -> list[int]:
     found = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and b"scripts.studies.blobs.read" in (entry / "cmdline").read_bytes():
+            if entry.name.isdigit() and b"sbench.studies.blobs.read" in (entry / "cmdline").read_bytes():
                 words = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
                 ranks = [int(word.removeprefix("PMI_RANK=")) for word in words if word.startswith("PMI_RANK=")]
                 found |= {rank: int(entry.name) for rank in ranks if mark in words}

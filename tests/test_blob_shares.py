@@ -7,7 +7,7 @@ import azure_files
 import pytest
 from blob_cells import Cell
 
-from scripts.lib import objects
+from sbench.probe import content
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def cell(server: azure_files.StandIn, tmp_path: Path) -> Callable[..., Cell]:
         here.env["AZURE_STORAGE_CONNECTION_STRING"] = server.connection_string
         server.shares["test"] = azure_files.Share({"", "run", "run/blobs-test"})
         for entry in here.manifest["files"]:
-            server.replace("test", f"run/blobs-test/{entry['name']}", objects.stream(entry).read())
+            server.replace("test", f"run/blobs-test/{entry['name']}", content.stream(entry).read())
         return here
 
     return build

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from blob_cells import Store, serving
 
-from scripts.studies.blobs import study
+from sbench.studies.blobs import study
 
 MIB = 2**20
 
@@ -61,7 +61,7 @@ def test_no_client_has_a_connection_when_the_first_iteration_begins(store, tmp_p
     here = store.cell(tmp_path, processes="2", pattern="broadcast", iterations=2)
     port = store.served.endpoint.rpartition(":")[2].partition("/")[0]
     here.pretend(
-        "import os, psutil\nfrom scripts.studies.blobs import process\n"
+        "import os, psutil\nfrom sbench.studies.blobs import process\n"
         "def opened():\n"
         f"    return sum(1 for one in psutil.Process().net_connections('tcp') if one.raddr and one.raddr.port == {port}"
         " and one.status == 'ESTABLISHED')\n"

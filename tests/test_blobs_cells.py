@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.frame.study import apart
-from scripts.lib import sizes
-from scripts.lib.program import Problem
-from scripts.studies.blobs import study
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.design.study import apart
+from sbench.probe import sizes
+from sbench.probe.program import Problem
+from sbench.studies.blobs import study
 
 ROW = {
     "store": ["disk"],

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts import gather as facts_program
-from scripts.lib.program import Problem
-from scripts.report import comparisons as ratios
-from scripts.report import curves, judgement, leaders, listings, names, scaling
-from scripts.report.results import Results
-from scripts.stores import store as stores
-from scripts.studies.blobs import patterns, report
-from scripts.studies.blobs import published as blobs_published
-from scripts.studies.blobs.report import results
+from sbench.measure import gather as facts_program
+from sbench.pages import comparisons as ratios
+from sbench.pages import curves, judgement, leaders, listings, names, scaling
+from sbench.pages.results import Results
+from sbench.probe.program import Problem
+from sbench.stores import store as stores
+from sbench.studies.blobs import patterns, report
+from sbench.studies.blobs import published as blobs_published
+from sbench.studies.blobs.report import results
 from tests.blobs_tables import CEILING, build, cells, load, seconds, spoiled
 from tests.records import failed
 

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.report import comparisons, curves, findings, judgement, leaders, listings
-from scripts.statistics import verdicts
-from scripts.studies.blobs import report, study
-from scripts.studies.blobs.report import results
+from sbench.measure import judging
+from sbench.pages import comparisons, curves, findings, judgement, leaders, listings
+from sbench.studies.blobs import report, study
+from sbench.studies.blobs.report import results
 from tests import blobs_tables
 from tests.blobs_tables import build, cells, load
 
@@ -80,7 +80,7 @@ def test_a_size_at_which_one_arm_alone_was_measured_keeps_those_around_it_apart(
 def test_every_pair_of_arms_has_one_verdict_and_stands_in_the_table(tmp_path: Path):
     run = load(build(tmp_path, cells(pattern=("single-file", "multiple-files", "sections"), size=("16MiB",))))
     rows = run.verdicts[run.verdicts["metric"] == "total"]
-    pairs, asked = rows[rows["factor"] == verdicts.CONTEST], run.comparisons("total")
+    pairs, asked = rows[rows["factor"] == judging.CONTEST], run.comparisons("total")
     # Six arms that get whole objects make 15 pairs, three that get sections 3 more.
     assert len(pairs) + len(asked) == 15 + 3
     assert len(pairs) > 0 < len(asked)
@@ -114,7 +114,7 @@ def test_noise_is_rarely_called_the_fastest_at_any_size():
     for _ in range(runs):
         found = pd.DataFrame([row | alike | {"repeat": n} for n in range(1, 7) for row in rows])
         found["seconds total"] = np.exp(random.normal(0, 0.3, len(found)))
-        table = verdicts.verdicts_table(matrix, found, [], contest=functools.partial(study.STUDY.contest, config={}))
+        table = judging.verdicts_table(matrix, found, [], contest=functools.partial(study.STUDY.contest, config={}))
         alarms += bool(table["verdict"].isin(("faster", "slower")).any())
     # 5 % in the mean; as one family for each size it would be 30 %.
     assert alarms <= 0.12 * runs

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.program import Problem
-from scripts.report import curves, findings, judgement, leaders, listings, names, pages, sentences
-from scripts.report.markup import markdown_line
-from scripts.report.names import Names
-from scripts.report.reading import ABSENT
-from scripts.report.results import Results
-from scripts.studies.blobs.report import REPORT, results
+from sbench.pages import curves, findings, judgement, leaders, listings, names, pages, sentences
+from sbench.pages.markup import markdown_line
+from sbench.pages.names import Names
+from sbench.pages.reading import ABSENT
+from sbench.pages.results import Results
+from sbench.probe.program import Problem
+from sbench.studies.blobs.report import REPORT, results
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
 from tests.pages import write_words
 from tests.records import failed

@@ -9,11 +9,12 @@ import yaml
 from conftest import ROOT
 from small_runs import TWO_CELLS
 
-from scripts import append, check
-from scripts.frame import blocks, matrix
-from scripts.frame import config as configuration
-from scripts.frame.study import Cell
-from scripts.lib.program import read_json, write_json
+from sbench.design import blocks, matrix
+from sbench.design import config as configuration
+from sbench.design.study import Cell
+from sbench.measure import failures
+from sbench.probe.program import read_json, write_json
+from scripts import append
 
 COMPARE = [{"factor": "library", "baseline": "old"}]
 MONDAY, TUESDAY = "2026-11-23T08:00:00Z", "2026-11-24T08:00:00Z"
@@ -229,12 +230,12 @@ def test_what_failed_or_is_invalid_is_made_good_in_the_same_call_within_limits(r
 def test_cells_that_failed_in_every_block_are_one_line(run):
     run(dict.fromkeys(range(1, 7), FAILED))
     config = configuration.load(Path("run.yaml"))
-    failed = check.failures(Path("results/small"), check.artefacts(Path("results/small")))
-    [line] = check._lacking(config, "shots", failed.keys())
+    failed = failures.failures(Path("results/small"), failures.artefacts(Path("results/small")))
+    [line] = failures._lacking(config, "shots", failed.keys())
     name = matrix.expand(config, "shots")[0][0].name
     assert line == f"shots: 1 cell failed in every block, {name} first; sbench run --again {name} measures it again"
     run({2: INVALID})
-    [line] = check._lacking(config, "shots", set())
+    [line] = failures._lacking(config, "shots", set())
     assert line == "shots: some comparisons lack 1 of 6 blocks; the next call appends them, of all cells"
 
 

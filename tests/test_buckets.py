@@ -11,11 +11,11 @@ from conftest import sbench
 from granules import granule
 from outside import KEYS, client, serving
 
-from scripts.lib.program import Problem
-from scripts.stores import store as stores
-from scripts.stores.s3.client import store_from_environment
-from scripts.studies.shots import manifest
-from scripts.studies.shots.inputs import sources
+from sbench.probe.program import Problem
+from sbench.stores import store as stores
+from sbench.stores.s3.client import store_from_environment
+from sbench.studies.shots import manifest
+from sbench.studies.shots.inputs import sources
 
 HERE = "s3://elsewhere"
 

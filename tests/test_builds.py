@@ -19,16 +19,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import program, sbench
+from conftest import program, run_code, sbench
 
-from scripts.building import environments as libraries
-from scripts.building import own, servers, sources, toolchain
-from scripts.building.cache import Recipe, finding, finished, provide
-from scripts.building.environments import inspect_python, verify
-from scripts.building.hdf5 import aws_recipe, hdf5_recipe
-from scripts.building.shell import Workshop, uv
-from scripts.lib.program import Problem
-from scripts.stores import store
+from sbench.build import environments as libraries
+from sbench.build import own, servers, sources, toolchain
+from sbench.build.cache import Recipe, finding, finished, provide
+from sbench.build.environments import inspect_python, verify
+from sbench.build.hdf5 import aws_recipe, hdf5_recipe
+from sbench.build.shell import Workshop, uv
+from sbench.probe.program import Problem, make_command
+from sbench.stores import store
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEEL = {"kind": "wheel", "hdf5": "1.14.6"}
@@ -37,7 +37,7 @@ WHEEL = {"kind": "wheel", "hdf5": "1.14.6"}
 def command(out: Path, spec: object, library: str = "lib") -> list[str]:
     text = spec if isinstance(spec, str) else json.dumps(spec)
     arguments = ["--library", library, "--spec", text, "--out", str(out)]
-    return [sys.executable, "-sE", "-m", "scripts.build_library", *arguments]
+    return make_command("build_library", *arguments)
 
 
 def build(out: Path, spec: object, **variables: str) -> subprocess.CompletedProcess:
@@ -314,8 +314,8 @@ def test_a_wheel_library_may_have_a_lock_of_its_own(tmp_path):
     done = build(out, {"kind": "wheel", "hdf5": "2.0.0", "lock": str(lock)})
     assert done.returncode == 0, done.stderr
     artefact = json.loads(out.read_text())
-    look = "from scripts.lib.software import distributions; print(distributions()['six'])"
-    has = subprocess.run([artefact["python"], "-s", "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    look = "from sbench.probe.software import distributions; print(distributions()['six'])"
+    has = run_code(look, python=artefact["python"])
     assert has.stdout.strip() == artefact["promised"]["six"] == six[1]
     assert artefact["promised"]["libhdf5"] == "2.0.0 (wheel)"
 

@@ -7,10 +7,10 @@ import kinds
 import numpy as np
 import pytest
 
-from scripts.lib.program import Unable
-from scripts.studies.shots import equality
-from scripts.studies.shots.checksums import fingerprint
-from scripts.studies.shots.equality import same_values
+from sbench.files import equality
+from sbench.files.equality import same_values
+from sbench.probe.program import Unable
+from sbench.studies.shots.checksums import fingerprint
 
 
 def checksums(path: Path) -> dict[str, tuple[int, int]]:

@@ -7,9 +7,10 @@ import h5py
 import numpy as np
 import pytest
 
-from scripts.lib.program import Problem
-from scripts.studies.shots import accesses, chunking
-from scripts.studies.shots.chunking import Kind
+from sbench.files import chunking
+from sbench.files.chunking import Kind
+from sbench.probe.program import Problem
+from sbench.studies.shots import accesses
 
 NETWORK = {"latency_ms": 20, "per_connection_mib_s": 50}
 PRICE = chunking.price_of(NETWORK)

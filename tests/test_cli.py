@@ -4,15 +4,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from conftest import ROOT, sbench
+from conftest import ROOT, run_code, sbench
 
-from scripts.cli import __main__ as cli
+from sbench.cli import __main__ as cli
 
 COMMANDS = [*cli.FIRST, *cli.OTHERS]
 # Names that login shells of clusters set, among those that were variables of make before there was the command.
@@ -28,7 +27,7 @@ def test_the_first_help_screen_has_six_commands_and_all_are_at_most_sixteen():
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")] == list(cli.FIRST)
     assert (len(cli.FIRST), len(COMMANDS) <= 16) == (6, True)
-    files = {path.stem for path in (ROOT / "scripts/cli").glob("*.py")} - {"__init__", "__main__", "options"}
+    files = {path.stem for path in (ROOT / "scripts/sbench/cli").glob("*.py")} - {"__init__", "__main__", "options"}
     assert files == set(COMMANDS)
     assert sbench().stdout == done.stdout
 
@@ -41,8 +40,8 @@ def test_each_command_explains_itself_in_plain_lines(command):
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys; from scripts.cli.__main__ import main; main(['--help']); print(*sys.modules, sep=' ')"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    code = "import sys; from sbench.cli.__main__ import main; main(['--help']); print(*sys.modules, sep=' ')"
+    done = run_code(code)
     assert not {"numpy", "pandas", "snakemake", "yaml", "h5py"} & set(done.stdout.split())
 
 

@@ -15,9 +15,9 @@ from batteries import until
 from conftest import ROOT, artefact, copy_project, make_ready, need_slurm, processes_of
 from small_runs import SINGLE, records, write
 
-from scripts import gather
-from scripts.lib import dask_workers, slurm
-from scripts.lib.program import Problem
+from sbench.measure import gather
+from sbench.probe import dask_workers, slurm
+from sbench.probe.program import Problem
 
 # What a site changes in the profile: cores of a node, nodes of the blocks, cells in the queue, when jobs are looked at.
 PIN = "--exclusive --nodelist=' + ['node1', 'node2'][int(wildcards.repeat) % 2]"
@@ -179,8 +179,8 @@ def test_the_workers_of_a_cell_are_on_the_nodes_that_were_asked_for(ran, study):
 
 KILLED = f"""
 import os, signal, sys
-sys.path.insert(0, {str(ROOT)!r})
-from scripts.lib import dask_workers
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+from sbench.probe import dask_workers
 if __name__ == "__main__":
     with dask_workers.cluster(2, nodes=2, folder=sys.argv[1]) as (workers, _):
         print(*sorted(workers.nodes), flush=True)

@@ -8,9 +8,9 @@ import pytest
 from batteries import ENDLESS, HOST, TINY, Place, emptied, heard, needed, options_of, started, until
 from conftest import ROOT, processes_of
 
-from scripts.studies.volumes import fio
+from sbench.studies.volumes import fio
 
-COLLECT = ROOT / "scripts/studies/volumes/collect_fio.sh"
+COLLECT = ROOT / "scripts/sbench/studies/volumes/collect_fio.sh"
 
 
 @pytest.fixture

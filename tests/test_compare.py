@@ -12,11 +12,11 @@ import yaml
 from conftest import ROOT, artefact, copy_project, sbench
 from small_runs import TINY, snakemake
 
-from scripts import gather
-from scripts.lib import host
-from scripts.lib.program import Problem, write_json
-from scripts.published import compare, sides
-from scripts.statistics.outcomes import Outcome
+from sbench.measure import gather
+from sbench.probe import host
+from sbench.probe.program import Problem, write_json
+from sbench.runs import compare, sides
+from sbench.verdicts.outcomes import Outcome
 from tests.records import FEW, synthetic_cells, write_synthetic_run
 
 CELLS = synthetic_cells(**FEW)

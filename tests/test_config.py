@@ -9,9 +9,9 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.lib.program import Problem
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.probe.program import Problem
 
 # What says where published data are configures no run.
 CONFIGS = sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config/published.yaml"})

@@ -8,12 +8,12 @@ import pytest
 from blob_cells import Cell
 from conftest import program
 
-from scripts import gather
-from scripts.lib.program import file_digest
-from scripts.report import judgement
-from scripts.report.results import Results
-from scripts.statistics import stats
-from scripts.studies.shots.report import results
+from sbench.measure import gather
+from sbench.pages import judgement
+from sbench.pages.results import Results
+from sbench.probe.program import file_digest
+from sbench.studies.shots.report import results
+from sbench.verdicts import stats
 from tests.pages import write_words
 from tests.records import synthetic_cells, write_synthetic_run
 from tests.report_tables import build, changed
@@ -73,7 +73,9 @@ def test_a_further_copy_of_data_is_the_same_in_another_place(tmp_path: Path, stu
     made = []
     for name, settings in (("one", data), ("two", data | {"copy": "copied"})):
         out = tmp_path / name / "manifest.json"
-        done = program(f"studies.{study}.make", "--dataset", "d", "--settings", json.dumps(settings), "--out", out)
+        done = program(
+            f"sbench.studies.{study}.make", "--dataset", "d", "--settings", json.dumps(settings), "--out", out
+        )
         assert done.returncode == 0, done.stderr
         made.append(json.loads(out.read_text(encoding="utf-8")))
     assert made[0] == made[1]
@@ -82,7 +84,7 @@ def test_a_further_copy_of_data_is_the_same_in_another_place(tmp_path: Path, stu
 @pytest.mark.rule(3, 6)
 def test_a_control_that_did_not_wait_is_invalid(shots_cell):
     here = shots_cell(control_cells=1)
-    here.pretend("from scripts.lib import slowed\nslowed.waited = lambda control, seconds: {}")
+    here.pretend("from sbench.probe import slowed\nslowed.waited = lambda control, seconds: {}")
     record = here.measure(cell=here.cells[-1])
     assert record["reasons"] == ["control slow10 did not wait after its reads"]
     assert here.measure()["valid"]
@@ -117,8 +119,7 @@ def run(folder: Path, name: str, slowed: dict[str, float], machine: dict = MACHI
     section = {"question": "Which?", "compare": [{"factor": "library", "baseline": "hdf5-1.14.6"}]}
     config = {"run": name, "seed": 1, "repeats": 8, "equivalence_percent": 2, "libraries": {}}
     config |= {"stores": {"s3": {"kind": "s3", "server": "embedded"}}, "studies": {"shots": section}}
-    given = ["--config", json.dumps(config), "--study", "shots", "--results", str(folder / name)]
-    assert gather.main([*given, "--imported"]) == 0
+    gather.gather(config, "shots", folder / name, {})
     return json.loads((folder / name / "shots/facts.json").read_text())["controls"]
 
 

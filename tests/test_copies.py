@@ -8,11 +8,12 @@ import h5py
 import numpy as np
 import pytest
 
-from scripts.lib.program import Problem
-from scripts.studies.shots import accesses, advise, chunking, copies, inputs, manifest
-from scripts.studies.shots.copies import Layout
-from scripts.studies.shots.place import Place
-from scripts.studies.shots.trial import Trial
+from sbench.files import advise, chunking, copies
+from sbench.files.copies import Layout
+from sbench.files.place import Place
+from sbench.files.trial import Trial
+from sbench.probe.program import Problem
+from sbench.studies.shots import accesses, inputs, manifest
 
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("h5repack", "h5copy"))), reason="there is no h5repack: apt install hdf5-tools"

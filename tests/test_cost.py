@@ -11,11 +11,11 @@ import yaml
 from conftest import ROOT, sbench
 from small_runs import TWO_CELLS, write
 
-from scripts.frame import blocks, cost, matrix, prices
-from scripts.frame import config as configuration
-from scripts.frame.records import write as write_record
-from scripts.lib import host
-from scripts.lib.program import read_yaml
+from sbench.design import blocks, cost, matrix, prices
+from sbench.design import config as configuration
+from sbench.design.records import write as write_record
+from sbench.probe import host
+from sbench.probe.program import read_yaml
 
 AWS = {"kind": "s3", "bucket": "mine", "region": "us-east-1"}
 ELSEWHERE = {"kind": "s3", "bucket": "mine", "endpoint": "http://127.0.0.1:9"}

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from conftest import sbench
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.studies.volumes import credits, promises
-from scripts.studies.volumes.changes import Segment
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.studies.volumes import credits, promises
+from sbench.studies.volumes.changes import Segment
 
 FULL = 5_400_000
 

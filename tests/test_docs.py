@@ -14,13 +14,13 @@ import pytest
 import yaml
 from conftest import ROOT, program
 
-from scripts.cli import options
-from scripts.cli.__main__ import FIRST, OTHERS
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.lib.program import Problem
-from scripts.published import compare
-from scripts.report import comparisons, judgement, names, words
+from sbench.cli import options
+from sbench.cli.__main__ import FIRST, OTHERS
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.pages import comparisons, judgement, names, words
+from sbench.probe.program import Problem, make_command
+from sbench.runs import compare
 from tests import rules
 
 DOCUMENTS = [
@@ -41,9 +41,9 @@ FORMER = [
     *("again", "export", "pack", "test", "faults", "bench", "mutants", "lock", "format"),
 ]
 PROGRAMS = sorted(
-    ".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts).replace("report.notebook", "report")
+    ".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts)
     for path in (ROOT / "scripts").rglob("*.py")
-    if "\ndef main(" in path.read_text(encoding="utf-8")
+    if "\nif __name__ ==" in path.read_text(encoding="utf-8") and path.name != "module.py"
 )
 
 
@@ -70,7 +70,7 @@ def parser_of(name: str) -> options.Parser:
     if name not in FIRST | OTHERS:
         raise Problem(f"sbench has no command {name}")
     parser = options.Parser(name, "", os.getcwd())
-    importlib.import_module(f"scripts.cli.{name}").add_options(parser)
+    importlib.import_module(f"sbench.cli.{name}").add_options(parser)
     return parser
 
 
@@ -94,7 +94,7 @@ def dry(line: str) -> list[str]:
     words = shlex.split(line)
     name, *arguments = words
     if name == "./sbench" and arguments[0] in ("run", "import", "plan"):
-        return [sys.executable, "-sE", "-m", "scripts.cli", *plan_of(arguments[0], arguments[1:])]
+        return make_command("sbench.cli", *plan_of(arguments[0], arguments[1:]))
     if name == "./sbench":
         parser_of(arguments[0]).parse(arguments[1:])
         return []
@@ -220,11 +220,11 @@ def test_there_are_commands_and_examples_to_look_at():
 
 def test_every_program_explains_itself_and_has_the_options_that_the_readme_gives_it():
     explained = {name: program(name, "--help") for name in PROGRAMS}
-    explained |= {f"cli {name}": program("cli", name, "--help") for name in FIRST | OTHERS}
+    explained |= {f"cli {name}": program("sbench.cli", name, "--help") for name in FIRST | OTHERS}
     assert {name: done.stderr for name, done in explained.items() if done.returncode} == {}
     assert [name for name, done in explained.items() if not done.stdout.startswith("usage:")] == []
     named = [text for text in CODE.findall(README) if text.startswith("--")]
-    called = re.findall(r"-m scripts\.(\w+)((?: [^`\n]+)?)", README)
+    called = re.findall(r"python -sE scripts/(\w+)\.py((?: [^`\n]+)?)", README)
     options = {option for _, rest in called for option in re.findall(r"--[\w-]+", rest)} | set(named)
     helps = "".join(done.stdout for done in explained.values())
     snakemake = subprocess.run([BIN / "snakemake", "--help"], capture_output=True, text=True, check=True).stdout

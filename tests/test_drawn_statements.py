@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.lib.program import write_json
-from scripts.published import compare, side_by_side
-from scripts.published.sides import Side
-from scripts.report.statements import Outcomes, Records
-from scripts.statistics import tables
-from scripts.studies.shots.report import advised
-from scripts.studies.shots.report.ways import LEAST_FILES, read_advice
-from scripts.studies.volumes import fit
-from scripts.studies.volumes.report import conclusions
-from scripts.studies.volumes.report.statements import Jobs, Limit, Ratio, VolumeChoice
+from sbench.files import advise_page
+from sbench.files.ways import LEAST_FILES, read_advice
+from sbench.measure import tables
+from sbench.pages.statements import Outcomes, Records
+from sbench.probe.program import write_json
+from sbench.runs import compare, side_by_side
+from sbench.runs.sides import Side
+from sbench.studies.volumes import fit
+from sbench.studies.volumes.report import conclusions
+from sbench.studies.volumes.report.statements import Jobs, Limit, Ratio, VolumeChoice
 from tests import synthetic_volumes, volumes_records
 from tests.synthetic_runs import Synthetic, draw_advice
 from tests.synthetic_volumes import LIMIT_MS
@@ -152,7 +152,7 @@ def test_the_lines_of_advice_on_drawn_files_are_borne_out_by_their_times():
     outcomes, wrong = set(), []
     for seed in range(RUNS):
         drawn = draw_advice(seed)
-        lines = advised.lines(drawn.run)
+        lines = advise_page.lines(drawn.run)
         wrong += [f"{seed}: {problem}" for problem in find_wrong_advice(lines, drawn)]
         outcomes.add("none" if "no way " in "".join(lines) else lines[0][:15])
     assert wrong == []

@@ -16,12 +16,12 @@ from cells import CONFIG, Place
 from conftest import ROOT, artefact
 from driver_files import FILES, ODD_KEY, SMALL
 
-from scripts import drivers
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.lib.program import Problem
-from scripts.stores import store as stores
-from scripts.stores.s3 import KEYS
+from sbench import drivers
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.probe.program import Problem
+from sbench.stores import store as stores
+from sbench.stores.s3 import KEYS
 
 S3 = {"kind": "s3", "server": "embedded", "bucket": "drivers", "prefix": "", "region": "us-east-1", "anonymous": False}
 DISK = {"kind": "posix"}

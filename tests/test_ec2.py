@@ -12,11 +12,11 @@ from conftest import ROOT
 from outside import serving, with_keys
 from small_runs import launch, records, write
 
-from scripts.building.cache import COMPLETE, cache_folder
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.lib import dask_workers
-from scripts.studies.shots import signals
+from sbench.build.cache import COMPLETE, cache_folder
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.probe import dask_workers
+from sbench.studies.shots import signals
 
 FILES = {"ec2-s3.csv": ("1.14.6", "s3"), "ec2-s3-libaws.csv": ("2.0.0", "s3"), "ec2-local.csv": ("1.14.6", "local")}
 CELL = ["obj-type", "pb-size", "num-workers"]

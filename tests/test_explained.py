@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.report import answer, findings, plot_html, rows
-from scripts.report.results import Results
-from scripts.statistics import model, tables
-from scripts.statistics.outcomes import ORDERED
-from scripts.studies.shots.report import results
+from sbench.measure import tables
+from sbench.pages import answer, findings, plot_html, rows
+from sbench.pages.results import Results
+from sbench.studies.shots.report import results
+from sbench.verdicts import model
+from sbench.verdicts.outcomes import ORDERED
 from tests.records import FEW, MIB, gather, synthetic_cells, write_synthetic_run
 
 

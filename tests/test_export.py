@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 from conftest import ROOT, program, sbench
 
-from scripts.report import exported as export_tables
-from scripts.report.markup import code
-from scripts.report.page import Table, write_csv
+from sbench.pages import exported as export_tables
+from sbench.pages.markup import code
+from sbench.pages.page import Table, write_csv
 from tests import blobs_tables, browser, volumes_records
 from tests.pages import Links
 from tests.records import FEW, at, failed, synthetic_cells, write_synthetic_run

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from scripts.report import comparisons as ratios
-from scripts.report import curves, findings, judgement, listings, names, plot_html, prose, rows, scaling
-from scripts.report.page import Table, formatted, numeric, with_prefixes, without_shared
-from scripts.report.plot import COLOURS, Figure, Look, Marks, Panel, Rule
-from scripts.report.reading import ABSENT
-from scripts.report.results import Results
-from scripts.statistics.outcomes import ORDERED
-from scripts.studies.shots.report import results
+from sbench.pages import comparisons as ratios
+from sbench.pages import curves, findings, judgement, listings, names, plot_html, prose, rows, scaling
+from sbench.pages.page import Table, formatted, numeric, with_prefixes, without_shared
+from sbench.pages.plot import COLOURS, Figure, Look, Marks, Panel, Rule
+from sbench.pages.reading import ABSENT
+from sbench.pages.results import Results
+from sbench.studies.shots.report import results
+from sbench.verdicts.outcomes import ORDERED
 from tests import browser, records
 from tests.report_tables import changed
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.report import answer, findings, headline, judgement, listings, names, pages, recommendation
-from scripts.report import comparisons as ratios
-from scripts.report.markup import markdown_line
-from scripts.report.results import Results
-from scripts.studies.shots.report import results
+from sbench.pages import answer, findings, headline, judgement, listings, names, pages, recommendation
+from sbench.pages import comparisons as ratios
+from sbench.pages.markup import markdown_line
+from sbench.pages.results import Results
+from sbench.studies.shots.report import results
 from tests.report_tables import changed, default_cells
 
 

@@ -16,7 +16,7 @@ import pytest
 from batteries import BATTERY, ENDLESS, HOST, LOAD, TINY, Place, emptied, heard, needed, one_problem, until
 from conftest import ROOT, artefact, processes_of
 
-from scripts.studies.volumes import fio, fio_options
+from sbench.studies.volumes import fio, fio_options
 
 JOBS = sorted((ROOT / "config/fio").glob("*.fio"))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.frame import records
-from scripts.studies.volumes import etcd_metrics, fio, fio_output, fio_text
+from sbench.design import records
+from sbench.studies.volumes import etcd_metrics, fio, fio_output, fio_text
 from tests.fio_files import imported, job, make_json
 from tests.fio_results import output, text
 

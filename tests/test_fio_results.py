@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.studies.volumes import fio, fio_options, packed, series
+from sbench.studies.volumes import fio, fio_options, packed, series
 from tests import fio_files, fio_results
 from tests.conftest import ROOT
 from tests.fio_files import changed, cut, dig, edited, make_battery, make_json, old, ours

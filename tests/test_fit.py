@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,11 +12,11 @@ import pytest
 from batteries import Place, emptied, hear_interrupts, until
 from conftest import ROOT, sbench
 
-from scripts.frame import config as configuration
-from scripts.lib import host
-from scripts.lib.program import Problem, read_json
-from scripts.lib.spool import Spool
-from scripts.studies.volumes import fit, import_fio, limits
+from sbench.design import config as configuration
+from sbench.probe import host
+from sbench.probe.program import Problem, make_command, read_json
+from sbench.probe.spool import Spool
+from sbench.studies.volumes import fit, import_fio, limits
 
 # Three of these jobs, as few as a segment has, have operations enough for a p99.
 SMALL = "[fio_io]\nrw=write\nioengine=sync\nfdatasync=1\nsize=960k\nbs=2300\n"
@@ -181,7 +180,7 @@ def test_ctrl_c_leaves_nothing_on_the_volume_and_keeps_what_was_measured(place):
     # It writes where it is called.
     for name in ("scripts", "config"):
         (place.folder / name).symlink_to(ROOT / name)
-    command = [sys.executable, "-sE", "-m", "scripts.cli", "fit", place.volume]
+    command = make_command("sbench.cli", "fit", place.volume)
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=place.folder, preexec_fn=hear_interrupts, **pipe) as process:
         until(lambda: list(Path(place.folder, "results/fit").glob("etcd-*/b1_*/facts_a1.txt")))

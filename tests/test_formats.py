@@ -16,13 +16,13 @@ import yaml
 from conftest import sbench
 from granules import granule, run_of
 
-from scripts.lib.program import Problem
-from scripts.studies.particles import make as particles
-from scripts.studies.shots import bisect
-from scripts.studies.shots.bisect import Query
-from scripts.studies.shots.inputs import sources
-from scripts.studies.shots.make import existing
-from scripts.studies.shots.sets import bucket_of
+from sbench.files import bisect
+from sbench.files.bisect import Query
+from sbench.probe.program import Problem
+from sbench.studies.particles import make as particles
+from sbench.studies.shots.inputs import sources
+from sbench.studies.shots.make import existing
+from sbench.studies.shots.sets import bucket_of
 
 TAR = b"a.h5".ljust(257, b"\0") + b"ustar\00000" + bytes(300)
 ERROR = b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code><Message>no</Message></Error>'

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import artefact, program
 
+from sbench.design import session
+from sbench.measure import cell
+from sbench.probe import host, memory, page_cache
 from scripts import ready
-from scripts.frame import measuring, session
-from scripts.lib import cache, host, memory
 
 
 @pytest.mark.rule(2, 14)
@@ -79,7 +80,7 @@ def test_what_others_have_written_is_on_the_disk_before_the_clock_starts(monkeyp
     flushed = []
     monkeypatch.setattr(os, "sync", lambda: flushed.append(True))
     for sets_cache in (False, True):
-        measuring.Window("any", [], None).open(sets_cache=sets_cache)
+        cell.Window("any", [], None).open(sets_cache=sets_cache)
     assert flushed == [True, True]
 
 
@@ -87,12 +88,12 @@ def test_what_others_have_written_is_on_the_disk_before_the_clock_starts(monkeyp
 def test_all_data_are_read_once_before_the_first_block(tmp_path):
     file = tmp_path / "data"
     file.write_bytes(os.urandom(3_000_000))
-    cache.evict([file])
-    assert cache.resident([file]) < 0.5
+    page_cache.evict([file])
+    assert page_cache.resident([file]) < 0.5
     provision = tmp_path / "disk.json"
     provision.write_text(json.dumps({"status": "done", "local_files": [str(file)]}), encoding="utf-8")
     assert ready.main(["--provisions", str(provision), "--out", str(tmp_path / "ready.json")]) == 0
-    assert cache.resident([file]) > 0.5
+    assert page_cache.resident([file]) > 0.5
     assert artefact(tmp_path / "ready.json")["bytes_read"] == {str(provision): 3_000_000}
 
 

@@ -10,14 +10,14 @@ import pytest
 from cells import CONFIG, Place
 from conftest import ROOT, artefact
 
-from scripts.lib.program import Problem
-from scripts.stores import store as stores
+from sbench.probe.program import Problem
+from sbench.stores import store as stores
 
 # In a library's interpreter: a service that somebody else might run, with a folder of the user's.
 SERVICE = """
 import requests, sys
 from pathlib import Path
-from scripts.studies.arrays import service
+from sbench.studies.arrays import service
 folder, settings = Path(sys.argv[1]), service.Settings(2, 100 << 20, True)
 with service.running(settings, {"ROOT_DIR": str(folder), "BUCKET_NAME": "all"}, folder) as one:
     user, mine = (service.USER, one.password), {"domain": "/mine"}
@@ -35,7 +35,7 @@ def running(tmp_path: Path, with_hsds: Path, monkeypatch: pytest.MonkeyPatch) ->
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
     with open(tmp_path / "service.log", "w", encoding="utf-8") as log:
         process = subprocess.Popen(
-            [python, "-sE", "-c", f"import sys; sys.path[0] = '.'\n{SERVICE}", folder], stderr=log, **pipes
+            [python, "-sE", "-c", f"import sys; sys.path[0] = 'scripts'\n{SERVICE}", folder], stderr=log, **pipes
         )
         try:
             endpoint, user, password, status = process.stdout.readline().split()

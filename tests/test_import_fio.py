@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.program import Problem
-from scripts.lib.spool import Spool
-from scripts.studies.volumes import fio, fio_options, import_fio, packed
+from sbench.probe.program import Problem
+from sbench.probe.spool import Spool
+from sbench.studies.volumes import fio, fio_options, import_fio, packed
 from tests import fio_files, fio_results
 from tests.conftest import ROOT, program
 from tests.fio_files import PUBLISHED, cut, imported, make_battery, make_json, ours, published_tarballs, tarball
@@ -204,7 +204,9 @@ def test_the_program_ends_in_one_line_where_nothing_is_left(tmp_path: Path):
         ([str(tmp_path / "no")], f"imports: there is no file or folder {tmp_path}/no"),
         ([], "imports: name at least one tarball, folder or file, each as its path or as from"),
     ):
-        done = program("studies.volumes.import_fio", "--imports", json.dumps(imports), "--run", "r", "--out", out)
+        done = program(
+            "sbench.studies.volumes.import_fio", "--imports", json.dumps(imports), "--run", "r", "--out", out
+        )
         assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"problem: {words}")
         assert not out.exists()
 

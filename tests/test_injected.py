@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 from conftest import artefact
 
-from scripts.frame import blocks, matrix, records
-from scripts.frame import config as configuration
-from scripts.lib.program import Problem
-from scripts.stores import faults, trust
-from scripts.stores import store as stores
-from scripts.stores.s3 import client as s3
-from scripts.studies.shots import injected
-from scripts.studies.shots.report import recovery, results
+from sbench.design import blocks, matrix, records
+from sbench.design import config as configuration
+from sbench.probe.program import Problem
+from sbench.stores import faults, trust
+from sbench.stores import store as stores
+from sbench.stores.s3 import client as s3
+from sbench.studies.shots import injected
+from sbench.studies.shots.report import recovery, results
 
 # Many small requests: what ROS3 keeps of a file holds no data.
 READ = {"store": "s3", "layout": "shot-major", "access": "signals", "read_signals": 2}

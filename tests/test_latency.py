@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scripts.statistics import histograms, stats
+from sbench.verdicts import histograms, stats
 from tests.volumes_records import fio_bins, nth
 
 

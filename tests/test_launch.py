@@ -15,12 +15,12 @@ import yaml
 from conftest import ROOT, artefact, make_ready, sbench
 from small_runs import TWO_CELLS as CONFIG
 
-from scripts import launch, preflight
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.frame.records import write as write_record
-from scripts.lib import memory
-from scripts.lib.program import Problem
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.design.records import write as write_record
+from sbench.measure import launch, preflight
+from sbench.probe import memory
+from sbench.probe.program import Problem
 
 OBJECTS = {
     **{"store": ["disk"], "pattern": ["single-file"], "size": ["4GiB"], "processes": [1], "objects": ["shared"]},

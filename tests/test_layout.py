@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from scripts.frame import config as configuration
-from scripts.frame import study as studies
+from sbench.design import config as configuration
+from sbench.design import study as studies
 
-PROGRAMS = [path for path in ROOT.glob("scripts/*.py") if path.name != "bench.py"]
-SHARED = [ROOT / "scripts" / name for name in ("frame", "lib", "statistics", "report")]
+PROGRAMS = [path for path in ROOT.glob("scripts/*.py")]
+SHARED = [ROOT / "scripts/sbench" / name for name in ("design", "measure", "pages", "probe", "verdicts")]
 
 
 def folders_of(parent: Path) -> list[str]:
@@ -30,14 +30,14 @@ def naming(files: list[Path], names: list[str]) -> list[str]:
 
 
 def test_no_program_and_nothing_that_is_shared_names_a_study():
-    names = folders_of(ROOT / "scripts/studies")
-    shared = [*SHARED, ROOT / "scripts/stores", ROOT / "scripts/building"]
+    names = folders_of(ROOT / "scripts/sbench/studies")
+    shared = [*SHARED, ROOT / "scripts/sbench/stores", ROOT / "scripts/sbench/build"]
     files = [*PROGRAMS, *(file for folder in shared for file in folder.rglob("*.py"))]
     assert len(names) >= 3
     assert naming([*files, ROOT / "config/schema/run.yaml", ROOT / "rules/common.smk"], names) == []
 
 
-@pytest.mark.parametrize("study", folders_of(ROOT / "scripts/studies"))
+@pytest.mark.parametrize("study", folders_of(ROOT / "scripts/sbench/studies"))
 def test_a_study_is_a_folder_a_schema_a_notebook_a_page_and_a_part_of_the_smoke_run(study: str):
     parts = (f"config/schema/{study}.yaml", f"notebooks/{study}.ipynb", f"docs/{study}.md")
     assert [part for part in parts if not (ROOT / part).is_file()] == []
@@ -48,16 +48,16 @@ def test_a_study_is_a_folder_a_schema_a_notebook_a_page_and_a_part_of_the_smoke_
 def test_a_driver_is_declared_by_a_module_and_a_level():
     of_drivers = [configuration.factors(study).get("driver") for study in studies.names()]
     levels = {level for factor in of_drivers if factor for level in factor["items"]["enum"]}
-    modules = [path.stem for path in (ROOT / "scripts/drivers").glob("[!_]*.py")]
-    declared = [importlib.import_module(f"scripts.drivers.{module}").DRIVERS for module in modules]
+    modules = [path.stem for path in (ROOT / "scripts/sbench/drivers").glob("[!_]*.py")]
+    declared = [importlib.import_module(f"sbench.drivers.{module}").DRIVERS for module in modules]
     assert sorted(name for drivers in declared for name in drivers) == sorted(levels)
-    asking = [ROOT / "scripts/studies/shots" / f"{name}.py" for name in ("study", "measure", "reader")]
+    asking = [ROOT / "scripts/sbench/studies/shots" / f"{name}.py" for name in ("study", "measure", "tasks")]
     assert naming(asking, levels) == []
 
 
-@pytest.mark.parametrize("folder", folders_of(ROOT / "scripts/stores"))
+@pytest.mark.parametrize("folder", folders_of(ROOT / "scripts/sbench/stores"))
 def test_a_kind_of_store_is_asked_for_in_its_own_folder_only(folder: str):
-    files = [*(file for part in SHARED for file in part.rglob("*.py")), *ROOT.glob("scripts/stores/*.py")]
+    files = [*(file for part in SHARED for file in part.rglob("*.py")), *ROOT.glob("scripts/sbench/stores/*.py")]
     asked = [f'"{folder}', f"stores.{folder}", f"stores import {folder}"]
     quoted = [line for line in naming([*PROGRAMS, *files], [folder]) if any(part in line for part in asked)]
     assert quoted == []

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -12,9 +11,9 @@ import yaml
 from conftest import ROOT, artefact, sbench
 from granules import described, granule, left_out, paths, run_of
 
-from scripts.lib import tree
-from scripts.lib.program import Problem
-from scripts.studies.shots.choice import Pattern
+from sbench.probe import hdf5_tree
+from sbench.probe.program import Problem, make_command
+from sbench.studies.shots.choice import Pattern
 
 SPACE = h5py.h5s.create_simple((10,))
 
@@ -119,7 +118,7 @@ def test_a_filter_that_no_chunk_needs_does_no_harm(tmp_path):
 
 
 def limited(limit_kib: int, *command: object) -> subprocess.CompletedProcess:
-    shell = ["sh", "-c", f'ulimit -v {limit_kib}; exec "$0" "$@"', sys.executable, "-sE", "-m", *map(str, command)]
+    shell = ["sh", "-c", f'ulimit -v {limit_kib}; exec "$0" "$@"', *make_command(*command)]
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(shell, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
@@ -132,13 +131,13 @@ def test_what_memory_has_no_room_for_is_left_out_before_it_is_read(tmp_path):
         file["small"] = np.arange(5)
     config = run_of({"mine": str(path)}, selection=["all", "[0:10, ...]", "1/1000000"])
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
-    done = limited(2 * 2**20, "scripts.cli", "check", tmp_path / "run.yaml")
+    done = limited(2 * 2**20, "sbench.cli", "check", tmp_path / "run.yaml")
     (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
     assert line.startswith("ok")
     assert "/chunks (too large to be read by all; 74.51 GiB are needed" in line
     settings = f'{{"files": "{path}", "datasets": ["/**"], "layout": "mine"}}'
     options = ("--dataset", "d", "--out", tmp_path / "manifest.json", "--settings", settings)
-    done = limited(2 * 2**20, "scripts.studies.shots.make", *options)
+    done = limited(2 * 2**20, "sbench.studies.shots.make", *options)
     assert done.returncode == 0, done.stderr
     made = artefact(tmp_path / "manifest.json")
     assert (list(made["objects"]["sparse.h5"]), made["left_out"][0]["count"]) == (["/small"], 2)
@@ -215,7 +214,7 @@ def test_groups_within_each_other_and_names_with_line_ends_are_walked(tmp_path):
         group["line\nend"] = np.arange(3)
         file["group/*x"] = np.arange(3)
     with h5py.File(tmp_path / "deep.h5") as file:
-        assert sum(1 for _ in tree.walk(file)) == 1500 + 4
+        assert sum(1 for _ in hdf5_tree.walk(file)) == 1500 + 4
     found = paths(tmp_path / "deep.h5", "/**")["/**"]
     assert [len(name) for name in found] == [2 * 1500 + len("/line\nend"), len("/group/*x")]
 
@@ -227,7 +226,7 @@ def test_of_groups_that_are_nested_without_end_the_first_2_000_are_walked_and_a_
             group = h5py.h5g.create(group, b"g")
         file["x"] = np.arange(3)
     with h5py.File(tmp_path / "deeper.h5") as file:
-        assert sum(1 for _ in tree.walk(file)) == 2000 + 3
+        assert sum(1 for _ in hdf5_tree.walk(file)) == 2000 + 3
     assert paths(tmp_path / "deeper.h5", "/**") == {"/**": ["/x"]}
     (words,) = left_out(tmp_path / "deeper.h5", "/**").values()
     assert words.endswith("/g (cannot be opened; it lies in 2,000 groups; what it holds is left out)")

@@ -10,17 +10,18 @@ import h5py
 import numpy as np
 import pytest
 
-from scripts.lib import sizes, tree
-from scripts.lib.program import Problem
-from scripts.stores.as_file import AsFile
-from scripts.stores.posix.reader import Reader
-from scripts.stores.reading import Access
-from scripts.studies.shots import files, look
-from scripts.studies.shots.conclusions import conclude
-from scripts.studies.shots.contents import Contents
-from scripts.studies.shots.inputs import sources
-from scripts.studies.shots.looked import Looked
-from scripts.studies.shots.watched import Watched
+from sbench.files import look
+from sbench.files.conclusions import conclude
+from sbench.files.contents import Contents
+from sbench.files.looked import Looked
+from sbench.files.watched import Watched
+from sbench.probe import hdf5_tree, sizes
+from sbench.probe.program import Problem
+from sbench.stores.as_file import AsFile
+from sbench.stores.posix.reader import Reader
+from sbench.stores.reading import Access
+from sbench.studies.shots import files
+from sbench.studies.shots.inputs import sources
 
 MIB = 2**20
 
@@ -74,7 +75,7 @@ def beyond(path: Path, page_buffer: int = 0) -> int:
     with open(path, "rb") as raw:
         access.set_fileobj_driver(h5py.h5fd.fileobj_driver, watched := Watched(raw))
         with h5py.File(h5py.h5f.open(b"watched", h5py.h5f.ACC_RDONLY, access)) as file:
-            list(tree.walk(file))
+            list(hdf5_tree.walk(file))
     return sum(offset + length > 16 * MIB for offset, length in watched.reads)
 
 

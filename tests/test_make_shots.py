@@ -3,7 +3,6 @@ import hashlib
 import json
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -13,13 +12,13 @@ import h5py
 import numpy as np
 import pytest
 
-from scripts.lib.program import Problem
-from scripts.studies.shots.checksums import fingerprint
-from scripts.studies.shots.files import extents
-from scripts.studies.shots.inputs import sources
-from scripts.studies.shots.make import confirm, main
-from scripts.studies.shots.shot_files import SMALL, describe, parts
-from scripts.studies.shots.signals import Settings, ordered_pairs, plan, selection, signal_values, table
+from sbench.probe.program import Problem, make_command
+from sbench.studies.shots.checksums import fingerprint
+from sbench.studies.shots.files import extents
+from sbench.studies.shots.inputs import sources
+from sbench.studies.shots.make import confirm, main
+from sbench.studies.shots.shot_files import SMALL, describe, parts
+from sbench.studies.shots.signals import Settings, ordered_pairs, plan, selection, signal_values, table
 
 pytestmark = pytest.mark.thorough
 
@@ -196,7 +195,7 @@ def test_the_order_holds_without_pages_and_for_any_page_size(tmp_path: Path, lay
 def test_another_process_writes_identical_files(tmp_path: Path):
     manifest = make(tmp_path / "here", replace(FEW, layout="shot-major", page_size=1_000_000))
     out = tmp_path / "manifest.json"
-    command = [sys.executable, "-sE", "-m", "scripts.studies.shots.make", "--dataset", "d", "--out", str(out)]
+    command = make_command("sbench.studies.shots.make", "--dataset", "d", "--out", out)
     subprocess.run(
         [*command, "--settings", json.dumps(manifest["settings"])], check=True, cwd=Path(__file__).parents[1]
     )

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from conftest import ROOT, program
 
-from scripts import drivers, plan
-from scripts.frame import blocks, matrix, yaml_file
-from scripts.frame import config as configuration
-from scripts.frame import study as studies
-from scripts.lib.program import Problem
-from scripts.statistics import MIN_BLOCKS
+from sbench import drivers
+from sbench.design import blocks, matrix, plan, yaml_file
+from sbench.design import config as configuration
+from sbench.design import study as studies
+from sbench.probe.program import Problem
+from sbench.verdicts import MIN_BLOCKS
 
 
 @pytest.fixture(autouse=True)

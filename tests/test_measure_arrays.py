@@ -9,15 +9,15 @@ from azure.storage.blob import ContainerClient
 from cells import ROS3, Place
 from conftest import artefact, processes_of
 
-from scripts.stores import azure
-from scripts.stores import store as stores
+from sbench.stores import azure
+from sbench.stores import store as stores
 
 CHUNKS, VALUES, PADDED = 9, 50 * 40 * 8, 9 * 20 * 15 * 8
 # What describes an array beside its chunks: HSDS has an object for the dataset and one for the group that has it.
 DESCRIBED = {"hsds": 2, "zarr": 1}
 # What a prelude says to get at the nodes of each service that is started.
 NODES = (
-    "import os, signal\nfrom scripts.studies.arrays import hsds, service\nservices, start = [], service._start\n"
+    "import os, signal\nfrom sbench.studies.arrays import hsds, service\nservices, start = [], service._start\n"
     "service._start = lambda *given: services.append(start(*given)) or services[-1]\n"
 )
 
@@ -112,7 +112,7 @@ def test_a_wrong_value_in_a_stored_chunk_is_an_invalid_record(cell, backend):
     here = cell(backend=backend)
     # Changed when all is stored, before it is read back.
     here.pretend(
-        f"from pathlib import Path\nfrom scripts.studies.arrays import {backend} as module\n"
+        f"from pathlib import Path\nfrom sbench.studies.arrays import {backend} as module\n"
         "stored = module.BACKEND.stored\n"
         "def change(target):\n"
         "    sizes = stored(target)\n"
@@ -161,7 +161,7 @@ def test_a_node_that_is_killed_while_it_is_read_from_is_a_failed_record_in_one_l
 def test_a_service_that_does_not_become_ready_is_one_line(cell):
     here = cell()
     here.pretend(
-        "import os, signal\nfrom scripts.studies.arrays import service\n"
+        "import os, signal\nfrom sbench.studies.arrays import service\n"
         "service._STARTS, service.wait_for_port = 1, lambda *given: None\n"
         "service._wait_until_ready.__globals__['READY_S'] = 0.05"
     )
@@ -175,7 +175,7 @@ def test_a_service_that_does_not_become_ready_is_one_line(cell):
 def test_a_port_that_somebody_takes_in_between_is_not_asked_and_another_is_taken(cell):
     here = cell()
     here.pretend(
-        "import socket\nfrom scripts.studies.arrays import service\n"
+        "import socket\nfrom sbench.studies.arrays import service\n"
         "taken = socket.create_server(('127.0.0.1', 0))\nports, free = [taken.getsockname()[1]], service.free_port\n"
         "service.free_port = lambda: ports.pop() if ports else free()"
     )
@@ -218,7 +218,7 @@ def test_requests_near_the_limit_come_out_as_the_service_documents_them_or_not(c
 @pytest.mark.rule(9)
 def test_a_write_above_the_limit_that_the_service_loses_is_an_invalid_record(cell):
     here = cell(operation="limits", shape="300x220", chunks="150x110", request_limit="100KiB")
-    here.pretend("from scripts.studies.arrays import hsds\nhsds.Rest.put = lambda self, piece, values: None")
+    here.pretend("from sbench.studies.arrays import hsds\nhsds.Rest.put = lambda self, piece, values: None")
     record = measured(here)
     assert not record["valid"]
     assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
@@ -248,7 +248,7 @@ def test_faults_come_out_as_the_service_documents_them_or_not(cell):
     # One limit on memory, which suffices: of so small a request 4 × was too little in 1 of 6 runs on a loaded machine.
     # A store that is slowed for less long.
     here.pretend(
-        "from scripts.studies.arrays import claims\n"
+        "from sbench.studies.arrays import claims\n"
         "claims.ROOM, claims.SLOW_S, claims.PATIENCE, claims._STOPPED_S = (8,), 1.0, 0.9, 0.2"
     )
     record = measured(here)

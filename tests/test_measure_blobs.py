@@ -3,20 +3,18 @@
 import json
 import os
 import statistics
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import steady
 from blob_cells import Cell
-from conftest import ROOT, artefact, program
+from conftest import ROOT, artefact, program, run_code
 from steady import locked
 
-from scripts.lib import provenance, sizes
-from scripts.studies.blobs import mpi
-from scripts.studies.blobs.patterns import PATTERNS
+from sbench.probe import provenance, sizes
+from sbench.studies.blobs import mpi
+from sbench.studies.blobs.patterns import PATTERNS
 
 pytestmark = pytest.mark.thorough
 
@@ -32,7 +30,7 @@ def cell(tmp_path: Path):
 @pytest.fixture
 def in_memory():
     folder = Path("/dev/shm")
-    from scripts.lib import host
+    from sbench.probe import host
 
     if not folder.is_dir() or host.mount(folder)["file_system"] != "tmpfs":
         pytest.skip("a file system in memory is needed at /dev/shm")
@@ -46,13 +44,17 @@ def reads(record: dict) -> list[dict]:
 def test_the_manifest_says_what_objects_hold_and_holds_none(tmp_path):
     out = tmp_path / "manifest.json"
     settings = {"size": "1MiB", "objects": 3, "seed": 5}
-    done = program("studies.blobs.make", "--dataset", "blobs-1", "--settings", json.dumps(settings), "--out", out)
+    done = program(
+        "sbench.studies.blobs.make", "--dataset", "blobs-1", "--settings", json.dumps(settings), "--out", out
+    )
     assert done.returncode == 0, done.stderr
     manifest = artefact(out)
     assert manifest["layout"] == {"size_bytes": MIB, "objects": 3, "block_bytes": 4096}
     assert len({entry["sha256"] for entry in manifest["files"]}) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
-    again = program("studies.blobs.make", "--dataset", "blobs-2", "--settings", json.dumps(settings), "--out", out)
+    again = program(
+        "sbench.studies.blobs.make", "--dataset", "blobs-2", "--settings", json.dumps(settings), "--out", out
+    )
     assert again.returncode == 0
     assert artefact(out)["data_sha256"] == manifest["data_sha256"]
 
@@ -126,7 +128,7 @@ def test_a_process_that_begins_when_others_are_done_does_not_hide_its_wait(cell)
     here = cell(processes="2", iterations=2)
     # As one that gets no core: it leaves the barrier late, and is as quick as ever by its own clock.
     here.pretend(
-        "import time\nfrom mpi4py import MPI\nfrom scripts.studies.blobs import process\n"
+        "import time\nfrom mpi4py import MPI\nfrom sbench.studies.blobs import process\n"
         "clock, late = time.perf_counter, 1000 * MPI.COMM_WORLD.rank\n"
         "class Late:\n"
         "    def __getattr__(self, name):\n"
@@ -154,7 +156,7 @@ def test_the_spans_of_machines_are_not_mixed():
 def test_bytes_that_an_iteration_does_not_bring_are_not_those_of_the_one_before(cell):
     here = cell(processes="2")
     here.pretend(
-        "from scripts.stores.posix import reader as posix\nread, calls = posix.Reader.read, []\n"
+        "from sbench.stores.posix import reader as posix\nread, calls = posix.Reader.read, []\n"
         "def once(self, *arguments):\n"
         "    calls.append(arguments[2].nbytes)\n"
         "    if len([one for one in calls if one]) == 1 or not calls[-1]:\n"
@@ -184,7 +186,7 @@ def test_reading_is_told_from_distributing_which_mpi_alone_does_once_more(cell, 
 def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell):
     here = cell(pattern="broadcast", processes="2")
     here.pretend(
-        "from scripts.studies.blobs import delivery\npass_on, calls = delivery.Broadcast._pass_on, []\n"
+        "from sbench.studies.blobs import delivery\npass_on, calls = delivery.Broadcast._pass_on, []\n"
         "def once(self, number, one):\n"
         "    calls.append(one.bytes)\n"
         "    if len([count for count in calls if count]) <= 1:\n"
@@ -199,7 +201,7 @@ def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell
 def test_an_empty_iteration_goes_through_every_operation_and_asks_for_no_byte(cell, pattern):
     here = cell(pattern=pattern, processes="2", operation_size="256KiB")
     here.pretend(
-        "import time\nfrom scripts.studies.blobs import delivery\n"
+        "import time\nfrom sbench.studies.blobs import delivery\n"
         "for kind in (delivery.Independent, delivery.Broadcast, delivery.Scatter, delivery.MpiIo):\n"
         "    def got(self, one, check, original=delivery.Independent._got):\n"
         "        time.sleep(0.005)\n"
@@ -229,7 +231,7 @@ def test_the_page_cache_counts_of_the_objects_that_are_read_alone(cell):
 def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
     here = cell(cache="warm")
     here.pretend(
-        f"{steady.PRELUDE}from scripts.lib import cache\nfrom scripts.stores.posix import reader as posix\n"
+        f"{steady.PRELUDE}from sbench.probe import cache\nfrom sbench.stores.posix import reader as posix\n"
         "read = posix.Reader.read\n"
         "def lose(self, *arguments):\n"
         "    read(self, *arguments)\n"
@@ -333,7 +335,7 @@ def test_files_in_memory_cannot_be_checked_and_are_not_called_warm_or_cold(in_me
 def test_the_ceiling_is_measured_by_the_processes_that_read_each_with_its_requests_in_flight(cell, tmp_path):
     here = cell(pattern="sections", processes="2", concurrency="2", chunk_size="64KiB")
     here.pretend(
-        "import os, threading\nfrom scripts.stores import bare\n"
+        "import os, threading\nfrom sbench.stores import bare\n"
         "real = bare._File.get\n"
         "def get(self, *arguments):\n"
         f"    with open({str(tmp_path / 'bare')!r}, 'a') as file:\n"
@@ -356,7 +358,7 @@ def test_the_ceiling_is_measured_by_the_processes_that_read_each_with_its_reques
 def test_a_process_that_ends_in_the_ceiling_leaves_what_was_measured(cell):
     here = cell(processes="2")
     here.pretend(
-        "import os\nfrom mpi4py import MPI\nfrom scripts.studies.blobs import ceiling\n"
+        "import os\nfrom mpi4py import MPI\nfrom sbench.studies.blobs import ceiling\n"
         "if MPI.COMM_WORLD.rank:\n"
         "    ceiling.BareClient.read = lambda self: os.kill(os.getpid(), 9)"
     )
@@ -371,7 +373,7 @@ def test_a_process_that_ends_in_the_ceiling_leaves_what_was_measured(cell):
 def test_what_a_file_is_is_not_looked_at_while_an_iteration_is_timed(cell, tmp_path, pattern):
     here = cell(pattern=pattern, processes="2")
     here.pretend(
-        "import os\nfrom scripts.studies.blobs import process\nfrom scripts.stores.posix import reader\n"
+        "import os\nfrom sbench.studies.blobs import process\nfrom sbench.stores.posix import reader\n"
         "stat, read, looks = os.stat, process.Process._read, []\n"
         "class Os:\n"
         "    def __getattr__(self, name):\n"
@@ -412,22 +414,22 @@ def test_the_record_says_what_held(cell):
 @pytest.mark.rule(14)
 def test_arms_that_load_other_readers_of_the_same_code_have_the_same_hash(cell):
     plain, collective = (cell(pattern=pattern).measure()["modules"] for pattern in ("sections", "mpi-io-collective"))
-    assert "scripts.stores.s3.reader" in plain
+    assert "sbench.stores.s3.reader" in plain
     assert provenance.code_sha256(plain) == provenance.code_sha256(collective)
 
 
 @pytest.mark.rule(14)
-@pytest.mark.parametrize("program", ["step", "studies.blobs.read"])
+@pytest.mark.parametrize("program", ["step", "sbench.studies.blobs.read"])
 def test_whichever_store_a_process_has_loaded_it_is_the_same_code(program):
     """Stores that are compared are read by modules of their own; what they import counts too."""
-    found, everything = set(), set(provenance.package("lib", "stores"))
+    found, everything = set(), set(provenance.package("probe", "stores"))
     for folder in ("posix", "s3", "azure"):
-        modules = [path.stem for path in (ROOT / "scripts/stores" / folder).glob("[a-z]*.py")]
-        names = ", ".join(f"scripts.stores.{folder}.{module}" for module in modules)
-        code = f"import sys, scripts.{program}, {names}; print(*sys.modules)"
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-        loaded = {name for name in done.stdout.split() if name.startswith("scripts.")}
-        assert f"scripts.stores.{folder}.reader" in loaded
+        modules = [path.stem for path in (ROOT / "scripts/sbench/stores" / folder).glob("[a-z]*.py")]
+        names = ", ".join(f"sbench.stores.{folder}.{module}" for module in modules)
+        code = f"import sys, {program}, {names}; print(*sys.modules)"
+        done = run_code(code)
+        loaded = {name for name in done.stdout.split() if name.startswith("sbench.")}
+        assert f"sbench.stores.{folder}.reader" in loaded
         found.add(provenance.code_sha256(loaded | everything))
     assert len(found) == 1
 
@@ -473,7 +475,7 @@ def test_buffers_that_do_not_fit_are_refused_with_the_arithmetic(cell):
 
 
 def test_how_lustre_stripes_a_file_is_read_from_its_own_tool(tmp_path, monkeypatch):
-    from scripts.studies.blobs.measure import stripe
+    from sbench.studies.blobs.measure import stripe
 
     tool = tmp_path / "lfs"
     words = "lmm_stripe_count:  4\\nlmm_stripe_size:   1048576\\nlmm_stripe_offset: 2\\n"

@@ -10,7 +10,7 @@ import pytest
 from cells import ROS3, Place
 from conftest import artefact
 
-from scripts.studies.particles import snapshots
+from sbench.studies.particles import snapshots
 
 
 @pytest.fixture

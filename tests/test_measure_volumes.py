@@ -18,13 +18,14 @@ import pytest
 from batteries import ENDLESS, HOST, TINY, Place, emptied, options_of, until
 from conftest import ROOT, artefact, processes_of, program, sbench
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix, measuring
-from scripts.lib import host
-from scripts.lib.program import Problem, file_digest, write_json
-from scripts.plan import plan
-from scripts.stores import store as stores
-from scripts.studies.volumes import instance_volume, measure
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.design.plan import plan
+from sbench.measure import cell
+from sbench.probe import host
+from sbench.probe.program import Problem, file_digest, make_command, write_json
+from sbench.stores import store as stores
+from sbench.studies.volumes import instance_volume, measure
 
 
 class Cell:
@@ -64,7 +65,7 @@ class Cell:
 
     def start(self) -> subprocess.Popen:
         """Begin to measure the cell, in a session of its own."""
-        command = [sys.executable, "-sE", "-m", "scripts.step", *self.words()]
+        command = make_command("step", *self.words())
         return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def said(self, words: str) -> bool:
@@ -295,7 +296,7 @@ def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeyp
     def told(store: dict) -> set[str]:
         with contextlib.ExitStack() as stack:
             _, _, env = stores.serve(
-                stack, {"kind": "posix", **store}, {"location": None}, measuring.inherited(), None, sys.stderr
+                stack, {"kind": "posix", **store}, {"location": None}, cell.inherited(), None, sys.stderr
             )
         return {name for name, value in env.items() if name.startswith("AWS_") and value != os.devnull}
 

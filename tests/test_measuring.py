@@ -12,11 +12,11 @@ from cells import ROS3, Place
 from conftest import artefact
 from steady import locked
 
-from scripts.frame.software import differences
-from scripts.lib import provenance
-from scripts.lib.dask_workers import batches_of
-from scripts.lib.program import file_digest
-from scripts.studies.shots import study
+from sbench.design.fingerprint import differences
+from sbench.probe import provenance
+from sbench.probe.dask_workers import batches_of
+from sbench.probe.program import file_digest
+from sbench.studies.shots import study
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_record_refers_to_the_software_that_read_and_served_it(shots_cell, env
 @pytest.mark.rule(3)
 def test_repeats_read_different_shots_and_all_arms_of_a_block_the_same(shots_cell):
     here = shots_cell(data={"shots": 12, "signals": 8}, make=False)
-    from scripts.studies.shots.measure import sampled
+    from sbench.studies.shots.measure import sampled
 
     manifest = {"shots": [str(n) for n in range(12)], "signals": []}
     settings = here.cell.settings
@@ -191,7 +191,7 @@ def test_a_warm_cell_is_warm_until_its_window_closes_and_invalid_where_pages_are
     assert record["valid"], record["reasons"]
     assert record["cache"] == {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
     here.pretend(
-        "from pathlib import Path\nfrom scripts.lib import cache, window\n"
+        "from pathlib import Path\nfrom sbench.probe import cache, window\n"
         "real = window.Step.close_window\n"
         "def lose(self):\n"
         "    cache.evict(Path(self.job['manifest']).parent.glob('*.h5'))\n"
@@ -220,7 +220,7 @@ def test_workers_may_be_a_multiple_of_the_cores_and_an_idle_one_is_reported(shot
 def test_identical_tasks_that_run_once_are_caught(shots_cell):
     here = shots_cell(access="shots", read_shots=3)
     here.pretend(
-        "from scripts.lib import dask_workers\n"
+        "from sbench.probe import dask_workers\n"
         "real, answers = dask_workers.Workers.map, {}\n"
         "def once(self, function, batches):\n"
         "    key = function.__name__\n"
@@ -237,14 +237,14 @@ def test_identical_tasks_that_run_once_are_caught(shots_cell):
 @pytest.mark.rule(14)
 def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/sbench").mkdir(parents=True)
     for name in ("reader", "report"):
-        (tmp_path / "scripts" / f"{name}.py").write_text("pass\n", encoding="utf-8")
-    before = provenance.code_sha256(["scripts.reader"])
-    (tmp_path / "scripts/report.py").write_text("changed\n", encoding="utf-8")
-    assert provenance.code_sha256(["scripts.reader"]) == before
-    (tmp_path / "scripts/reader.py").write_text("changed\n", encoding="utf-8")
-    assert provenance.code_sha256(["scripts.reader"]) != before
+        (tmp_path / "scripts/sbench" / f"{name}.py").write_text("pass\n", encoding="utf-8")
+    before = provenance.code_sha256(["sbench.reader"])
+    (tmp_path / "scripts/sbench/report.py").write_text("changed\n", encoding="utf-8")
+    assert provenance.code_sha256(["sbench.reader"]) == before
+    (tmp_path / "scripts/sbench/reader.py").write_text("changed\n", encoding="utf-8")
+    assert provenance.code_sha256(["sbench.reader"]) != before
 
 
 def test_a_shell_script_that_measured_is_hashed_too(tmp_path, monkeypatch):

@@ -50,7 +50,7 @@ def test_a_truncated_file_fails_the_cell_in_one_line(shots_cell):
 def test_a_worker_killed_in_mid_task_fails_the_cell(shots_cell):
     here = shots_cell(workers=2)
     here.pretend(
-        "import os, signal\nfrom scripts.lib import dask_workers\nfrom scripts.studies.shots import reader\n"
+        "import os, signal\nfrom sbench.probe import dask_workers\nfrom sbench.studies.shots import reader\n"
         "real = dask_workers.Workers.map\n"
         "def kill(self, function, batches):\n"
         "    if function is reader.read:\n"
@@ -68,7 +68,7 @@ def test_a_worker_killed_in_mid_task_fails_the_cell(shots_cell):
 def test_a_server_that_dies_in_mid_cell_fails_the_cell_and_leaves_nothing_behind(shots_cell):
     here = shots_cell(**ROS3, layout="shot-major", access="signals")
     here.pretend(
-        "import os, signal\nfrom pathlib import Path\nfrom scripts.lib import window\n"
+        "import os, signal\nfrom pathlib import Path\nfrom sbench.probe import window\n"
         "real = window.Step.open_window\n"
         "def kill(self, **how):\n"
         "    real(self, **how)\n"
@@ -93,7 +93,7 @@ def test_nothing_is_written_under_a_name_that_somebody_else_could_have_taken(sho
     (shared / "dask-scratch-space").symlink_to(trap)
     here = shots_cell(workers=2)
     here.pretend(
-        "import os\nfrom pathlib import Path\nfrom scripts.lib import window\n"
+        "import os\nfrom pathlib import Path\nfrom sbench.probe import window\n"
         "real = window.Step.open_window\n"
         "def look(self, **how):\n"
         f"    Path({str(seen)!r}).write_text(' '.join(os.listdir({str(shared)!r})))\n"
@@ -164,7 +164,7 @@ def test_a_provision_that_ends_early_is_not_explained_by_the_words_of_its_server
 def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(shots_cell):
     here = shots_cell(time_limit_s=3)
     here.pretend(
-        "import time\nfrom scripts.lib import dask_workers\n"
+        "import time\nfrom sbench.probe import dask_workers\n"
         "dask_workers.Workers.replaced = lambda self: time.sleep(600)"
     )
     record = here.measure()

@@ -9,9 +9,9 @@ import pytest
 from batteries import Place, needed
 from test_measure_volumes import Cell
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.studies.volumes import fio, fio_output
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.studies.volumes import fio, fio_output
 from tests.volumes_records import OPTIONS, chosen, fio_bins, gather, record, sample, write_run
 
 RATE = "[fio_io]\nrw=write\nioengine=sync\nsync=dsync\nsize=230k\nbs=2300\nrate_iops=200\n"
@@ -74,7 +74,7 @@ def test_a_job_without_each_latency_in_its_log_is_no_open_loop(place: Place):
 
 
 def test_a_rate_that_is_not_even_is_left_out_with_the_reason(monkeypatch, tmp_path: Path):
-    monkeypatch.setattr("scripts.studies.volumes.study.JOB_FILE", str(tmp_path / "{}.fio"))
+    monkeypatch.setattr("sbench.studies.volumes.study.JOB_FILE", str(tmp_path / "{}.fio"))
     (tmp_path / "etcd-rate.fio").write_text(RATE + "rate_process=poisson\n", encoding="utf-8")
     (tmp_path / "etcd.fio").write_text(RATE.replace("rate_iops=200\n", ""), encoding="utf-8")
     mapping = {"store": ["disk"], "job": ["etcd", "etcd-rate"], "background": ["none"]}

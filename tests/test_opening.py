@@ -12,9 +12,9 @@ import pytest
 from conftest import ROOT
 from test_drivers import KEYS, made
 
-from scripts.building.shell import uv
-from scripts.studies.shots.report import opening
-from scripts.studies.shots.report.opening import Target
+from sbench.build.shell import uv
+from sbench.files import opening
+from sbench.files.opening import Target
 
 PACKAGES = ("h5py-s3", "s3fs", "xarray", "h5netcdf")
 

@@ -1,8 +1,8 @@
 """The order of reads: what a page says of it is what a record reads."""
 
-from scripts.drivers import UNSET, Access
-from scripts.studies.shots import order
-from scripts.studies.shots.measure import _Plan
+from sbench.drivers import UNSET, Access
+from sbench.studies.shots import order
+from sbench.studies.shots.measure import _Plan
 
 MANIFEST = {
     "shots": ["1", "2"],

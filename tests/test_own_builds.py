@@ -15,20 +15,20 @@ import yaml
 from conftest import ROOT, artefact, program, sbench
 from small_runs import SINGLE, drop, launch, records, write
 
-from scripts import preflight
-from scripts.building import bundle, own, toolchain
-from scripts.building.cache import provide
-from scripts.building.distributions import library_key, promised
-from scripts.building.environments import origin
-from scripts.building.hdf5 import hdf5_recipe, provide_hdf5
-from scripts.building.shell import Workshop, make_environment
-from scripts.building.sources import ENVS, LOCK, Unreachable, releases
-from scripts.frame import config as configuration
-from scripts.frame import software
-from scripts.lib.program import Problem, file_digest
-from scripts.report.names import Names
-from scripts.report.names import software as named
-from scripts.studies.shots.report import REPORT, hdf5_version
+from sbench.build import bundle, own, toolchain
+from sbench.build.cache import provide
+from sbench.build.distributions import library_key, promised
+from sbench.build.environments import origin
+from sbench.build.hdf5 import hdf5_recipe, provide_hdf5
+from sbench.build.shell import Workshop, make_environment
+from sbench.build.sources import ENVS, LOCK, Unreachable, releases
+from sbench.design import config as configuration
+from sbench.design import fingerprint
+from sbench.measure import preflight
+from sbench.pages.names import Names
+from sbench.pages.names import software as named
+from sbench.probe.program import Problem, file_digest
+from sbench.studies.shots.report import REPORT, hdf5_version
 
 SOURCE = {"kind": "source", "hdf5": "2.0.0"}
 # The same commit on each machine, so that what is built of it is in the cache.
@@ -297,7 +297,7 @@ def test_a_branch_is_built_and_h5py_on_where_it_is_installed(tmp_path, hdf5_clon
     assert str(branch.folder) not in json.dumps([mine["build"], mine["promised"]])
     (loaded,) = (one for one in mine["imported"] if "libhdf5.so" in one)
     assert Path(loaded.split(" ", 3)[3]).parent == branch.folder / "lib"
-    assert software.expect_unchanged(mine) is None
+    assert fingerprint.expect_unchanged(mine) is None
 
 
 @pytest.mark.rule(14)
@@ -370,7 +370,7 @@ def test_two_builds_of_one_version_differ_on_purpose_and_have_names_of_their_own
         json.dumps({"distributions": {}, "files": {"libhdf5": name}, "promised": promised(spec, facts, build)})
         for name, build in builds.items()
     ]
-    assert software.differences(*prints[:2], True) == software.differences(*prints[1:], True) == ()
+    assert fingerprint.differences(*prints[:2], True) == fingerprint.differences(*prints[1:], True) == ()
     libraries = {name: {"hdf5": "2.0.0", "own": name != "release", "build": build} for name, build in builds.items()}
     shown = [hdf5_version(name, {"libraries": libraries}) for name in libraries]
     assert shown == ["HDF5 2.0.0", "HDF5 2.0.0 (my-branch)", "HDF5 2.0.0 (my-other)"]

@@ -13,12 +13,13 @@ from conftest import sbench
 from granules import described, granule, run_of
 from small_runs import PAGE, records, snakemake, write
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.lib.program import Problem
-from scripts.studies.shots import inputs, look, manifest, selection
-from scripts.studies.shots.report import indexes
-from scripts.studies.shots.sets import bucket_of
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.files import look
+from sbench.probe.program import Problem
+from sbench.studies.shots import inputs, manifest, selection
+from sbench.studies.shots.report import indexes
+from sbench.studies.shots.sets import bucket_of
 
 
 @pytest.fixture

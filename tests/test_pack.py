@@ -15,11 +15,11 @@ import yaml
 from conftest import ROOT, artefact, copy_project, sbench
 from small_runs import records
 
-from scripts import pack
-from scripts.building import bundle, distributions
-from scripts.building.bundle import Entry
-from scripts.lib import unpacked
-from scripts.lib.program import Problem
+from sbench.build import bundle, distributions
+from sbench.build.bundle import Entry
+from sbench.measure import pack
+from sbench.probe import unpacked
+from sbench.probe.program import Problem
 
 # What the archive has to bring: an HDF5 from source that reads from an embedded S3 server, and fio.
 CONFIG = {
@@ -57,12 +57,12 @@ say unpack tar -xzf /packed.tar.gz
 mv storage-benchmarks-* project
 say first sh project/scripts/relocate.sh
 cd project
-run='.venv/bin/python -sE -m scripts'
+run='.venv/bin/python -sE scripts'
 say second sh scripts/relocate.sh
 say setup scripts/setup.sh
 say run .venv/bin/snakemake --cores 2 --configfile config/packed.yaml
-say library $run.build_library --out x --library x --spec '{"kind": "wheel", "hdf5": "2.0.0"}'
-say server $run.build_servers --need azurite --out x
+say library $run/build_library.py --out x --library x --spec '{"kind": "wheel", "hdf5": "2.0.0"}'
+say server $run/build_servers.py --need azurite --out x
 say pack ./sbench pack
 say check ./sbench check config/packed.yaml
 say plan ./sbench plan config/packed.yaml
@@ -247,7 +247,7 @@ def test_a_library_is_known_by_what_it_is_made_of_and_not_by_where_that_was_had(
 
 def test_a_tree_that_was_edited_after_it_was_unpacked_is_dirty(tmp_path):
     tree = unpacked_tree(tmp_path)
-    facts = "from scripts.lib import provenance; print(provenance.facts(()))"
+    facts = "import sys; sys.path[0] = 'scripts'; from sbench.probe import provenance; print(provenance.facts(()))"
     asked = [sys.executable, "-sE", "-c", facts]
     for text, dirty in (("as packed", False), ("edited", True)):
         (tree / "README.md").write_text(text, encoding="utf-8")

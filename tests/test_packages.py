@@ -12,17 +12,17 @@ import yaml
 from conftest import artefact, program
 from small_runs import SINGLE
 
-from scripts import preflight
-from scripts.building import own, packages
-from scripts.building.distributions import describe_origin, pins, promised, requiring_others, unmet
-from scripts.building.environments import origin
-from scripts.building.sources import ENVS
-from scripts.frame import config as configuration
-from scripts.frame import software
-from scripts.frame.study import unreadable
-from scripts.lib.program import Problem, file_digest
-from scripts.report.names import software as named
-from scripts.studies.shots.report import hdf5_version
+from sbench.build import own, packages
+from sbench.build.distributions import describe_origin, pins, promised, requiring_others, unmet
+from sbench.build.environments import origin
+from sbench.build.sources import ENVS
+from sbench.design import config as configuration
+from sbench.design import fingerprint
+from sbench.design.study import unreadable
+from sbench.measure import preflight
+from sbench.pages.names import software as named
+from sbench.probe.program import Problem, file_digest
+from sbench.studies.shots.report import hdf5_version
 
 WHEEL = {"kind": "wheel", "hdf5": "2.0.0"}
 LEVELS = {"library": "mine", "driver": "s3fs", "store": "s3"}
@@ -259,7 +259,7 @@ def test_a_real_wheel_is_installed_recorded_and_known_by_its_content(real, tmp_p
         json.dumps({"distributions": {"toolz": "1.0.0"}, "files": {}, "promised": {"toolz": f"1.0.0 ({one})"}})
         for one in ("local wheel a", "local wheel b")
     ]
-    assert software.differences(*prints, True) == ()
+    assert fingerprint.differences(*prints, True) == ()
     assert str(Path(spec["with"][0]).parent) not in json.dumps([mine["build"], mine["promised"]])
 
 
@@ -276,9 +276,9 @@ def test_a_check_installs_what_a_run_would_and_is_of_the_same_mind(real, tmp_pat
 
 def test_a_record_of_another_version_and_a_wheel_that_was_replaced_are_told(real, tmp_path, monkeypatch):
     mine, spec = real
-    software.expect_promised(mine, {"distributions": {"toolz": "1.0.0+mine"}})
+    fingerprint.expect_promised(mine, {"distributions": {"toolz": "1.0.0+mine"}})
     with pytest.raises(Problem, match=r"library my-toolz has toolz 1\.0\.0, not 1\.0\.0\+mine as it was built"):
-        software.expect_promised(mine, {"distributions": {"toolz": "1.0.0"}})
+        fingerprint.expect_promised(mine, {"distributions": {"toolz": "1.0.0"}})
     wheel = make_wheel(tmp_path, "toolz", "2.0")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results/run/environments").mkdir(parents=True)

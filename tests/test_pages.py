@@ -13,8 +13,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from scripts.report.markup import markdown_line
-from scripts.report.names import multiple
+from sbench.pages.markup import markdown_line
+from sbench.pages.names import multiple
 from tests import axe, browser, paper
 from tests.browser import Visit
 from tests.pages import Links, write_afresh, write_index, write_words

@@ -17,13 +17,13 @@ import pyarrow.parquet
 import pytest
 from conftest import ROOT, artefact
 
-from scripts import drivers
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.lib.program import Problem
-from scripts.report import judgement, leaders, names, tiles
-from scripts.studies.particles import copies, make, methods, printed, reading, snapshots, through_yt
-from scripts.studies.particles.report import advice, results
+from sbench import drivers
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.pages import judgement, leaders, names, tiles
+from sbench.probe.program import Problem
+from sbench.studies.particles import make, methods, parquet, printed, reading, snapshots, through_yt
+from sbench.studies.particles.report import advice, results
 from tests import particles_tables
 
 # As many files and chunks as it takes to tell them apart; chunks are cut as yt cuts them.
@@ -250,7 +250,7 @@ def test_a_copy_that_cannot_be_written_is_one_line(snapshot, tmp_path):
     with pytest.raises(
         Problem, match=r"snapshot\.0\.hdf5 cannot be copied to .*none: .*; free the disk or leave parquet"
     ):
-        copies.converted(chunks, FIELD, drivers.Access("sec2", drivers.UNSET, 2**20), tmp_path / "none")
+        parquet.converted(chunks, FIELD, drivers.Access("sec2", drivers.UNSET, 2**20), tmp_path / "none")
 
 
 def test_a_heat_map_has_the_value_of_each_pair_of_levels_in_its_place_the_darkest_the_highest(tmp_path):

@@ -4,11 +4,11 @@ import zlib
 
 import pytest
 
-from scripts.frame import config as configuration
-from scripts.lib import objects, sizes
-from scripts.studies.blobs import ceiling
-from scripts.studies.blobs.patterns import PATTERNS, Operation, Plan
-from scripts.studies.blobs.verify import Verifier, checksum, expected
+from sbench.design import config as configuration
+from sbench.probe import content, sizes
+from sbench.studies.blobs import ceiling
+from sbench.studies.blobs.patterns import PATTERNS, Operation, Plan
+from sbench.studies.blobs.verify import Verifier, checksum, expected
 
 MIB = 2**20
 SHARED_OUT = ["sections", "sections-interleaved", "scatter", "mpi-io", "mpi-io-collective-interleaved"]
@@ -99,16 +99,16 @@ def test_operations_are_whole_blocks_where_a_block_fits():
 
 def test_blocks_that_come_in_several_operations_are_verified_and_a_wrong_byte_is_found():
     size = 64 * MIB
-    entry = objects.entry("a", size, 1, 0)
-    content = objects.stream(entry).read()
+    entry = content.entry("a", size, 1, 0)
+    data = content.stream(entry).read()
     found = plan("sections", 3, size, operation_size=4096)
     right, wrong = Verifier([entry], found.block), Verifier([entry], found.block)
-    spoilt = bytearray(content)
+    spoilt = bytearray(data)
     spoilt[size // 2] ^= 1
     for rank in range(3):
         for one in found.operations(rank):
             (offset, length), *_ = one.extents
-            right.check(one, memoryview(content)[offset : offset + length])
+            right.check(one, memoryview(data)[offset : offset + length])
             wrong.check(one, memoryview(spoilt)[offset : offset + length])
     assert (right.right, right.wrong) == (4096, 0)
     assert (wrong.right, wrong.wrong) == (4095, 1)
@@ -118,7 +118,7 @@ def test_blocks_that_come_in_several_operations_are_verified_and_a_wrong_byte_is
 
 
 def test_the_end_of_a_block_alone_is_not_verified():
-    entry = objects.entry("a", 64 * MIB, 1, 0)
+    entry = content.entry("a", 64 * MIB, 1, 0)
     last = plan("single-file", 1, 64 * MIB, operation_size=4096).operations(0)[-1]
     verifier = Verifier([entry], 16384)
     verifier.check(last, memoryview(bytes(4096)))
@@ -141,7 +141,7 @@ def test_a_bare_client_asks_for_the_first_operation_of_its_process_with_all_thre
 
 
 def test_checksums_of_objects_are_those_of_their_blocks():
-    entry = objects.entry("a", 3 * 4096 + 1, 7, 2)
-    content = objects.stream(entry).read()
-    assert entry["crc32"] == [zlib.crc32(content[start : start + 4096]) for start in range(0, len(content), 4096)]
+    entry = content.entry("a", 3 * 4096 + 1, 7, 2)
+    data = content.stream(entry).read()
+    assert entry["crc32"] == [zlib.crc32(data[start : start + 4096]) for start in range(0, len(data), 4096)]
     assert len(entry["crc32"]) == 4

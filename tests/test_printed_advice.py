@@ -21,7 +21,7 @@ VARIABLE = re.compile(
     r"(FAIL_ON|PAIRED|PARTIAL|QUICK|SCRATCH|COLUMNS|DATASETS|ACCESS|LATENCY)\b)"
 )
 # Of sbench itself this says what there is not.
-ITSELF = ROOT / "scripts/cli/__main__.py"
+ITSELF = ROOT / "scripts/sbench/cli/__main__.py"
 SOURCES = sorted((ROOT / "scripts").rglob("*.py"))
 FILES = [
     *SOURCES,

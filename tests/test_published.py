@@ -18,14 +18,14 @@ import yaml
 from conftest import ROOT, copy_project
 from small_runs import snakemake
 
-from scripts.frame import csv_file
-from scripts.lib.program import Problem, read_json
-from scripts.published import claims, derived, sources, tables
-from scripts.report import notebook
-from scripts.studies.shots.published import COLUMNS as OF_SHOTS
+from sbench.court import claims, derived, raw_data, tables
+from sbench.design import csv_file
+from sbench.pages import notebook
+from sbench.probe.program import Problem, read_json
+from sbench.studies.shots.published import COLUMNS as OF_SHOTS
 
 PRINTED, SOURCES = ROOT / "results/published", ROOT / "config/published.yaml"
-STUDIES = sorted(sources.read(SOURCES))
+STUDIES = sorted(raw_data.read(SOURCES))
 # Nothing listens there: whoever asks for an address of the network is refused.
 OFFLINE = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
 
@@ -86,7 +86,7 @@ def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offl
         assert "none broke a rule of measuring" not in page
         assert "| 0.00 |" not in page
         # The batteries of `volumes` are read as this project reads any.
-        method = importlib.import_module(f"scripts.studies.{study}.report").METHOD
+        method = importlib.import_module(f"sbench.studies.{study}.report").METHOD
         assert study == "volumes" or not any(line in page for line in method)
     arrays, blobs, particles = ((offline / f"{study}.md").read_text(encoding="utf-8") for study in STUDIES[:3])
     assert "until stored" not in arrays
@@ -101,7 +101,7 @@ def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offl
     assert "Cost of a task" not in particles
 
 
-@pytest.mark.parametrize("study", [name for name in STUDIES if not sources.read(SOURCES)[name].get("raw")])
+@pytest.mark.parametrize("study", [name for name in STUDIES if not raw_data.read(SOURCES)[name].get("raw")])
 def test_the_pages_that_are_committed_are_those_of_the_data(study: str, offline: Path):
     for page in (f"{study}.md", f"{study}-audit.md"):
         assert (offline / page).read_text(encoding="utf-8") == (ROOT / "reports/published" / page).read_text(
@@ -352,10 +352,10 @@ def test_every_claim_that_has_an_expression_is_computed_from_the_raw_data(study:
 
 
 def test_the_raw_files_are_those_that_are_named(published: Path):
-    named = [(study, name) for study, spec in sources.read(SOURCES).items() for name in spec.get("raw") or {}]
+    named = [(study, name) for study, spec in raw_data.read(SOURCES).items() for name in spec.get("raw") or {}]
     assert len(named) == 4
     for study, name in named:
-        files, absent = sources.files(sources.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
+        files, absent = raw_data.files(raw_data.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
         assert absent == {}
         assert files[name].is_relative_to(published)
 
@@ -384,7 +384,7 @@ def test_a_printed_part_is_a_part_of_its_raw_file(published: Path):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_study_is_regenerated_by_its_own_module(study: str):
-    program = importlib.import_module(f"scripts.studies.{study}.published")
+    program = importlib.import_module(f"sbench.studies.{study}.published")
     files = {path.name: path for path in (PRINTED / study).glob("*.csv")}
     first = next(iter(program.records(files)))
     assert json.loads(json.dumps(first["cell"])) == first["cell"]
@@ -397,7 +397,7 @@ def test_the_audits_that_are_committed_are_those_of_the_raw_data(
 ):
     folder = audited(study)
     # Without raw files the pages of the data are those made without a network.
-    has_raw = bool(sources.read(SOURCES)[study].get("raw"))
+    has_raw = bool(raw_data.read(SOURCES)[study].get("raw"))
     for book, name in [("audit", f"{study}-audit"), *([(study, study)] if has_raw else [])]:
         page = tmp_path / f"{name}.html"
         given = {"tables": str(folder), "facts": str(folder / "facts.json")}

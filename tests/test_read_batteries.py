@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.studies.volumes import fio, fio_facts
+from sbench.studies.volumes import fio, fio_facts
 from tests import fio_files, fio_results
 from tests.fio_files import changed, edited, imported, make_battery, make_json, ours, timeless
 
@@ -139,7 +139,7 @@ def test_an_incomplete_log_does_not_mix_clocks(tmp_path: Path):
     assert rows[1]["load1_before"] is None
 
 
-# What scripts/studies/volumes/fio_battery.sh writes.
+# What scripts/sbench/studies/volumes/fio_battery.sh writes.
 
 
 def test_facts_of_our_own_runner_are_in_the_rows(tmp_path: Path):

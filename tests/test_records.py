@@ -7,12 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from scripts import check
-from scripts import gather as facts_program
-from scripts.frame import records
-from scripts.lib.program import Problem
-from scripts.report import listings
-from scripts.studies.shots.report import results
+from sbench.design import records
+from sbench.measure import failures
+from sbench.measure import gather as facts_program
+from sbench.pages import listings
+from sbench.probe.program import Problem
+from sbench.studies.shots.report import results
 from tests.blobs_tables import build, cells
 from tests.blobs_tables import gather as gather_blobs
 from tests.pages import write_words
@@ -97,9 +97,9 @@ def test_what_is_no_file_in_the_place_of_a_record_is_a_failed_one_and_is_moved_a
     assert (row["n"], row["failed"]) == (6, 1)
     assert str(path) in row["reasons"]
     results = run.parent
-    left = list(check.left_behind(results))
+    left = list(failures.left_behind(results))
     assert left == [path]
-    check.move_aside(results, left)
+    failures.move_aside(results, left)
     assert not os.path.lexists(path)
 
 

@@ -14,14 +14,14 @@ from conftest import ROOT, copy_project
 from small_runs import TINY, snakemake
 from small_runs import write as configure
 
-from scripts.frame import config as configuration
-from scripts.lib.program import Problem, read_json
-from scripts.published import tables
-from scripts.report import curves, references, rows, words
-from scripts.report.plot import GREY
-from scripts.report.results import Results
-from scripts.studies.arrays.report import results as of_arrays
-from scripts.studies.shots.report import results
+from sbench.court import tables
+from sbench.design import config as configuration
+from sbench.pages import curves, references, rows, words
+from sbench.pages.plot import GREY
+from sbench.pages.results import Results
+from sbench.probe.program import Problem, read_json
+from sbench.studies.arrays.report import results as of_arrays
+from sbench.studies.shots.report import results
 from tests import report_tables
 from tests.pages import write_words
 

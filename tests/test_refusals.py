@@ -3,26 +3,25 @@
 import contextlib
 import errno
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import ROOT, artefact, program
+from conftest import artefact, program, run_code
 
-from scripts.frame import config as configuration
-from scripts.lib import dask_workers, globs
-from scripts.lib.processes import free_port, owned
-from scripts.lib.program import Problem, file_digest, read_json, why
-from scripts.lib.spool import Spool
-from scripts.published import audit
-from scripts.stores.servers import Proxy
+from sbench.court import audit
+from sbench.design import config as configuration
+from sbench.probe import dask_workers, globs
+from sbench.probe.processes import free_port, owned
+from sbench.probe.program import Problem, file_digest, read_json, why
+from sbench.probe.spool import Spool
+from sbench.stores.embedded import Proxy
 
 CODE = """
 import os, resource, subprocess
-from scripts.lib.processes import owned
-from scripts.lib.program import read_json, run, write_text
+from sbench.probe.processes import owned
+from sbench.probe.program import read_json, run, write_text
 
 def main():
     next_one = os.open(os.devnull, os.O_RDONLY)
@@ -41,9 +40,7 @@ SHORT = "the machine: Too many open files; end what takes processes, memory or o
 
 @pytest.mark.parametrize("call, named", [("start()", "true was not started: "), ("os.pipe()", "")])
 def test_what_a_machine_that_is_short_of_files_refuses_is_no_fault_of_a_program(call: str, named: str):
-    done = subprocess.run(
-        [sys.executable, "-c", CODE.format(call)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = run_code(CODE.format(call))
     assert (done.returncode, done.stderr) == (2, f"problem: {named}{SHORT} and run again\n")
 
 
@@ -52,7 +49,7 @@ def test_a_file_that_a_machine_short_of_files_refuses_is_not_blamed_on_the_disk(
     path = tmp_path / "thing.json"
     path.write_text("{}", encoding="utf-8")
     code = CODE.format(call.format(str(path)))
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_code(code)
     words = SHORT.removeprefix("the machine: ")
     assert (done.returncode, done.stderr) == (2, f"problem: {path} cannot be {failed}: {words} and run again\n")
     assert list(tmp_path.iterdir()) == [path]
@@ -69,7 +66,7 @@ def test_what_the_system_refuses_to_hdf5_is_one_line_with_the_name_of_the_file(t
     code = """
 import resource, sys, h5py
 from contextlib import nullcontext
-from scripts.lib.program import replacing, run
+from sbench.probe.program import replacing, run
 
 def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**12, 2**12))
@@ -79,8 +76,7 @@ def main():
 run(main)
 """
     path = tmp_path / "thing.h5"
-    command = [sys.executable, "-c", code.format(opened), path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_code(code.format(opened), path)
     assert (done.returncode, done.stderr) == (2, f"problem: {path}{words}\n")
 
 
@@ -94,7 +90,7 @@ def test_an_emulated_network_that_does_not_answer_is_one_line():
 def test_a_worker_that_lost_its_connection_is_one_line():
     code = """
 import errno, os
-from scripts.lib.program import run
+from sbench.probe.program import run
 
 def main():
     try:
@@ -104,7 +100,7 @@ def main():
 
 run(main)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_code(code)
     assert (done.returncode, done.stderr) == (2, "problem: a connection: Connection reset by peer; run again\n")
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from scripts.lib.program import Problem
-from scripts.report import curves, notebook, rows, scaling
-from scripts.studies.shots.report import hdf5_version, results
+from sbench.pages import curves, notebook, rows, scaling
+from sbench.probe.program import Problem
+from sbench.studies.shots.report import hdf5_version, results
 from tests.pages import write, write_words
 
 NOTEBOOK = "notebooks/shots.ipynb"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from scripts.lib import host, resources
+from sbench.probe import host, resources
 
 # Takes half a second of CPU in a process that it waits for, then some of its own; says when, and waits.
 _WORK = """

@@ -11,7 +11,7 @@ import pytest
 from batteries import until
 from blob_cells import Cell
 
-from scripts.studies.blobs import mpi
+from sbench.studies.blobs import mpi
 
 # Processes have the same numbers each time, as they have in containers: so have the segments of MPICH, in /dev/shm.
 NUMBERED_ALIKE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import boto3
 import pytest
-from conftest import artefact
+from conftest import ROOT, artefact
 
-from scripts.benchmarks.instruments import ranges
-from scripts.frame import measuring
-from scripts.lib import objects, processes
-from scripts.lib.program import Problem
-from scripts.stores import bare, servers
-from scripts.stores import network as networks
-from scripts.stores import store as stores
-from scripts.stores.servers import Served
+from sbench.measure import cell
+from sbench.probe import content, processes
+from sbench.probe.program import Problem
+from sbench.stores import bare, embedded
+from sbench.stores import network as networks
+from sbench.stores import store as stores
+from sbench.stores.embedded import Served
+from tests.bench.instruments import ranges
 
 S3 = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1", "anonymous": False}
 BLOB = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
@@ -56,7 +56,7 @@ def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
 
 
 def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, environments):
-    entry = objects.entry("large.bin", 40 * 2**20, 1, 0)
+    entry = content.entry("large.bin", 40 * 2**20, 1, 0)
     store = stores.of(S3)
     place = (tmp_path / "s", environments / "servers.json", print)
     put = store.provide("blobs-large", [(entry, None)], *place)
@@ -71,7 +71,7 @@ def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, env
 
 @pytest.mark.rule(3)
 def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_path, environments):
-    entry = objects.entry("large.bin", 20 * 2**20, 1, 0)
+    entry = content.entry("large.bin", 20 * 2**20, 1, 0)
     store = stores.of(S3)
     place = (tmp_path / "s", environments / "servers.json", print)
     # What is there in other parts is uploaded anew; the parts of S3 have 5 MiB at the least.
@@ -114,7 +114,7 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
 
 
 def test_reports_of_requests_that_were_lost_are_noticed():
-    counter = servers.StatsD()
+    counter = embedded.StatsD()
     host, port = counter.address.split(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))
@@ -137,10 +137,10 @@ def proxied(tmp_path: Path, environments: Path, network: dict):
     program = artefact(environments / "servers.json")["toxiproxy"]
     with ranges() as endpoint, contextlib.ExitStack() as stack:
         log = stack.enter_context(open(tmp_path / "log", "w", encoding="utf-8"))
-        yield servers.Proxy(stack, program, endpoint, network, log)
+        yield embedded.Proxy(stack, program, endpoint, network, log)
 
 
-def network_of(proxy: servers.Proxy, nbytes: int) -> dict:
+def network_of(proxy: embedded.Proxy, nbytes: int) -> dict:
     return networks.measure(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
 
 
@@ -211,10 +211,10 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
         served = stack.enter_context(stores.of(BLOB).serve(binaries, tmp_path / "store", None, log))
-        child = measuring._Child(stack, [str(program)], "blobs", {}, dict(os.environ), log)
+        child = cell._Child(stack, [str(program)], "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
         with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):
-            child.converse(measuring.Window("any", [], served), served, 2)
+            child.converse(cell.Window("any", [], served), served, 2)
 
 
 def test_what_a_process_owned_is_gone_after_it(tmp_path):
@@ -238,11 +238,11 @@ def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
 def test_what_was_started_ends_with_whoever_started_it(tmp_path):
     """A parent killed with -9 takes its servers along: the kernel sees to it."""
     code = (
-        "import sys, time\nfrom scripts.lib.processes import owned\n"
+        "import sys, time\nfrom sbench.probe.processes import owned\n"
         "with owned(['sleep', '601'], sys.stderr, {}) as p:\n    print(p.pid, flush=True)\n    time.sleep(600)"
     )
     command = [os.sys.executable, "-c", code]
-    parent = subprocess.Popen(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(command, cwd=ROOT / "scripts", stdout=subprocess.PIPE, text=True)
     child = os.pidfd_open(int(parent.stdout.readline()))
     parent.kill()
     parent.wait()

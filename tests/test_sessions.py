@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from scripts.published import privacy
-from scripts.statistics import sessions
-from scripts.statistics.outcomes import Outcome
+from sbench.measure import session_records
+from sbench.runs import privacy
+from sbench.verdicts import sessions
+from sbench.verdicts.outcomes import Outcome
 
 FASTER = math.log(0.8)
 # Sessions of a side, and the spread of their ln times.
@@ -262,10 +263,10 @@ def test_hours_of_one_day_are_no_other_days():
 
 def test_a_machine_is_known_by_its_kind_and_its_node_also_where_that_is_hidden():
     host = {"node": "node-17.lab", "cpu": "a CPU", "ram_bytes": 1, "boot": "x"}
-    machine = sessions.name_machine(host)
+    machine = session_records.name_machine(host)
     assert "lab" not in machine
-    assert machine == sessions.name_machine(privacy.hide(host))
-    assert machine.split()[0] == sessions.name_machine(host | {"node": "node-18.lab"}).split()[0]
-    assert machine != sessions.name_machine(host | {"node": "node-18.lab"})
-    assert machine.split()[0] != sessions.name_machine(host | {"cpu": "another"}).split()[0]
-    assert sessions.name_machine({}) == ""
+    assert machine == session_records.name_machine(privacy.hide(host))
+    assert machine.split()[0] == session_records.name_machine(host | {"node": "node-18.lab"}).split()[0]
+    assert machine != session_records.name_machine(host | {"node": "node-18.lab"})
+    assert machine.split()[0] != session_records.name_machine(host | {"cpu": "another"}).split()[0]
+    assert session_records.name_machine({}) == ""

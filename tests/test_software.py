@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from conftest import artefact
 
-from scripts import gather as gather_program
-from scripts.frame import software
-from scripts.lib.program import Problem
-from scripts.lib.software import distributions, identity
+from sbench.design import fingerprint
+from sbench.measure import gather as gather_program
+from sbench.probe.program import Problem
+from sbench.probe.software import distributions, identity
 from tests.records import (
     COMPARE,
     FEW,
@@ -50,7 +50,7 @@ def fingerprinted(tmp_path: Path, changed=lambda record: False, files=None, **ve
                 (path := tmp_path / f"{name} {content}").write_text(content, encoding="utf-8")
                 seen["files"][name] = identity(path)
         environment = {"promised": PROMISED[library]}
-        record["provenance"]["software"] = software.keep(tmp_path / "run/software", seen, {}, environment)
+        record["provenance"]["software"] = fingerprint.keep(tmp_path / "run/software", seen, {}, environment)
         return record
 
     cells = synthetic_cells(twins=0, **FEW)
@@ -63,14 +63,14 @@ def short(content: str) -> str:
 
 @pytest.mark.rule(6, 14)
 def test_of_another_build_no_library_that_was_loaded_is_the_same_and_a_server_is():
-    def fingerprint(build: str, server: str, **promised: str) -> str:
+    def seen_by(build: str, server: str, **promised: str) -> str:
         files = {"libhdf5": build, "libaws-c-s3": build, "versitygw": server}
         return json.dumps({"distributions": {"h5py": "1"}, "files": files, "promised": {"h5py": "1"} | promised})
 
-    one = fingerprint("first", "server")
-    assert software.differences(one, fingerprint("second", "server", copy="rebuilt"), environments=True) == ()
-    assert len(software.differences(one, fingerprint("second", "server"), environments=True)) == 2
-    other = software.differences(one, fingerprint("second", "another", copy="rebuilt"), environments=True)
+    one = seen_by("first", "server")
+    assert fingerprint.differences(one, seen_by("second", "server", copy="rebuilt"), environments=True) == ()
+    assert len(fingerprint.differences(one, seen_by("second", "server"), environments=True)) == 2
+    other = fingerprint.differences(one, seen_by("second", "another", copy="rebuilt"), environments=True)
     assert other == ("versitygw server and another",)
 
 
@@ -131,7 +131,7 @@ def test_what_only_one_arm_loads_is_no_other_version_of_it(tmp_path):
 def said(run: Path) -> tuple[list[str], list[str]]:
     """Return what the report says of a run's software: what is varied on purpose, and what is not known."""
     kept = gather_program.read(run, "synthetic", "shots")[1]
-    return software.on_purpose(kept, COMPARE), software.unseen(kept)
+    return fingerprint.on_purpose(kept, COMPARE), fingerprint.unseen(kept)
 
 
 @pytest.mark.rule(14, 22)
@@ -167,7 +167,7 @@ def test_a_file_is_hashed_once_for_as_long_as_it_stays_what_it_is(tmp_path):
 
     def kept() -> str:
         seen = {"distributions": {}, "files": {"libhdf5": identity(library)}}
-        return artefact(tmp_path / f"{software.keep(tmp_path, seen, {}, {'promised': {}})}.json")["files"]["libhdf5"]
+        return artefact(tmp_path / f"{fingerprint.keep(tmp_path, seen, {}, {'promised': {}})}.json")["files"]["libhdf5"]
 
     first = kept()
     assert first == sha256(b"first").hexdigest()
@@ -179,7 +179,7 @@ def test_a_file_is_hashed_once_for_as_long_as_it_stays_what_it_is(tmp_path):
 
 
 def test_a_library_that_was_built_before_it_said_what_it_promises_has_no_fingerprint(tmp_path):
-    assert software.keep(tmp_path, {"distributions": {}, "files": {}}, {}, {"kind": "wheel"}) is None
+    assert fingerprint.keep(tmp_path, {"distributions": {}, "files": {}}, {}, {"kind": "wheel"}) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -187,7 +187,7 @@ def test_a_library_that_was_replaced_while_it_was_loaded_is_unknown(tmp_path):
     (library := tmp_path / "libcurl.so.4").write_bytes(b"loaded")
     seen = {"distributions": {}, "files": {"libcurl": identity(library)}}
     library.write_bytes(b"another version")
-    kept = artefact(tmp_path / f"{software.keep(tmp_path, seen, {}, {'promised': {}})}.json")
+    kept = artefact(tmp_path / f"{fingerprint.keep(tmp_path, seen, {}, {'promised': {}})}.json")
     assert kept["files"] == {"libcurl": "unknown"}
 
 
@@ -200,7 +200,7 @@ def test_what_a_library_loads_has_to_be_what_it_was(tmp_path: Path):
     file = tmp_path / "extension.so"
     file.write_text("first")
     environment = {"library": "own", "imported": [identity(file)]}
-    software.expect_unchanged(environment)
+    fingerprint.expect_unchanged(environment)
     file.write_text("another")
     with pytest.raises(Problem, match=r"^library own: .*extension\.so is not what it was when this run began; give it"):
-        software.expect_unchanged(environment)
+        fingerprint.expect_unchanged(environment)

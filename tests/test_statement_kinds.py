@@ -6,8 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from scripts.published.statements import SessionRatio
-from scripts.report.statements import (
+from sbench.pages.statements import (
     Choice,
     Comparison,
     Counts,
@@ -19,7 +18,8 @@ from scripts.report.statements import (
     Records,
     Stated,
 )
-from scripts.studies.volumes.report.statements import Jobs, Limit, Ratio, Segment, VolumeChoice, read_limit
+from sbench.runs.statements import SessionRatio
+from sbench.studies.volumes.report.statements import Jobs, Limit, Ratio, Segment, VolumeChoice, read_limit
 
 pytestmark = pytest.mark.rule(22)
 

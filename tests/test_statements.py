@@ -8,21 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.lib.program import write_json
-from scripts.report import answer, headline, leaders, pages, recommendation
-from scripts.report.headline import Said
-from scripts.report.markup import markdown_line
-from scripts.report.results import Results
-from scripts.report.statements import (
-    Comparison,
-    Counts,
-    Leader,
-    Outcomes,
-    Recommendation,
-    Records,
-    Statement,
-)
-from scripts.statistics import tables
+from sbench.measure import tables
+from sbench.pages import answer, headline, leaders, pages, recommendation
+from sbench.pages.headline import Said
+from sbench.pages.markup import markdown_line
+from sbench.pages.results import Results
+from sbench.pages.statements import Comparison, Counts, Leader, Outcomes, Recommendation, Records, Statement
+from sbench.probe.program import write_json
 from tests.pages import write_words
 from tests.synthetic_runs import REPORTS, Synthetic, draw
 

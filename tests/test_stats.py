@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scripts.statistics import stats
-from scripts.statistics.outcomes import Outcome
+from sbench.verdicts import stats
+from sbench.verdicts.outcomes import Outcome
 
 DECIDED = ("faster", "slower")
 

@@ -21,14 +21,13 @@ from small_runs import TINY, records, snakemake, write
 from steady import keep_pages
 from test_virtual import frames, nested, virtual
 
-from scripts import preflight
-from scripts.frame import measuring
-from scripts.lib.program import Problem
-from scripts.stores import store as stores
-from scripts.stores.azure import CONNECTION
-from scripts.stores.s3 import client as s3
-from scripts.studies.shots import manifest
-from scripts.studies.shots.inputs import sources
+from sbench.measure import cell, preflight
+from sbench.probe.program import Problem
+from sbench.stores import store as stores
+from sbench.stores.azure import CONNECTION
+from sbench.stores.s3 import client as s3
+from sbench.studies.shots import manifest
+from sbench.studies.shots.inputs import sources
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -317,7 +316,7 @@ def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, e
     uploading = s3.client(store, {"AWS_ENDPOINT_URL": outside}).meta.config
     assert (uploading.retries["mode"], uploading.s3["addressing_style"]) == ("legacy", "path")
     with contextlib.ExitStack() as stack:
-        _, _, env = stores.serve(stack, store, here.provided, measuring.inherited(), None, None)
+        _, _, env = stores.serve(stack, store, here.provided, cell.inherited(), None, None)
     monkeypatch.setattr(os, "environ", env)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     reading = s3.client(store, env).meta
@@ -337,7 +336,7 @@ def test_variables_of_azure_reach_the_cells_of_its_accounts_alone(tmp_path, monk
     found = {}
     for kind, store in entries.items():
         provided = {"location": {"dataset": "d"}}
-        _, _, env = stores.serve(contextlib.ExitStack(), store, provided, measuring.inherited(), None, None)
+        _, _, env = stores.serve(contextlib.ExitStack(), store, provided, cell.inherited(), None, None)
         found[kind] = {name: env[name] for name in env if name.startswith("AZURE_")}
     assert found == {"posix": {}, "s3": {}, "azure-blob": secret}
 

@@ -10,8 +10,8 @@ import h5py
 import pytest
 from conftest import ROOT, sbench
 
-from scripts.lib.program import Escaped, Problem, run, shown
-from scripts.published import archive
+from sbench.probe.program import Escaped, Problem, run, shown
+from sbench.runs import archive
 from tests.test_archive import FACTS, changed, minimal
 
 HOSTILE = "a\nproblem: forged\x1b]0;title\x07\x9b2J\u202eb\u2028c\udcff"

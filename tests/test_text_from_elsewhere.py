@@ -15,14 +15,14 @@ import pytest
 from markdown_it import MarkdownIt
 from nbconvert.filters import markdown2html
 
-from scripts.frame import config as configuration
-from scripts.lib.program import shown as shown_as
-from scripts.report import markup, plot_html, plot_svg
-from scripts.report.plot import LONGEST, Figure, Panel, Rule, legible
-from scripts.report.reading import TEXTS
-from scripts.studies.blobs.report.results import FACTORS as OF_BLOBS
-from scripts.studies.shots.report import results as shots
-from scripts.studies.volumes.report import batteries as volumes
+from sbench.design import config as configuration
+from sbench.pages import markup, plot_html, plot_svg
+from sbench.pages.plot import LONGEST, Figure, Panel, Rule, legible
+from sbench.pages.reading import TEXTS
+from sbench.probe.program import shown as shown_as
+from sbench.studies.blobs.report.results import FACTORS as OF_BLOBS
+from sbench.studies.shots.report import results as shots
+from sbench.studies.volumes.report import batteries as volumes
 from tests import blobs_tables, browser, records, report_tables, volumes_records, volumes_tables
 from tests.fio_files import imported, make_battery, ours, tarball
 from tests.pages import write, write_index, write_words

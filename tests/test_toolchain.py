@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.building import sources, toolchain
-from scripts.building.shell import Workshop
-from scripts.building.sources import Archive, Unreachable
-from scripts.lib.program import Problem, tool
+from sbench.build import sources, toolchain
+from sbench.build.shell import Workshop
+from sbench.build.sources import Archive, Unreachable
+from sbench.probe.program import Problem, tool
 
 NO_DEFAULT = "error: rustup could not choose a version of rustc to run\nhelp: run 'rustup default stable'"
 # What apt says while another one is at work.

@@ -126,5 +126,6 @@ def test_the_shipped_runs_have_the_cells_of_toys_and_the_rules_of_the_house_hold
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_layout.py"],
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
     ):
-        done = subprocess.run(command, cwd=toys, capture_output=True, text=True, check=False)
+        env = os.environ | {"PYTHONPATH": "scripts"}
+        done = subprocess.run(command, cwd=toys, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

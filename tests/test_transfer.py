@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lib import objects, sizes
-from scripts.lib.program import Problem
-from scripts.stores import transfer
-from scripts.stores.reading import Identity, Reader
+from sbench.probe import content, sizes
+from sbench.probe.program import Problem
+from sbench.stores import transfer
+from sbench.stores.reading import Identity, Reader
 
 MIB = 2**20
 
@@ -32,7 +32,7 @@ def test_parts_are_as_large_as_asked_or_too_many():
 
 def test_any_part_of_a_large_object_is_made_without_the_rest():
     entry = {"bytes": 500 * 2**30, "content": {"seed": 1, "object": 0, "block_bytes": sizes.block_bytes(500 * 2**30)}}
-    with objects.stream(entry) as source:
+    with content.stream(entry) as source:
         source.seek(499 * 2**30 + 12_345)
         part = source.read(6 * MIB)
         source.seek(499 * 2**30 + 12_345 + 2 * MIB + 1)

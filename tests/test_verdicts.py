@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts import gather as gather_program
-from scripts.statistics import tables, verdicts
-from scripts.statistics.scaling import find_stops
+from sbench.measure import gather as gather_program
+from sbench.measure import judging, tables
+from sbench.verdicts.scaling import find_stops
 from tests.records import COMPARE, FEW, at, chosen, failed, gather, newer_is, synthetic_cells, write_synthetic_run
 
 
@@ -43,9 +43,9 @@ def test_each_metric_is_corrected_for_all_comparisons_of_its_factor_and_for_no_o
     matrix = tables.read_matrix(run / "matrix.csv")
     _, kept = gather_program.read(run, "synthetic", "shots")
     runs, _ = tables.runs_and_samples(matrix, kept)
-    together = verdicts.verdicts_table(matrix, runs, COMPARE[:1])
+    together = judging.verdicts_table(matrix, runs, COMPARE[:1])
     by_itself = pd.concat(
-        verdicts.verdicts_table(part, runs, COMPARE[:1])
+        judging.verdicts_table(part, runs, COMPARE[:1])
         for _, part in matrix.groupby(["layout", "access", "workers", "page_buffer"], sort=False)
     )
     for metric in ("total", "open", "first", "rest"):
@@ -56,7 +56,7 @@ def test_each_metric_is_corrected_for_all_comparisons_of_its_factor_and_for_no_o
         assert whole["p"].min() > alone["p"].min()
         others = [column for column in runs if column.startswith("seconds ") and column != f"seconds {metric}"]
         # Without the other metrics it is the same; `total` is judged in any case.
-        without = verdicts.verdicts_table(matrix, runs.drop(columns=set(others) - {"seconds total"}), COMPARE[:1])
+        without = judging.verdicts_table(matrix, runs.drop(columns=set(others) - {"seconds total"}), COMPARE[:1])
         assert chosen(without, metric=metric)["p"].tolist() == whole["p"].tolist()
 
 
@@ -65,11 +65,11 @@ def test_a_contest_compares_every_two_of_its_cells_that_nothing_else_compares(tm
     run = write_synthetic_run(tmp_path, synthetic_cells(**{**FEW, "workers": ("1", "2")}), repeats=8)
     matrix = tables.read_matrix(run / "matrix.csv")
     runs, _ = tables.runs_and_samples(matrix, gather_program.read(run, "synthetic", "shots")[1])
-    judged = verdicts.verdicts_table(matrix, runs, COMPARE[:1], contest=lambda cell: cell["page_buffer"] or None)
+    judged = judging.verdicts_table(matrix, runs, COMPARE[:1], contest=lambda cell: cell["page_buffer"] or None)
     cells = {cell["cell"]: cell for cell in matrix[matrix["twin_of"] == ""].to_dict("records")}
     rows = chosen(judged, factor="contest")
     pairs = {frozenset(pair) for pair in zip(rows["baseline"], rows["contender"], strict=True)}
-    compared = verdicts._pairs(matrix, "library", COMPARE[0]["baseline"])
+    compared = judging._pairs(matrix, "library", COMPARE[0]["baseline"])
     named = {frozenset((base["cell"], other["cell"])) for base, other in compared}
     alike = {
         frozenset(pair)
@@ -198,14 +198,14 @@ def test_slowed_controls_are_found_as_any_difference_of_their_size_would_be_and_
     alone = alone[alone["cell"].isin([*chosen(noisy, control="slow10")[["baseline", "contender"]].iloc[0]])]
     _, kept = gather_program.read(tmp_path / "noisy", "synthetic", "shots")
     runs, _ = tables.runs_and_samples(alone, [one for one in kept if one.cell in set(alone["cell"])])
-    by_itself = verdicts.verdicts_table(alone, runs, [])
+    by_itself = judging.verdicts_table(alone, runs, [])
     assert by_itself["p"].iloc[0] < chosen(noisy, control="slow10")["p"].iloc[0]
     # Records of the same cells without slowed controls give the same rows.
     matrix = tables.read_matrix(tmp_path / "slowed/matrix.csv")
     without = matrix[~matrix["control"].isin(SLOWED)]
     _, kept = gather_program.read(tmp_path / "slowed", "synthetic", "shots")
     runs, _ = tables.runs_and_samples(without, [one for one in kept if one.cell in set(without["cell"])])
-    others = verdicts.verdicts_table(without, runs, COMPARE).drop(columns="note").reset_index(drop=True)
+    others = judging.verdicts_table(without, runs, COMPARE).drop(columns="note").reset_index(drop=True)
     kept_rows = table[~table["control"].isin(SLOWED)].reset_index(drop=True)
     assert kept_rows["verdict"].tolist() == others["verdict"].tolist()
     assert kept_rows["p"].tolist() == pytest.approx(others["p"].tolist(), nan_ok=True)
@@ -314,7 +314,7 @@ def test_a_cell_on_several_nodes_is_compared_with_one_on_some_of_them(alone, ver
         for block in range(1, 9)
         for cell, time, node in (("a", 1.0, alone[block % 2]), ("b", 2.0, "n1, n2"))
     ]
-    compared = verdicts.verdicts_table(matrix, pd.DataFrame(rows), [{"factor": "nodes", "baseline": "1"}])
+    compared = judging.verdicts_table(matrix, pd.DataFrame(rows), [{"factor": "nodes", "baseline": "1"}])
     (row,) = compared[compared["metric"] == "total"].to_dict("records")
     assert row["verdict"] == verdict, row["note"]
 
@@ -343,7 +343,7 @@ def two_arms(base, other, sessions, later=None):
         for block, (time, session) in enumerate(zip(times, when, strict=True), 1)
     ]
     compare = [{"factor": "library", "baseline": "old"}]
-    return verdicts.verdicts_table(matrix, pd.DataFrame(rows), compare).iloc[0]
+    return judging.verdicts_table(matrix, pd.DataFrame(rows), compare).iloc[0]
 
 
 def simulated(runs, judge):
@@ -386,7 +386,7 @@ def test_an_arm_that_loses_records_the_other_one_keeps_may_have_lost_the_slow_on
     row = two_arms(base, ratio * other * lost, sessions)
     # Of an arm that is slower although it lost its slow records no less is known.
     assert row["verdict"] == ("slower" if verdict == "slower" else "no evidence")
-    words = f"{verdicts.LOST}: 0 of 10 in the baseline, 2 in the contender"
+    words = f"{judging.LOST}: 0 of 10 in the baseline, 2 in the contender"
     assert row["note"].startswith(words) == (verdict != "slower")
     of_baseline = two_arms(base * lost, ratio * other, sessions)["verdict"]
     assert of_baseline == ("faster" if verdict == "faster" else "no evidence")

@@ -9,13 +9,13 @@ import pytest
 from granules import described, left_out, run_of
 from small_runs import records, snakemake, write
 
-from scripts import drivers
-from scripts.lib.program import Problem
-from scripts.studies.shots import gathered
-from scripts.studies.shots.checksums import fingerprint
-from scripts.studies.shots.choice import leave_out_elsewhere
-from scripts.studies.shots.inputs import Source
-from scripts.studies.shots.manifest import chosen
+from sbench import drivers
+from sbench.probe.program import Problem
+from sbench.studies.shots import gathered
+from sbench.studies.shots.checksums import fingerprint
+from sbench.studies.shots.choice import leave_out_elsewhere
+from sbench.studies.shots.inputs import Source
+from sbench.studies.shots.manifest import chosen
 
 SPACE = h5py.h5s.create_simple((10,))
 

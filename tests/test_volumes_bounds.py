@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from scripts.benchmarks import plain_results
-from scripts.studies.volumes import fio_output
-from scripts.studies.volumes.etcd_metrics import METRICS
+from sbench.studies.volumes import fio_output
+from sbench.studies.volumes.etcd_metrics import METRICS
+from tests.bench import plain_results
 from tests.volumes_records import (
     OPTIONS,
     battery,

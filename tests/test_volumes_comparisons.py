@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from scripts.lib.program import Problem
-from scripts.studies.volumes import compare as comparing
-from scripts.studies.volumes import series
+from sbench.probe.program import Problem
+from sbench.studies.volumes import judging as comparing
+from sbench.studies.volumes import series
 from tests.volumes_records import (
     JOB,
     STEADY,

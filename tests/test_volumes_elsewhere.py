@@ -12,13 +12,13 @@ from batteries import ENDLESS, TINY, Place, emptied, until
 from conftest import processes_of, sbench
 from test_measure_volumes import Cell
 
-from scripts.frame import config as configuration
-from scripts.frame import matrix
-from scripts.lib import host
-from scripts.lib.program import Problem
-from scripts.report.names import Names
-from scripts.stores import store as stores
-from scripts.studies.volumes.report import REPORT
+from sbench.design import config as configuration
+from sbench.design import matrix
+from sbench.pages.names import Names
+from sbench.probe import host
+from sbench.probe.program import Problem
+from sbench.stores import store as stores
+from sbench.studies.volumes.report import REPORT
 
 
 @pytest.fixture

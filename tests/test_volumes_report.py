@@ -7,18 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.lib.program import Problem
-from scripts.report import comparisons, judgement, listings
-from scripts.report import page as pages
-from scripts.report.markup import markdown, markdown_line
-from scripts.report.plot import COLOURS, Look, Marks, Panel, Rule
-from scripts.studies.volumes.report import (
-    batteries,
-    conclusions,
-    figures,
-    tabulated,
-    words,
-)
+from sbench.pages import comparisons, judgement, listings
+from sbench.pages import page as pages
+from sbench.pages.markup import markdown, markdown_line
+from sbench.pages.plot import COLOURS, Look, Marks, Panel, Rule
+from sbench.probe.program import Problem
+from sbench.studies.volumes.report import batteries, conclusions, figures, tabulated, words
 from tests import volumes_records as records
 from tests.pages import write, write_words
 from tests.volumes_tables import BATTERIES, GP2, Battery, build, many

@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from scripts.frame.records import Kept
-from scripts.report import answer, headline, judgement, leaders, pages, recommendation
-from scripts.report.markup import markdown_line
-from scripts.report.results import Results
-from scripts.statistics import tables
-from scripts.statistics.verdicts import OTHER_CODE, verdicts_table
-from scripts.studies.volumes.report import conclusions
+from sbench.design.records import Kept
+from sbench.measure import tables
+from sbench.measure.judging import OTHER_CODE, verdicts_table
+from sbench.pages import answer, headline, judgement, leaders, pages, recommendation
+from sbench.pages.markup import markdown_line
+from sbench.pages.results import Results
+from sbench.studies.volumes.report import conclusions
 from tests.synthetic_runs import REPORTS, STORES, _results, draw
 
 # Tables of words: that of all pages, and those of single studies, each used within the folder that its own is in.
-TABLES = sorted((ROOT / "scripts").rglob("report/words.py"))
+TABLES = sorted((ROOT / "scripts").rglob("words.py"))
 OLD, NEW = "hdf5-1.14.6", "hdf5-2.0.0"
 FIXED = {"store": "s3", "driver": "ros3", "layout": "shot-major", "access": "shots", "workers": "1", "cache": "cold"}
 WHERE = "From S3 (emulated, 20 ms), cold cache, "
@@ -169,13 +169,14 @@ def test_a_sentence_that_contradicts_what_was_said_before_is_withheld_and_counte
 
 
 def test_tables_of_words_are_found():
-    assert {path.parents[1].name for path in TABLES} >= {"scripts", "volumes"}
+    assert {path.parent.name for path in TABLES} >= {"files", "pages", "report"}
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.parents[1].name)
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: str(path.parent.relative_to(ROOT / "scripts/sbench")))
 def test_each_template_is_used(path: Path):
-    table = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    users = [file for file in path.parents[1].rglob("*.py") if file.name != "words.py"]
+    table = importlib.import_module(".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts))
+    home = path.parents[1] if path.parent.name == "report" else path.parent
+    users = [file for file in home.rglob("*.py") if file.name != "words.py"]
     code = "".join(file.read_text(encoding="utf-8") for file in users).replace("'", '"')
     kinds = {*leaders.UNJUDGED, *judgement.TROUBLES, *conclusions.IN_ORDER}
     assert [name for name in table.TEMPLATES if f'"{name}"' not in code and name not in kinds] == []

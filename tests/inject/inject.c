@@ -52,18 +52,18 @@ static void identify(char *key) {
     ssize_t size = file < 0 ? 0 : read(file, line, sizeof line - 1);
     if (file >= 0) close(file);
     line[size > 0 ? size : 0] = 0;
-    int python = 0, number = 0, module = 0;
+    int python = 0, number = 0, module = 0, ours = 0;
     for (char *word = line; word < line + size; word += strlen(word) + 1, number++) {
         char *name = strrchr(word, '/') ? strrchr(word, '/') + 1 : word;
         char *next = word + strlen(word) + 1;
         if (number == 0) program = name, python = strncmp(name, "python", 6) == 0;
-        else if (python && !strcmp(word, "-m") && !module) program = next, module = 1;
+        else if (python && !strncmp(word, "scripts/", 8) && !module) program = strcmp(name, "module.py") ? name : next, module = ours = 1;
         else if (python && !strcmp(word, "-c") && !module) program = "spawned", module = 1;
         else if (python && number == 1 && *word != '-') program = name, module = 1;
         if (!*out && !strcmp(word, "--out")) out = next;
         if (!*study && !strcmp(word, "--study")) study = next;
     }
-    if (!job && !strncmp(program, "scripts.", 8) && strcmp(program, "scripts.cli")) {
+    if (!job && ours && strcmp(program, "sbench.cli")) {
         job = *out ? out : study;
         setenv("INJECT_JOB", job, 1);
     }

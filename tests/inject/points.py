@@ -88,7 +88,7 @@ def sample(draw: random.Random, table: Path, jobs: Iterable[str]) -> list[Point]
     """Return a point in each job: a program and a function of it, each as likely, then one of its calls."""
     counts: dict[str, list[tuple[str, str, int]]] = {}
     for job, program, numbers, _ in read_rows(table):
-        if program.startswith("scripts.") or program in PROGRAMS:
+        if program.startswith("sbench.") or program.endswith(".py") or program in PROGRAMS:
             pairs = zip(FUNCTIONS, numbers, strict=True)
             counts.setdefault(job, []).extend((program, function, count) for function, count in pairs if count)
     points = []

@@ -1,0 +1,8 @@
+"""Runs a module as a program that finds the package, which nobody has to install: module.py sbench.files.forecast …."""
+
+import runpy
+import sys
+
+if __name__ == "__main__":
+    sys.argv.pop(0)
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

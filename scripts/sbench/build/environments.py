@@ -1,0 +1,321 @@
+"""Makes the Python environment of a library under test: its own HDF5 and h5py, the rest from one lock for all."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from sbench.build import distributions, own, toolchain
+from sbench.build.cache import Recipe, finding, provide
+from sbench.build.distributions import H5PY
+from sbench.build.hdf5 import CFLAGS, provide_hdf5
+from sbench.build.packages import Package, Wheel
+from sbench.build.shell import Workshop, clean_environment, cores, make_environment, uv
+from sbench.build.sources import ENVS, LOCK, OF_RELEASES, ROOT, fetch_sdist, pinned
+from sbench.probe.program import Problem, file_digest, json_object
+from sbench.probe.software import identity
+
+_INSPECT = """
+import json, h5py, numpy, dask, distributed
+versions = {module.__name__: module.__version__ for module in (h5py, numpy, dask)}
+print(json.dumps({"hdf5": h5py.version.hdf5_version} | versions | {"ros3": bool(h5py.get_config().ros3)}))
+"""
+_INSTALLED = """
+import importlib, importlib.metadata, json
+for module in {modules}:
+    importlib.import_module(module)
+there = importlib.metadata.distributions()
+required = [[f"{{one.name}} {{one.version}}", text] for one in there for text in one.requires or ()]
+print(json.dumps(dict(version=importlib.metadata.version({name!r}), required=required)))
+"""
+# Of an interpreter of the user's own: its distributions, and the files of what it imports and loads.
+_IMPORTED = """
+import json, sys
+if sys.version_info < (3, 11):
+    raise SystemExit("it is Python %d.%d, and programs that measure need 3.11 or newer" % sys.version_info[:2])
+import h5py, numpy, dask, distributed
+from sbench.probe import software
+of = {name: set() for name in ("h5py", "numpy", "dask", "distributed")}
+for name, module in list(sys.modules.items()):
+    if (file := getattr(module, "__file__", None)) and (package := name.partition(".")[0]) in of:
+        of[package].add(file)
+of |= {name: [identity.split(" ", 3)[3]] for name, identity in software.loaded().items()}
+print(json.dumps({"distributions": software.distributions(), "files": {name: sorted(of[name]) for name in of}}))
+"""
+# Of an environment that others have made.
+_NOT_BUILT = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
+
+
+def provide_library(name: str, spec: dict) -> dict:
+    """Return the environment artefact of a library under test, built now if the cache does not have it.
+
+    Args:
+        name: the library's name, for messages and the artefact.
+        spec: its entry in the configuration: `kind`, `hdf5` (version), and what else its kind has there.
+
+    Raises:
+        Problem: the version is not pinned, something is missing, a build failed, or it is not what its label says.
+    """
+    start = time.monotonic()
+    python, facts, build = _KINDS[spec["kind"]](name, spec)
+    verify(name, spec, facts)
+    packages = build.get("packages")
+    return {
+        **{"environment": 1, "status": "done", "library": name, "kind": spec["kind"]},
+        "own": distributions.is_own(build),
+        "python": str(python),
+        **facts,
+        "build": build | {"seconds": round(time.monotonic() - start, 1)},
+        "promised": distributions.promised(spec, facts, build),
+        "lock_sha256": hashlib.sha256("\n".join(packages).encode()).hexdigest() if packages else file_digest(LOCK),
+    }
+
+
+def is_built(name: str, spec: dict) -> bool:
+    """Return whether all that a library is built from is in the cache, so that nothing would be built now."""
+    with contextlib.suppress(Problem), finding():
+        _KINDS[spec["kind"]](name, spec)
+        return True
+    return False
+
+
+def lacking() -> list[str]:
+    """Return the packages of the workflow's programs that this interpreter does not have."""
+    wanted = re.findall(r"^[a-z][\w-]*", (ENVS / "workflow.in").read_text(encoding="utf-8"), re.MULTILINE)
+    return [name for name in wanted if not any(importlib.metadata.distributions(name=name))]
+
+
+def inspect_python(python: Path) -> dict:
+    """Return the versions of HDF5, h5py, numpy and dask that an interpreter imports, and whether it has ROS3.
+
+    Raises:
+        Problem: it cannot be started, or one of them cannot be imported.
+    """
+    return _answer(python, _INSPECT, "/")
+
+
+def _answer(python: Path, code: str, folder: Path | str, amiss: str = "") -> dict:
+    """Return the JSON object that some code prints in an interpreter; errors as for `inspect_python`, or as `amiss`."""
+    command = [str(python), "-sE", "-c", code]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, env=clean_environment(), check=False
+        )
+    except OSError as error:
+        raise Problem(f"{python} cannot be started: {error.strerror}") from error
+    if answer.returncode:
+        reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
+        raise Problem(f"{amiss or f'{python} cannot import what a library under test needs'}: {reason}")
+    # What an interpreter prints when it starts comes before.
+    return json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
+
+
+def verify(name: str, spec: dict, facts: dict) -> None:
+    """Compare what an environment has (`inspect_python`) with what its label promises.
+
+    Raises:
+        Problem: the HDF5 version differs, or ROS3 was promised and is not there.
+    """
+    version = spec["hdf5"]
+    if facts["hdf5"] != version:
+        raise Problem(f"library {name}: its label says HDF5 {version}, its h5py has {facts['hdf5']}")
+    match spec:
+        case {"kind": "python"} | {"lock": _} | {"wheel": _} | {"with": _}:
+            may_lack = True
+        case {"kind": "wheel"}:
+            may_lack = not pinned()["wheels"][version]["ros3"]
+        case _:
+            # An HDF5 that was installed by others is as they built it.
+            may_lack = spec.get("from", "auto") not in OF_RELEASES
+    if not facts["ros3"] and not may_lack:
+        raise Problem(f"library {name}: its HDF5 {version} has no ROS3 driver")
+
+
+def origin(spec: dict) -> str:
+    """Return the origin of what a library would be built from now, by what is there; a release's as `auto` begins.
+
+    Raises:
+        Problem: as `provide_library`, for what can be seen without a build.
+    """
+    match spec:
+        case {"kind": "source"}:
+            return own.hdf5_sources(spec)[0].origin
+        case {"kind": "wheel"}:
+            added = distributions.packages_of(spec)
+            return distributions.describe_origin(_source_of_wheel("", spec, added), list(map(_describe, added)))
+        case {"kind": "python"}:
+            python = own.place_of(spec["python"])
+            verify(spec["python"], spec, inspect_python(python))
+            return _imports(python)[1]["hdf5_source"]
+    return spec["kind"]
+
+
+def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
+    """Return interpreter, facts and build of an environment of wheels: those of locks, and the user's own."""
+    added, lock = distributions.packages_of(spec), distributions.own_lock(spec)
+    source, wheels = _source_of_wheel(name, spec, added), [package.wheel() for package in added]
+    unmet = distributions.unmet(wheels, distributions.pins(spec) | {wheel.name: wheel.version for wheel in wheels})
+    locks = [LOCK, *([lock] if lock else [])]
+
+    def build(folder: Path, workshop: Workshop) -> dict:
+        if not wheels:
+            return inspect_python(make_environment(workshop, folder, *locks))
+        gives_way = partial(distributions.gives_way, names=set.union(*(wheel.brings for wheel in wheels)))
+        python = make_environment(workshop, folder, *locks, _lock_of(wheels, workshop), gives_way=gives_way)
+        required = [line for wheel in wheels for line in _expect_installed(python, wheel, distributions.locked(spec))]
+        return inspect_python(python) | {"required": required}
+
+    inputs = {"locks": list(map(file_digest, locks)), "python": toolchain.python_identity()}
+    inputs |= {"added": [[wheel.name, wheel.version, wheel.key] for wheel in wheels]} if wheels else {}
+    piece = provide(Recipe(f"wheel-{spec['hdf5']}", inputs, build, ("bin/python",)))
+    seen = dict(piece.facts)
+    facts = {"compiler": None, "hdf5_source": source, "s3_stack": None, "headers": {}}
+    if keys := [package.key for package in added if package.origin == source]:
+        facts["source_key"] = keys[0]
+    if wheels:
+        versions = [{"version": wheel.version, "sha256": wheel.key} for wheel in wheels]
+        facts["added"] = [_describe(one) | version for one, version in zip(added, versions, strict=True)]
+        facts["unmet"] = unmet + seen.pop("required")
+    return piece.folder / "bin/python", seen, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
+
+
+def _source_of_wheel(name: str, spec: dict, added: Sequence[Package]) -> str:
+    """Return where a library of wheels has its HDF5 from: a wheel or tree of the user's with h5py, or a lock."""
+    if own_h5py := [package for package in added if H5PY in package.brings]:
+        return own_h5py[0].origin
+    if lock := distributions.own_lock(spec):
+        return f"wheel {lock.stem}"
+    raise Problem(
+        f"{f'library {name}: ' if name else ''}no h5py wheel with HDF5 {spec['hdf5']} is in envs/sources.yaml"
+        f" (which has {', '.join(pinned()['wheels'])}); make its kind source"
+    )
+
+
+def _describe(package: Package) -> dict:
+    """Return what an artefact has of a package of the user's; `brings` are the distributions in whose place it is."""
+    return {"name": package.name, "origin": package.origin, "brings": sorted(package.brings)}
+
+
+def _lock_of(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
+    """Return a lock of copies of wheels in the workshop; that one is another one by now is a Problem."""
+    lock = workshop.work / "added.lock"
+    for wheel in wheels:
+        copy = workshop.work / wheel.path.name
+        shutil.copyfile(wheel.path, copy)
+        if file_digest(copy) != wheel.key:
+            raise Problem(f"{wheel.path} was changed while it was copied; call again once it stays as it is")
+    lines = [f"{one.name} @ {(workshop.work / one.path.name).as_uri()} --hash=sha256:{one.key}\n" for one in wheels]
+    lock.write_text("".join(lines), encoding="utf-8")
+    return lock
+
+
+def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> list[str]:
+    """Compare the version of a wheel with that in an environment, and import it there; a Problem if that fails.
+
+    Imported are the module that is named like the wheel, and those that are named like distributions of a lock.
+    Returns which other distributions require another version of it.
+    """
+    names = [module for module in wheel.modules if canonicalize_name(module) in {wheel.name, *locked}]
+    amiss = f"{wheel.path} does not import beside what the library has"
+    seen = _answer(python, _INSTALLED.format(name=wheel.name, modules=names), "/", amiss)
+    if seen["version"] != wheel.version:
+        raise Problem(f"{wheel.path} is {wheel.name} {wheel.version}, and {seen['version']} was installed")
+    return distributions.requiring_others(seen["required"], wheel)
+
+
+def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
+    """Return interpreter, facts and build of an environment whose h5py is linked to an HDF5 built here."""
+    toolchain.header_versions(toolchain.PYTHON)
+    hdf5 = provide_hdf5(spec)
+    tools = toolchain.tools_recipe()
+
+    def build(folder: Path, workshop: Workshop) -> dict:
+        python = provide(tools).folder / "bin" / "python"
+        tree = fetch_sdist(workshop, python, "h5py")
+        wheels = workshop.work / "wheels"
+        # h5py's own build compiles one module after the other; setuptools can compile them side by side.
+        commands = ("build_ext", "--parallel", str(cores()), "bdist_wheel", "--dist-dir", wheels)
+        variables = {
+            "CC": toolchain.compiler_path(),
+            "CFLAGS": f"{CFLAGS} -fwrapv",
+            "HDF5_DIR": str(hdf5.folder),
+            "HDF5_VERSION": spec["hdf5"],
+            "H5PY_ROS3": str(int(own.has(hdf5.folder / "include", "ROS3_VFD"))),
+            "H5PY_DIRECT_VFD": "0",
+        }
+        workshop.run("compile h5py", python, "setup.py", *commands, cwd=tree, **variables)
+        under_test = make_environment(workshop, folder, LOCK)
+        (wheel,) = wheels.iterdir()
+        plain = ("--no-deps", "--offline", "--compile-bytecode")
+        workshop.run("install h5py", uv(), "pip", "install", "--python", under_test, *plain, wheel)
+        return inspect_python(under_test)
+
+    inputs = {
+        "lock": file_digest(LOCK),
+        "python": toolchain.python_identity(),
+        "hdf5": hdf5.key,
+        "h5py": pinned()["sdists"]["h5py"],
+        "compiler": toolchain.compiler(),
+        "tools": toolchain.tools_key(),
+    }
+    piece = provide(Recipe(f"source-{spec['hdf5']}", inputs, build, ("bin/python",)))
+    build_facts = {"compiler": inputs["compiler"], "flags": CFLAGS} | hdf5.facts
+    facts = piece.facts
+    if hdf5.facts["hdf5_source"].startswith(own.INSTALLED):
+        # It can be replaced where it is.
+        facts = facts | {"imported": [identity(file) for file in hdf5.folder.glob("lib/libhdf5*.so")]}
+    return piece.folder / "bin/python", facts, {"inputs_sha256": piece.key, "cached": piece.cached} | build_facts
+
+
+def _python(name: str, spec: dict) -> tuple[Path, dict, dict]:
+    """Return an interpreter of the user's own, in which nothing is installed, its facts and what it imports."""
+    python = own.place_of(spec["python"])
+    facts = inspect_python(python)
+    files, build = _imports(python)
+    return python, facts | {"imported": files}, build
+
+
+def _imports(python: Path) -> tuple[list[str], dict]:
+    """Return the identities of what an interpreter imports of HDF5 and h5py, and how its packages and they came to be.
+
+    The hashes are those of all modules that importing h5py, numpy, dask and distributed loads, by package, and of the
+    libraries that matter (METHOD 14).
+    """
+    seen = _answer(python, _IMPORTED, ROOT)
+    hashes = {package: "\n".join(map(file_digest, files)) for package, files in seen["files"].items()}
+    hashes = {package: hashlib.sha256(text.encode()).hexdigest() for package, text in hashes.items()}
+    key = hashlib.sha256(json.dumps([seen["distributions"], hashes], sort_keys=True).encode()).hexdigest()
+    packages = sorted(f"{package} {version}" for package, version in seen["distributions"].items() if package != "h5py")
+    build = _NOT_BUILT | {"hdf5_source": own.name("local python", key), "source_key": key}
+    build |= {"packages": packages, "imports": hashes}
+    # For the others, the fingerprint in a record has the versions in force.
+    of = ((package, file) for package, files in seen["files"].items() for file in files)
+    return [identity(file) for package, file in of if package not in ("numpy", "dask", "distributed")], build
+
+
+def _conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
+    """Return interpreter, facts and build of the conda environment whose interpreter runs this program."""
+    # Somebody's own activated environment has the variable too.
+    if os.path.realpath(os.environ.get("CONDA_PREFIX", "")) != os.path.realpath(sys.prefix):
+        raise Problem(
+            f"library {name} is of kind conda and needs Snakemake's --sdm conda"
+            f" (its environment is envs/{name}.yaml); or make its kind source"
+        )
+    # There is no lock: what conda chose is read back, but for the package that is under test.
+    packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions() if one.name != "h5py")
+    build = _NOT_BUILT | {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
+    return Path(sys.executable), inspect_python(Path(sys.executable)), build
+
+
+_KINDS = {"wheel": _wheel, "source": _source, "conda": _conda, "python": _python}

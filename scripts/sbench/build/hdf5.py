@@ -1,0 +1,161 @@
+"""Builds HDF5 with its ROS3 driver, and Amazon's S3 stack for the versions whose driver stands on it."""
+
+import os
+import sys
+from pathlib import Path
+
+from sbench.build import toolchain
+from sbench.build.cache import Piece, Recipe, finished, provide
+from sbench.build.own import Installed, hdf5_sources
+from sbench.build.shell import Workshop, cores
+from sbench.build.sources import Archive, Unreachable, fetch_sdist, pinned
+from sbench.probe.program import Problem
+
+# The same for every version: optimised, without assertions and debug information; warnings are the upstreams' business.
+CFLAGS = "-O2 -DNDEBUG -g0 -w -pipe"
+
+COMMON = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    f"-DCMAKE_C_FLAGS_RELEASE={CFLAGS}",
+    "-DCMAKE_INSTALL_LIBDIR=lib",
+    "-DBUILD_TESTING=OFF",
+)
+
+HDF5 = (
+    "-DBUILD_SHARED_LIBS=ON",
+    "-DBUILD_STATIC_LIBS=OFF",
+    "-DHDF5_BUILD_TOOLS=OFF",
+    "-DHDF5_BUILD_UTILS=OFF",
+    "-DHDF5_BUILD_EXAMPLES=OFF",
+    "-DHDF5_BUILD_FORTRAN=OFF",
+    "-DHDF5_BUILD_CPP_LIB=OFF",
+    "-DHDF5_BUILD_JAVA=OFF",
+    "-DHDF5_BUILD_HL_LIB=ON",
+    "-DHDF5_ENABLE_SZIP_SUPPORT=OFF",
+    # 1.14 has the first name, 2.x the second.
+    "-DHDF5_ENABLE_Z_LIB_SUPPORT=ON",
+    "-DHDF5_ENABLE_ZLIB_SUPPORT=ON",
+    "-DHDF5_ENABLE_ROS3_VFD=ON",
+    "-DHDF5_NO_PACKAGES=ON",
+)
+
+AWS_MODULES = (
+    "s2n",
+    "aws-c-common",
+    "aws-c-sdkutils",
+    "aws-c-cal",
+    "aws-c-io",
+    "aws-checksums",
+    "aws-c-compression",
+    "aws-c-http",
+    "aws-c-auth",
+    "aws-c-s3",
+)
+
+AWS = ("-DBUILD_SHARED_LIBS=OFF", "-DCMAKE_POSITION_INDEPENDENT_CODE=ON", "-DUSE_OPENSSL=ON")
+
+# All modules in one CMake project, so that they are configured once and compiled side by side.
+AWS_PROJECT = """\
+cmake_minimum_required(VERSION 3.26)
+project(aws C)
+set(IN_SOURCE_BUILD ON)
+list(APPEND CMAKE_MODULE_PATH ${{CRT}}/aws-c-common/cmake)
+foreach(module {modules})
+  add_subdirectory(${{CRT}}/${{module}} ${{module}})
+endforeach()
+"""
+
+
+def provide_hdf5(spec: dict) -> Piece:
+    """Return the piece with the HDF5 of a library of kind source, from the first source that can be had.
+
+    An archive that something was built from before counts as had, so that a finished build needs no network. An HDF5
+    that is installed is used where it is.
+
+    Raises:
+        Problem: the version is not pinned, or is not that of the path; a header or the compiler is missing; no archive
+            can be had, or a step of the build failed.
+    """
+    version, sources = spec["hdf5"], hdf5_sources(spec)
+    if isinstance(installed := sources[0], Installed):
+        facts = {"hdf5_source": installed.origin, "source_key": installed.key, "s3_stack": None, "headers": {}}
+        return Piece(f"{installed.key} {installed.path}", installed.path, facts, cached=True)
+    recipes = [hdf5_recipe(version, archive) for archive in sources]
+    for recipe in recipes:
+        if piece := finished(recipe):
+            return piece
+    reasons = []
+    for recipe in recipes:
+        try:
+            return provide(recipe)
+        except Unreachable as reason:
+            reasons.append(str(reason))
+            print(f"{recipe.name}: {reason}", file=sys.stderr, flush=True)
+    remedy = f"or download its release elsewhere and name the file (from: /path/to/hdf5-{version}.tar.gz)"
+    raise Problem(f"the source of HDF5 {version} cannot be had: {'; '.join(reasons)}; {remedy}")
+
+
+def hdf5_recipe(version: str, archive: Archive) -> Recipe:
+    """Return the recipe of one HDF5 version from one archive; where it needs Amazon's S3 stack, that is another piece.
+
+    Raises:
+        Problem: a header or the compiler is missing.
+    """
+    # Since 2.0 the driver is Amazon's.
+    on_curl = int(version.partition(".")[0]) < 2
+    system = toolchain.header_versions(toolchain.ZLIB, toolchain.OPENSSL, *([toolchain.CURL] if on_curl else []))
+    tools = toolchain.tools_recipe()
+    aws = None if on_curl else aws_recipe()
+
+    def build(folder: Path, workshop: Workshop) -> dict:
+        tree = archive.unpack(workshop)
+        prefix = (f"-DCMAKE_PREFIX_PATH={provide(aws).folder}",) if aws else ()
+        cmake_install(workshop, "HDF5", provide(tools).folder, tree, folder, *HDF5, *prefix)
+        s3_stack = aws.name if aws else f"libcurl-{system[toolchain.CURL.name]}"
+        return {"hdf5_source": archive.origin, "source_key": archive.key, "s3_stack": s3_stack, "headers": system}
+
+    inputs = {
+        "source": archive.key,
+        "compiler": toolchain.compiler(),
+        "libc": toolchain.libc(),
+        "tools": toolchain.tools_key(),
+        "s3": aws.key if aws else "libcurl",
+    }
+    return Recipe(f"hdf5-{version}", inputs, build, ("lib/libhdf5.so", "lib/libhdf5_hl.so", "include/hdf5.h"))
+
+
+def aws_recipe() -> Recipe:
+    """Return the recipe of Amazon's S3 stack as static libraries, which all HDF5 2.x share.
+
+    Raises:
+        Problem: the compiler is missing.
+    """
+    pin = pinned()["sdists"]["awscrt"]
+    tools = toolchain.tools_recipe()
+
+    def build(folder: Path, workshop: Workshop) -> dict:
+        programs = provide(tools).folder
+        tree = fetch_sdist(workshop, programs / "bin" / "python", "awscrt")
+        project = workshop.work / "project"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(AWS_PROJECT.format(modules=" ".join(AWS_MODULES)), encoding="utf-8")
+        cmake_install(workshop, "the S3 stack", programs, project, folder, *AWS, f"-DCRT={tree / 'crt'}")
+        return {}
+
+    inputs = {"source": pin, "compiler": toolchain.compiler(), "libc": toolchain.libc(), "tools": toolchain.tools_key()}
+    return Recipe(f"awscrt-{pin['version']}", inputs, build, ("lib/libaws-c-s3.a", "lib/libs2n.a"))
+
+
+def cmake_install(workshop: Workshop, what: str, tools: Path, tree: Path, folder: Path, *flags: str) -> None:
+    """Configure the CMake project in `tree`, compile it and install it into `folder`.
+
+    Raises:
+        Problem: a step failed.
+    """
+    build = workshop.work / "build"
+    programs = tools / "bin"
+    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "CC": toolchain.compiler_path()}
+    places = ("-G", "Ninja", "-S", tree, "-B", build, f"-DCMAKE_INSTALL_PREFIX={folder}")
+    workshop.run(f"configure {what}", programs / "cmake", *places, *COMMON, *flags, **variables)
+    jobs = ("-j", str(cores()))
+    workshop.run(f"compile {what}", programs / "ninja", "-C", build, *jobs, "install", **variables)

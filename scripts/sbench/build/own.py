@@ -1,0 +1,227 @@
+"""User-supplied builds of HDF5 for a library under test: a tree, a tarball, a commit of a clone, or an installation.
+
+Each is known by what it holds, which is in a record and in the key of what is built from it: an edit builds again.
+Where it is on this machine is in neither. Nothing is written there.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbench.build.shell import Workshop, clean_environment
+from sbench.build.sources import OF_RELEASES, PLACES, PUBLIC, Archive, pinned, releases, tree_in, unpack
+from sbench.probe.program import Problem, file_digest, git_path
+
+# The origin of an HDF5 that is used where it is installed.
+INSTALLED = "local prefix"
+_DIGITS = 12
+_VERSION = re.compile(rb"^#define\s+H5_VERS_(?:MAJOR|MINOR|RELEASE)\s+(\d+)", re.MULTILINE)
+# What a build in the sources left there would be taken for that of ours.
+_BUILT_IN = ("CMakeCache.txt", "src/H5pubconf.h")
+
+
+@dataclass(frozen=True)
+class Tree(Archive):
+    """A folder with HDF5's source, as it was when it was hashed."""
+
+    def unpack(self, workshop: Workshop) -> Path:
+        """Return a copy of it in the workshop; that it is another one by now is a Problem."""
+        copy = workshop.work / "hdf5"
+        workshop.say(f"copy {self.path}")
+        copy_files(self.path, list_files(self.path), copy, self.key)
+        return copy
+
+
+@dataclass(frozen=True)
+class Commit(Archive):
+    """A commit of a clone on this machine, whose repository is `path`; its working tree takes no part."""
+
+    def unpack(self, workshop: Workshop) -> Path:
+        """Return what the commit holds, in the workshop."""
+        file = workshop.work / f"{self.key}.tar"
+        how = ("archive", "--format=tar", "--prefix=hdf5/", f"--output={file}", self.key)
+        workshop.run(f"take commit {self.key}", git_path(), f"--git-dir={self.path}", *how)
+        return tree_in(unpack(workshop, file))
+
+
+@dataclass(frozen=True)
+class Installed(Archive):
+    """An HDF5 that is installed in the folder `path`, and not built."""
+
+
+def hdf5_sources(spec: dict) -> list[Archive]:
+    """Return what the HDF5 of a library of kind source is taken from, best first: a release, or what is the user's own.
+
+    Raises:
+        Problem: a release is not pinned; a path, or a commit of a clone, is not there, is no HDF5, or has another
+            version than the label says.
+    """
+    version, source, reference = spec["hdf5"], spec.get("from", "auto"), spec.get("ref")
+    if source in OF_RELEASES:
+        if reference:
+            raise Problem(f"ref: {reference} is of no clone; name the folder of its clone (from: /path/to/hdf5)")
+        return releases(version, source)
+    path = place_of(source)
+    if reference:
+        return [_commit(path, reference, version)]
+    if not path.is_dir():
+        return [_tarball(path, version)]
+    if (path / "CMakeLists.txt").is_file() and (path / PUBLIC).is_file():
+        return [_tree(path, version)]
+    if (path / "include/H5public.h").is_file() or list(path.glob("lib/libhdf5.*")):
+        return [_installed(path, version)]
+    raise Problem(
+        f"{path} is neither a source tree of HDF5 (CMakeLists.txt, {PUBLIC}) nor an installed one (include/H5public.h,"
+        " lib/libhdf5.so); of a clone without a working tree, name a branch, tag or commit (ref:)"
+    )
+
+
+def name(kind: str, key: str) -> str:
+    """Return the origin of what is the user's own: its kind and the first digits of its key."""
+    return f"{kind} {key[:_DIGITS]}"
+
+
+def has(include: Path, feature: str) -> bool:
+    """Return whether HDF5's configuration, among its installed headers, has a feature, such as ROS3_VFD."""
+    text = (include / "H5pubconf.h").read_text(encoding="utf-8", errors="replace")
+    return re.search(rf"^#define\s+H5_HAVE_{feature}\s+1", text, re.MULTILINE) is not None
+
+
+def place_of(text: str) -> Path:
+    """Return the absolute path of something on this machine; that there is nothing is a Problem."""
+    path = Path(text).expanduser().absolute()
+    if not path.exists():
+        raise Problem(f"there is no {path}; correct the path")
+    return path
+
+
+def version_in(header: bytes) -> str:
+    """Return the version in the text of H5public.h."""
+    return b".".join(_VERSION.findall(header)[:3]).decode() or "none"
+
+
+def _expect_version(header: bytes, version: str, where: object) -> None:
+    """Compare the version in the text of H5public.h with a label; that they differ is a Problem."""
+    if (has_version := version_in(header)) != version:
+        raise Problem(f'the label says HDF5 {version}, {where} says {has_version}; write hdf5: "{has_version}"')
+
+
+def _tree(path: Path, version: str) -> Tree:
+    _expect_version((path / PUBLIC).read_bytes(), version, path / PUBLIC)
+    if left := [built for built in _BUILT_IN if (path / built).exists()]:
+        raise Problem(f"{path} was built in its own sources ({left[0]}); clean it, or name a commit of it (ref: HEAD)")
+    key = hash_files(path, list_files(path))
+    return Tree(name("local tree", key), key, path)
+
+
+def _commit(path: Path, reference: str, version: str) -> Commit:
+    repository = Path(git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone").decode())
+    commit, of = commit_of(repository, reference, path), f"--git-dir={repository}"
+    lacks = f"{reference} of {path} is not a source tree of HDF5"
+    _expect_version(git(of, "show", f"{commit}:{PUBLIC}", amiss=lacks), version, f"{PUBLIC} of {reference} in {path}")
+    return Commit(name("git", commit), commit, repository)
+
+
+def commit_of(repository: Path, reference: str, path: Path) -> str:
+    """Return the id of a branch, tag or commit of a clone in the folder `path`; that it has none is a Problem."""
+    wanted, lacks = f"{reference}^{{commit}}", f"{path} has no branch, tag or commit {reference}"
+    return git(f"--git-dir={repository}", "rev-parse", "--verify", "--end-of-options", wanted, amiss=lacks).decode()
+
+
+def git(*arguments: object, amiss: str) -> bytes:
+    """Return what git says; where it fails, `amiss` with its reason is the Problem."""
+    command = [git_path(), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, env=clean_environment(), check=False)
+    if done.returncode:
+        reason = (done.stderr.decode(errors="replace").strip() or f"status {done.returncode}").splitlines()[-1]
+        raise Problem(f"{amiss} ({reason})")
+    return done.stdout.rstrip(b"\n")
+
+
+def _tarball(path: Path, version: str) -> Archive:
+    """Return an archive in a file: that of a release if it is the pinned one."""
+    key, release = file_digest(path), pinned()["hdf5"].get(version, {})
+    if key in (release.get("tarball_sha256"), release.get("crate_sha256")):
+        return Archive(f"file {path.name}", key, path)
+    _expect_version(_header_in(path), version, f"{PUBLIC} in {path}")
+    return Archive(name("local tarball", key), key, path)
+
+
+def _header_in(path: Path) -> bytes:
+    patterns = [f"{top}{PUBLIC}" for top in PLACES]
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                inner = Path(member.name)
+                if member.isfile() and any(_fits(inner, pattern) for pattern in patterns):
+                    return archive.extractfile(member).read()
+    # What a damaged archive raises depends on how it is compressed.
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")
+        raise Problem(f"{path} is not a tar archive of HDF5's source: {reason}") from error
+    raise Problem(f"{path} has no source tree of HDF5 in it: no {PUBLIC}")
+
+
+def _fits(inner: Path, pattern: str) -> bool:
+    return len(inner.parts) == pattern.count("/") + 1 and inner.match(pattern)
+
+
+def _installed(path: Path, version: str) -> Installed:
+    needs = ("include/H5public.h", "include/H5pubconf.h", "lib/libhdf5.so", "lib/libhdf5_hl.so")
+    if absent := [each for each in needs if not (path / each).is_file()]:
+        raise Problem(f"{path} has no {', no '.join(absent)}: an installed HDF5 needs its headers and shared libraries")
+    header = path / needs[0]
+    _expect_version(header.read_bytes(), version, header)
+    if has(path / "include", "PARALLEL"):
+        raise Problem(
+            f"{path} was built for MPI (H5_HAVE_PARALLEL), for which h5py is not built here; name another one"
+        )
+    headers = (file for pattern in ("H5*.h", "hdf5*.h") for file in path.glob(f"include/{pattern}"))
+    key = hash_files(path, (*headers, *path.glob("lib/libhdf5*.so*")))
+    return Installed(name(INSTALLED, key), key, path)
+
+
+def _left_out(folder: str, names: Iterable[str]) -> set[str]:
+    """Return what is no source: hidden files and folders, such as .git, and folders that CMake builds in."""
+    return {
+        each for each in names if each.startswith(".") or os.path.exists(os.path.join(folder, each, "CMakeCache.txt"))
+    }
+
+
+def list_files(folder: Path) -> Iterator[Path]:
+    """Yield the files and links of a source tree."""
+    for parent, folders, files in os.walk(folder):
+        out = _left_out(parent, (*folders, *files))
+        yield from (Path(parent, each) for each in files if each not in out)
+        yield from (link for each in folders if each not in out and (link := Path(parent, each)).is_symlink())
+        folders[:] = [each for each in folders if each not in out]
+
+
+def hash_files(folder: Path, files: Iterable[Path]) -> str:
+    """Return one sha256 of the names, contents and permissions to be run of some files of a folder."""
+    hashed = hashlib.sha256()
+    for file in sorted(files):
+        linked = file.is_symlink()
+        content = os.readlink(file) if linked else f"{file_digest(file)} {bool(file.stat().st_mode & 0o100)}"
+        hashed.update(f"{file.relative_to(folder)}\0{linked}\0{content}\n".encode(errors="surrogateescape"))
+    return hashed.hexdigest()
+
+
+def copy_files(folder: Path, files: Iterable[Path], to: Path, key: str) -> None:
+    """Copy files of a folder whose hash was `key`; that they are others by now, or cannot be read, is a Problem."""
+    copies = []
+    try:
+        for file in files:
+            copies.append(copy := to / file.relative_to(folder))
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy, follow_symlinks=False)
+    except OSError as error:
+        raise Problem(f"{folder} cannot be copied, or was changed meanwhile: {error}") from error
+    if hash_files(to, copies) != key:
+        raise Problem(f"{folder} was changed while it was copied; call again once it stays as it is")

@@ -1,0 +1,260 @@
+"""Python packages of the user's for a library under test: wheels, source trees, and commits of clones.
+
+A tree or a commit is built into a wheel once, by its own build backend. Each is known by its content, as the sources of
+HDF5 are (`sbench.build.own`): an edit builds again, nothing is written into a tree, and no path is recorded.
+"""
+
+import configparser
+import contextlib
+import email
+import os
+import re
+import sys
+import tomllib
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.tags import Tag, sys_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, canonicalize_version, parse_wheel_filename
+
+from sbench.build import own, toolchain
+from sbench.build.cache import Recipe, provide
+from sbench.build.shell import Workshop, base_python, uv
+from sbench.probe.program import Problem, file_digest, git_path
+
+SUFFIX = ".whl"
+# Packages that many wheels and trees bring by mistake, and nobody installs by that name.
+_NO_PACKAGES = ("benchmarks", "ci", "conftest", "doc", "docs", "examples", "scripts", "setup", "test", "tests", "tools")
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
+# A module at the top of a wheel, or the folder of a package there or in a tree.
+_TOP = re.compile(r"(?:src/)?([A-Za-z_]\w*)(?:/.*|\.py|(?:\.[\w-]+)?\.so)")
+_IN_TREE = re.compile(r"(?:src/)?([A-Za-z_]\w*)/__init__\.py")
+# What builds leave in a tree that git knows nothing of.
+_BUILT = ("__pycache__", "build", "dist")
+
+
+@dataclass(frozen=True)
+class Package(ABC):
+    """A Python package of the user's.
+
+    Attributes:
+        name: of the distribution, normalized.
+        path: the wheel, or the folder of the tree or clone.
+        modules: the top-level modules that it installs; a fork may have another name than these.
+        key: the sha256 of its content, or the id of a commit.
+    """
+
+    name: str
+    path: Path
+    modules: tuple[str, ...]
+    key: str
+
+    @property
+    @abstractmethod
+    def origin(self) -> str:
+        """Its kind and the first digits of its key, as records and pages have it."""
+
+    @abstractmethod
+    def wheel(self) -> "Wheel":
+        """Return its wheel, which is built if need be."""
+
+    @property
+    def brings(self) -> set[str]:
+        """The distributions in whose place it is installed: its name, and those called like its modules."""
+        return {self.name, *map(canonicalize_name, self.modules)}
+
+
+@dataclass(frozen=True)
+class Wheel(Package):
+    """A wheel; `requires` are the requirements of its metadata."""
+
+    version: str
+    requires: tuple[str, ...]
+
+    @property
+    def origin(self) -> str:
+        """`local wheel` and its hash."""
+        return own.name("local wheel", self.key)
+
+    def wheel(self) -> "Wheel":
+        """Return itself."""
+        return self
+
+
+@dataclass(frozen=True)
+class Source(Package):
+    """A source tree, as it was when it was hashed, or a commit of a clone; `inner` is its folder in the repository."""
+
+    repository: Path | None
+    commit: str
+    inner: str
+
+    @property
+    def origin(self) -> str:
+        """`local tree` or `git`, and its hash."""
+        return own.name("git" if self.key == self.commit else "local tree", self.key)
+
+    def wheel(self) -> Wheel:
+        """Return its wheel, built if it is not in the cache; errors as for `provide`."""
+        inputs = {"key": self.key, "inner": self.inner, "python": toolchain.python_abi()}
+        piece = provide(Recipe(f"python-{self.name}", inputs, self._build, ()))
+        wheel = read_wheel(piece.folder / piece.facts["file"])
+        if wheel.name != self.name:
+            raise Problem(f"{self.path} is named {self.name}, and its wheel {wheel.name}; correct its name")
+        return wheel
+
+    def _build(self, folder: Path, workshop: Workshop) -> dict:
+        source = self._unpack(workshop) / self.inner
+        command = (uv(), "build", "--wheel", "--python", base_python(), "--out-dir", folder, source)
+        # Without a network, where its build backend is in uv's cache.
+        if workshop.try_run("build the wheel", *command, "--offline"):
+            workshop.run("build the wheel with the registry's build backend", *command)
+        return {"file": next(folder.glob(f"*{SUFFIX}")).name}
+
+    def _unpack(self, workshop: Workshop) -> Path:
+        """Return a clone of the repository in the workshop, or a folder, with the files of the tree or commit."""
+        folder = workshop.work / "source"
+        folder.mkdir()
+        if self.repository:
+            # Build backends take versions from tags.
+            quiet = ("--quiet", "--shared", "--no-checkout")
+            workshop.run(f"clone {self.path}", git_path(), "clone", *quiet, self.repository, folder)
+            at_commit = ("checkout", "--detach") if self.key == self.commit else ("reset",)
+            workshop.run(f"take {self.commit}", git_path(), "-C", folder, *at_commit, "--quiet", self.commit)
+        if self.key != self.commit:
+            own.copy_files(self.path, _files(self.path), folder / self.inner, self.key)
+        return folder
+
+
+def of(entry: str | Mapping) -> Package:
+    """Return the package of an entry: the path of a wheel or tree, or a clone and one of its commits ({from, ref}).
+
+    Raises:
+        Problem: there is none, or it is for another Python or platform.
+    """
+    if isinstance(entry, Mapping):
+        return read_commit(own.place_of(entry["from"]), entry["ref"])
+    path = own.place_of(entry)
+    return read_tree(path) if path.is_dir() else read_wheel(path)
+
+
+def read_wheel(path: Path, brings: str = "") -> Wheel:
+    """Return the wheel in a file, which has the package `brings` in it.
+
+    Raises:
+        Problem: it is not a wheel, has no such package, or is for another Python or platform.
+    """
+    try:
+        file_name, version, _, tags = parse_wheel_filename(path.name)
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            inner = next(filter(_METADATA.fullmatch, names), "")
+            metadata = email.message_from_bytes(archive.read(inner) if inner else b"")
+    except (InvalidWheelFilename, zipfile.BadZipFile, OSError) as error:
+        raise Problem(f"{path} is not a wheel: {error}") from error
+    modules = _modules(name for name in names if not name.partition("/")[0].endswith((".dist-info", ".data", ".libs")))
+    if brings and brings not in {file_name, *map(canonicalize_name, modules)}:
+        raise Problem(f"{path} is a wheel without {brings}; name one of {brings} ({brings}-….whl)")
+    _expect_tags(path, tags)
+    name, own_version = canonicalize_name(metadata.get("Name", "")), metadata.get("Version", "")
+    if (name, canonicalize_version(own_version)) != (file_name, canonicalize_version(version)):
+        raise Problem(f"{path}: its metadata have the name {name or 'none'} {own_version}; give the file that name")
+    return Wheel(name, path, modules, file_digest(path), own_version, tuple(metadata.get_all("Requires-Dist", ())))
+
+
+def read_tree(path: Path) -> Source:
+    """Return the package of a source tree; that it is none is a Problem."""
+
+    def read(name: str) -> str:
+        with contextlib.suppress(OSError):
+            return (path / name).read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    files, name = _files(path), _project_name(read, path)
+    repository, commit, inner = _place_in_clone(path)
+    key = own.hash_files(path, files)
+    modules = _modules((str(file.relative_to(path)) for file in files), _IN_TREE)
+    return Source(name, path, modules, key, repository, commit, inner)
+
+
+def read_commit(path: Path, reference: str) -> Source:
+    """Return the package of a commit of a clone; that there is none, or no package, is a Problem."""
+    repository, _, inner = _place_in_clone(path)
+    if not repository:
+        raise Problem(f"{path} is not a clone")
+    commit = own.commit_of(repository, reference, path)
+    listed = _git(repository, "ls-tree", "-r", "-z", "--name-only", f"{commit}:{inner}")
+    where = f"{reference} of {path}"
+    name = _project_name(lambda file: _git(repository, "show", f"{commit}:{inner}{file}"), where)
+    return Source(name, path, _modules(listed.split("\0"), _IN_TREE), commit, repository, commit, inner)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files and links of a source tree: those that git knows or would add, else those that are no builds."""
+    listed = _git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if names := listed.split("\0")[:-1]:
+        return [file for name in names if (file := path / name).is_file() or file.is_symlink()]
+    parts = {file: file.relative_to(path).parts for file in own.list_files(path)}
+    return [one for one, of in parts.items() if not any(part in _BUILT or part.endswith(".egg-info") for part in of)]
+
+
+def _place_in_clone(path: Path) -> tuple[Path | None, str, str]:
+    """Return the repository that a folder is in, its commit, and the folder's place in it; nothing without one."""
+    with contextlib.suppress(Problem):
+        where = own.git("-C", path, "rev-parse", "--absolute-git-dir", "HEAD", "--show-prefix", amiss="").decode()
+        repository, commit, inner = f"{where}\n".split("\n")[:3]
+        return Path(repository), commit, inner
+    return None, "", ""
+
+
+def _git(place: Path, *arguments: str) -> str:
+    """Return what git prints in a repository or folder, "" where it fails."""
+    with contextlib.suppress(Problem):
+        return os.fsdecode(own.git("-C", place, *arguments, amiss=""))
+    return ""
+
+
+def _project_name(read: Callable[[str], str], where: object) -> str:
+    try:
+        project = tomllib.loads(read("pyproject.toml"))
+        settings = configparser.ConfigParser(interpolation=None)
+        settings.read_string(read("setup.cfg"))
+    except (tomllib.TOMLDecodeError, configparser.Error) as error:
+        raise Problem(f"{where}: {' '.join(str(error).split())}; correct its pyproject.toml or setup.cfg") from error
+    called = re.search(r"""\bname\s*=\s*["']([\w.-]+)["']""", read("setup.py"))
+    names = (
+        project.get("project", {}).get("name"),
+        project.get("tool", {}).get("poetry", {}).get("name"),
+        settings.get("metadata", "name", fallback=None),
+        called and called[1],
+    )
+    if name := next(filter(None, names), None):
+        return canonicalize_name(name)
+    raise Problem(
+        f"{where} is not a Python package: neither pyproject.toml nor setup.cfg or setup.py names one; name the folder"
+        f" that has its pyproject.toml, or a wheel of it (*{SUFFIX})"
+    )
+
+
+def _modules(names: Iterable[str], pattern: re.Pattern = _TOP) -> tuple[str, ...]:
+    matches = filter(None, map(pattern.fullmatch, names))
+    return tuple(dict.fromkeys(match[1] for match in matches if match[1] not in _NO_PACKAGES))
+
+
+def _expect_tags(path: Path, tags: frozenset[Tag]) -> None:
+    if tags.isdisjoint(sys_tags()):
+        here = f"Python {sys.version_info.major}.{sys.version_info.minor} on this machine"
+        raise Problem(f"{path} is a wheel for {' or '.join(sorted(map(str, tags)))}, not for {here}; build it for that")
+
+
+def expect_distinct(packages: Iterable[Package]) -> Iterator[Package]:
+    """Yield packages, each of which is installed in the place of other distributions; a Problem where two collide."""
+    seen: dict[str, Path] = {}
+    for package in packages:
+        if twice := sorted(package.brings & seen.keys()):
+            raise Problem(f"{seen[twice[0]]} and {package.path} both bring {twice[0]}; name one of them")
+        seen |= dict.fromkeys(package.brings, package.path)
+        yield package

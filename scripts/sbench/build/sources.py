@@ -1,0 +1,157 @@
+"""Fetches pinned sources, and refuses what is not what was pinned (envs/sources.yaml); own.py has those of the user."""
+
+import http.client
+import os
+import shutil
+import urllib.request
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from sbench.build.shell import Workshop
+from sbench.probe.program import Problem, file_digest, read_yaml, tool
+
+ROOT = Path(__file__).resolve().parents[3]
+ENVS = ROOT / "envs"
+# What all libraries under test have beside their own.
+LOCK = ENVS / "measure.lock"
+REACH_SECONDS = 10
+# The header that gives a tree's version, and the folders of an archive that a tree may be in.
+PUBLIC = "src/H5public.h"
+PLACES = ("", "*/", "*/ext/hdf5/")
+# What `from` says of a release; everything else is a path.
+OF_RELEASES = ("auto", "tarball", "crate")
+# How the origin of the user's own builds begins; pages show all of it, since it identifies the build.
+OWN = ("local ", "git ")
+
+_FETCHING_PACKAGE = '[package]\nname = "fetch"\nversion = "0.0.0"\n[lib]\npath = "lib.rs"\n[dependencies]\n'
+
+
+class Unreachable(Exception):
+    """A source that cannot be had from here; another may be."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive of HDF5's source.
+
+    Attributes:
+        origin: what it is called: `tarball <url>`, `crate <name> <version>`, `file <name>` of a release, `local …`.
+        key: what decides the content: a sha256, or the id of a commit.
+        path: where it is, if that is on this machine.
+    """
+
+    origin: str
+    key: str
+    path: Path | None = None
+
+    def unpack(self, workshop: Workshop) -> Path:
+        """Return the unpacked source tree of HDF5 in the workshop.
+
+        Raises:
+            Unreachable: the archive cannot be had from here.
+            Problem: it was had and is not the pinned one.
+        """
+        kind, _, where = self.origin.partition(" ")
+        file = self.path or {"tarball": _download, "crate": _fetch_crate}[kind](workshop, where)
+        if (digest := file_digest(file)) != self.key:
+            raise Problem(
+                f"{self.path or self.origin}: its sha256 is {digest}, not {self.key} as before, or as in"
+                " envs/sources.yaml; nothing was built from it; name another source (from: tarball, crate or a path)"
+            )
+        return tree_in(unpack(workshop, file))
+
+
+@cache
+def pinned() -> dict:
+    """Return envs/sources.yaml, read once."""
+    return read_yaml(ENVS / "sources.yaml")
+
+
+def releases(version: str, source: str) -> list[Archive]:
+    """Return the archives of HDF5's release `version` that `source`, one of OF_RELEASES, allows, best first.
+
+    Raises:
+        Problem: the version is not pinned.
+    """
+    entries = pinned()["hdf5"]
+    if version not in entries:
+        raise Problem(
+            f"HDF5 {version} is not in envs/sources.yaml (which has {', '.join(entries)}); add it there, or name its"
+            " source (from: the path of a tree, a clone or a tarball)"
+        )
+    entry = entries[version]
+    tarball = Archive(f"tarball {entry['tarball']}", entry["tarball_sha256"])
+    crate = Archive(f"crate {entry['crate']}", entry["crate_sha256"])
+    return {"auto": [tarball, crate], "tarball": [tarball], "crate": [crate]}[source]
+
+
+def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
+    """Return the unpacked source distribution `name`, fetched by the pip of the build tools' interpreter `python`.
+
+    Raises:
+        Problem: it cannot be had or is not the pinned one.
+    """
+    version, sha256 = pinned()["sdists"][name].values()
+    wanted = workshop.work / f"{name}.txt"
+    wanted.write_text(f"{name}=={version} --hash=sha256:{sha256}\n", encoding="utf-8")
+    folder = workshop.work / "sdists"
+    exact = ("--require-hashes", "--no-deps", "--no-binary", ":all:", "--no-build-isolation")
+    workshop.run(f"fetch {name} {version}", python, "-m", "pip", "download", *exact, "--dest", folder, "-r", wanted)
+    (file,) = folder.iterdir()
+    (top,) = unpack(workshop, file).iterdir()
+    return top
+
+
+def unpack(workshop: Workshop, file: Path) -> Path:
+    """Unpack a tar archive into the workshop, and return the folder it is unpacked into."""
+    folder = workshop.work / "unpacked" / file.name
+    folder.mkdir(parents=True)
+    tar = tool("tar", remedy="apt install tar, or dnf install tar")
+    workshop.run(f"unpack {file.name}", tar, "--extract", "--file", file, "--directory", folder)
+    return folder
+
+
+def tree_in(folder: Path) -> Path:
+    """Return the source tree of HDF5 in an unpacked archive: its top, or in a crate's."""
+    headers = (header for top in PLACES for header in folder.glob(f"{top}{PUBLIC}"))
+    if header := next(headers, None):
+        return header.parents[1]
+    raise Problem(f"{folder.name} has no source tree of HDF5 in it: no {PUBLIC}")
+
+
+def _download(workshop: Workshop, url: str) -> Path:
+    file = workshop.work / url.rpartition("/")[2]
+    workshop.say(f"fetch {url}")
+    try:
+        with urllib.request.urlopen(url, timeout=REACH_SECONDS) as answer, open(file, "wb") as out:
+            shutil.copyfileobj(answer, out)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"{url} cannot be fetched ({getattr(error, 'reason', error)})") from error
+    return file
+
+
+def _fetch_crate(workshop: Workshop, crate: str) -> Path:
+    remedy = (
+        "apt install cargo-web on Debian 12, apt install cargo on Ubuntu, dnf install cargo on RHEL, rustup default"
+        " stable for rustup's"
+    )
+    try:
+        # Cargo starts the first rustc on PATH, whether it works or not, if it is not given one.
+        programs = [tool(os.environ.get(name.upper()) or name, name, remedy=remedy) for name in ("cargo", "rustc")]
+    except Problem as problem:
+        raise Unreachable(f"the crate {crate} needs cargo and rustc, and {problem}") from problem
+    name, version = crate.split()
+    package = workshop.work / "fetch"
+    package.mkdir()
+    (package / "Cargo.toml").write_text(f'{_FETCHING_PACKAGE}{name} = "={version}"\n', encoding="utf-8")
+    (package / "lib.rs").touch()
+    try:
+        workshop.run(f"fetch the crate {crate}", programs[0], "fetch", cwd=package, RUSTC=programs[1])
+    except Problem as problem:
+        raise Unreachable(str(problem)) from problem
+    home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
+    crates = sorted(home.glob(f"registry/cache/*/{name}-{version}.crate"), key=lambda path: path.stat().st_mtime)
+    if not crates:
+        raise Unreachable(f"cargo fetched the crate {crate}, but not into {home}; set CARGO_HOME to where it puts them")
+    return crates[-1]

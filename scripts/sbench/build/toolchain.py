@@ -1,0 +1,102 @@
+"""What a build from source takes from the machine, checked before anything is built: a C compiler and a few headers."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbench.build.cache import Recipe
+from sbench.build.shell import Workshop, base_python, clean_environment, make_environment
+from sbench.build.sources import ENVS
+from sbench.probe.program import Problem, file_digest, tool
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header, a macro in it that gives its library's version, and the packages that bring it."""
+
+    name: str
+    macro: str
+    debian: str
+    rhel: str
+
+
+CURL = Header("curl/curl.h", "LIBCURL_VERSION", "libcurl4-openssl-dev", "libcurl-devel")
+OPENSSL = Header("openssl/opensslv.h", "OPENSSL_VERSION_TEXT", "libssl-dev", "openssl-devel")
+ZLIB = Header("zlib.h", "ZLIB_VERSION", "zlib1g-dev", "zlib-devel")
+_RELEASE = f"python{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON = Header("Python.h", "PY_VERSION", f"{_RELEASE}-dev", f"{_RELEASE}-devel")
+
+
+def compiler_path() -> str:
+    """Return the path of the first C compiler on PATH that compiles: $CC, else gcc or cc.
+
+    Raises:
+        Problem: none does.
+    """
+    named = os.environ.get("CC")
+    remedy = "install a C compiler: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (RHEL)"
+    trial = ("-S", "-o", "-", "-x", "c", os.devnull)
+    return tool(*([named] if named else ["gcc", "cc"]), remedy=remedy, trial=trial, env=clean_environment())
+
+
+def compiler() -> str:
+    """Return what the C compiler says it is; errors as for `compiler_path`."""
+    answer = subprocess.run([compiler_path(), "--version"], capture_output=True, text=True, check=False)
+    return answer.stdout.partition("\n")[0]
+
+
+def header_versions(*headers: Header) -> dict[str, str]:
+    """Return the version that each header names, by the header's name.
+
+    Raises:
+        Problem: the compiler or some headers are missing; the line names the packages.
+    """
+    versions = {header: _version(header) for header in headers}
+    missing = [header for header, version in versions.items() if version is None]
+    if missing:
+        names = ", ".join(header.name for header in missing)
+        debian, rhel = (" ".join(getattr(header, family) for header in missing) for family in ("debian", "rhel"))
+        raise Problem(f"{names} missing: apt install {debian} (Debian, Ubuntu), dnf install {rhel} (RHEL)")
+    return {header.name: version for header, version in versions.items()}
+
+
+def tools_recipe() -> Recipe:
+    """Return the recipe of the environment that has CMake, Ninja, Cython and pip for the builds."""
+    inputs = {"lock": tools_key(), "python": python_identity()}
+    return Recipe("build-tools", inputs, _build_tools, ("bin/python", "bin/cmake", "bin/ninja"))
+
+
+def tools_key() -> str:
+    """Return what identifies the build tools in the key of what they build: not the Python that they run on."""
+    return file_digest(ENVS / "build.lock")
+
+
+def python_abi() -> dict[str, str]:
+    """Return what decides whether something compiled for an interpreter here can be used by an interpreter there."""
+    return {name: sysconfig.get_config_var(name) for name in ("SOABI", "HOST_GNU_TYPE")} | {"libc": libc()}
+
+
+def python_identity() -> dict[str, str]:
+    """Return what decides whether an environment that was made from an interpreter is the same made from this one."""
+    return python_abi() | {"path": str(base_python())}
+
+
+def libc() -> str:
+    """Return the C library's name and version."""
+    return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
+
+
+def _build_tools(folder: Path, workshop: Workshop) -> dict:
+    make_environment(workshop, folder, ENVS / "build.lock")
+    return {}
+
+
+def _version(header: Header) -> str | None:
+    """Ask the preprocessor for the version that a header names; None if there is no such header."""
+    command = [compiler_path(), "-E", "-P", "-I", sysconfig.get_path("include"), "-"]
+    source = f"#include <{header.name}>\nversion {header.macro}\n"
+    answer = subprocess.run(command, input=source, capture_output=True, text=True, env=clean_environment(), check=False)
+    return answer.stdout.rpartition("version ")[2].strip().strip('"') if answer.returncode == 0 else None

@@ -1,0 +1,60 @@
+"""Starts a command of `sbench`."""
+
+import difflib
+import importlib
+import os
+import sys
+
+from sbench.cli import options
+from sbench.probe.program import Problem, run
+from sbench.probe.unpacked import ROOT
+
+# Each command with the line that describes it; those of the first screen, and the others.
+FIRST = {
+    "run": "measure a configuration, and make its pages",
+    "look": "list what HDF5 files hold, and what that means for reading them",
+    "advise": "find the fastest way to read files, and measure it",
+    "fit": "decide in one word whether a volume keeps a limit",
+    "compare": "compare runs, archives and baselines",
+    "published": "make the pages of the published studies, and audit CSV files by the same rules",
+}
+OTHERS = {
+    "plan": "list the cells of a configuration, and what measuring them costs",
+    "check": "check tools, credentials, buckets and disks before anything is built",
+    "import": "report results of fio from elsewhere",
+    "bisect": "find the release, or the commit, that changed requests, bytes or seconds",
+    "archive": "pack a run into one file, or print how to cite it",
+    "report": "make the pages of an archive",
+    "export": "write all observations of a run as one long table",
+    "pack": "write an archive that runs where there is no network, compiler, root or git",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Start the command that the first argument names, from the project's folder; return its status."""
+    name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help"):
+        print(*_list_commands(), sep="\n")
+        return 0
+    if name not in FIRST | OTHERS:
+        near = difflib.get_close_matches(name, [*FIRST, *OTHERS], 1)
+        raise Problem(f"sbench has no command {name}{f'; did you mean {near[0]}' if near else ''}; see sbench --help")
+    command = importlib.import_module(f"sbench.cli.{name}")
+    called_from = os.getcwd()
+    os.chdir(ROOT)
+    parser = options.Parser(name, command.__doc__, called_from)
+    command.add_options(parser)
+    return command.start(parser.parse(rest))
+
+
+def _list_commands() -> list[str]:
+    width = max(map(len, FIRST))
+    lines = [f"  {name:{width}}  {line}" for name, line in FIRST.items()]
+    return [
+        *("usage: sbench COMMAND …", "", "Measure how fast scientific data are read and written.", ""),
+        *(*lines, "", f"Also: {', '.join(OTHERS)}.", "sbench COMMAND --help lists the options of a command."),
+    ]
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,40 @@
+"""Find the fastest way to read HDF5 files: drivers, caches and copies in other layouts.
+
+Forecasts the ways by their requests and bytes, measures the best beside the files as they are, and ends with three
+lines: how to repack the files, how to open them, and what that gains and costs.
+"""
+
+import argparse
+
+from sbench.cli.options import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the options of the command."""
+    parser.add_path("files", nargs="+", metavar="FILE", help="files, folders, patterns, or s3://bucket/prefix/*.h5")
+    add = parser.add_argument
+    add(
+        "--access",
+        default="",
+        help="read files (the default) or datasets (across all files) at once, and all of each (the default), metadata,"
+        " [0:100, ...], or 1/10 of the chunks; several with their shares, as in 'files [:, 0] 70 %%; all 30 %%'",
+    )
+    add("--datasets", nargs="+", default=[], metavar="PATTERN", help='as "/gt*/**" "!/gt*/quality/**"; all by default')
+    add("--latency", type=int, metavar="MS", help="round trip of the store: read through an embedded S3 server over it")
+    add("--rate", type=int, metavar="MIB/S", help="the most that a connection to the store brings")
+    add("--store", default="", help="your own bucket to read from, s3://bucket/prefix; tried files are uploaded there")
+    parser.add_path("--scratch", default="", help="folder for copies (default: results/<run>/scratch)")
+    add("--repeats", type=int, default=6, metavar="N", help="repeats of each way (default: %(default)s)")
+    add("--name", default="", metavar="RUN", help="name of the run (default: advise- and a hash of the question)")
+    add("--json", action="store_true", help="print one JSON object at the end, and what goes on on standard error")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Measure, and print the advice."""
+    from sbench.files import advise
+    from sbench.files.advise import Query
+
+    query = Query(
+        *(given.files, given.access, given.datasets, given.latency, given.rate, given.store, given.scratch, given.name)
+    )
+    return advise.advise(query, given.repeats, given.json)

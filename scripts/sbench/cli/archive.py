@@ -1,0 +1,19 @@
+"""Pack a run into one file with the hash of each record: results/<run>/<run>-<hash>.tar.xz."""
+
+import argparse
+
+from sbench.cli.options import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the options of the command."""
+    parser.add_path("run", nargs="?", default="", help="a run, or an archive (default: the run of config/config.yaml)")
+    parser.add_argument("--cite", action="store_true", help="print how to cite it, and pack nothing")
+    parser.add_argument("--by", default="", metavar="NAME", help="who measured it, as a citation names them")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Write the archive, or print the citation."""
+    from sbench.runs import archive, cite
+
+    return cite.cite(given.run, given.by) if given.cite else archive.pack(given.run)

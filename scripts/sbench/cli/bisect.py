@@ -1,0 +1,33 @@
+"""Find the release of a library, or the commit of a clone, that changed what reading HDF5 files over S3 takes.
+
+Requests and bytes are those that the embedded server has seen: one record of a release decides. Seconds are judged by
+blocks. What is measured stays, and is not measured again. Exits with 3 if seconds are undecided.
+"""
+
+import argparse
+
+from sbench.cli.options import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    parser.add_path("library", help="hdf5, h5py, s3fs or another package of a driver, or the folder of a clone")
+    parser.add_path("first", help="a release, a wheel, or a branch, tag or commit of the clone")
+    parser.add_path("last", help="a later one")
+    add("--metric", default="requests", help="requests, bytes or seconds (default: %(default)s)")
+    parser.add_path("--clone", default="", metavar="FOLDER", help="a clone of HDF5 or of the package")
+    parser.add_path(
+        "--files", nargs="+", default=[], metavar="FILE", help="your HDF5 files, in place of generated ones"
+    )
+    add("--name", default="", metavar="RUN", help="name of the run (default: bisect-<library>-<first>-<last>)")
+    add("--yes", action="store_true", help="do not ask, whatever it costs")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Measure, and print which release changed the metric."""
+    from sbench.files import bisect
+    from sbench.files.bisect import Query
+
+    query = Query(given.library, given.first, given.last, given.metric, given.clone, given.files, given.name)
+    return bisect.bisect(query, given.yes)

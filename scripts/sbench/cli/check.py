@@ -1,0 +1,21 @@
+"""Check what a configuration needs before anything is built: tools, credentials, buckets, disks, the page cache.
+
+Exits with 1 if a check fails.
+"""
+
+import argparse
+
+from sbench.cli.options import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the options of the command."""
+    parser.add_config()
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Print a line for each check."""
+    from sbench.measure import preflight
+
+    return preflight.check(given.config, given.json)

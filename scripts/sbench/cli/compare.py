@@ -1,0 +1,33 @@
+"""Compare runs, archives, baselines or published studies, the second side with the first.
+
+Two sides are two names, or several names, --with and several more. Exits with 3 if a rule of --fail-on is broken.
+"""
+
+import argparse
+
+from sbench.cli.options import Parser
+from sbench.probe.program import Problem
+
+
+def add_options(parser: Parser) -> None:
+    """Add the options of the command."""
+    several = {"nargs": "*", "metavar": "RUN", "default": []}
+    add = parser.add_argument
+    parser.add_path("sides", **several, help="names of runs, archives, baselines, or published/<study>")
+    parser.add_path("--with", dest="other", **several, help="what all of these are compared with")
+    add("--paired", action="store_true", help="the sessions of both sides are pairs, in the order of their times")
+    add("--fail-on", default="", metavar="RULES", help="such as 'slower > 10 %%, more requests'")
+    parser.add_path("--keep", metavar="JSON", help="write the first side to this file, a baseline to commit")
+    add("--json", action="store_true", help="print one JSON object")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Write results/compare and reports/compare, and print what was seen."""
+    from sbench.runs import compare
+
+    base, other = given.sides, given.other
+    if len(base) == 2 and not (other or given.keep):
+        base, other = base[:1], base[1:]
+    if not (base and (other or given.keep)):
+        raise Problem("name two sides: sbench compare RUN RUN, or sbench compare RUN… --with RUN…")
+    return compare.compare(base, other, given.paired, given.fail_on, given.keep, given.json)

@@ -1,0 +1,26 @@
+"""Decide in one word whether a volume keeps a limit: meets, misses or undecided.
+
+Measures it as the users of the limit load it, with fio, until that is decided, and prints the word, its reason and what
+to do next. Exits with 0 if it meets the limit, 1 if it misses it, and 3 if that is undecided.
+"""
+
+import argparse
+
+from sbench.cli.options import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the options of the command."""
+    parser.add_path("folder", help="a folder on the volume, such as /var/lib/etcd")
+    add = parser.add_argument
+    add("--limit", default="etcd", help="a limit of config/facts/limits.yaml (default: %(default)s)")
+    add("--pause", default="180", metavar="SECONDS", help="between two batteries (default: %(default)s)")
+    add("--quick", action="store_true", help="one job of at most 60 s, for installers")
+    add("--json", action="store_true", help="print one JSON object, and what goes on on standard error")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Measure, and print the word."""
+    from sbench.studies.volumes import fit
+
+    return fit.decide(given.limit, given.folder, given.pause, given.quick, given.json)

@@ -1,0 +1,24 @@
+"""List what HDF5 files hold, in seconds, and what that means for reading them over a network.
+
+Reads files, folders, patterns, and objects in a bucket: s3://bucket/prefix/*.h5.
+"""
+
+import argparse
+
+from sbench.cli.options import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the options of the command."""
+    parser.add_path("files", nargs="+", metavar="FILE", help="files, folders, patterns, or s3://bucket/prefix/*.h5")
+    add = parser.add_argument
+    add("--access", default="", help="how they are read, as for sbench advise (default: all of them)")
+    add("--datasets", nargs="+", default=[], metavar="PATTERN", help='datasets that are read (default: "/**")')
+    add("--json", action="store_true", help="print one JSON object")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Print what the files hold."""
+    from sbench.files import look
+
+    return look.describe(given.files, given.access, given.datasets, given.json)

@@ -1,0 +1,87 @@
+"""Options that several commands have, and the parser of all of them."""
+
+import argparse
+import difflib
+import os
+import re
+
+from sbench.design import DEFAULT_CONFIG
+from sbench.probe.program import Problem
+
+_PATTERN = re.compile(r"[*?[]")
+_UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a command, whose mistakes are one line that names the nearest option.
+
+    Attributes:
+        called_from: the folder that relative paths are of.
+    """
+
+    def __init__(self, name: str, details: str, called_from: str) -> None:
+        """Take a command's name, its description, and the folder that it was called from."""
+        form = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog=f"sbench {name}", description=details, formatter_class=form, allow_abbrev=False)
+        self.called_from = called_from
+        self.after: list[str] | None = None
+        self._defaults: dict[str, str] = {}
+
+    def add_path(self, *names: str, default: object = None, **settings: object) -> None:
+        """Add an argument of paths; relative ones are of the folder that the command was called from."""
+        # argparse would take a default that is a text for one of the user's.
+        is_text = isinstance(default, str)
+        action = self.add_argument(*names, type=self._find, default=None if is_text else default, **settings)
+        if is_text:
+            self._defaults[action.dest] = default
+
+    def add_config(self, default: str = DEFAULT_CONFIG) -> None:
+        """Add the configuration."""
+        self.add_path("config", nargs="?", default=default, help=f"the configuration (default: {default})")
+
+    def add_rest(self, what: str) -> None:
+        """Take all that stands behind -- as it is; `what` says what it is."""
+        self.after, self.epilog = [], f"What stands behind -- are {what}."
+
+    def parse(self, argv: list[str]) -> argparse.Namespace:
+        """Return the arguments; those behind -- as `after` where the command takes them, else they are paths."""
+        if "--" in argv:
+            place = argv.index("--")
+            argv, behind = argv[:place], argv[place + 1 :]
+            if self.after is None:
+                # argparse takes none behind -- that begin with a dash where options and others are mixed.
+                argv += [f"./{word}" if word.startswith("-") else word for word in behind]
+            else:
+                self.after = behind
+        given = self.parse_intermixed_args(argv)
+        given.after = self.after
+        for name, default in self._defaults.items():
+            setattr(given, name, getattr(given, name) or default)
+        return given
+
+    def error(self, message: str) -> None:
+        """Raise a Problem in place of argparse's two lines."""
+        if match := _UNKNOWN.match(message):
+            unknown = match[1].split(" ")[0]
+            options = [text for action in self._actions for text in action.option_strings]
+            near = difflib.get_close_matches(unknown.partition("=")[0], options, 1)
+            message = f"there is no {unknown}{f'; did you mean {near[0]}' if near else ''}"
+        raise Problem(f"{self.prog}: {message}; see {self.prog} --help")
+
+    def _find(self, text: str) -> str:
+        """Return a path from here; what may be the name of something else, such as a run, stays as it is."""
+        there = os.path.join(self.called_from, os.path.expanduser(text))
+        if os.path.isabs(text):
+            return text
+        is_path = "://" not in text and (os.sep in text or _PATTERN.search(text) or os.path.exists(there))
+        return os.path.relpath(there) if is_path and self.called_from != os.getcwd() else text
+
+
+def add_run_options(parser: Parser) -> None:
+    """Add what chooses the cells of a configuration."""
+    add = parser.add_argument
+    several = {"nargs": "+", "action": "extend", "default": []}
+    add("--name", default="", metavar="RUN", help="name of the run, in place of the configured one")
+    add("--study", default="", help="this study only")
+    add("--only", **several, metavar="FACTOR=LEVEL,…", help="the cells with these levels only")
+    add("--again", **several, metavar="CELL", help="measure the cells again whose name begins so; earlier records stay")

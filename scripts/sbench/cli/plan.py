@@ -1,0 +1,21 @@
+"""List the cells of a configuration, what is left out and why, and what measuring them takes; measure nothing."""
+
+import argparse
+
+from sbench.cli import options
+
+
+def add_options(parser: options.Parser) -> None:
+    """Add the options of the command."""
+    parser.add_config()
+    options.add_run_options(parser)
+    parser.add_path("--imports", nargs="+", default=[], metavar="FILE", help="results of fio from elsewhere")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Print the plan."""
+    from sbench.measure import launch
+
+    plan = launch.make_plan(given.config, given.name, given.study, given.only, given.again, given.imports)
+    return launch.show(plan, given.json)

@@ -1,0 +1,36 @@
+"""Make the pages of the published studies, with an audit of each: reports/published/index.html.
+
+--audit tests the rules of docs/method.md on other CSV files. The study is detected from the names of columns.
+"""
+
+import argparse
+
+from sbench.cli.options import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    parser.add_path("--raw", default="", metavar="FOLDER", help="of the raw data (default: they are downloaded)")
+    add("--partial", action="store_true", help="make pages of what is here, in a folder of their own")
+    add("--cores", default="all", help="cores that Snakemake may use (default: %(default)s)")
+    parser.add_path("--audit", nargs="+", default=[], metavar="CSV", help="audit these files, and make no pages")
+    add("--study", default="", help="whose columns the files have")
+    add(
+        "--columns",
+        nargs="+",
+        default=[],
+        metavar="COLUMN=ROLE",
+        help="roles of other columns: Latency=time_s",
+    )
+
+
+def start(given: argparse.Namespace) -> int:
+    """Become Snakemake, or print what each rule finds in the files."""
+    if given.audit:
+        from sbench.court import audit
+
+        return audit.audit(given.audit, given.study, given.columns)
+    from sbench.measure import launch
+
+    return launch.make_published(given.raw, given.partial, given.cores)

@@ -1,0 +1,29 @@
+"""Measure a configuration, and make its pages: reports/<run>/index.html.
+
+A configuration that was measured before is gone on with: only what is missing is measured. Prints first what will be
+measured and how long it takes, and asks where that is above the limits of the configuration.
+"""
+
+import argparse
+
+from sbench.cli import options
+
+
+def add_options(parser: options.Parser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    parser.add_config()
+    add("--quick", action="store_true", help="config/quick.yaml: an answer in 2 to 4 minutes, no library compiled")
+    options.add_run_options(parser)
+    add("--cores", help="cores that Snakemake may use (default: all)")
+    add("--yes", action="store_true", help="do not ask, whatever it costs")
+    parser.add_rest("options of Snakemake")
+
+
+def start(given: argparse.Namespace) -> int:
+    """Become Snakemake."""
+    from sbench.measure import launch
+
+    config = "config/quick.yaml" if given.quick else given.config
+    plan = launch.make_plan(config, given.name, given.study, given.only, given.again)
+    return launch.start(plan, given.cores, given.yes, given.after)

@@ -1,0 +1,155 @@
+"""Audits tables with the columns of a published study: rules of docs/method.md, and figures that follow from others."""
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.court import ceilings, derived, raw_data, roles, rules, timings
+from sbench.design import csv_file
+from sbench.probe.program import Problem, expect_file
+
+PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
+_KINDS = {"text": csv_file.TEXT, "count": csv_file.COUNT, "number": csv_file.PRINTED}
+_REMEDY = "{} says what each column is"
+# Share of a table's columns that a file has which is taken for such a table, perhaps with one renamed.
+_ALIKE = 0.5
+_MOST = 5
+_WIDTH, _INDENT = 118, 15
+
+
+def audit(files: Sequence[str], study: str = "", columns: Sequence[str] = ()) -> int:
+    """Print what each rule finds in CSV files; those of one published table are the arms of one comparison; return 0.
+
+    Args:
+        files: with the columns of a table of a published study, or of others that `columns` names.
+        study: whose columns they have; "": as their names tell.
+        columns: what the columns of other tables are, column=role (`roles.WORDS`).
+    """
+    if columns:
+        for path in map(Path, files):
+            for line in _audited_as(columns, path):
+                print(*_wrapped(line), sep="\n")
+        return 0
+    studies = {name: timings.read(PUBLISHED / name / timings.FILE) for name in raw_data.read(SOURCES)}
+    if study and study not in studies:
+        raise Problem(f"there is no published study {study}; name one of {', '.join(studies)}")
+    of_tables: dict[tuple[str, str], list[Path]] = {}
+    for path in map(Path, files):
+        of_tables.setdefault(_table_of(path, studies, study), []).append(path)
+    for (own, table), of in of_tables.items():
+        for line in audited(own, table, studies[own], of):
+            print(*_wrapped(line), sep="\n")
+    return 0
+
+
+def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence[Path]) -> list[str]:
+    """Return in lines what the rules say of files that have the columns of a table of a study.
+
+    Raises:
+        Problem: a file cannot be read, lacks a column, or has a value that is none.
+    """
+    of_table = [spec for spec in declared if spec["table"] == table]
+    texts = _Printed({str(path): partial(_read, path, of_table, PUBLISHED / study / timings.FILE) for path in files})
+    if len({path.stem for path in files}) < len(files):
+        raise Problem(f"two of the files are called {files[-1].stem}; rename one, as that is what tells arms apart")
+    joined = [" + ".join(texts)] if " + " in table else list(texts)
+    specs = [spec | {"table": names} for names in joined for spec in of_table]
+    # What is declared of one of several joined tables is of a file of its name.
+    specs += [spec | {"table": str(path)} for path in files for spec in declared if spec["table"] == path.name != table]
+    lines = [f"{' + '.join(texts)}: columns of {table} ({study})"]
+    for row in rules.judged(specs, texts, ceilings.of_machines(study)).itertuples(index=False):
+        of = f"{row.table}: " if len(joined) > 1 and row.table else ""
+        lines.append(f"{row.outcome:{_INDENT}}{row.rule} (METHOD {row.method}): {of}{row.data}")
+    return lines + [line for name in texts for line in _derived(study, table, name, texts[name])]
+
+
+class _Printed(dict):
+    """Maps paths to functions that read tables. A table is read at each access and never cached, to save memory."""
+
+    def __getitem__(self, path: str) -> pd.DataFrame:
+        return super().__getitem__(path)()
+
+
+def _audited_as(named: Sequence[str], path: Path) -> list[str]:
+    """Return in lines what the rules say of a file whose columns are named in words."""
+    spec = roles.declared(named, _header(path), str(path))
+    kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
+    texts = _Printed(
+        {str(path): lambda: csv_file.read(path, kinds, "--columns says what each column is", printed=True)[[*kinds]]}
+    )
+    lines = [f"{path}: columns as named"]
+    for row in rules.judged([spec], texts, {}).itertuples(index=False):
+        if not row.data.startswith("not known: ") or row.outcome != ceilings.UNTOLD:
+            lines.append(f"{row.outcome:{_INDENT}}{row.rule} (METHOD {row.method}): {row.data}")
+    return lines + (roles.wrong_rates(spec, texts[str(path)]) if roles.has_rates(spec) else [])
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False, break_on_hyphens=False)
+
+
+def _derived(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str]:
+    """The figures of a file that do not follow from others, by the expressions of the published table."""
+    numbered = texts.copy()
+    numbered.insert(0, "row", (texts.index + 2).astype(str))
+    rows = derived.judged(PUBLISHED / study / "audit/derived.csv", {table.split(" + ")[0]: numbered})
+    wrong = rows[rows["row"].notna()]
+    cells = int(rows.drop_duplicates("column")["cells"].sum())
+    lines = [f"{len(wrong):,} of {cells:,} figures of {name} do not follow from those beside them"] if cells else []
+    for row in wrong.head(_MOST).itertuples(index=False):
+        lines.append(f"  {row.row}, column {row.column}: {row.printed:g}, but {row.expression} is {row.recomputed:g}")
+    return lines
+
+
+def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
+    """Return the study and the table whose columns a file has, or most of them."""
+    header = _header(path)
+    alike = [
+        (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
+        for name, declared in studies.items()
+        for spec in declared
+        if "kinds" in spec and study in ("", name)
+    ]
+    best = max(alike, key=lambda of: of[:2], default=())
+    if not best or (best[0] < _ALIKE and not study):
+        raise Problem(
+            f"{path}: no published table has its columns {', '.join(sorted(header))}; give --study, or what"
+            " they are with --columns COLUMN=ROLE …"
+        )
+    return best[2:]
+
+
+def _header(path: Path) -> list[str]:
+    """Return the names of a file's columns."""
+    expect_file(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            header = [name.strip(' "\r\n') for name in re.split(r"[,;\t|]", file.readline())]
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as a table: {error}") from error
+    if not any(header):
+        raise Problem(f"{path} is empty, or its first row has no names of columns")
+    if twice := [name for name in header if name and header.count(name) > 1]:
+        raise Problem(f"{path}: row 1, column {twice[0]}: two columns have this name; remove one")
+    return header
+
+
+def _read(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:
+    """Return a file as text, with the column `source`, once its values are seen to be what their columns are of."""
+    kinds = {name: _KINDS[kind] for name, kind in next(spec for spec in specs if "kinds" in spec)["kinds"].items()}
+    texts = csv_file.read(path, kinds, _REMEDY.format(declared), printed=True)
+    for spec in specs:
+        if not {"part", "time"} <= spec.keys():
+            continue
+        part, time = (derived.numbers(texts[spec[role]])[0] for role in ("part", "time"))
+        if (more := part > time).any():
+            row = int(more.idxmax())
+            raise Problem(
+                f"{path}: row {row + 2}, column {spec['part']}: {part[row]:g} is more than {spec['time']}, which it is"
+                f" a part of, {time[row]:g}; give both in one unit"
+            )
+    return texts.assign(source=path.stem)

@@ -1,0 +1,125 @@
+"""Rates beside what the machine carries (config/facts/machines.yaml): plateaus, and what is too fast (METHOD 20)."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sbench.court.claims import called
+from sbench.court.timings import Timings
+from sbench.pages import prose
+from sbench.probe.program import read_yaml
+
+MACHINES = Path("config/facts/machines.yaml")
+KEPT, BROKEN, UNTOLD = "kept", "broken", "cannot be told"
+# Rates of a plateau are at least this share of its largest; one that is this share of a ceiling is at the ceiling.
+LEVEL, AT_CEILING = 0.9, 0.8
+# A plateau has at least so many levels in a row.
+FEW = 3
+# How many of the given unit are one of the unit that rates are compared in.
+_UNITS = {"Mbit/s": 1e6 / 8 / 2**20, "IOPS": 1.0}
+_OF_A_RUN = {"rate": "mean", "amount": "sum", "time": "max", "machine": "first"}
+
+
+def of_machines(study: str) -> dict[str, dict]:
+    """Return ceiling -> {value, unit, note} by machine, as documented and as the study's own module adds."""
+    own = getattr(importlib.import_module(f"sbench.studies.{study}.published"), "ceilings", dict)
+    return read_yaml(MACHINES)["machines"] | own()
+
+
+def rates(data: Timings) -> pd.DataFrame:
+    """Return the rates of the cells, of several repeats the medians (METHOD 16).
+
+    Returns:
+        The columns of a cell, `amount` and `time` where declared, `rate`, `ceiling` (NaN where it is not known) and
+        `bound`, what the ceiling is of.
+    """
+    declared = {role: how for role, how in _OF_A_RUN.items() if role in data.spec}
+    table = pd.DataFrame({role: data.by(data.values(role)).agg(how) for role, how in declared.items()})
+    if "amount" in table:
+        table["rate"] = table["amount"] / table["time"]
+    middles = {name: "first" if name == "machine" else "median" for name in table}
+    table = table.groupby(level=data.cell, sort=False).agg(middles)
+    bounds = [_ceiling(data, machine) for machine in table.get("machine", pd.Series("", table.index))]
+    table = table.assign(ceiling=[ceiling for ceiling, _ in bounds], bound=[name for _, name in bounds])
+    return table.drop(columns="machine", errors="ignore").reset_index()
+
+
+def _ceiling(data: Timings, machine: str) -> tuple[float, str]:
+    """The ceiling of a machine, or of several, in the unit of rates, and what it is; where it is not known, of what."""
+    if not machine:
+        return np.nan, "the type of the machine"
+    facts, through = data.machines.get(machine, {}), data.spec["through"]
+    name = next((name for name in through if name in facts), through[0])
+    fact, machines = facts.get(name, {}), data.spec.get("machines", 1)
+    words = f"{name.replace('_', ' ')} of {machine}"
+    if fact.get("value", "unknown") == "unknown":
+        return np.nan, f"{words} ({fact['note']})" if "note" in fact else words
+    return float(fact["value"]) * _UNITS[fact["unit"]] * machines, f"{machines} × {words}" if machines > 1 else words
+
+
+def plateaus(data: Timings) -> tuple[str, str]:
+    """Return an outcome, and where rates stop growing, beside what the machine carries."""
+    over, table = data.spec["over"], rates(data).dropna(subset="rate").sort_values(data.spec["over"])
+    of_series = table.groupby(data.series or (lambda row: ""), sort=False)
+    if not (of_series.size() >= FEW).any():
+        return UNTOLD, f"no series has {FEW} levels of {over}"
+    texts, at_ceiling = [], False
+    for level, own in of_series:
+        flat = _plateau(own)
+        if len(flat):
+            at_ceiling |= bool(flat["rate"].max() >= AT_CEILING * flat["ceiling"].iloc[0])
+            span = prose.span(flat["rate"], "{:,.0f}".format)
+            ends = prose.span(flat[over], "{:g}".format)
+            named = f"{called(level)}: " if data.series else ""
+            texts.append(f"{named}{span} {data.unit}{_gbit(flat['rate'].max(), data)} at {over} {ends}")
+    unknown = _unknown(table)
+    outcome = BROKEN if at_ceiling else UNTOLD if texts and unknown else KEPT
+    listed = "; ".join(texts) or f"no series has a plateau of {FEW} levels"
+    return outcome, listed + _beside(table, data) + (unknown if texts else "")
+
+
+def _plateau(series: pd.DataFrame) -> pd.DataFrame:
+    """The last `FEW` or more levels in a row whose rates are within `LEVEL` of each other, if there are such."""
+    rates = series["rate"].to_numpy()
+    for end in range(len(rates), FEW - 1, -1):
+        start, low, high = end - 1, rates[end - 1], rates[end - 1]
+        while start and min(low, rates[start - 1]) >= LEVEL * max(high, rates[start - 1]):
+            start -= 1
+            low, high = min(low, rates[start]), max(high, rates[start])
+        if end - start >= FEW:
+            return series.iloc[start:end]
+    return series.iloc[:0]
+
+
+def ceilings(data: Timings) -> tuple[str, str]:
+    """Return an outcome, and how many rates are above what the machine carries: "too fast to be true"."""
+    table = rates(data)
+    above = table[table["rate"] > table["ceiling"]]
+    unknown, bounded = _unknown(table), table["ceiling"].notna().sum()
+    text = f"{len(above)} of {bounded} rates are above it{_beside(table, data)}" if bounded else ""
+    return BROKEN if len(above) else UNTOLD if unknown else KEPT, (text + unknown).removeprefix("; ")
+
+
+def _beside(table: pd.DataFrame, data: Timings) -> str:
+    """The largest rate beside each ceiling that is known."""
+    largest = table.dropna(subset="ceiling").groupby("bound", sort=False)[["rate", "ceiling"]].max()
+    return "".join(
+        f"; up to {_rate(row.rate, data)} where {row.Index} is {_rate(row.ceiling, data)}"
+        for row in largest.itertuples()
+    )
+
+
+def _unknown(table: pd.DataFrame) -> str:
+    names = dict.fromkeys(table.loc[table["ceiling"].isna(), "bound"])
+    return f"; not known: {', '.join(names)}" if names else ""
+
+
+def _rate(value: float, data: Timings) -> str:
+    return f"{value:,.0f} {data.unit}{_gbit(value, data)}"
+
+
+def _gbit(value: float, data: Timings) -> str:
+    """The same as network cards have it."""
+    return f" ({value * 2**20 * 8 / 1e9:.1f} Gbit/s)" if data.unit == "MiB/s" else ""

@@ -1,0 +1,31 @@
+"""Stops before the first page of the published studies where data that they were made of are not here."""
+
+import argparse
+from pathlib import Path
+
+from sbench.probe.program import Problem, read_json, run, write_json
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write which raw files are not here; without `--partial` there must be none."""
+    parser = argparse.ArgumentParser(prog="module.py sbench.court.complete", description=__doc__)
+    parser.add_argument("--facts", nargs="+", required=True, type=Path, help="facts of the published studies")
+    parser.add_argument("--partial", action="store_true", help="pages of what is here are asked for")
+    parser.add_argument("--out", type=Path, required=True, help="JSON: which files are not here, by study")
+    given = parser.parse_args(argv)
+    facts = [read_json(path) for path in given.facts]
+    absent = {one["study"]: one["absent"] for one in facts if one.get("absent")}
+    if absent and not given.partial:
+        study, lines = next(iter(absent.items()))
+        more = sum(map(len, absent.values())) - 1
+        others = f" (and {more} more)" * bool(more)
+        raise Problem(
+            f"{study}: {lines[0]}{others}; name a folder of the raw data (--raw), or make pages of what is here in "
+            "reports/published-partial (--partial)"
+        )
+    write_json(given.out, absent)
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,109 @@
+"""What the columns of anybody's table are, as they are named in words: 'Latency (ms)=time_ms' store=arm.
+
+From such words follows a declaration as those of the published tables (`timings`), so the same rules test it.
+"""
+
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+
+from sbench.court import derived
+from sbench.probe.program import Problem
+
+_BYTES = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60}
+# Several columns may be arms or conditions.
+_TEXTS = ("arm", "within", "direction", "input", "repeat")
+_COUNTS = ("workers", "averaged")
+WORDS = (
+    "arm (what is compared), within (a condition), direction (read, write), input (what was read), repeat, averaged (of"
+    f" how many), workers, time_UNIT and cpu_UNIT ({', '.join(_SECONDS)}), size_UNIT of all and each_UNIT of a worker"
+    f" ({', '.join(_BYTES)}), rate_UNIT_s"
+)
+
+
+def declared(named: Sequence[str], header: Sequence[str], table: str) -> dict:
+    """Return the declaration of a table whose columns are named by words, each `column=role`.
+
+    Raises:
+        Problem: a word is none, names no column of the header, or there is no time and no rate.
+    """
+    roles: dict[str, list[str]] = {}
+    for word in named:
+        column, equals, role = word.rpartition("=")
+        if not equals or not _is_role(role):
+            raise Problem(f"--columns: {word!r}: write column=role; roles are {WORDS}")
+        if column not in header:
+            raise Problem(f"--columns: {table} has no column {column!r}; it has {', '.join(header)}")
+        if "`" in column:
+            raise Problem(f"--columns: {column!r} has a backquote, which no expression can name; rename the column")
+        if role in roles and role not in ("arm", "within"):
+            raise Problem(f"--columns: {roles[role][0]!r} and {column!r} are both {role}; name one")
+        roles.setdefault(role, []).append(column)
+    numbers = {column: "number" for role, columns in roles.items() if role not in _TEXTS for column in columns}
+    kinds = {column: numbers.get(column, "text") for columns in roles.values() for column in columns}
+    time, cpu = (_expression(roles, role, _SECONDS) for role in ("time", "cpu"))
+    size, each = (_expression(roles, role, _BYTES) for role in ("size", "each"))
+    workers = _quoted(roles["workers"][0]) if "workers" in roles else "1"
+    amount = size or (f"{each} * {workers}" if each else "")
+    rate = next((role for role in roles if role.startswith("rate_")), "")
+    if not time and not rate:
+        raise Problem(f"--columns: name a time or a rate; roles are {WORDS}")
+    sizes = [columns[0] for role, columns in roles.items() if role.startswith(("size_", "each_"))]
+    within = [*roles.get("within", []), *roles.get("direction", []), *sizes]
+    spec = {"table": table, "kinds": kinds, "within": within, "arms": roles.get("arm") or roles.get("input") or within}
+    spec |= {role: roles[role][0] for role in ("repeat", "averaged", "workers", "input") if role in roles}
+    spec |= {"repeat": "index"} if "repeat" not in roles else {}
+    over = [*sizes, *roles.get("workers", [])]
+    spec |= {"over": over[0]} if over else {}
+    spec["within"] = [*within, *(roles.get("workers", []))]
+    parts = {"time": time, "cpu": cpu, "amount": f"{amount} / {_BYTES['mib']}" if amount else ""}
+    spec |= {role: text for role, text in parts.items() if text}
+    if rate:
+        unit = rate.removeprefix("rate_").removesuffix("_s")
+        spec |= {"rate": roles[rate][0], "unit": f"{unit}/s"}
+        spec |= {"amount": f"{amount} / {_BYTES[unit]}"} if amount else {}
+    if not spec["arms"]:
+        raise Problem(f"--columns: name what is compared, as column=arm; roles are {WORDS}")
+    return spec
+
+
+def has_rates(spec: dict) -> bool:
+    """Return whether a table prints rates beside what they follow from."""
+    return {"rate", "amount", "time"} <= spec.keys()
+
+
+def wrong_rates(spec: dict, texts: pd.DataFrame) -> list[str]:
+    """Return in lines the printed rates that do not follow from amount / time, by the size beside them."""
+    wrong = derived.disagreeing(texts, spec["rate"], f"({spec['amount']}) / ({spec['time']})")
+    by = spec.get("over") or spec["arms"][0]
+    lines = []
+    for level, rows in wrong.groupby(by, sort=False):
+        worst = rows.loc[rows["percent"].abs().idxmax()]
+        rest = f", {len(rows)} of them" if len(rows) > 1 else ""
+        lines.append(
+            f"  {by} {level}: {spec['rate']} {worst['printed']:g}, but amount / time is {worst['recomputed']:g}"
+            f" ({worst['percent']:+.1f} %){rest}"
+        )
+    return lines
+
+
+def _is_role(role: str) -> bool:
+    base, _, unit = role.partition("_")
+    if base == "rate":
+        return re.fullmatch(r"(\w+)_s", unit) is not None and unit.removesuffix("_s") in _BYTES
+    units = {"time": _SECONDS, "cpu": _SECONDS, "size": _BYTES, "each": _BYTES}
+    return role in (*_TEXTS, *_COUNTS) or unit in units.get(base, {})
+
+
+def _expression(roles: dict[str, list[str]], base: str, units: dict[str, float]) -> str:
+    """Return what a column of a role is in seconds, or in bytes; "" where there is none."""
+    for unit, factor in units.items():
+        if columns := roles.get(f"{base}_{unit}"):
+            return f"{factor!r} * {_quoted(columns[0])}"
+    return ""
+
+
+def _quoted(column: str) -> str:
+    return f"`{column}`"

@@ -1,0 +1,117 @@
+"""Makes of what a study has published the tables that its notebook reads, as of a run of one's own."""
+
+import argparse
+import importlib
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.court import ceilings, claims, derived, labels, raw_data, rules, timings
+from sbench.design import config as configuration
+from sbench.design import csv_file
+from sbench.design.matrix import permanent_name
+from sbench.design.records import Kept
+from sbench.measure import gather
+from sbench.probe.program import Problem, run, write_json
+
+RUN = "published"
+_SETUP = dict.fromkeys(("what", "value"), csv_file.TEXT)
+EQUIVALENCE_PERCENT = 5
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the tables and facts.json into `--out`; raw files that cannot be had are named among the limits."""
+    parser = argparse.ArgumentParser(prog="module.py sbench.court.tables", description=__doc__)
+    parser.add_argument("--study", required=True, help="name of the study")
+    parser.add_argument("--sources", type=Path, required=True, help="YAML: where each study's data come from")
+    parser.add_argument(
+        "--printed", type=Path, required=True, help="folder of the tables that the study prints, as CSV"
+    )
+    parser.add_argument("--raw", default="", help="folder that holds the raw files; without it they are downloaded")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
+    given = parser.parse_args(argv)
+    studies = raw_data.read(given.sources)
+    if given.study not in studies:
+        raise Problem(f"{given.sources} has no study {given.study}; name one of {', '.join(studies)}")
+    spec = studies[given.study]
+    local = Path(given.raw) if given.raw else None
+    files, absent = raw_data.files(spec, given.printed, local, given.out / "raw")
+    program = importlib.import_module(f"sbench.studies.{given.study}.published")
+    settings = {"compare": spec.get("compare", [])} | getattr(program, "SETTINGS", {})
+    published = list(program.records(files))
+    made = merged(given.study, settings, published)
+    given.out.mkdir(parents=True, exist_ok=True)
+    gather.write(made, given.out)
+    gather.write(audited(given.study, given.printed, files, made, absent), given.out / "audit")
+    name = permanent_name(given.study, settings, published)
+    write_json(given.out / "facts.json", _facts(given.study, spec, settings, list(absent.values())) | {"name": name})
+    return 0
+
+
+def audited(
+    study: str,
+    printed: Path,
+    files: Mapping[str, Path],
+    made: Mapping[str, pd.DataFrame],
+    absent: Collection[str] = (),
+) -> dict[str, pd.DataFrame]:
+    """Return what the audit of a study says, by table.
+
+    Returns:
+        claims and labels: those of claims.csv and labels.csv with what is computed; rules: what each says of the tables
+        that columns.yaml declares; derived: the cells that do not follow from others, by the expressions of
+        derived.csv; setup: that file as it is. Tables of claims and expressions are the files by name, and the tables
+        that were made of them. What is said of all rows cannot be told of a part of a file that is `absent`.
+    """
+    printed_tables = {name: pd.read_csv(path, dtype=str, keep_default_na=False) for name, path in files.items()}
+    whole = {name: table for name, table in printed_tables.items() if name not in absent}
+    tables = whole | {name: table for name, table in made.items() if name in ("cells", "samples") and not absent}
+    judged = [claim | claims.judged(claim, tables) for claim in claims.read(printed / "audit/claims.csv")]
+    return {
+        "claims": pd.DataFrame(judged, columns=[*claims.COLUMNS, "outcome", "computed", "why"]),
+        "rules": rules.judged(timings.read(printed / timings.FILE), tables, ceilings.of_machines(study)),
+        "derived": derived.judged(printed / "audit/derived.csv", printed_tables),
+        "labels": labels.judged(printed / "audit/labels.csv", tables),
+        "setup": csv_file.read(printed / "audit/setup.csv", _SETUP),
+    }
+
+
+def merged(study: str, settings: dict, records: Iterable[dict]) -> dict[str, pd.DataFrame]:
+    """Return the tables of published records, which have a cell's levels, `repeat`, `seconds`, and perhaps more."""
+    factors = configuration.factors(study)
+    usual = {name: str(factor["default"][0]) for name, factor in factors.items() if "default" in factor}
+    kept = []
+    for record in records:
+        levels = {name: str(record["cell"].get(name, usual.get(name, ""))) for name in factors} | {"control": ""}
+        name = "_".join(filter(None, record["cell"].values()))
+        whole = {"status": "done", "valid": True, "reasons": [], "host": {}, "provenance": {}, "work": {}} | record
+        kept.append(Kept(name, levels, record["repeat"], Path(), whole | {"cell": levels, "name": name}))
+    cells = {one.cell: {"cell": one.cell, **one.levels, "omitted": "", "twin_of": ""} for one in kept}
+    matrix = pd.DataFrame(
+        cells.values(), columns=None if cells else ["cell", *factors, "control", "omitted", "twin_of"]
+    )
+    config = {"studies": {study: settings}, "equivalence_percent": EQUIVALENCE_PERCENT, "seed": 1, "stores": {}}
+    return gather.merged(config, study, matrix.drop(columns="omitted"), kept, {}) | {"matrix": matrix}
+
+
+def _facts(study: str, spec: dict, settings: dict, absent: list[str]) -> dict:
+    """What the page says beside its figures: who published what, and which part of it is not there."""
+    levels = {name: list(spec.get(name) or {}) for name in ("libraries", "stores")}
+    return {
+        "run": RUN,
+        "study": study,
+        "question": spec["question"],
+        "published": {key: spec[key] for key in ("title", "by", "date", "address", "conclusion")},
+        "equivalence_percent": EQUIVALENCE_PERCENT,
+        "machine": spec.get("machine") or {},
+        "libraries": spec.get("libraries") or {},
+        "stores": spec.get("stores") or {},
+        "settings": settings | {"matrix": {"library": levels["libraries"], "store": levels["stores"]}},
+        "limits": [*(spec.get("limits") or []), *absent],
+        "absent": absent,
+    }
+
+
+if __name__ == "__main__":
+    run(main)

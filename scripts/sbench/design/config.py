@@ -1,0 +1,310 @@
+"""A run's configuration: read, checked against the schema, and complete with its defaults."""
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from sbench.design import study as studies
+from sbench.design import yaml_file
+from sbench.probe.program import Problem, read_yaml
+
+SCHEMAS = Path("config/schema")
+# Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# A rule's command carries the configuration as JSON, and Linux takes 128 KiB of one argument.
+_MOST_JSON = 100_000
+# Told where nothing simpler is wrong: what is none of several variants, and names of what is not there.
+_LAST = ("oneOf", "anyOf", "x-names", "x-file")
+Errors = Iterator[jsonschema.ValidationError]
+
+
+@cache
+def schema() -> dict:
+    """Return the schema of a configuration, read once: that of a run, with that of `stores` and of each study in it.
+
+    What it refers to stands in the place of each reference.
+    """
+    whole = _part("run")
+    for name in ("stores", *studies.names()):
+        part = _part(name)
+        whole["$defs"] |= part.pop("$defs")
+        of_studies = whole["properties"]["studies"].setdefault("properties", {})
+        (whole["properties"] if name == "stores" else of_studies)[name] = part
+    # What an editor, which does not compose them, must let pass.
+    for part in (whole, whole["properties"]["studies"]):
+        part["additionalProperties"] = False
+    return _written_out(whole, whole["$defs"])
+
+
+def _part(name: str) -> dict:
+    part = read_yaml(SCHEMAS / f"{name}.yaml")
+    return {key: value for key, value in part.items() if key != "$schema"}
+
+
+def _written_out(node: Any, definitions: dict) -> Any:
+    if isinstance(node, list):
+        return [_written_out(child, definitions) for child in node]
+    if not isinstance(node, dict):
+        return node
+    if reference := node.get("$ref"):
+        node = definitions[reference.removeprefix("#/$defs/")] | {k: v for k, v in node.items() if k != "$ref"}
+    return {key: _written_out(child, definitions) for key, child in node.items()}
+
+
+def resolve(config: dict, files: list[Path] | list[str]) -> dict:
+    """Return a configuration with every default filled in, and addresses without a slash at their end.
+
+    `files` say where it came from: to name the place of a mistake, and to see what YAML made of a level.
+
+    Raises:
+        Problem: one line that names the file, the key, and what is wrong with it.
+    """
+    for file in files:
+        yaml_file.read(Path(file))
+    return _complete(config, named(files))
+
+
+def load(file: Path | str, changes: dict | None = None) -> dict:
+    """Return the resolved configuration in `file` (see `resolve`), with these keys instead of its own."""
+    return _complete(yaml_file.read(Path(file)) | (changes or {}), named([file]))
+
+
+def named(files: list) -> str:
+    """Return what stands before a mistake: the files of the configuration."""
+    return ", ".join(map(str, files)) or "the configuration"
+
+
+def expect_plain(config: dict, where: str) -> None:
+    """See that a configuration has only texts that can go through files and commands, and not too many.
+
+    Raises:
+        Problem: one of them cannot; `where` names its place.
+    """
+    for place, value in _within(config):
+        if isinstance(value, str) and (control := _CONTROL.search(value)):
+            raise Problem(f"{where}: {place}: {_shown(value)} has the control character {control[0]!r}; leave it out")
+    if len(json.dumps(config, default=str, skipkeys=True)) > _MOST_JSON:
+        raise Problem(
+            f"{where}: has more than {_MOST_JSON:,} characters as JSON, which is more than a command can carry;"
+            " measure in several runs, and name folders or patterns instead of files"
+        )
+
+
+def factors(study: str) -> dict[str, dict]:
+    """Return the factors of a study in their order, each with its part of the schema."""
+    return schema()["$defs"][f"{study}_matrix"]["properties"]
+
+
+@cache
+def added(study: str) -> dict[str, str]:
+    """Return the factors that a study got after its first records, with the level of all cells of before."""
+    return {name: str(part["default"][0]) for name, part in factors(study).items() if "x-added" in part}
+
+
+def of_study(config: dict, study: str) -> dict:
+    """Return what the plan, tables and facts of a study depend on: not which part of it is asked for now."""
+    apart = ("only", "again", "ask_above", "machine", "published_data", "published_partial", "comparison", "studies")
+    kept = {key: value for key, value in config.items() if key not in apart}
+    return {**kept, "only": {}, "again": [], "studies": {study: config["studies"][study]}}
+
+
+def is_series(study: str) -> bool:
+    """Return whether each record of a study is a series, of which fewer than 6 give verdicts, too."""
+    return schema()["$defs"][f"{study}_matrix"].get("x-series", False)
+
+
+def _complete(config: dict, where: str) -> dict:
+    expect_plain(config, where)
+    complete = deepcopy(config)
+    errors = _validator(complete).iter_errors(complete)
+    if first := min(errors, key=lambda e: (e.validator in _LAST, list(map(str, e.absolute_path))), default=None):
+        raise Problem(f"{where}: {_explain(first)}")
+    for store in complete["stores"].values():
+        store |= {key: value.removesuffix("/") for key, value in store.items() if str(value).startswith("http")}
+    _check_names(complete, where)
+    return complete
+
+
+def _within(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+    """Yield (place, value) of all keys and values within a value that are neither a list nor a mapping."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            within = f"{place}.{_shown(key)[1:-1]}".lstrip(".")
+            yield within, key
+            yield from _within(child, within)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _within(child, f"{place}[{index}]")
+    else:
+        yield place, value
+
+
+def _shown(value: object) -> str:
+    """Return a value of the configuration for a message, of a long one its begin."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def _validator(config: dict) -> jsonschema.protocols.Validator:
+    """Return the schema's validator, which fills in defaults and sees that what `config` names is there."""
+    # 6.0 is no integer to it; of variants it tells what is wrong with the one that was meant; entries of a list are not
+    # compared each with each, as the library does where they are not of one type.
+    plain = jsonschema.Draft202012Validator
+
+    def is_integer(_, value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    def is_number(_, value: object) -> bool:
+        return is_integer(_, value) or (isinstance(value, float) and math.isfinite(value))
+
+    def properties(validator: Any, parts: dict, value: object, node: dict) -> Errors:
+        if isinstance(value, dict):
+            value |= {key: deepcopy(p["default"]) for key, p in parts.items() if "default" in p and key not in value}
+        yield from plain.VALIDATORS["properties"](validator, parts, value, node)
+
+    def one_of(validator: Any, variants: list[dict], value: object, node: dict) -> Errors:
+        fitting = (number for number, variant in enumerate(variants) if _fits(validator, variant, value))
+        if (meant := next(fitting, None)) is None:
+            yield jsonschema.ValidationError("")
+        else:
+            yield from validator.descend(value, variants[meant], schema_path=meant)
+
+    def unique(_, wanted: bool, value: object, node: dict) -> Errors:
+        if wanted and isinstance(value, list) and len(set(map(repr, value))) < len(value):
+            yield jsonschema.ValidationError(f"{value!r} has non-unique elements")
+
+    def names(_, part: str, value: object, node: dict) -> Errors:
+        there = list(config[part]) if isinstance(config.get(part), dict) else []
+        if absent := [name for name in _listed(value) if name not in there]:
+            yield jsonschema.ValidationError(f"{_shown(absent[0])} is not among {part}: {', '.join(map(str, there))}")
+
+    def file(_, pattern: str, value: object, node: dict) -> Errors:
+        there = sorted(path.stem for path in Path(pattern).parent.glob(f"*{Path(pattern).suffix}"))
+        if absent := [name for name in _listed(value) if name not in there]:
+            yield jsonschema.ValidationError(f"there is no {pattern.format(absent[0])}: {', '.join(there)}")
+
+    keywords = {"properties": properties, "oneOf": one_of, "uniqueItems": unique, "x-names": names, "x-file": file}
+    types = plain.TYPE_CHECKER.redefine_many({"integer": is_integer, "number": is_number})
+    return jsonschema.validators.extend(plain, keywords, type_checker=types)(schema())
+
+
+def _fits(validator: Any, variant: dict, value: Any) -> bool:
+    """Return whether a variant is that of the value's kind or type; one without either, whether the value obeys it."""
+    if kind := variant.get("properties", {}).get("kind"):
+        return isinstance(value, dict) and value.get("kind") == kind["const"]
+    if "type" in variant:
+        return validator.is_type(value, variant["type"])
+    return validator.evolve(schema=variant).is_valid(value)
+
+
+def _listed(value: object) -> list:
+    return value if isinstance(value, list) else [value]
+
+
+def _explain(error: jsonschema.ValidationError) -> str:
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    key, place = place.lstrip("."), place.lstrip(".") or "the file"
+    part, value, due, described = error.schema, error.instance, error.validator_value, _description(error)
+    if variables := part.get("x-credentials"):
+        # What is wrong with it may be that it holds a password.
+        return f"{place} is not understood{described}; credentials stand in the environment, as {variables}, never here"
+    match error.validator:
+        case "additionalProperties":
+            keys = list(part.get("properties", {}))
+            unknown = next(name for name in value if name not in keys)
+            near = difflib.get_close_matches(str(unknown), keys, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(keys)}"
+            hint = part.get("x-renamed", {}).get(unknown, hint)
+            return f"{key}{'.' * bool(key)}{unknown}: unknown key; {hint}"
+        case "required":
+            return f"{place}: {next(name for name in due if name not in value)} is missing"
+        case "dependentRequired":
+            needs = ((name, other) for name, others in due.items() for other in others if name in value)
+            name, missing = next((name, other) for name, other in needs if other not in value)
+            meaning = _in_parentheses(part["properties"][missing].get("description", ""))
+            return f"{place}: {name} needs {missing} beside it{meaning}"
+        case "enum":
+            return f"{place}: {_shown(value)} is none of {', '.join(map(str, due))}"
+        case "type":
+            wanted = _listed(due)
+            return f"{place}: {_shown(value)} is not of type {' or '.join(wanted)}{_instead(value, wanted)}{described}"
+        case "pattern" | "anyOf" | "oneOf":
+            return f"{place}: {_shown(value)} is not understood{_instead(value, ['integer'])}{described}"
+        case "not" if isinstance(value, dict):
+            return f"{place}: {' and '.join(due['required'])} exclude each other; drop one"
+        case "not":
+            return f"{place}: {_shown(value)} is taken; choose another name"
+        case "x-names" | "x-file":
+            return f"{place}: {error.message}"
+        case _:
+            return f"{place}: {_shown(value)}{error.message.removeprefix(repr(value))}{described}"
+
+
+def _instead(value: object, wanted: list[str]) -> str:
+    """Return what to write instead of a value of the wrong type, where that can be said."""
+    if isinstance(value, float) and value.is_integer() and "integer" in wanted:
+        return f"; write {value:.0f}"
+    return "; quote it" if "string" in wanted and not isinstance(value, (dict, list)) else ""
+
+
+def _description(error: jsonschema.ValidationError) -> str:
+    """Return the description nearest to an error, in parentheses: levels have that of their factor."""
+    node, description = schema(), ""
+    for step in error.absolute_schema_path:
+        node = node[step]
+        description = node.get("description", description) if isinstance(node, dict) else description
+    return _in_parentheses(description)
+
+
+def _in_parentheses(description: str) -> str:
+    return f" ({description.rstrip('.')})" if description else ""
+
+
+def _check_names(config: dict, where: str) -> None:
+    """See that files of libraries are there and comparisons have a factor, and ask each study for its own mistakes."""
+    for name, library in config["libraries"].items():
+        if library["kind"] == "conda" and not Path(f"envs/{name}.yaml").is_file():
+            raise Problem(f"{where}: libraries.{name}: there is no envs/{name}.yaml, from which conda would make it")
+        if "lock" in library and not Path(library["lock"]).is_file():
+            raise Problem(f"{where}: libraries.{name}.lock: there is no {library['lock']}; make lock writes the locks")
+    for study, section in config["studies"].items():
+        for number, comparison in enumerate(section["compare"]):
+            if (factor := comparison["factor"]) not in factors(study):
+                place = f"studies.{study}.compare[{number}].factor"
+                raise Problem(f"{where}: {place}: {factor!r} is no factor of {study}: {', '.join(factors(study))}")
+        # The same factors are needed, which its own published study has.
+        there = [f"published/{path.parent.name}" for path in Path("results/published").glob(f"{study}/audit")]
+        if absent := [name for name in _listed(section.get("reference", [])) if name not in there]:
+            choice = f"name {there[0]}" if there else "nothing is published with its factors"
+            raise Problem(f"{where}: studies.{study}.reference: there is no {_shown(absent[0])} of {study}; {choice}")
+        try:
+            mistake = next(studies.of(study).mistakes(config), "")
+        except (Problem, OSError) as error:
+            # A file that the section names may have one too.
+            mistake = f"studies.{study}: {error}"
+        if mistake:
+            raise Problem(f"{where}: {mistake}")
+    check_only(config, where)
+
+
+def check_only(config: dict, where: str) -> None:
+    """Refuse an `only` that names no study, factor or level of the configuration; `where` names its place."""
+    levels: dict[str, set[str]] = {"study": set(config["studies"])}
+    for section in config["studies"].values():
+        for mapping in studies.mappings(section):
+            for factor, values in mapping.items():
+                levels.setdefault(factor, set()).update(map(str, values))
+    for factor, wanted in config["only"].items():
+        if factor not in levels:
+            raise Problem(f"{where}: only.{factor}: no study of this run has this factor; known: {', '.join(levels)}")
+        if unknown := [level for level in wanted if str(level) not in levels[factor]]:
+            choices = ", ".join(sorted(levels[factor]))
+            raise Problem(f"{where}: only.{factor}: {_shown(unknown[0])} is no level of it; known: {choices}")

@@ -1,0 +1,72 @@
+"""A table from elsewhere as CSV: each value of its kind, or one line that names the file, the row and the column."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.probe.program import Problem
+
+# The kinds of a column.
+TEXT, COUNT, AMOUNT = "a text", "a whole number", "a number above 0"
+# As tables print it: 2560 (~2.5 TiB) is a number with a note.
+PRINTED = "a number above 0, N/A, or a number with a note in brackets"
+# So many rows are in memory twice.
+_ROWS = 20_000
+_OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+def read(path: Path, kinds: Mapping[str, str], remedy: str = "", *, printed: bool = False) -> pd.DataFrame:
+    """Return the rows of a CSV: the columns that `kinds` names, each of its kind, then all others as text.
+
+    With `printed` all of it is text, as it is in the file.
+
+    Raises:
+        Problem: it cannot be read, has no rows, lacks a column, has a row twice, or a value that is not of its kind.
+    """
+    end = f"; {remedy}" if remedy else ""
+    parts, hashes = [], []
+    try:
+        with pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True, chunksize=_ROWS) as reader:
+            for part in reader:
+                _expect_columns(path, part, kinds, end)
+                hashes.append(pd.util.hash_pandas_object(part, index=False))
+                values = {name: _converted(path, part[name].str.strip(), kind, end) for name, kind in kinds.items()}
+                parts.append(part if printed else part.assign(**values))
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as a table: {str(error).strip()}{end}") from error
+    table = pd.concat(parts)
+    alike = table[pd.concat(hashes).duplicated(keep=False)]
+    if (twice := alike.duplicated()).any():
+        raise Problem(f"{path}: row {_row(twice)} is there twice{end}")
+    return table if printed else table[[*kinds, *(column for column in table if column not in kinds)]]
+
+
+def _expect_columns(path: Path, table: pd.DataFrame, kinds: Mapping[str, str], end: str) -> None:
+    if missing := [column for column in kinds if column not in table]:
+        parted = [words for mark, words in _OTHERS.items() if mark in str(table.columns[0])]
+        why = f", and is parted by {parted[0]} and not by commas" if parted else f" among {', '.join(table.columns)}"
+        raise Problem(f"{path} lacks the column {missing[0]}{why}{end}")
+    if table.empty:
+        raise Problem(f"{path} has no rows{end}")
+
+
+def _converted(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
+    if kind == TEXT:
+        wrong, converted = values == "", values
+    else:
+        bare = values.str.replace(r"\s*\(.*\)$", "", regex=True) if kind == PRINTED else values
+        converted = pd.to_numeric(bare, errors="coerce").astype(float)
+        whole = (converted >= 0) & (converted % 1 == 0)
+        wrong = ~(whole if kind == COUNT else (converted > 0) & (converted < math.inf))
+        wrong &= (values != "N/A") | (kind != PRINTED)
+    if wrong.any():
+        value = values[wrong].iloc[0]
+        raise Problem(f"{path}: row {_row(wrong)}, column {values.name}: {value!r} is not {kind}{end}")
+    return converted.astype("int64") if kind == COUNT else converted
+
+
+def _row(flags: pd.Series) -> int:
+    """The first row that is flagged, as an editor counts lines: the header is the first."""
+    return int(flags.idxmax()) + 2

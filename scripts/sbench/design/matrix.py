@@ -1,0 +1,190 @@
+"""The cells of a study: its matrix expanded, what cannot exist left out with the reason, each cell with a name."""
+
+import hashlib
+import itertools
+import json
+import math
+import random
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from sbench.design import config as configuration
+from sbench.design import study as studies
+from sbench.design.study import ANEW, COPIED, REBUILT, Cell
+from sbench.probe.program import Problem
+from sbench.probe.slowed import SHARES
+from sbench.stores import store as stores
+
+# What a study's section says beside the settings of its cells.
+_NOT_SETTINGS = (
+    *("question", "published", "reference", "matrix", "compare", "control_cells", "data", "time_limit_s", "advice"),
+    *("bisect", "twins"),
+)
+# Snakemake keeps a job for each record, and has no memory for many more.
+_MOST_RECORDS = 100_000
+
+
+class Omitted(NamedTuple):
+    """A combination of levels that is left out, and why."""
+
+    levels: dict[str, str]
+    reason: str
+
+
+def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
+    """Return the cells of a study of a resolved configuration, and the combinations that were left out.
+
+    Cells are in the order of the matrix, then the controls: A/A twins, the first of their cells slowed, and twins that
+    have something anew (`study.ANEW`). Each combination is there once, however often it is named.
+
+    Raises:
+        Problem: nothing, or too much, is left of the matrix, or nothing of the baseline of a comparison.
+    """
+    section, factors = config["studies"][study], configuration.factors(study)
+    mappings, times = studies.mappings(section), studies.of(study).repeats(config)
+    # So many cells cannot even be listed: they are counted, not made.
+    if (many := sum(math.prod(map(len, mapping.values())) for mapping in mappings)) * times > _MOST_RECORDS:
+        raise Problem(
+            f"studies.{study}.matrix: {many:,} combinations, {times:,} times each, are more than"
+            f" {_MOST_RECORDS:,} records; take fewer levels or repeats"
+        )
+    cells: dict[str, Cell] = {}
+    omitted: dict[str, Omitted] = {}
+    for mapping in mappings:
+        for combination in itertools.product(*(mapping[factor] for factor in factors)):
+            levels = dict(zip(factors, map(str, combination), strict=True))
+            impossible = itertools.chain(studies.of(study).impossible(levels, config), _caches(levels, config))
+            if reason := next(impossible, ""):
+                omitted[json.dumps(levels)] = Omitted({**levels, "control": ""}, reason)
+            else:
+                cell = _cell(config, study, levels)
+                cells.setdefault(cell.name, cell)
+    originals = list(cells.values())
+    if mappings and not cells:
+        reasons = "; ".join(sorted({one.reason for one in omitted.values()}))
+        raise Problem(f"studies.{study}.matrix: no cell of it can exist ({reasons})")
+    # The levels of imported results are in their files.
+    for comparison in [] if section.get("imports") else section["compare"]:
+        factor, baseline = comparison["factor"], str(comparison["baseline"])
+        if all(cell.levels[factor] != baseline for cell in originals):
+            reasons = sorted({one.reason for one in omitted.values() if one.levels[factor] == baseline})
+            why = "; ".join(reasons) or "it is not in the matrix"
+            raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({why})")
+    steady = studies.of(study).steady(originals)
+    chosen = random.Random(f"{config['seed']} control").sample(steady, min(section["control_cells"], len(steady)))
+    controls = [(cell, "twin") for cell in chosen] + [(cell, level) for cell in chosen[:1] for level in SHARES]
+    for level in section.get("twins", ()):
+        reasons = {cell.name: studies.of(study).lacks(cell.settings, level) for cell in steady}
+        controls += [(cell, level) for cell in [*chosen, *steady] if not reasons[cell.name]][:1]
+        if steady and all(reasons.values()):
+            omitted[level] = Omitted({**steady[0].levels, "control": level}, reasons[steady[0].name])
+    repeated = [_cell(config, study, cell.levels, level, cell.name) for cell, level in controls]
+    return originals + repeated, list(omitted.values())
+
+
+def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Omitted]]]:
+    """Return what `expand` does for every study of a resolved configuration, which comes from `files`.
+
+    Raises:
+        Problem: one line that names the files.
+    """
+    try:
+        return {study: expand(config, study) for study in config["studies"]}
+    except Problem as problem:
+        raise Problem(f"{configuration.named(files)}: {problem}") from None
+
+
+def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
+    """Return the cells with the levels of `only` ({factor: [levels]}); a study without the factor is unaffected.
+
+    A control of each kind is among them, with the cell that it repeats, if there is one that needs no other library or
+    store: each session has its own (METHOD 6).
+    """
+    cells = list(cells)
+    chosen = {
+        cell.name: _needs(cell)
+        for cell in cells
+        if all(cell.levels[factor] in map(str, wanted) for factor, wanted in only.items() if factor in cell.levels)
+    }
+    controls = [cell for cell in cells if cell.twin_of and _needs(cell) in chosen.values()]
+    for level in ("twin", *SHARES, *ANEW):
+        own = [cell for cell in controls if cell.levels["control"] == level]
+        if not any(cell.name in chosen for cell in own):
+            chosen |= {name: () for cell in own[:1] for name in (cell.twin_of, cell.name)}
+    return [cell for cell in cells if cell.name in chosen]
+
+
+def _caches(levels: dict[str, str], config: dict) -> Iterator[str]:
+    """Yield that nobody here can fill the caches of a service elsewhere (METHOD 8)."""
+    if levels.get("cache") == "warm" and stores.of(config["stores"][levels["store"]]).elsewhere:
+        yield f"store {levels['store']} is elsewhere: its caches cannot be filled on purpose; take cold"
+
+
+def _needs(cell: Cell) -> tuple:
+    return cell.levels.get("library"), cell.levels["store"]
+
+
+def digest(value: object) -> str:
+    """Return 10 hexadecimal digits of the sha256 of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def permanent_name(of: str, *parts: object) -> str:
+    """Return the name of a study or run with 10 hexadecimal digits of what it is made of: other records, other name."""
+    return f"{of}-{digest(parts)}"
+
+
+def datasets(cells: Iterable[Cell]) -> dict[str, dict]:
+    """Return the datasets that the cells read: id -> settings of the generator."""
+    return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
+
+
+def libraries(cells: Iterable[Cell]) -> dict[str, dict]:
+    """Return the libraries that cells are measured with: name of the environment -> entry of the configuration."""
+    return {cell.library: cell.settings["library"] for cell in cells if cell.library}
+
+
+def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", twin_of: str = "") -> Cell:
+    section, factors = config["studies"][study], configuration.factors(study)
+    levels = {**levels, "control": control}
+    settings = {
+        "study": study,
+        # A cell without a factor that was added is the same that it was before there was one.
+        "cell": {name: level for name, level in levels.items() if configuration.added(study).get(name) != level},
+        "seed": config["seed"],
+        **{key: value for key, value in section.items() if key not in _NOT_SETTINGS},
+    }
+    dataset = ""
+    if "data" in section:
+        data_levels = {
+            factor: levels[factor]
+            for factor, part in factors.items()
+            if part.get("x-data") and levels[factor] != configuration.added(study).get(factor)
+        }
+        settings["data"] = studies.of(study).data(config, data_levels) | {"seed": config["seed"]}
+        settings["data"] |= {"copy": control} if control == COPIED else {}
+        dataset = "-".join([study, *(_short(level, {}) for level in data_levels.values()), digest(settings["data"])])
+    for factor, part in factors.items():
+        if names := part.get("x-names"):
+            settings[factor] = config[names][levels[factor]]
+        if pattern := part.get("x-file"):
+            # The text of the file makes the cell.
+            text = Path(pattern.format(levels[factor])).read_text(encoding="utf-8")
+            settings[factor] = {"name": levels[factor], "text": text}
+    if control == REBUILT:
+        library = settings["library"]
+        settings["library"] = library | {"copy": " ".join(filter(None, (library.get("copy"), control)))}
+    settings = studies.of(study).complete(settings, config)
+    readable = "_".join(
+        _short(level, factors.get(factor, {}))
+        for factor, level in levels.items()
+        if level and [level] != [*map(str, factors.get(factor, {}).get("default", []))]
+    )
+    return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
+
+
+def _short(level: str, factor: dict) -> str:
+    """A level in a folder's name: numbers say what they count, by the `x-short` of their factor."""
+    return re.sub(r"[^A-Za-z0-9.-]", "-", factor.get("x-short", "") + level)

@@ -1,0 +1,37 @@
+"""The matrix and the plan of a study, as files: for people and the report, and for the steps that measure."""
+
+import csv
+import io
+
+from sbench.design import blocks, matrix
+from sbench.design import config as configuration
+from sbench.design.study import Cell, for_level
+
+
+def plan(config: dict, study: str, cells: list[Cell]) -> dict:
+    """Return what the steps of a study need to know: {"status", "run", "study", "order", "cells": {name: …}}."""
+    return {
+        "status": "done",
+        "run": config["run"],
+        "study": study,
+        "order": {"seed": blocks.order_seed(config, study)},
+        "cells": {
+            cell.name: {
+                "settings": cell.settings,
+                "dataset": cell.dataset,
+                "time_limit_s": for_level(config["studies"][study]["time_limit_s"], cell.levels),
+            }
+            for cell in cells
+        },
+    }
+
+
+def matrix_csv(study: str, cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
+    """Return the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
+    text = io.StringIO()
+    columns = ["cell", *configuration.factors(study), "control", "omitted", "twin_of"]
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({"cell": cell.name, **cell.levels, "twin_of": cell.twin_of} for cell in cells)
+    writer.writerows({**one.levels, "omitted": one.reason} for one in omitted)
+    return text.getvalue()

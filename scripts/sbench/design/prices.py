@@ -1,0 +1,93 @@
+"""What a run costs in US dollars, by the dated prices in config/facts/prices.yaml; what has none is not counted."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from sbench.probe.program import read_yaml
+from sbench.stores import store as stores
+
+PRICES = Path("config/facts/prices.yaml")
+# As the region of a machine that is in none of the cloud's: what it reads leaves the cloud.
+OUTSIDE = "none"
+
+
+class _Part(NamedTuple):
+    """One part of a bill: dollars, and what for; without a price None, and what is lacking."""
+
+    usd: float | None
+    words: str
+    as_of: str = ""
+
+
+class Bill(NamedTuple):
+    """The dollars of a run, and the line that shows how they come about."""
+
+    usd: float
+    line: str
+
+
+def bill(config: dict, totals: Counter, seconds: float) -> Bill | None:
+    """Return what a run costs; None where it asks no store elsewhere and no machine is named.
+
+    Args:
+        config: the resolved configuration.
+        totals: as in `sbench.design.cost.Cost`.
+        seconds: how long the machine is needed.
+    """
+    used = sorted(name for what, name in (key for key in totals if isinstance(key, tuple)) if what == "bytes")
+    elsewhere = {name: store for name in used if (store := stores.of(config["stores"][name])).elsewhere}
+    if not elsewhere and "machine" not in config:
+        return None
+    prices = read_yaml(PRICES)
+    machine = config.get("machine")
+    parts = [_of_machine(machine, prices["machines"], seconds / 3600)]
+    for name, store in elsewhere.items():
+        own = {what: totals[what, name] for what in ("gets", "puts", "bytes")}
+        parts += _of_store(name, store, own, machine, prices)
+    priced = [part for part in parts if part.usd is not None]
+    usd, dates = sum(part.usd for part in priced), sorted({part.as_of for part in priced} - {""})
+    shown = ", ".join(f"{part.usd:.2f} {part.words}" for part in priced) or "nothing of it has a price"
+    lacking = [part.words for part in parts if part.usd is None]
+    line = (
+        f"about {seconds / 3600:.1f} h, {totals['requests']:,.0f} requests, {totals['bytes'] / 2**30:,.0f} GiB;"
+        f" about {usd:.2f} USD: {shown}"
+        + (f"; prices of {' and '.join(dates)} ({PRICES})" if dates else "")
+        + (f"; not counted: {', '.join(lacking)}" if lacking else "")
+    )
+    return Bill(usd, line)
+
+
+def _of_machine(machine: Mapping | None, prices: Mapping, hours: float) -> _Part:
+    if machine is None:
+        example = next(iter(prices["us-east-1"]))
+        return _Part(None, f"the machine (write machine: {{type: {example}, region: us-east-1}})")
+    listed = prices.get(machine["region"], {}).get(machine["type"], {})
+    hourly = machine.get("usd_per_hour", listed.get("usd_per_hour"))
+    if hourly is None:
+        where = f"{machine['type']} in {machine['region']}"
+        return _Part(None, f"the machine ({PRICES} has no {where}; write its usd_per_hour beside its type)")
+    as_of = "" if "usd_per_hour" in machine else listed["as_of"]
+    return _Part(hours * hourly, f"machine ({hours:.1f} h of {machine['type']} at {hourly:g})", as_of)
+
+
+def _of_store(
+    name: str, store: stores.Store, own: Mapping, machine: Mapping | None, prices: Mapping
+) -> Iterator[_Part]:
+    """Yield what requests to a store cost, and what leaves its region."""
+    region = store.spec.get("region", "")
+    of_region = prices["stores"].get(store.billed, {}).get(region)
+    if not of_region:
+        yield _Part(None, f"requests to {name} ({PRICES} has no price of them)")
+        return
+    each, out = of_region["requests"], of_region["transfer"]
+    for what, verb in (("gets", "GET"), ("puts", "PUT")):
+        price = each[f"usd_per_1000_{what}"]
+        words = f"{verb} ({own[what]:,.0f} to {name} at {price:g} per 1,000)"
+        yield _Part(own[what] / 1000 * price, words, each["as_of"])
+    place = machine["region"] if machine else region
+    if place != region:
+        price = out["usd_per_gib_internet" if place == OUTSIDE else "usd_per_gib_region"]
+        words = f"transfer out of {region} ({own['bytes'] / 2**30:,.0f} GiB at {price:g})"
+        yield _Part(own["bytes"] / 2**30 * price, words, out["as_of"])

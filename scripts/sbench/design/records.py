@@ -1,0 +1,228 @@
+"""Records as they are written and read: whole, in their place, every number in its range, and as they were measured."""
+
+import contextlib
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from sbench.probe.program import Problem, read_json, read_yaml, write_json
+
+SCHEMA = Path("config/schema/record.yaml")
+# The requests of a cell's first record, one row each, beside it.
+REQUESTS = "requests.csv.gz"
+_SHOWN = 40
+_REMEDY = "remove it and run again"
+EDITED = "its digest does not fit, so it is not what was written: put it back as it was, or remove it and run again"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A record that lies in the folder of its cell: None, and the problem, where it cannot be used.
+
+    `levels` are those of the cell by factor, as the matrix has them.
+    """
+
+    cell: str
+    levels: Mapping[str, str]
+    repeat: int
+    path: Path
+    record: dict | None
+    problem: str = ""
+
+
+def write(path: Path | str, record: dict) -> None:
+    """Write a record with its digest, whole or not at all.
+
+    Raises:
+        Problem: something in it has the wrong type or is out of its range, or the file cannot be written. What else is
+            wrong with the record stands before the first, since it is the likely cause.
+    """
+    try:
+        expect_sound(record, "the record")
+    except Problem as problem:
+        raise Problem("; ".join([*record["reasons"], str(problem)])) from None
+    write_json(path, record | {"digest": digest(record)})
+
+
+def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = None) -> dict:
+    """Return the record in `path`, …/{name of the cell}/repeat={repeat}.json, of a run and study.
+
+    `levels` are those of the cell by factor, where they are known.
+
+    Raises:
+        Problem: it cannot be read, is not whole, has a number out of its range, or is the record of another place or
+            of other levels. The line names it.
+    """
+    try:
+        record = read_json(path)
+        expect_sound(record, str(path), f"; {_REMEDY}")
+        # What is nested too deeply for this is not found where the report is made.
+        digest(record)
+    except RecursionError:
+        raise Problem(f"{path} is nested too deeply to be read; {_REMEDY}") from None
+    for key, due in (("run", run), ("study", study), ("name", path.parent.name), ("repeat", _repeat(path))):
+        if record[key] != due:
+            what = "cell" if key == "name" else key
+            raise Problem(f"{path} is the record of another {what}, {record[key]}; {_REMEDY}")
+    # What reads configurations asks studies, which ask for records.
+    from sbench.design.config import added
+
+    for factor in sorted(record["cell"].keys() | levels.keys()) if levels is not None else ():
+        level, due = (of.get(factor, added(study).get(factor, "")) for of in (record["cell"], levels))
+        if level != due:
+            raise Problem(f"{path} was measured with {factor} {level or 'unknown'}, its folder says {due or 'nothing'}")
+    return record
+
+
+def of_cells(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, study: str) -> Iterator[Kept]:
+    """Yield the records `folder`/<cell>/repeat=<n>.json of cells, in their order, then by repeat.
+
+    `cells` are their levels by factor, by name. A record that cannot be read, or that is not that of its place or
+    label, is named on standard error. Records of other cells are left out, which one line says.
+    """
+    for cell, levels in cells.items():
+        for repeat, path in repeats(folder / cell):
+            try:
+                yield Kept(cell, levels, repeat, path, read(path, run, study, levels))
+            except Problem as problem:
+                print(f"left out: {problem}", file=sys.stderr)
+                yield Kept(cell, levels, repeat, path, None, str(problem))
+    if strange := {path.name for path in folder.glob("*/")} - cells.keys():
+        print(f"{folder}: {len(strange)} cells that the matrix does not have are left out", file=sys.stderr)
+
+
+def reasons(path: Path, folder: Path, run: str) -> list[str]:
+    """Return why an artefact of a run, a record or another one, has failed or cannot be used; nothing where it can.
+
+    `folder` is that of the run's results, or of an earlier attempt whose failed artefacts were moved there.
+    """
+    study, kind = path.relative_to(folder).parts[:2]
+    try:
+        artefact = read(path, run, study) if kind == "records" else read_json(path)
+    except Problem as problem:
+        return [str(problem)]
+    failed = artefact.get("status") == "failed" and not (artefact.get("unable") or gave_in(artefact))
+    return [*map(str, artefact.get("reasons") or ["no reason given"])] if failed else []
+
+
+def unable(kept: Iterable[Kept]) -> dict[str, str]:
+    """Return the cells of which no record was measured since what is there cannot be read so, each with the reason."""
+    of_cells: dict[str, list[dict]] = {}
+    for one in kept:
+        of_cells.setdefault(one.cell, []).append(one.record or {})
+    return {cell: "; ".join(of[0]["reasons"]) for cell, of in of_cells.items() if all(one.get("unable") for one in of)}
+
+
+def gave_in(record: dict) -> bool:
+    """Return whether a read failed since a fault was injected: a result of its cell, and no broken run."""
+    return record.get("status") == "failed" and bool(record.get("injected"))
+
+
+def skipped(path: Path) -> bool:
+    """Return whether an artefact is of a step that was skipped, since something that it needs had failed."""
+    with contextlib.suppress(Problem):
+        return "cause" in read_json(path)
+    return False
+
+
+def faults(record: dict) -> list[str]:
+    """Return why a record takes no part in medians and verdicts; nothing where it does.
+
+    What its numbers show is not taken from its word (`valid`): whoever edits a record can write the digest anew.
+    """
+    unknown = f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
+    reasons = [] if record["valid"] else record.get("reasons") or [unknown]
+    shown = _shown_faults(record) if record["valid"] and record["status"] == "done" else []
+    return [*reasons, *shown, *([EDITED] if edited(record) else [])]
+
+
+def _shown_faults(record: dict) -> list[str]:
+    # What reads studies asks for records.
+    from sbench.design import study as studies
+
+    # What an earlier version wrote may lack what a study looks at by now.
+    with contextlib.suppress(LookupError, TypeError, AttributeError):
+        return studies.of(record["study"]).faults(record, record["settings"])
+    return studies.undone(record.get("work") or {})
+
+
+def edited(record: dict) -> bool:
+    """Return whether a record is no longer what was written (METHOD 23); of one without a digest nobody knows."""
+    return "digest" in record and record["digest"] != digest(record)
+
+
+def digest(record: dict) -> str:
+    """Return the sha256 of a record without its digest, as JSON with sorted keys and without blanks.
+
+    It guards against accident, not intent: who edits a record on purpose can write the digest anew.
+    """
+    content = {key: value for key, value in record.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def repeats(cell: Path) -> Iterator[tuple[int, Path]]:
+    """Yield (repeat, path) of the records in a cell's folder, in order; other files are none."""
+    yield from sorted((_repeat(path), path) for path in cell.glob("repeat=*.json") if _repeat(path))
+
+
+def _repeat(path: Path) -> int:
+    number = path.stem.partition("=")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def is_sound(record: object) -> bool:
+    """Return whether all that a record holds has its type and is within its range."""
+    with contextlib.suppress(Problem):
+        expect_sound(record, "the record")
+        return True
+    return False
+
+
+def expect_sound(record: object, name: str, remedy: str = "") -> None:
+    """See that all that a record holds has its type and is within its range.
+
+    Raises:
+        Problem: something does not, or is not; the line begins with `name` and ends with `remedy`.
+    """
+    # Not at the top: steps in a library's conda environment, which has no such package, check no records.
+    import fastjsonschema
+
+    try:
+        _check()(record)
+    except fastjsonschema.JsonSchemaValueException as error:
+        place, _, rule = error.message.partition(" must ")
+        what = place.partition(".")[2] or "it"
+        if error.rule == "required":
+            lacking = [key for key in error.rule_definition if key not in error.value]
+            raise Problem(f"{name}: {what} lacks {', '.join(lacking)}{remedy}") from None
+        text = json.dumps(error.value, default=str)
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        raise Problem(f"{name}: {what} must {rule}, it is {shown}{remedy}") from None
+
+
+def of_samples() -> dict[str, dict]:
+    """Return the columns of samples that the schema of records names, each with its part of it."""
+    return read_yaml(SCHEMA)["then"]["properties"]["samples"]["items"]["properties"]
+
+
+@cache
+def _check() -> Callable[[object], dict]:
+    import fastjsonschema
+
+    schema = read_yaml(SCHEMA)
+    return fastjsonschema.compile(_written_out(schema, schema["definitions"]), use_default=False)
+
+
+def _written_out(part: object, definitions: dict) -> object:
+    """Put definitions where they are referred to: a compiled check works out its place at every reference."""
+    if isinstance(part, list):
+        return [_written_out(one, definitions) for one in part]
+    if not isinstance(part, dict):
+        return part
+    reference = part.get("$ref", "").removeprefix("#/definitions/")
+    own = {key: _written_out(value, definitions) for key, value in part.items() if key != "$ref"}
+    return (definitions[reference] | own) if reference else own

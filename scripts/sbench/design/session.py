@@ -1,0 +1,44 @@
+"""A session: one call of the workflow, named after the time (UTC) at which it began."""
+
+import calendar
+import os
+import time
+from datetime import UTC, datetime
+
+from sbench.probe import host
+
+# The variable that says in which session a step runs, wherever that is: jobs of a cluster inherit it.
+SESSION = "STORAGE_BENCHMARKS_SESSION"
+# Beside it, the boot of the machine on which the session began, and the seconds since then: no clock that is set.
+UPTIME = "STORAGE_BENCHMARKS_UPTIME"
+_UTC = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def begin() -> None:
+    """Name the session that begins now, for this process and those that it starts."""
+    os.environ |= {SESSION: name_now(), UPTIME: f"{_boot()} {_uptime_s()}"}
+
+
+def name_now() -> str:
+    """Return the name of a session that begins now."""
+    return time.strftime(_UTC, time.gmtime())
+
+
+def time_now() -> str:
+    """Return the time (UTC, in ms) by the clock as it was set when the session began: setting it reorders no records.
+
+    On another machine, and without a session, it is the time of the clock.
+    """
+    boot, _, began_s = os.environ.get(UPTIME, "").partition(" ")
+    now_s = time.time()
+    if began_s and boot == _boot():
+        now_s = calendar.timegm(time.strptime(os.environ[SESSION], _UTC)) + _uptime_s() - float(began_s)
+    return datetime.fromtimestamp(now_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _boot() -> str:
+    return host.read("/proc/sys/kernel/random/boot_id") or "unknown"
+
+
+def _uptime_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,114 @@
+"""A YAML file, read; what YAML would take silently and make something else of, or without end, is refused."""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from sbench.probe.program import Problem
+
+_MERGE = "tag:yaml.org,2002:merge"
+# A configuration has a few thousand characters, and six levels. Reading more takes YAML seconds.
+_MOST_BYTES = 2**18
+_DEEPEST = 32
+_LONGEST_TEXT = 1000
+# What aliases and merges stand for is counted as if it were written out, which takes no file of that size without them.
+_MOST_NODES = 2**18
+_TOO_DEEP = f"is nested deeper than {_DEEPEST} levels, or holds itself through an alias, which no configuration does"
+
+
+def read(file: Path) -> dict:
+    """Return the mapping in a file.
+
+    Refused are keys that stand twice, aliases without an end or of very much, and scalars that YAML takes for others:
+    `on` is read as true, 010 as 8, 3.10 as 3.1. In JSON text is quoted already.
+
+    Raises:
+        Problem: one line with the file, the line if it has one, and what is wrong with it.
+    """
+    text = _text(file)
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        for count, (place, part, is_key) in enumerate(_nodes(file, node) if node else ()):
+            if count == _MOST_NODES:
+                raise Problem(f"{file} has more than {count:,} entries, its aliases written out; use fewer of them")
+            if isinstance(part, yaml.MappingNode):
+                _expect_once(file, place, part)
+            elif isinstance(part, yaml.ScalarNode) and len(part.value) > _LONGEST_TEXT:
+                raise Problem(f"{_where(file, part)}: a text or a number has at most {_LONGEST_TEXT:,} characters")
+            elif isinstance(part, yaml.ScalarNode) and part.style is None and file.suffix != ".json":
+                _expect_as_written(file, place, part, loader.construct_object(part), is_key)
+        values = loader.construct_document(node) if node else None
+    except RecursionError as error:
+        raise Problem(f"{file} {_TOO_DEEP}") from error
+    # The text, or the value of a scalar, such as a date in a 13th month.
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        words = str(getattr(error, "problem", None) or error).partition("\n")[0]
+        raise Problem(f"{file} is not YAML{f' at line {mark.line + 1}' if mark else ''}: {words}") from error
+    if not isinstance(values, dict):
+        raise Problem(f"{file} holds no mapping; see config/config.yaml for an example")
+    return values
+
+
+def _text(file: Path) -> str:
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise Problem(f"{file} is no plain file; name a file of config/")
+        with open(file, "rb") as opened:
+            data = opened.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise Problem(f"{file} has more than {_MOST_BYTES // 2**10} KiB, which no configuration has")
+        return data.decode("utf-8")
+    except OSError as error:
+        raise Problem(f"{file} cannot be read: {error.strerror}; name a file of config/") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise Problem(f"{file} is not UTF-8 at line {line}; save it in that encoding") from error
+
+
+def _where(file: Path, node: yaml.Node) -> str:
+    return f"{file}:{node.start_mark.line + 1}"
+
+
+def _nodes(file: Path, node: yaml.Node, place: str = "", depth: int = 0) -> Iterator[tuple[str, yaml.Node, bool]]:
+    """Yield (place, node, whether it is a key) of a node and all within it."""
+    if depth > _DEEPEST:
+        raise Problem(f"{_where(file, node)}: what begins here {_TOO_DEEP}")
+    yield place, node, False
+    if isinstance(node, yaml.SequenceNode):
+        for index, child in enumerate(node.value):
+            yield from _nodes(file, child, f"{place}[{index}]", depth + 1)
+    elif isinstance(node, yaml.MappingNode):
+        for key, child in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else "a key"
+            within = f"{place}.{name}" if place else name
+            if key.tag != _MERGE:
+                yield within, key, True
+            yield from _nodes(file, child, within, depth + 1)
+
+
+def _expect_once(file: Path, place: str, node: yaml.MappingNode) -> None:
+    first: dict[tuple[str, str], yaml.Node] = {}
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and first.setdefault((key.tag, key.value), key) is not key:
+            name = f"{place}.{key.value}" if place else key.value
+            line = first[key.tag, key.value].start_mark.line + 1
+            raise Problem(f"{_where(file, key)}: {name} stands here and at line {line}; keep one of them")
+
+
+def _expect_as_written(file: Path, place: str, node: yaml.ScalarNode, value: object, is_key: bool) -> None:
+    text, number = node.value, isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_key:
+        mangled = not isinstance(value, str)
+    elif isinstance(value, bool):
+        mangled = text.lower() not in ("true", "false")
+    else:
+        # Floats are times and sizes, which lose nothing, but where names, versions and levels stand.
+        is_name = place.startswith(("libraries", "only")) or ".matrix" in place
+        mangled = number and str(value) != text and (is_name or isinstance(value, int))
+    if mangled:
+        instead = f", or write {value} where a number is meant" if number and not is_key else ""
+        raise Problem(f"{_where(file, node)}: {place}: YAML reads {text} as {value}; quote it{instead}")

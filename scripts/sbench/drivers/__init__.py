@@ -1,0 +1,320 @@
+"""How HDF5 files are opened: each module here declares drivers in `DRIVERS`, by their level of the factor `driver`.
+
+No module imports at its top what reads files: plans ask drivers, too.
+"""
+
+import contextlib
+import functools
+import importlib
+import importlib.metadata
+import pkgutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote
+
+from sbench.probe import sizes
+from sbench.probe.program import Unable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sbench.stores.store import Store
+
+
+# As a page buffer: the library's default, which is not the same as 0.
+UNSET = -1
+# As a read cache: what the driver does where nothing is said; as a chunk cache: the study's setting `rdcc_nbytes`.
+DEFAULT = "default"
+# Which part of a dataset is read, as numpy takes it; () is all of it.
+Where = slice | tuple
+# What a dataset, or the tree of a file, may need of a driver beside the bytes of one file.
+WITHIN = "virtual datasets"
+BESIDE = "virtual datasets of other files"
+IN_PLACE = "values in other files that a copy beside them would not be read from"
+LINKS = "trees with links, or with names that are not UTF-8"
+# What HDF5's dimension scales and netCDF4 keep as attributes for themselves: not every library shows them.
+HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_FillValue", "_NCProperties", "_nc3_strict", "_Netcdf4")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a cell asks for files to be opened.
+
+    Attributes:
+        driver: name of the driver.
+        page_buffer: bytes asked for, or UNSET.
+        rdcc_nbytes: chunk cache of each dataset, bytes.
+        store: the store's entry in the configuration; credentials are in the environment.
+        read_cache: what the driver keeps of a file's bytes and how it reads ahead: DEFAULT, "none", or kind and size of
+            a block, as in "blockcache-4MiB".
+        index: the folder in which the driver's own `Driver.index` has left one, "" without.
+        rdcc_nslots: slots of each dataset's chunk cache, 0 for the library's default.
+    """
+
+    driver: str
+    page_buffer: int
+    rdcc_nbytes: int
+    store: dict = field(default_factory=dict)
+    read_cache: str = DEFAULT
+    index: str = ""
+    rdcc_nslots: int = 0
+
+    @property
+    def chunk_cache(self) -> dict[str, int]:
+        """The chunk cache as arguments of `h5py.File`."""
+        return {"rdcc_nbytes": self.rdcc_nbytes} | ({"rdcc_nslots": self.rdcc_nslots} if self.rdcc_nslots else {})
+
+
+class File(Protocol):
+    """An open file."""
+
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        """Return the values of the dataset at `path`, all of them or those at `where`.
+
+        Raises:
+            Unable: the driver cannot read such a dataset.
+        """
+
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        """Yield path, shape (None of a group) and attributes of each group and dataset, the root as "/", in any order.
+
+        Links to the same object are followed once, links to other files are not.
+        """
+
+    def effective(self) -> dict:
+        """Return what holds for the file, read back and not copied from the request (METHOD 10).
+
+        `driver` is always there; `read_cache`, where it is not the default, and `page_buffer_bytes`, `rdcc_nbytes`,
+        `rdcc_nslots`, `paged` and `page_size` are where they are known. Without `page_buffer_bytes` there is none.
+        """
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Driver(ABC):
+    """A way to open files.
+
+    Attributes:
+        files, s3: it reads files of this machine's file systems, and objects of S3.
+        libraries: the modules beside h5py that `open` needs.
+        optional: a build of HDF5 may lack it; `versions` tells under the driver's name whether it has it.
+        needs: the distributions that a library's locks have to pin for it.
+        page_buffers: it has HDF5's page buffer.
+        chunk_caches: it has HDF5's chunk cache, and `File.effective` reads it back.
+        read_caches: the kinds of read caches that it can be given beside its default.
+        walks: it can walk a file's tree (`File.walk`).
+    """
+
+    files = False
+    s3 = False
+    libraries: tuple[str, ...] = ()
+    optional = False
+    needs: tuple[str, ...] = ()
+    page_buffers = False
+    chunk_caches = False
+    read_caches: tuple[str, ...] = ()
+    walks = True
+
+    def reads(self, store: "Store") -> bool:
+        """Return whether it reads a store of this kind."""
+        return (self.files and store.files) or (self.s3 and store.spec["kind"] == "s3")
+
+    def follows(self, need: str, address: str) -> bool:
+        """Return whether it reads what has a need, WITHIN, BESIDE, IN_PLACE or LINKS, of a file at a path or URL."""
+        return False
+
+    @abstractmethod
+    def open(self, address: str, access: Access) -> File:
+        """Open the file at a path or URL for reading; the time that this takes is that of an open.
+
+        Raises:
+            Problem: the library or the environment lacks what it needs.
+        """
+
+    def trusts_system(self, hdf5: str) -> bool:
+        """Return whether with this HDF5 it takes whom to trust from the system's files alone, not from variables."""
+        return False
+
+    def versions(self) -> dict:
+        """Return what this process reads with: versions of HDF5, h5py, numpy, Python and of all `libraries`; "ros3".
+
+        It is called in each process before anything is timed and imports what `open` needs.
+        """
+        import h5py
+        import numpy as np
+
+        for name in self.libraries:
+            importlib.import_module(name)
+        distributions = dict.fromkeys(name.partition(".")[0] for name in self.libraries)
+        return {
+            "hdf5": h5py.version.hdf5_version,
+            "h5py": h5py.version.version,
+            "numpy": np.__version__,
+            "python": sys.version.split()[0],
+            "ros3": bool(h5py.get_config().ros3),
+            **{name: _version(name) for name in distributions},
+        }
+
+
+def _version(module: str) -> str:
+    """Return the version of the distribution that has a module, which a fork may have under another name."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(module)
+    return importlib.metadata.version(importlib.metadata.packages_distributions()[module][0])
+
+
+class Indexed(Driver):
+    """A driver that reads with an index, which is made first, in a phase of its own, and read as often as one likes.
+
+    Attributes:
+        inlines: an index may have values of datasets, which are then not read from the store.
+    """
+
+    inlines = False
+
+    @abstractmethod
+    def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
+        """Make the index of the files at `addresses` in a folder that is there, for `open` with `Access.index`.
+
+        Raises:
+            Unable: it cannot be made of such files.
+        """
+
+
+@functools.cache
+def declared() -> dict[str, Driver]:
+    """Return all drivers by their level of the factor `driver`."""
+    modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+    return {name: driver for module in modules for name, driver in module.DRIVERS.items()}
+
+
+def of(name: str) -> Driver:
+    """Return the driver of a level of the factor `driver`."""
+    return declared()[name]
+
+
+def unsuited(levels: Mapping[str, str]) -> Iterator[str]:
+    """Yield why a driver has no such page buffer, read cache or chunk cache."""
+    driver, name = of(levels["driver"]), levels["driver"]
+    if levels["page_buffer"] != "unset" and not driver.page_buffers:
+        yield f"driver {name} has no page buffer; take unset"
+    kind = levels.get("read_cache", DEFAULT).partition("-")[0]
+    if kind not in (DEFAULT, *driver.read_caches):
+        others = f" (it has {', '.join(driver.read_caches)})" if driver.read_caches else ""
+        yield f"driver {name} has no read cache {kind}{others}; take {DEFAULT}"
+    if levels.get("chunk_cache", DEFAULT) != DEFAULT and not driver.chunk_caches:
+        yield f"driver {name} has no chunk cache of HDF5; take {DEFAULT}"
+
+
+def described(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
+    """Return what `File.walk` says of an object in bytes that are the same whichever driver has read it.
+
+    Texts are UTF-8, numbers little-endian and of 8 bytes, all without their shape: some libraries take an array of one
+    for a scalar, and an index in JSON does not tell widths. References, and what HDF5 and netCDF4 keep for themselves,
+    are left out.
+    """
+    lines = [f"{path}\t{'group' if shape is None else list(shape)}".encode()]
+    for name in sorted(attributes):
+        if not name.startswith(HIDDEN) and (value := _plain(attributes[name])) is not None:
+            lines.append(f"{name}\t".encode() + value)
+    return b"\n".join(lines)
+
+
+def _plain(value: object) -> bytes | None:
+    """Return the bytes of an attribute's value; None of a reference, a structure or nothing at all."""
+    import numpy as np
+
+    if isinstance(value, (str, bytes)):
+        return value.encode(errors="surrogateescape") if isinstance(value, str) else value.rstrip(b"\0")
+    array = np.asarray(value)
+    if array.dtype.kind in "SUO":
+        texts = array.ravel().tolist()
+        return b"\0".join(map(_plain, texts)) if all(isinstance(text, (str, bytes)) for text in texts) else None
+    wide = {"b": "<i8", "i": "<i8", "u": "<u8", "f": "<f8", "c": "<c16"}.get(array.dtype.kind)
+    return array.astype(wide).tobytes() if wide else None
+
+
+@contextlib.contextmanager
+def able(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
+    """Turn a library's own words for what it does not support, exceptions of these types, into `Unable`."""
+    try:
+        yield
+    except failures as error:
+        # A library of Rust says the same again, in many lines.
+        kind, words = type(error).__name__, " ".join(str(error).partition("\n\n")[0].split())
+        if isinstance(error, (TypeError, AttributeError, AssertionError)) or " " not in words:
+            # Whose words are not meant for users, or are none but a name: it has stumbled.
+            words = f"it fails with {kind}" + (f" ({words})" if words else "")
+        raise Unable(f"{driver} cannot read {what}: {words}") from error
+
+
+def address_of(location: dict, name: str) -> str:
+    """Return the path of the file `name` at a location, {"folder"} or {"url"}, or its URL, in which it is quoted."""
+    return f"{location['url']}/{quote(name)}" if "url" in location else str(Path(location["folder"]) / name)
+
+
+def page_buffer_bytes(level: str) -> int:
+    """Return the bytes of a page buffer's level: "unset" (UNSET), "0", or a size such as "64MiB".
+
+    Raises:
+        Problem: it is none of these.
+    """
+    return UNSET if level == "unset" else sizes.in_bytes(level)
+
+
+def chunk_cache(level: str, default: int) -> tuple[int, int]:
+    """Return bytes and slots of a chunk cache's level, `default` being the bytes of "default".
+
+    Slots are 0 for the library's default.
+    """
+    if level == DEFAULT:
+        return default, 0
+    size, _, slots = level.partition("-")
+    return sizes.in_bytes(size), int(slots or 0)
+
+
+def read_cache_level(kind: str, size: int) -> str:
+    """Return the level of a read cache with blocks of `size` bytes."""
+    return f"{kind}-{sizes.level(size)}"
+
+
+def faults(effective: dict, level: str, read_cache: str = DEFAULT) -> Iterator[str]:
+    """Yield each cache or page buffer in force, as `File.effective` read it back, that is not as requested."""
+    kind, _, size = read_cache.partition("-")
+    requested = read_cache_level(kind, sizes.in_bytes(size)) if size else kind
+    if requested not in (DEFAULT, held := effective.get("read_cache", "none")):
+        yield f"the driver made a read cache {held} out of {read_cache}"
+    requested, held = page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
+    if requested not in (UNSET, held):
+        # Rounded down to whole pages, the label is still true; all this the library does silently.
+        if held == 0:
+            yield f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
+        elif held > requested:
+            yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
+        elif held != requested - requested % effective["page_size"]:
+            yield f"the library made a page buffer of {held} bytes out of {requested}"
+    yield from _chunk_cache_faults(effective)
+
+
+def _chunk_cache_faults(effective: dict) -> Iterator[str]:
+    size, slots = effective.get("rdcc_nbytes"), effective.get("rdcc_nslots")
+    if size not in (None, effective["rdcc_nbytes_asked"]):
+        yield f"the library made a chunk cache of {size} bytes out of {effective['rdcc_nbytes_asked']}"
+    # 0 leaves them to the library; records of before have none.
+    if (requested := effective.get("rdcc_nslots_asked", 0)) not in (0, slots):
+        yield f"the library made a chunk cache of {slots} slots out of {requested}"
+
+
+def failures(effective: dict, library: str, driver: str) -> Iterator[str]:
+    """Yield where files were not opened as a label says (METHOD 3): with HDF5 `library` and `driver`."""
+    if effective.get("hdf5") != library:
+        yield f"the library under test is HDF5 {effective.get('hdf5')}, not {library}"
+    if effective["driver"] != driver:
+        yield f"files were opened with driver {effective['driver']}, not {driver}"
+    if of(driver).optional and not effective.get(driver):
+        yield f"the library has no {driver.upper()}"

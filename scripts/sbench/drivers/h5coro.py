@@ -1,0 +1,180 @@
+"""h5coro, which reads a subset of HDF5 in Python: ranges through boto3, or files of the disk, in lines of 4 MiB."""
+
+import functools
+import logging
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from sbench.drivers import HIDDEN, Access, Driver, Unable, Where, able, hdf5, objects, read_cache_level
+from sbench.stores.s3 import ENDPOINT
+
+if TYPE_CHECKING:
+    import h5coro.h5metadata
+    import numpy as np
+
+
+# Much of what it does not read it stumbles over.
+_FAILURES = (RuntimeError, LookupError, ValueError, TypeError, AttributeError, struct.error)
+
+
+class _H5Coro(Driver):
+    """A thread for each dataset that is asked for at once, which here is one; what it has read of a file it keeps."""
+
+    files = s3 = True
+    needs = ("h5coro",)
+    libraries = ("h5coro", "boto3")
+
+    def open(self, address: str, access: Access) -> "_File":
+        from h5coro.filedriver import FileDriver
+
+        if "://" in address:
+            return _File(objects.place_of(address, access), _s3_driver(access))
+        return _File(address, FileDriver)
+
+
+class _File:
+    def __init__(self, resource: str, driver: type) -> None:
+        from h5coro.h5coro import H5Coro
+
+        _note_byte_orders()
+        with able("h5coro", resource, RuntimeError):
+            self._file = H5Coro(resource, driver)
+
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        from h5coro.h5dataset import H5Dataset
+
+        name, meta = path.strip("/"), self._described(path)
+        ranges, shape = _ranges(path, where, meta.dimensions)
+        if 0 in shape:
+            raise Unable(f"h5coro cannot read {path}: it gives nothing where there are no values")
+        if meta.layout != H5Dataset.CHUNKED_LAYOUT and list(shape) != meta.dimensions:
+            raise Unable(f"h5coro cannot read a part of {path}: it gives other values where a dataset has no chunks")
+        with able("h5coro", path, *_FAILURES), _Words() as words:
+            part = {"dataset": name, "hyperslice": ranges}
+            values = self._file.readDatasets([part]).datasets[name].values
+        if values is None:
+            raise Unable(f"h5coro cannot read {path}: {words.last}")
+        return values.reshape(shape)
+
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        paths = [""]
+        with able("h5coro", "the tree", *_FAILURES):
+            for path in paths:
+                links, attributes, meta = self._file.inspectPath(path)
+                for name, value in attributes.items():
+                    self._expect_true(os.path.join(path, name), value)
+                yield f"/{path}", tuple(meta.dimensions) if meta else None, attributes
+                paths += sorted(os.path.join(path, link) for link in links)
+
+    def effective(self) -> dict:
+        library = type(self._file).__module__.partition(".")[0]
+        return {"driver": library, "read_cache": read_cache_level("lines", self._file.cacheLineSize)}
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _described(self, path: str) -> "h5coro.h5metadata.H5Metadata":
+        """Return what h5coro says of a dataset, of one that it gives true values of."""
+        from h5coro.h5metadata import H5Metadata
+
+        name = path.strip("/")
+        with able("h5coro", path, *_FAILURES), _Words() as words:
+            meta = self._file.readDatasets([name], metaOnly=True).datasets[name].meta
+        if meta.type not in (H5Metadata.FIXED_POINT_TYPE, H5Metadata.FLOATING_POINT_TYPE):
+            raise Unable(f"h5coro cannot read {path}: {words.last or 'it is neither of integers nor of floats'}")
+        if meta.big_endian:
+            raise Unable(f"h5coro cannot read {path}: it takes big-endian numbers for little-endian ones")
+        if meta.filter[H5Metadata.SHUFFLE_FILTER] and not meta.filter[H5Metadata.DEFLATE_FILTER]:
+            raise Unable(f"h5coro cannot read {path}: it leaves values shuffled that are not compressed")
+        return meta
+
+    def _expect_true(self, path: str, value: object) -> None:
+        """Raise Unable of an attribute whose value is not what the file has; HDF5's own do not matter."""
+        from h5coro.h5metadata import H5Metadata
+
+        if path.rpartition("/")[2].startswith(HIDDEN):
+            return
+        meta = self._file.metadataTable[path]
+        if value is None or meta.big_endian or (meta.ndims and meta.type == H5Metadata.STRING_TYPE):
+            raise Unable(f"h5coro cannot read the tree: it has no true value of the attribute {path}")
+
+
+class _Words(logging.Handler):
+    """The last words of h5coro, which logs what it cannot read and goes on."""
+
+    last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = " ".join(record.getMessage().rpartition(": ")[2].split())
+
+    def __enter__(self) -> "_Words":
+        from h5coro.logger import log
+
+        log.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from h5coro.logger import log
+
+        log.removeHandler(self)
+
+
+def _ranges(path: str, where: Where, dimensions: list[int]) -> tuple[list[list[int]], tuple[int, ...]]:
+    """Return h5coro's ranges and the shape of a part of a dataset with these dimensions."""
+    parts = list(where) if isinstance(where, tuple) else [where]
+    before = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
+    after = parts[before + 1 :]
+    parts = parts[:before] + [slice(None)] * (len(dimensions) - before - len(after)) + after
+    ranges, shape = [], []
+    for part, length in zip(parts, dimensions, strict=True):
+        start, stop, step = part.indices(length) if isinstance(part, slice) else (part % length, part % length + 1, 1)
+        if step != 1:
+            raise Unable(f"h5coro cannot read {path}: it knows no steps")
+        ranges.append([start, max(start, stop)])
+        shape += [max(0, stop - start)] * isinstance(part, slice)
+    return ranges, tuple(shape)
+
+
+def _s3_driver(access: Access) -> type:
+    """Return h5coro's driver of S3 with the store's credentials, region and endpoint; its own takes them as a chain."""
+    import boto3
+    from botocore.config import Config
+    from botocore.handlers import disable_signing
+    from h5coro.s3driver import S3Driver
+
+    key, secret, token = hdf5.credentials(access.store)
+
+    class OfStore(S3Driver):
+        def create_session(self, credentials: dict) -> boto3.Session:
+            keys = {"aws_access_key_id": key, "aws_secret_access_key": secret, "aws_session_token": token or None}
+            session = boto3.Session(region_name=access.store["region"], **(keys if key else {}))
+            if not key:
+                session.events.register("choose-signer.s3.*", disable_signing)
+            if ENDPOINT in os.environ:
+                session._session.set_default_client_config(Config(s3={"addressing_style": "path"}))
+            return session
+
+    return OfStore
+
+
+@functools.cache
+def _note_byte_orders() -> None:
+    """Let h5coro keep what it reads past: whether numbers are big-endian, which it takes for little-endian ones."""
+    from h5coro.h5dataset import H5Dataset
+    from h5coro.h5metadata import H5Metadata
+
+    handler, H5Metadata.big_endian = H5Dataset.datatypeMsgHandler, False
+
+    def noting(self: H5Dataset, size: int, flags: int, level: int, meta: H5Metadata | None = None) -> int:
+        begin, meta = self.pos, meta or self.meta
+        # Bit 0 of the bit field behind the version (HDF5's file format, datatype message).
+        meta.big_endian = bool(self.readField(4) >> 8 & 1)
+        self.pos = begin
+        return handler(self, size, flags, level, meta)
+
+    H5Dataset.datatypeMsgHandler = noting
+
+
+DRIVERS = {"h5coro": _H5Coro()}

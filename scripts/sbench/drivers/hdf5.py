@@ -1,0 +1,225 @@
+"""HDF5's own drivers, opened through h5py; what the library made of an access list is read back (METHOD 10)."""
+
+import ctypes
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from sbench.drivers import DEFAULT, IN_PLACE, UNSET, Access, Driver, Unable, Where, read_cache_level
+from sbench.probe import sizes
+from sbench.probe.program import Problem
+from sbench.stores.s3 import KEYS
+
+if TYPE_CHECKING:
+    import h5py
+    import numpy as np
+
+
+# What HDF5 keeps of a file in blocks, by its own default (HDF5_ROS3_VFD_DEFAULT_BLOCK_CACHE_SIZE).
+_BLOCKS_BYTES = 2**27
+
+
+class _Sec2(Driver):
+    """POSIX calls, for files of this machine's file systems."""
+
+    files = True
+    page_buffers = chunk_caches = True
+
+    def follows(self, need: str, address: str) -> bool:
+        # HDF5 opens other files as it opens this one.
+        return True
+
+    def open(self, address: str, access: Access) -> "File":
+        return File(address, access_list(access))
+
+
+class _Ros3(Driver):
+    """Ranged GETs, signed with the environment's credentials unless the store is anonymous; read-only.
+
+    On libcurl in HDF5 1.14, on aws-c-s3 from 2.0. Since 2.2 it keeps blocks of a file, by default of 16 MiB and 128 MiB
+    of them, of a paged one the first alone; "none" switches that off, and nothing where a library has no such cache.
+    """
+
+    s3 = True
+    optional = True
+    page_buffers = chunk_caches = True
+    read_caches = ("none", "block")
+
+    def follows(self, need: str, address: str) -> bool:
+        # HDF5 asks for objects beside this one in the same way, in the bucket.
+        return need != IN_PLACE
+
+    def trusts_system(self, hdf5: str) -> bool:
+        # libcurl does; s2n takes SSL_CERT_FILE.
+        return int(hdf5.partition(".")[0]) < 2
+
+    def open(self, address: str, access: Access) -> "File":
+        plist = access_list(access)
+        if not hasattr(plist, "set_fapl_ros3"):
+            raise Problem("this library has no ROS3 driver; name a library of kind source")
+        key, secret, token = (word.encode() for word in credentials(access.store))
+        plist.set_fapl_ros3(access.store["region"].encode(), key, secret)
+        if token:
+            plist.set_fapl_ros3_token(token)
+        cache = _BlockCache(plist)
+        if access.read_cache != DEFAULT:
+            cache.set(access.read_cache)
+        return _Ros3File(address, plist, cache)
+
+
+class File:
+    """A file that is open for reading."""
+
+    def __init__(self, address: str, plist: "h5py.h5p.PropFAID") -> None:
+        """Open the file at `address` (a path or a URL) with an access list."""
+        import h5py
+
+        self._file = h5py.File(h5py.h5f.open(address.encode(), h5py.h5f.ACC_RDONLY, plist))
+
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        """Return the values of the dataset at `path`, all of them or those at `where`."""
+        return self._file[path][where]
+
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        """Yield path, shape and attributes of all groups and datasets; each object has the first of its names."""
+        yield from walk(self._file)
+
+    def effective(self) -> dict:
+        """Return what holds for the file, as the library and the file tell it.
+
+        {"page_buffer_bytes", "rdcc_nbytes", "rdcc_nslots", "paged", "page_size", "driver"}; sizes in bytes.
+        """
+        from h5py import h5f
+
+        plist, creation = self._file.id.get_access_plist(), self._file.id.get_create_plist()
+        return {
+            "driver": self._file.driver,
+            "page_buffer_bytes": plist.get_page_buffer_size()[0],
+            **chunk_cache(self._file),
+            "paged": creation.get_file_space_strategy()[0] == h5f.FSPACE_STRATEGY_PAGE,
+            "page_size": creation.get_file_space_page_size(),
+        }
+
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()
+
+
+class _Ros3File(File):
+    def __init__(self, address: str, plist: "h5py.h5p.PropFAID", cache: "_BlockCache") -> None:
+        self._cache = cache
+        super().__init__(address, plist)
+
+    def effective(self) -> dict:
+        said, size = super().effective(), self._cache.block
+        if size is None:
+            return said
+        return said | {"read_cache": read_cache_level("block", size) if size else "none"}
+
+
+class _BlockCache:
+    """ROS3's block cache in an access list, which h5py has no calls for: those of its HDF5 are called."""
+
+    def __init__(self, plist: "h5py.h5p.PropFAID") -> None:
+        from h5py import h5p
+
+        # Whatever HDF5 h5py is linked to is found through its own module.
+        self._plist, self._library = plist, ctypes.CDLL(h5p.__file__)
+
+    @property
+    def block(self) -> int | None:
+        """The bytes of a block, 0 where the cache is off; None where the library has none."""
+        if not (call := getattr(self._library, "H5Pget_fapl_ros3_block_caching", None)):
+            return None
+        block, total = ctypes.c_size_t(), ctypes.c_size_t()
+        if call(ctypes.c_int64(self._plist.id), ctypes.byref(block), ctypes.byref(total), None) < 0:
+            raise Problem("HDF5 does not tell of its block cache")
+        return block.value if total.value else 0
+
+    def set(self, level: str) -> None:
+        """Set it: "none", or the size of a block, as in "block-4MiB"."""
+        size = sizes.in_bytes(level.partition("-")[2] or "0")
+        call = getattr(self._library, "H5Pset_fapl_ros3_block_caching", None)
+        if call:
+            total = ctypes.c_size_t(max(size, _BLOCKS_BYTES))
+            if call(ctypes.c_int64(self._plist.id), ctypes.c_size_t(size), total, ctypes.c_bool(True)) < 0:
+                raise Problem(f"HDF5 does not set a block cache {level}")
+        elif size:
+            raise Unable(f"ros3 has no read cache {level} in this library: HDF5 has it since 2.2")
+
+
+def chunk_cache(file: "h5py.File") -> dict[str, int]:
+    """Return the chunk cache with which h5py has opened a file: {"rdcc_nbytes", "rdcc_nslots"}."""
+    _, slots, nbytes, _ = file.id.get_access_plist().get_cache()
+    return {"rdcc_nbytes": nbytes, "rdcc_nslots": slots}
+
+
+def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+    """Yield path, shape and attributes of all groups and datasets of a file that h5py has opened."""
+    import h5py
+
+    from sbench.probe import hdf5_tree
+
+    objects = [file]
+    try:
+        # A visitor that returns something ends the visit.
+        file.visititems(lambda _, item: objects.append(item))
+    except UnicodeDecodeError:
+        objects = list(_visited(file))
+    for item in objects:
+        if isinstance(item, h5py.Group | h5py.Dataset):
+            shape = (item.shape or ()) if isinstance(item, h5py.Dataset) else None
+            yield hdf5_tree.text(item.name), shape, {hdf5_tree.text(name): _value(item, name) for name in item.attrs}
+
+
+def _visited(file: "h5py.File") -> Iterator[object]:
+    """Yield the objects of a file whose names h5py's own visit cannot decode."""
+    import h5py
+
+    from sbench.probe import hdf5_tree
+
+    kinds = {h5py.h5g.GroupID: h5py.Group, h5py.h5d.DatasetID: h5py.Dataset}
+    for link in hdf5_tree.walk(file):
+        if link.first and type(link.object) in kinds:
+            yield kinds[type(link.object)](link.object)
+
+
+def _value(item: object, name: str | bytes) -> object:
+    """Return the value of an attribute; None of a type that h5py lacks."""
+    try:
+        return item.attrs[name]
+    except (TypeError, ValueError, OSError, RuntimeError, KeyError):
+        return None
+
+
+def credentials(store: dict) -> tuple[str, str, str]:
+    """Return key, secret and token of an S3 store from the environment, the token "" without; all "" if anonymous.
+
+    Raises:
+        Problem: they are not there.
+    """
+    if store["anonymous"]:
+        return "", "", ""
+    key, secret, token = (os.environ.get(name, "") for name in (*KEYS, "AWS_SESSION_TOKEN"))
+    if not (key and secret):
+        raise Problem("no S3 credentials in the environment; set them, or say anonymous: true")
+    return key, secret, token
+
+
+def access_list(access: Access) -> "h5py.h5p.PropFAID":
+    """Return HDF5's file access property list for `access`, with the default driver.
+
+    The low-level list is used because `h5py.File(page_buf_size=0)` means "unset": only here can 0 be asked for.
+    """
+    from h5py import h5f, h5p
+
+    plist = h5p.create(h5p.FILE_ACCESS)
+    plist.set_fclose_degree(h5f.CLOSE_STRONG)
+    elements, slots, _, preemption = plist.get_cache()
+    plist.set_cache(elements, access.rdcc_nslots or slots, access.rdcc_nbytes, preemption)
+    if access.page_buffer != UNSET:
+        plist.set_page_buffer_size(access.page_buffer, 0, 0)
+    return plist
+
+
+DRIVERS = {"sec2": _Sec2(), "ros3": _Ros3()}

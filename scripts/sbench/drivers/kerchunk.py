@@ -1,0 +1,260 @@
+"""HDF5 read as Zarr, with an index that is made first: where each chunk lies in its file. zarr then needs no metadata.
+
+What the index does not hold cannot be read: datasets that Zarr has no type for, or filters that it has no codec for.
+"""
+
+import contextlib
+import gc
+import hashlib
+import json
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbench.drivers import LINKS, Access, Indexed, Unable, Where, able, hdf5, objects
+from sbench.stores.s3 import ENDPOINT
+
+if TYPE_CHECKING:
+    import icechunk
+    import numpy as np
+    import zarr
+    from virtualizarr.manifests import ManifestGroup
+
+# How many objects zarr asks for at once is its own default.
+_WORDS = (KeyError, NotImplementedError, TypeError, ValueError)
+
+
+class _Zarr(Indexed):
+    """What the drivers with an index have in common."""
+
+    files = s3 = True
+
+    def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
+        # Each is under the name of its object: a server's port may be another when it is read.
+        for address in addresses:
+            place = _place(address, access)
+            self._index(place, address, access, folder / _name(place))
+
+    @abstractmethod
+    def _index(self, place: str, address: str, access: Access, path: Path) -> None:
+        """Make the index of one file at `path`."""
+
+
+class _Kerchunk(_Zarr):
+    """References in JSON, as kerchunk makes them, read by zarr through fsspec; datasets below 500 bytes are in them."""
+
+    inlines = True
+    needs = ("kerchunk", "zarr", "s3fs")
+    libraries = ("kerchunk", "zarr", "numcodecs", "s3fs", "fsspec")
+
+    def follows(self, need: str, address: str) -> bool:
+        # Its index has each object once, as HDF5 visits them.
+        return need == LINKS
+
+    def _index(self, place: str, address: str, access: Access, path: Path) -> None:
+        import h5py
+        from kerchunk.hdf import SingleHdf5ToZarr
+
+        class Translator(SingleHdf5ToZarr):
+            def _translator(self, name: str, item: object) -> None:
+                if isinstance(item, h5py.Dataset) and item.id.get_type().get_class() == h5py.h5t.VLEN:
+                    # It would make a text of each sequence.
+                    warnings.warn(f"{name} is left out", stacklevel=1)
+                else:
+                    super()._translator(name, item)
+
+            def close(self) -> None:
+                # Releases before 0.2.10 have no such method.
+                if hasattr(super(), "close"):
+                    super().close()
+
+        with (
+            objects.source_of(address, access) as source,
+            _uncollected(),
+            warnings.catch_warnings(record=True) as left_out,
+        ):
+            warnings.simplefilter("always")
+            with contextlib.closing(Translator(source, place)) as made:
+                made_of = made.translate()
+        # It warns of each object that it leaves out.
+        path.write_text(json.dumps(made_of | {"left_out": len(left_out)}), encoding="utf-8")
+
+    def open(self, address: str, access: Access) -> "_File":
+        import fsspec
+        from fsspec.implementations.reference import ReferenceFileSystem
+        from zarr.storage import FsspecStore
+
+        place = _place(address, access)
+        protocol, remote = place.partition("://")[0], {"asynchronous": True}
+        if protocol == "s3":
+            remote |= objects.settings_of(access)
+        references = json.loads((Path(access.index) / _name(place)).read_text(encoding="utf-8"))
+        options = {"remote_protocol": protocol, "remote_options": remote, "asynchronous": True}
+        files = fsspec.filesystem("reference", fo=references, skip_instance_cache=True, **options)
+        library = "kerchunk" if isinstance(files, ReferenceFileSystem) else type(files).__name__
+        # zarr lists nothing below the root of references.
+        marks = (".zgroup", ".zarray")
+        paths = sorted(key.rpartition("/")[0] for key in files.references if key.rpartition("/")[2] in marks)
+        return _File(FsspecStore(files, read_only=True), library, [*filter(None, paths)], references["left_out"])
+
+
+class _VirtualiZarr(_Zarr):
+    """Virtual chunks in a local repository of icechunk, as virtualizarr finds them, read by zarr through icechunk."""
+
+    needs = ("virtualizarr", "icechunk", "zarr", "obstore")
+    libraries = ("virtualizarr", "icechunk", "zarr", "obstore", "obspec_utils")
+
+    def _index(self, place: str, address: str, access: Access, path: Path) -> None:
+        import icechunk
+        import zarr
+        from obspec_utils.registry import ObjectStoreRegistry
+        from virtualizarr.parsers import HDFParser
+
+        registry = ObjectStoreRegistry({_prefix(place).rstrip("/"): _object_store(place, access)})
+        with able("virtualizarr", place, *_WORDS, AttributeError, FileNotFoundError), warnings.catch_warnings():
+            # Codecs of HDF5 are none of Zarr's own, of which it warns.
+            warnings.simplefilter("ignore")
+            parsed = HDFParser()(url=place, registry=registry)._group
+            config = _containers(place, access)
+            storage = icechunk.local_filesystem_storage(str(path))
+            session = icechunk.Repository.create(storage, config).writable_session("main")
+            with able("virtualizarr", place, icechunk.IcechunkError):
+                _write(session.store, zarr.group(store=session.store, zarr_format=3), parsed)
+        session.commit("index")
+
+    def open(self, address: str, access: Access) -> "_File":
+        import icechunk
+
+        place = _place(address, access)
+        config = _containers(place, access)
+        storage = icechunk.local_filesystem_storage(str(Path(access.index) / _name(place)))
+        repository = icechunk.Repository.open(storage, config, _authorized(place, access))
+        store = repository.readonly_session("main").store
+        return _File(store, "virtualizarr" if isinstance(store, icechunk.IcechunkStore) else type(store).__name__)
+
+
+class _File:
+    """A file that zarr reads with its index."""
+
+    def __init__(self, store: object, driver: str, paths: list[str] | None = None, left_out: int = 0) -> None:
+        # `paths` are those in the index, if zarr cannot list them; objects that are left out are not in it.
+        import zarr
+
+        self._driver, self._paths, self._left_out = driver, paths, left_out
+        self._group = zarr.open_group(store, mode="r")
+
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        with able(self._driver, path, *_WORDS):
+            if path.strip("/") not in self._group:
+                raise Unable(f"{self._driver} cannot read {path}: it is not in the index")
+            return self._group[path.strip("/")][where]
+
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        if self._left_out:
+            raise Unable(f"{self._driver} cannot read the tree: {self._left_out} objects of it are not in the index")
+        yield "/", None, dict(self._group.attrs)
+        listed = self._group.members(max_depth=None) if self._paths is None else None
+        for path, item in ((path, self._group[path]) for path in self._paths) if listed is None else listed:
+            attributes = {name: value for name, value in item.attrs.items() if name != "_ARRAY_DIMENSIONS"}
+            yield f"/{path}", getattr(item, "shape", None), attributes
+
+    def effective(self) -> dict:
+        return {"driver": self._driver}
+
+    def close(self) -> None:
+        self._group.store.close()
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage meanwhile: zarr's thread would wait for h5py's lock, whose holder waits for zarr."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _place(address: str, access: Access) -> str:
+    """Return the URL of a file in an index: with its bucket, and without the server that it is asked of."""
+    if "://" in address:
+        return f"s3://{objects.place_of(address, access)}"
+    return f"file://{Path(address).resolve()}"
+
+
+def _name(place: str) -> str:
+    """Return the name of a file's index."""
+    return hashlib.sha256(place.encode()).hexdigest()[:16]
+
+
+def _prefix(place: str) -> str:
+    """Return what the URLs of all objects of a bucket, or of all files of a folder, begin with."""
+    return place[: place.index("/", len("s3://")) + 1] if place.startswith("s3://") else place.rpartition("/")[0] + "/"
+
+
+def _object_store(place: str, access: Access) -> object:
+    from obstore.store import LocalStore, S3Store
+
+    if place.startswith("file://"):
+        return LocalStore(prefix=_prefix(place).removeprefix("file://"))
+    key, secret, token = hdf5.credentials(access.store)
+    settings: dict = {"region": access.store["region"], "skip_signature": not key}
+    if key:
+        settings |= {"access_key_id": key, "secret_access_key": secret, **({"session_token": token} if token else {})}
+    if endpoint := os.environ.get(ENDPOINT):
+        settings |= {"endpoint": endpoint, "virtual_hosted_style_request": False}
+        settings["client_options"] = {"allow_http": True}
+    return S3Store(_prefix(place).removeprefix("s3://").rstrip("/"), **settings)
+
+
+def _containers(place: str, access: Access) -> "icechunk.RepositoryConfig":
+    """Return a repository's settings for files that lie where this one does."""
+    import icechunk
+
+    # It warns on standard output of what several writers at once would do.
+    icechunk.set_logs_filter("error")
+    prefix, config = _prefix(place), icechunk.RepositoryConfig.default()
+    if prefix.startswith("file://"):
+        holder = icechunk.local_filesystem_store(prefix.removeprefix("file://"))
+    else:
+        settings = {"region": access.store["region"], "anonymous": access.store["anonymous"]}
+        if endpoint := os.environ.get(ENDPOINT):
+            more = {"allow_http": True, "s3_compatible": True, "force_path_style": True}
+            settings |= {"endpoint_url": endpoint, **more}
+        holder = icechunk.s3_store(**settings)
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(prefix, holder))
+    return config
+
+
+def _authorized(place: str, access: Access) -> dict:
+    """Return with which credentials icechunk may read where a file lies."""
+    import icechunk
+
+    if place.startswith("file://"):
+        return icechunk.containers_credentials({_prefix(place): None})
+    key, secret, token = hdf5.credentials(access.store)
+    owner = (
+        icechunk.s3_credentials(access_key_id=key, secret_access_key=secret, session_token=token or None)
+        if key
+        else icechunk.s3_credentials(anonymous=True)
+    )
+    return icechunk.containers_credentials({_prefix(place): owner})
+
+
+def _write(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "ManifestGroup") -> None:
+    """Write what was found in a group of a file into one of a repository, and so on below it."""
+    # Not through datasets of xarray: they refuse arrays of one group that have no scales and differ in length.
+    from virtualizarr.writers.icechunk import update_attributes, write_virtual_variable_to_icechunk
+
+    for name, array in parsed.arrays.items():
+        write_virtual_variable_to_icechunk(store, group, name, array.to_virtual_variable())
+    for name, below in parsed.groups.items():
+        _write(store, group.create_group(name), below)
+    update_attributes(group, parsed.metadata.attributes)
+
+
+DRIVERS = {"kerchunk": _Kerchunk(), "virtualizarr": _VirtualiZarr()}

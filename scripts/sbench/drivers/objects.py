@@ -1,0 +1,141 @@
+"""h5py over a Python file object that asks S3 for ranges: of s3fs, or of remfile with a signed address."""
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, hdf5, read_cache_level
+from sbench.probe import sizes
+from sbench.stores.s3 import ENDPOINT
+
+if TYPE_CHECKING:
+    import io
+
+    import s3fs
+
+# How long an address is signed for, in seconds.
+_VALID_S = 12 * 3600
+# The kinds of fsspec's caches that users choose.
+READ_CACHES = ("none", "readahead", "blockcache", "bytes")
+
+
+class _FileObject(Driver):
+    """What h5py reads through a Python file object: HDF5 takes the same object for any other file, too."""
+
+    def follows(self, need: str, address: str) -> bool:
+        return need in (WITHIN, LINKS)
+
+
+class _S3FS(_FileObject):
+    """A file of s3fs: what it keeps and how it reads ahead is fsspec's, by default readahead with blocks of 50 MiB.
+
+    s3fs keeps its client for all opens of a process, which is its default.
+    """
+
+    s3 = True
+    needs = ("s3fs",)
+    libraries = ("s3fs", "fsspec", "aiobotocore")
+    page_buffers = chunk_caches = True
+    read_caches = READ_CACHES
+
+    def open(self, address: str, access: Access) -> hdf5.File:
+        return _File(file_of(address, access), access)
+
+
+class _RemFile(_FileObject):
+    """A file of remfile, which knows HTTP only: what is not public has a signed address. Its disk cache is off.
+
+    It learns of a file's size by asking for all of it and hanging up, which a server counts as bytes that it offered.
+    """
+
+    s3 = True
+    needs = ("remfile", "botocore")
+    libraries = ("remfile", "requests", "urllib3", "botocore.auth")
+    page_buffers = chunk_caches = True
+
+    def open(self, address: str, access: Access) -> hdf5.File:
+        import remfile
+
+        return _File(remfile.File(_signed(address, access)), access)
+
+
+class _File(hdf5.File):
+    def __init__(self, source: "io.IOBase", access: Access) -> None:
+        from h5py import h5fd
+
+        plist = hdf5.access_list(access)
+        plist.set_fileobj_driver(h5fd.fileobj_driver, source)
+        self._source = source
+        super().__init__(repr(source), plist)
+
+    def effective(self) -> dict:
+        said = super().effective()
+        return said | held_by(self._source, said["driver"])
+
+    def close(self) -> None:
+        super().close()
+        self._source.close()
+
+
+def held_by(source: "io.IOBase", driver: str = "fileobj") -> dict:
+    """Return the library that a file object is of, unless HDF5 reads with another driver, and the object's cache."""
+    library = type(source).__module__.partition(".")[0]
+    said = {"driver": library if driver == "fileobj" else driver}
+    if (cache := getattr(source, "cache", None)) is not None:
+        said["read_cache"] = "none" if cache.name == "none" else read_cache_level(cache.name, cache.blocksize)
+    return said
+
+
+def file_of(address: str, access: Access) -> "s3fs.S3File":
+    """Return an object of S3 as a file of s3fs, with the read cache of `access`."""
+    kind, _, size = access.read_cache.partition("-")
+    options = {} if kind == DEFAULT else {"cache_type": kind}
+    if size:
+        options["block_size"] = sizes.in_bytes(size)
+    return filesystem(access).open(place_of(address, access), "rb", **options)
+
+
+def source_of(address: str, access: Access) -> "io.IOBase":
+    """Return a file of the disk, or an object of S3 as `file_of` does."""
+    return file_of(address, access) if "://" in address else open(address, "rb")
+
+
+def filesystem(access: Access) -> "s3fs.S3FileSystem":
+    """Return the process's s3fs for a store, with the environment's credentials and endpoint."""
+    import s3fs
+
+    return s3fs.S3FileSystem(**settings_of(access))
+
+
+def settings_of(access: Access) -> dict:
+    """Return s3fs's settings for a store, whose credentials are in the environment."""
+    key, secret, token = hdf5.credentials(access.store)
+    settings = {"anon": access.store["anonymous"], "client_kwargs": {"region_name": access.store["region"]}}
+    if key:
+        settings |= {"key": key, "secret": secret, "token": token or None}
+    if endpoint := os.environ.get(ENDPOINT):
+        settings |= {"endpoint_url": endpoint, "config_kwargs": {"s3": {"addressing_style": "path"}}}
+    return settings
+
+
+def place_of(address: str, access: Access) -> str:
+    """Return bucket and key of an object's URL, "bucket/key"."""
+    if endpoint := os.environ.get(ENDPOINT):
+        return unquote(address.removeprefix(f"{endpoint}/"))
+    return f"{access.store['bucket']}/{unquote(address.partition('://')[2].partition('/')[2])}"
+
+
+def _signed(address: str, access: Access) -> str:
+    key, secret, token = hdf5.credentials(access.store)
+    if not key:
+        return address
+    from botocore.auth import S3SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    request, owner = AWSRequest("GET", address), Credentials(key, secret, token or None)
+    S3SigV4QueryAuth(owner, "s3", access.store["region"], _VALID_S).add_auth(request)
+    return request.url
+
+
+DRIVERS = {"s3fs": _S3FS(), "remfile": _RemFile()}

@@ -1,0 +1,49 @@
+"""Copies of HDF5 files in Parquet, read through pyarrow: a column is called by the path of the dataset it copies."""
+
+from typing import TYPE_CHECKING
+
+from sbench.drivers import Access, Driver, Where
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class _Parquet(Driver):
+    """Whole row groups of a column; no page buffer and no chunk cache."""
+
+    files = True
+    needs = ("pyarrow",)
+    libraries = ("pyarrow.parquet",)
+    walks = False
+
+    def open(self, address: str, access: Access) -> "_File":
+        return _File(address)
+
+
+class _File:
+    def __init__(self, address: str) -> None:
+        from pyarrow import parquet
+
+        self._file = parquet.ParquetFile(address)
+
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        """Return the values of the column `path`, all or those of some rows; whole row groups are read."""
+        metadata = self._file.metadata
+        start, stop, _ = (where or slice(None)).indices(metadata.num_rows)
+        groups, first, end = [], 0, 0
+        for number in range(metadata.num_row_groups):
+            begin, end = end, end + metadata.row_group(number).num_rows
+            if begin < stop and end > start:
+                groups.append(number)
+            elif not groups:
+                first = end
+        return self._file.read_row_groups(groups, columns=[path])[path].to_numpy()[start - first : stop - first]
+
+    def effective(self) -> dict:
+        return {"driver": "parquet"}
+
+    def close(self) -> None:
+        self._file.close()
+
+
+DRIVERS = {"parquet": _Parquet()}

@@ -1,0 +1,64 @@
+"""HDF5 in Python alone, with pyfive: files of the disk, or of s3fs, whose ranges it asks for side by side."""
+
+from collections.abc import Iterator, Mapping
+from io import UnsupportedOperation
+from typing import TYPE_CHECKING
+
+from sbench.drivers import Access, Driver, Where, able, objects
+
+if TYPE_CHECKING:
+    import io
+
+    import numpy as np
+
+
+class _PyFive(Driver):
+    """No HDF5 library takes part; over S3 it has the read caches of s3fs for what it does not ask for in bulk."""
+
+    files = s3 = True
+    needs = ("pyfive", "s3fs")
+    libraries = ("pyfive", "s3fs", "fsspec")
+    read_caches = objects.READ_CACHES
+
+    def open(self, address: str, access: Access) -> "_File":
+        return _File(objects.source_of(address, access), address)
+
+
+class _File:
+    def __init__(self, source: "io.IOBase", address: str) -> None:
+        import pyfive
+
+        # Much of what it does not read it stumbles over.
+        more = (AssertionError, AttributeError, RuntimeError, TypeError, UnsupportedOperation)
+        self._failures = (NotImplementedError, pyfive.core.InvalidHDF5File, *more)
+        self._source = source
+        with able("pyfive", address, *self._failures):
+            self._file = pyfive.File(source)
+
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        from pyfive.p5t import P5SequenceType
+
+        with able("pyfive", path, *self._failures):
+            dataset = self._file[path]
+            if isinstance(dataset.id._ptype, P5SequenceType):
+                # Of some it gives their addresses.
+                raise NotImplementedError("it does not read sequences")
+            return dataset[where]
+
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        items = [self._file]
+        with able("pyfive", "the tree", *self._failures):
+            self._file.visititems(lambda _, item: items.append(item))
+            for item in items:
+                yield item.name, getattr(item, "shape", None), dict(item.attrs)
+
+    def effective(self) -> dict:
+        held = objects.held_by(self._source)
+        return held | {"driver": type(self._file).__module__.partition(".")[0]}
+
+    def close(self) -> None:
+        self._file.close()
+        self._source.close()
+
+
+DRIVERS = {"pyfive": _PyFive()}

@@ -1,0 +1,1 @@
+"""Tools for anybody's files: look, advise, forecast, bisect."""

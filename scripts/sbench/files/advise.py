@@ -1,0 +1,356 @@
+"""Advises on reading HDF5 files: tries drivers, caches and copies in other layouts, and recommends the fastest.
+
+Ways to read and copies are forecast by their requests and bytes; the best are measured beside the files as they are. It
+ends with three lines: how to repack the files, how to open them, and what that gains and costs.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+from sbench.design import blocks, cost, matrix
+from sbench.design import config as configuration
+from sbench.design.matrix import permanent_name
+from sbench.files import advise_page, copies
+from sbench.files.place import find_place, parse_network, parse_store
+from sbench.files.probes import find_misses, find_next_best
+from sbench.files.trial import LONGEST_S, MOST_COPIES, ORIGINAL, Trial
+from sbench.probe import sizes
+from sbench.probe.program import Problem, make_command, print_json, read_json, write_json
+from sbench.studies.shots import accesses as access
+from sbench.studies.shots import arms as ways
+from sbench.studies.shots import choice, sets
+from sbench.studies.shots.accesses import Accesses
+from sbench.studies.shots.inputs import Source, sources, store_of
+from sbench.studies.shots.manifest import list_datasets
+from sbench.studies.shots.report import results as tables
+
+# So many files and bytes stand for all.
+_FILES, _BYTES = 6, 2 * 2**30
+# Smaller files are advised on by forecast alone: starting a measurement takes longer than reading them.
+_SMALL = 2**20
+# How often a way that misses its forecast is replaced by the next best.
+_REPLACED = 2
+# So many files of a set are read by a record, one after the other with one client, unless that takes too long.
+_READ_FILES = 3
+_READERS = "readers"
+_LIBRARY = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
+
+
+class Query(NamedTuple):
+    """What a user asks.
+
+    Attributes:
+        files: files, folders, patterns, or s3://bucket/prefix/*.h5.
+        access: how they are read (`accesses.parse`).
+        datasets: patterns of those that are read; none: all.
+        latency: round trip of the store in ms, if it is given.
+        rate: the most that a connection to it brings in MiB/s, if it is given.
+        store: the user's own bucket, s3://bucket/prefix, or "".
+        scratch: folder for copies, or "".
+        name: of the run, or "".
+    """
+
+    files: Sequence[str]
+    access: str = ""
+    datasets: Sequence[str] = ()
+    latency: int | None = None
+    rate: int | None = None
+    store: str = ""
+    scratch: str = ""
+    name: str = ""
+
+
+def advise(query: Query, repeats: int, as_json: bool = False) -> int:
+    """Measure ways to read files, and print the advice; return the status of the run.
+
+    With `as_json` standard output has one JSON object at the end, and standard error what goes on.
+    """
+    if as_json:
+        with contextlib.redirect_stdout(sys.stderr):
+            config = _prepare(query)
+            status, lines = _measure(config, repeats)
+        print_json({"advice": lines, "config": str(config), "status": status})
+        return status
+    status, lines = _measure(_prepare(query), repeats)
+    print(*lines, sep="\n")
+    return status
+
+
+def _prepare(query: Query) -> Path:
+    """Return the configuration of the run that answers a question, made now if it was not asked before."""
+    wanted, accesses, datasets = list(query.files), access.parse(query.access), list(query.datasets) or ["/**"]
+    bucket = sets.bucket_of(wanted)
+    given, own = parse_network(query.latency, query.rate), parse_store(query.store)
+    at = store_of(bucket) if bucket else None
+    of_set = sources(wanted, at)
+    place = find_place(own, given, at, of_set)
+    some = _select(_sample(of_set), datasets, accesses)
+    datasets = [*datasets, *_leave_out_elsewhere(some, datasets)]
+    print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(sum(one.bytes for one in some))}")
+    print(f"read over {place.words}", flush=True)
+    versions = [(one.where, one.bytes, one.version) for one in some]
+    question = permanent_name("advise", wanted, asdict(accesses), datasets, query.store, given, versions)
+    name = query.name or question
+    results = Path("results", name)
+    scratch = Path(query.scratch, name) if query.scratch else results / "scratch"
+    config, asks = scratch / "advise.json", scratch / "question.json"
+    if not config.exists():
+        scratch.mkdir(parents=True, exist_ok=True)
+        copies.expect_room(scratch, sum(one.bytes for one in some) * (2 + 3 * MOST_COPIES))
+        files = _bring(some, scratch / ORIGINAL)
+        named = _name_files(wanted, of_set)
+        every = files if at else [Path(path) for one in named for path in _expand(one)]
+        trial = Trial(files, named, every, accesses, datasets, place, scratch, _python(results))
+        trial.make_copies(trial.forecast())
+        _expect_unchanged(some, sources(wanted, at))
+        write_json(asks, question)
+        write_json(config, _configuration(name, trial, _locate(trial, some[0], at)))
+    elif json.loads(asks.read_text(encoding="utf-8")) != question:
+        raise Problem(f"{results} is advice on another question, or on files that changed since; give another --name")
+    return config
+
+
+def _sample(of_set: Sequence[Source]) -> list[Source]:
+    """Return some files, evenly spaced among all, that stand for them."""
+    count = min(len(of_set), _FILES)
+    some = [of_set[number * len(of_set) // count] for number in range(count)]
+    while len(some) > 1 and sum(one.bytes for one in some) > _BYTES:
+        some = some[:-1]
+    return some
+
+
+def _select(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses) -> list[Source]:
+    """Return the files that have datasets to read, and name the others.
+
+    Raises:
+        Problem: there are none.
+    """
+    usable, problems = [], []
+    for one in some:
+        try:
+            with one.opened() as file:
+                list_datasets(file, datasets, one.where, accesses)
+            usable.append(one)
+        except Problem as problem:
+            problems.append(str(problem))
+    if not usable:
+        raise Problem(problems[0])
+    for problem in problems:
+        print(f"left out: {problem}")
+    return usable
+
+
+def _leave_out_elsewhere(some: Sequence[Source], datasets: Sequence[str]) -> list[str]:
+    """Return patterns that leave out datasets with values in other files, which no copy holds, and name them."""
+    entries = {}
+    for one in some:
+        with one.opened() as file:
+            entries |= {entry.path: str(entry) for entry in choice.leave_out_elsewhere(file, datasets, one.where)}
+    for words in entries.values():
+        print(f"left out: {words}")
+    return [f"!{path}" for path in entries]
+
+
+def _python(results: Path) -> str:
+    """Return the interpreter of the library that reads, built now if need be."""
+    artefact = results / "environments" / f"{_READERS}.json"
+    spec = ("--library", _READERS, "--spec", json.dumps(_LIBRARY), "--out", str(artefact))
+    done = subprocess.run(make_command("build_library", *spec), check=False)
+    if done.returncode:
+        raise Problem("the library that reads could not be built; the lines above have the reason")
+    return read_json(artefact)["python"]
+
+
+def _bring(some: Sequence[Source], folder: Path) -> list[Path]:
+    """Return paths of the files on the scratch folder's disk: their own, links to them, or copies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    device, brought = folder.stat().st_dev, []
+    own_names = len({Path(one.name).name for one in some}) == len(some)
+    for number, one in enumerate(some):
+        there = not one.reader and Path(one.where).stat().st_dev == device
+        name = Path(one.name).name
+        path = Path(one.where) if there and own_names else folder / (name if own_names else f"{number}-{name}")
+        brought.append(path)
+        if there and not own_names:
+            path.unlink(missing_ok=True)
+            path.symlink_to(one.where)
+        elif not there:
+            with one.raw() as source, open(path, "wb") as copy:
+                shutil.copyfileobj(source, copy, 2**22)
+    return brought
+
+
+def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None:
+    """Check that files are as they were before they were copied.
+
+    Raises:
+        Problem: one is not.
+    """
+    now = {one.where: (one.bytes, one.version) for one in after}
+    for one in before:
+        if now.get(one.where) != (one.bytes, one.version):
+            raise Problem(f"{one.where} changed while it was copied; try again when nobody writes to it")
+
+
+def _configuration(name: str, trial: Trial, where: dict) -> dict:
+    """Return the configuration of the run that measures; without arms where forecasts must do."""
+    small = max(path.stat().st_size for path in trial.files) < _SMALL
+    arms = [] if small else trial.choose()
+    slowest = max((arm.rank(trial.accesses)[0] for arm in arms), default=0)
+    files = max(1, min(_READ_FILES, len(trial.files), int(LONGEST_S // max(slowest, 1))))
+    shots = {
+        "question": "How are these files read fastest, and is a copy in another layout worth it?",
+        "data": {"files": trial.sets, "datasets": trial.patterns},
+        "read_files": files if trial.accesses.unit == "files" else 1,
+        "rdcc_nbytes": ways.RDCC_NBYTES,
+        "control_cells": 1,
+        "advice": trial.facts(arms) | {"where": where | {"groups": trial.groups}},
+        "matrix": [_mapping(arm, trial.accesses) for arm in arms],
+    }
+    return {
+        **{"run": name, "libraries": {_READERS: _LIBRARY}, "stores": {"tried": trial.place.store}},
+        "studies": {"shots": shots},
+    }
+
+
+def _mapping(arm: ways.Arm, accesses: Accesses) -> dict:
+    """Return the mapping of the matrix that measures an arm."""
+    levels = {factor: [level] for factor, level in arm.levels.items()}
+    levels |= {"library": [_READERS], "store": ["tried"], "workers": [1], "cache": ["cold"]}
+    return levels | {"access": [accesses.unit], "selection": list(accesses.shares)}
+
+
+def _measure(config: Path, repeats: int) -> tuple[int, list[str]]:
+    """Measure the arms of a configuration; return the status of the run, and the lines of the advice."""
+    settings = read_json(config)
+    advice, results = settings["studies"]["shots"]["advice"], Path("results", settings["run"])
+    if not advice["arms"]:
+        return 0, list(advise_page.lines_by_forecast(advice))
+    if not _probed(results).exists():
+        print(_announce(config, repeats), flush=True)
+        _probe(config, settings)
+    write_json(config, read_json(config) | {"repeats": repeats})
+    cells = results / "shots/cells.csv"
+    earlier = cells.exists() and cells.stat().st_mtime_ns
+    status = _launch(config)
+    lines = [f"remove: {line}" for line in _list_removals(settings, results)]
+    # Tables of an earlier call are no answer to one that failed before it measured.
+    if cells.exists() and (not status or cells.stat().st_mtime_ns != earlier):
+        lines = [*advise_page.lines(tables.load(results / "shots", results / "shots/facts.json")), *lines]
+    return status, lines
+
+
+def _announce(config: Path, repeats: int) -> str:
+    """Return how often each way to read is measured, and how long all of that takes by its forecast."""
+    resolved = configuration.load(config, {"repeats": repeats})
+    cells, omitted = matrix.expand(resolved, "shots")
+    once = [cell for cell in cells if not cell.twin_of]
+    costs = {
+        times: cost.of(resolved, "shots", of, omitted, blocks.Open([*range(times)], [], [], [], {}))
+        for times, of in ((1, once), (repeats, cells))
+    }
+    totals = cost.total(costs)
+    return (
+        f"{len(once)} ways to read are measured once, then {repeats} times with {len(cells) - len(once)} controls: "
+        f"{cost.announced(totals, totals['seconds_beside'])} in all"
+    )
+
+
+def _probe(config: Path, settings: dict) -> None:
+    """Measure each arm once, in records of their own, and add the next best of those that miss their forecast."""
+    shots, results = settings["studies"]["shots"], Path("results", settings["run"])
+    once = config.with_name("probe.json")
+    for _ in range(_REPLACED):
+        probed = settings | {"repeats": 1, "extra_blocks": 0, "studies": {"shots": shots | {"control_cells": 0}}}
+        write_json(once, probed)
+        _launch(once, "--", f"{results}/shots/appended.json")
+        misses = find_misses(shots["advice"], results / "shots/records")
+        if not (added := find_next_best(shots["advice"], misses)):
+            break
+        shots["advice"]["arms"] += added
+        accesses = Accesses(shots["matrix"][0]["access"][0], shots["advice"]["accesses"])
+        shots["matrix"] += [_mapping(ways.Arm(**arm), accesses) for arm in added]
+        write_json(config, settings)
+    # Choosing among arms and judging them take separate records; the plan takes its times from these.
+    if (results / "shots").exists():
+        _probed(results).parent.mkdir(exist_ok=True)
+        (results / "shots").rename(_probed(results))
+
+
+def _probed(results: Path) -> Path:
+    """Return where the records of a run's probe are kept."""
+    return results.with_name(f"{results.name}-probe") / "shots"
+
+
+def _launch(config: Path, *words: str) -> int:
+    command = make_command("sbench.cli", "run", config, "--yes", *words)
+    return subprocess.run(command, check=False).returncode
+
+
+def _list_removals(settings: dict, results: Path) -> Iterator[str]:
+    """Yield the commands that remove uploads from a user's bucket."""
+    store = settings["stores"]["tried"]
+    if store.get("upload"):
+        endpoint = f" --endpoint-url {store['endpoint']}" if "endpoint" in store else ""
+        for artefact in sorted(results.glob("data/*/tried.json")):
+            place = "/".join(filter(None, [store["bucket"], store["prefix"], artefact.parent.name]))
+            yield f"aws s3 rm --recursive s3://{place}/{endpoint}"
+
+
+def _name_files(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
+    """Return files as a shell names them: paths and patterns, those of a folder by their endings, none with `**`.
+
+    Those of a bucket are named where they are to be downloaded to.
+    """
+    if of_set[0].reader:
+        return [f"{ORIGINAL}/*"]
+    repeated = len({Path(one.name).name for one in of_set}) < len(of_set)
+    named = []
+    for one in map(os.path.expanduser, wanted):
+        files = [Path(source.where) for source in sources(one)]
+        if Path(one).is_dir():
+            folder = _from_here(Path(one).resolve()) if repeated else one.rstrip("/")
+            named += sorted({f"{folder}/*{file.suffix}" for file in files})
+        elif "**" in one or repeated:
+            last = Path(one).name
+            names = {file: f"*{file.suffix}" if "**" in last else last for file in files}
+            named += sorted({f"{_from_here(file.parent)}/{name}" for file, name in names.items()})
+        else:
+            named.append(one)
+    return list(dict.fromkeys(named))
+
+
+def _from_here(path: Path) -> str:
+    """Return a path from the working directory, or from the root if it is not below."""
+    below = os.path.relpath(path)
+    return str(path) if below.startswith("..") else below
+
+
+def _expand(pattern: str) -> list[str]:
+    """Return the files that a shell lists for a path or a pattern."""
+    return [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern))
+
+
+def _locate(trial: Trial, first: Source, at: dict | None) -> dict:
+    """Return where the first file and its copies are opened once they are in place, and the bucket's region."""
+    name, store = Path(first.name).name, trial.place.store
+    path = _from_here(Path(first.where))
+    if trial.is_mirrored and not at:
+        name = copies.name_of(Path(path), True)
+    copied = {key: copies.LARGE if layout.merged else f"{key}/{name}" for key, (layout, _) in trial.made.items()}
+    if store["kind"] == "posix":
+        return {"files": {ORIGINAL: path} | copied, "region": ""}
+    own = at or (store if store.get("upload") else {"bucket": "bucket", "prefix": ""})
+    within = "/".join(filter(None, [own["bucket"], own["prefix"]]))
+    original = first.where.removeprefix(sets.IN_BUCKET) if at else f"{within}/{name}"
+    files = {ORIGINAL: original} | {key: f"{within}/{path}" for key, path in copied.items()}
+    return {"files": files, "region": own.get("region", "us-east-1")}

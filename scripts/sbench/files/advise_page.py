@@ -1,0 +1,330 @@
+"""Advice on files: whether and how to repack them, how to open them, and the gain over the files as they are."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pandas as pd
+
+from sbench.files import opening, words
+from sbench.files.opening import Target
+from sbench.files.probes import is_miss, mean
+from sbench.files.trial import LONGEST_S, ORIGINAL, WORTH
+from sbench.files.ways import DETECTED, Advice, Way, facts_of, read_advice
+from sbench.pages import comparisons, names, pages, prose, recommendation
+from sbench.pages import words as shared
+from sbench.pages.headline import Said
+from sbench.pages.markup import bold, bullets, code
+from sbench.pages.page import Page, Table
+from sbench.pages.plot import Figure
+from sbench.pages.results import Results
+from sbench.pages.statements import Comparison, Counts, Gain, NoGain, Statement
+from sbench.probe import sizes
+from sbench.studies.shots.arms import key_of
+from sbench.verdicts.outcomes import JUDGED
+
+
+def lines(run: Results) -> list[str]:
+    """Return the lines that advice ends with, in plain text."""
+    if not (advice := read_advice(run)):
+        return [f"advice: {words.fill('no advice')}"]
+    notes = [f"note:   {note}" for note in _list_notes(advice, run)]
+    gain = _gain(advice, lambda *of: f"{_times(*of)}: {_effort(*of)}")
+    if advice.best is not advice.base:
+        gain += f", {_cost(advice.facts, advice.best)}"
+    if not run.select([(gain, state(advice, run))]):
+        return [f"advice: {shared.fill('withheld', many='none')}", *notes]
+    repack = words.fill("undecided") if advice.is_undecided else _repack(advice.facts, advice.best)
+    return [*_lines(advice, advice.best, gain, repack), *notes]
+
+
+def state(advice: Advice, run: Results) -> tuple[Statement, ...]:
+    """Return what advice states of measured times and requests: what the best way gains, or that none does."""
+    if advice.best is advice.base:
+        faster = (*advice.uneven, *advice.faster)
+        others = [way for way in advice.ways if way.rows.keys() == advice.shares.keys() and way not in faster]
+        gained = [Gain(_comparisons(copy, run), tuple(advice.shares.values())) for copy in [advice.copy] if copy]
+        return (NoGain(tuple(_comparisons(way, run) for way in others)), *gained)
+    both = [[way.cells[level] for level in advice.shares] for way in (advice.best, advice.base)]
+    cells = tuple(tuple(cell["cell"] for cell in side) for side in both)
+    requests = [[float(cell.get("requests", math.nan)) for cell in side] for side in both]
+    spans = tuple((min(side), max(side)) for side in requests)
+    counts = () if math.isnan(sum(map(sum, requests))) else (("requests", *spans),)
+    return Gain(_comparisons(advice.best, run), tuple(advice.shares.values())), Counts(cells, counts)
+
+
+def _comparisons(way: Way, run: Results) -> tuple[Comparison, ...]:
+    return run.to_comparisons(pd.DataFrame(way.rows.values()))
+
+
+def lines_by_forecast(facts: dict) -> list[str]:
+    """Return the lines for advice without any measurement."""
+
+    def rank(way: Way) -> tuple[float, float]:
+        return mean(way.arm, "seconds", facts), mean(way.arm, "bytes", facts)
+
+    ways = [Way(arm) for arm in facts["considered"] if arm["layout"] in (ORIGINAL, *facts["copies"])]
+    base, best = ways[0], min((way for way in ways if way.layout == ORIGINAL), key=rank)
+    best = best if rank(best)[0] < WORTH * rank(base)[0] else base
+    copy = min(ways, key=rank)
+    best = copy if rank(copy)[0] < WORTH * rank(best)[0] else best
+    gain = words.fill("by forecast", forecast=_forecast(best.arm, facts))
+    if best is not base:
+        times = names.times(rank(base)[0] / rank(best)[0])
+        gain += words.fill("instead", forecast=_forecast(base.arm, facts), base=base.name, times=times)
+    return _lines(Advice(facts, ways, base), best, gain, _repack(facts, best))
+
+
+def _lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str]:
+    target = _target(advice.facts, best)
+    printed = [f"repack: {repack}", f"open:   {opening.with_h5py(best.arm, target)}"]
+    if best.arm["driver"] == "ros3":
+        other = advice.find_best_of("s3fs", best.layout)
+        printed.append(f"        ({words.fill('ros3')})")
+        printed += [f"or:     {opening.with_h5py(other.arm, target)}"] if other else []
+    return [*printed, f"gain:   {gain}"]
+
+
+def answer(run: Results) -> pages.Answer | None:
+    """Return the answer of a run that was made for advice; None of other runs."""
+    if not (advice := read_advice(run)):
+        return None
+    best, target = advice.best, _target(advice.facts, advice.best)
+    by_ros3 = best.arm["driver"] == "ros3"
+    to_do = [f"Repack: {code(_repack(advice.facts, best))}"] if best.layout != ORIGINAL else []
+    to_do.append(f"Open: {code(opening.with_h5py(best.arm, target))}" + f" ({words.fill('ros3')})" * by_ros3)
+    to_do += [f"With xarray: {code(line)}" for line in [opening.with_xarray(best.arm, target)] if line]
+    if by_ros3 and (other := advice.find_best_of("s3fs", best.layout)):
+        to_do.append(f"With PyPI's h5py: {code(opening.with_h5py(other.arm, target))}")
+    text = bold(prose.capital("undecided" if advice.is_undecided else _recommend(best)))
+    to_do += recommendation.more_repeats(run) if advice.is_undecided else []
+    said = [(f"{text}: {_gain(advice, _times)}.", state(advice, run))]
+    return pages.Answer(pages.select_headline(said, run), to_do, _picture(advice, run))
+
+
+def reasons(run: Results) -> list[Said]:
+    """Return sentences on why some ways are slow, and on how forecasts compare; none for other runs."""
+    if not (advice := read_advice(run)):
+        return []
+    effort = [] if advice.best is advice.base else [_gain(advice, _effort), _cost(advice.facts, advice.best)]
+    return [(f"{prose.capital(note)}.", ()) for note in [", ".join(effort), *_list_notes(advice, run)] if note]
+
+
+def outcome(run: Results) -> dict:
+    """Return the recommended way, or the best other one if nothing helps, against the files as they are.
+
+    {"arm", "layout", "opened" (driver and settings), "verdict" ("" without one), "gain": how many times as fast, nan
+    where it was not measured}, of the first access.
+    """
+    advice = read_advice(run)
+    way = advice.best
+    if way is advice.base:
+        others = [other for other in advice.ways if other.rows]
+        way = min(others, key=lambda other: advice.ratio(other, "ratio"), default=way)
+    row = next(iter(way.rows.values()), {"verdict": "", "ratio": math.nan})
+    measured = {"arm": way.arm, "layout": way.layout, "opened": way.name, "verdict": row["verdict"]}
+    return measured | {"gain": 1 / row["ratio"]}
+
+
+def show(page: Page, run: Results) -> None:
+    """Show all ways with forecasts and measurements, and the copies, if advice was asked of a run."""
+    if facts := facts_of(run):
+        page.section("What was considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)]))
+        page.table(_considered(run, facts), "")
+
+
+def _picture(advice: Advice, run: Results) -> Figure:
+    tried = [(way, level, row) for way in advice.ways for level, row in way.rows.items()]
+    several = len(advice.shares) > 1
+    rows = pd.DataFrame([row for *_, row in tried])
+    labels = [f"{way.layout}, {way.name}" + f", {level}" * several for way, level, _ in tried]
+    title = f"Against the files as they are, {advice.base.name}"
+    panels = (comparisons.panel(rows, labels, title, run),) if tried else ()
+    caption = comparisons.caption(run, rows) if tried else ""
+    return Figure("advice", "What was measured", caption, panels, comparisons.numbers(run, rows) if tried else rows)
+
+
+def _gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
+    """Return the gain of the recommended way over the files as they are, as described for each access."""
+    best, base = advice.best, advice.base
+    if best is base:
+        said = {"base": f"{base.name}{_each(advice, base)}"}
+        text = words.fill("none faster", **said)
+        if copy := advice.copy:
+            gain = names.times(1 / advice.ratio(copy, "ratio"))
+            text = words.fill("none without copy", **said, layout=copy.layout, way=copy.name, gain=gain)
+        unseen = words.fill("unseen", times=names.times(advice.detectable))
+        return text + (unseen if advice.detectable > DETECTED else "")
+    shares = advice.shares.items() if len(advice.shares) > 1 else [(next(iter(advice.shares)), None)]
+    parts = ((f"{level} ({100 * share:.0f} %): " if share else "") + describe(advice, level) for level, share in shares)
+    return "; ".join([*parts, *_of_files(advice)])
+
+
+def _of_files(advice: Advice) -> list[str]:
+    """Return the gain by file, and of which files that is."""
+    if not (many := len(advice.best.gains)):
+        together = any(cell.get("access") == "datasets" for cell in advice.best.cells.values())
+        return [words.fill("these alone")] if together else []
+    rest, which = len(advice.quoted), "gains alone"
+    if advice.is_of_others:
+        which = "gains of rest" if rest < many else "gains of each"
+    files = words.fill("this file" if many == 1 else "these files", many=many)
+    return [words.fill(which, files=files, rest=rest, gains=prose.span(advice.quoted, names.times))]
+
+
+def _list_notes(advice: Advice, run: Results) -> list[str]:
+    notes = [*advice.facts["unsuited"], *_list_unjudged(advice), *_list_clients(advice, run)]
+    notes += _list_misses(advice, run)
+    notes += [_describe_uneven(way) for way in advice.uneven]
+    return [*notes, *_list_unmeasured(advice)]
+
+
+def _times(advice: Advice, level: str) -> str:
+    row = advice.best.rows[level]
+    ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
+    # The harness's own time may be a part of either side's.
+    bound = "" if pd.isna(row.get("harness_percent")) else "at least " if ratio > 1 else "at most "
+    said = {"bound": bound, "times": names.times(ratio), "ends": ", ".join(map(names.times, ends))}
+    than = "as fast" if advice.best.layout == ORIGINAL else "as fast as files"
+    return words.fill(than, **said, base=advice.base.name)
+
+
+def _effort(advice: Advice, level: str) -> str:
+    """Return the seconds and requests of an object before and after, for one access."""
+    both = [way.cells[level] for way in (advice.best, advice.base)]
+    after, before = (prose.number(cell["total_s"] / advice.files) for cell in both)
+    effort = words.fill("effort", after=after, before=before)
+    after, before = (cell.get("requests", math.nan) / advice.files for cell in both)
+    if pd.isna(after) or pd.isna(before):
+        return effort
+    return words.fill("effort and requests", effort=effort, after=after, before=before)
+
+
+def _each(advice: Advice, way: Way) -> str:
+    return " in " + " and ".join(
+        f"{prose.number(cell['total_s'] / advice.files)} s" + f" ({level})" * (len(way.cells) > 1)
+        for level, cell in way.cells.items()
+    )
+
+
+def _list_clients(advice: Advice, run: Results) -> list[str]:
+    """Return the times of the first file and of each further one, where a record reads several with one client."""
+    times = [_first_and_next(run, way) for way in (advice.best, advice.base)]
+    if advice.files < 2 or None in times:
+        return []
+    keys = ("first", "further", "first_before", "further_before")
+    said = {key: prose.number(time) for key, time in zip(keys, itertools.chain(*times), strict=True)}
+    return [words.fill("files of client" if advice.best is advice.base else "files of clients", **said)]
+
+
+def _first_and_next(run: Results, way: Way) -> tuple[float, float] | None:
+    cells = {cell["cell"] for cell in way.cells.values()}
+    samples = run.samples[run.samples["cell"].isin(cells)]
+    order = samples.groupby(["cell", "repeat"], observed=True).cumcount()
+    seconds = samples["open+read-data-time"]
+    return (seconds[order == 0].median(), seconds[order > 0].median()) if (order > 0).any() else None
+
+
+def _list_misses(advice: Advice, run: Results) -> list[str]:
+    """Return the measured ways that took much longer than their forecast and their processor time."""
+    cpu = run.samples.groupby(["cell", "repeat"], observed=True)["cpu-time"].sum().groupby("cell").median()
+    missed = []
+    for way in advice.ways:
+        for level, cell in way.cells.items():
+            expected = way.arm["seconds"][level] + cpu.get(cell["cell"], 0) / advice.files
+            if is_miss(taken := cell["total_s"] / advice.files, expected):
+                said = {"layout": way.layout, "way": way.name, "times": names.times(taken / expected)}
+                missed.append(words.fill("missed", **said, access=f" for {level}" * (len(advice.shares) > 1)))
+    return missed
+
+
+def _list_unjudged(advice: Advice) -> list[str]:
+    ways: dict[str, list[str]] = {}
+    for way in advice.unjudged:
+        verdicts = {row["verdict"] for row in way.rows.values()} - set(JUDGED)
+        ways.setdefault(min(verdicts, default="not measured"), []).append(f"{way.layout} with {way.name}")
+    return [words.fill("not decided", verdict=verdict, ways=prose.listing(of)) for verdict, of in ways.items()]
+
+
+def _describe_uneven(way: Way) -> str:
+    gaining = sum(gain > 1 for gain in way.gains.values())
+    said = {"gains": prose.span(way.gains.values(), names.times), "gaining": gaining, "many": len(way.gains)}
+    return words.fill("uneven", layout=way.layout, way=way.name, **said)
+
+
+def _list_unmeasured(advice: Advice) -> list[str]:
+    """Return the way without any setting where it takes too long to be measured."""
+    first = advice.facts["considered"][0]
+    if key_of(first) == key_of(advice.base.arm):
+        return []
+    return [words.fill("too long", way=Way(first).name, forecast=_forecast(first, advice.facts))]
+
+
+def _forecast(arm: dict, facts: dict) -> str:
+    requests, size, seconds = (mean(arm, what, facts) for what in ("requests", "bytes", "seconds"))
+    return words.fill("forecast", requests=requests, size=sizes.text(round(size)), time=_duration(seconds))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 2 * LONGEST_S:
+        return f"{prose.number(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def _target(facts: dict, best: Way) -> Target:
+    where = facts["where"]
+    return Target(where["files"].get(best.layout, where["files"][ORIGINAL]), where["region"], where["groups"])
+
+
+def _cost(facts: dict, best: Way) -> str:
+    if best.layout == ORIGINAL:
+        return words.fill("without copy")
+    copy = facts["copies"][best.layout]
+    change = 100 * (copy["copy_bytes"] / copy["original_bytes"] - 1)
+    took = copy["seconds"] / (copy["original_bytes"] / 2**30)
+    return words.fill("for copy", change=change, seconds=prose.number(took))
+
+
+def _repack(facts: dict, best: Way) -> str:
+    return facts["copies"][best.layout]["typed"] if best.layout != ORIGINAL else words.fill("no repack")
+
+
+def _recommend(best: Way) -> str:
+    kind = best.layout.partition("-")[0]
+    files = words.fill("leave") if best.layout == ORIGINAL else words.REPACKING[kind]
+    return words.fill("recommend", files=files, way=best.name)
+
+
+def _list_copies(facts: dict) -> list[str]:
+    """Return how each set of copies was made, and why others could not be."""
+    made = []
+    for name, copy in facts["copies"].items():
+        before, after = (sizes.text(copy[f"{side}_bytes"]) for side in ("original", "copy"))
+        said = {"typed": code(copy["typed"]), "original": before, "copy": after}
+        made.append(words.fill("copied", name=name, **said, seconds=prose.number(copy["seconds"])))
+    return made + [words.fill("left out", reason=reason) for reason in facts["left_out"]]
+
+
+def _considered(run: Results, facts: dict) -> Table:
+    advice = read_advice(run)
+    measured = {key_of(way.arm): way.cells for way in advice.ways} if advice else {}
+    rows = []
+    for arm in facts["considered"]:
+        for level in facts["accesses"]:
+            cell = measured.get(key_of(arm), {}).get(level, {})
+            row = {"files": arm["layout"], "driver and setting": Way(arm).name, "access": level}
+            row |= {"requests": arm["requests"][level], "MiB": arm["bytes"][level] / 2**20}
+            row |= {"time / s": arm["seconds"][level], **_per_object(cell, advice)}
+            rows.append(row)
+    frame = pd.DataFrame(rows).sort_values("time / s", kind="stable", ignore_index=True)
+    frame = frame.drop(columns="access") if len(facts["accesses"]) == 1 else frame
+    formats = dict.fromkeys(("MiB", "time / s", "time, measured / s"), prose.number)
+    formats |= dict.fromkeys(("requests", "requests, measured"), "{:,.0f}".format)
+    return Table("considered", words.fill("table of ways"), frame, formats)
+
+
+def _per_object(cell: dict, advice: Advice | None) -> dict[str, float]:
+    """Return the measured requests and seconds of one object; nan where there are none."""
+    requests, seconds = (cell.get(key, math.nan) for key in ("requests", "total_s"))
+    files = advice.files if advice else 1
+    return {"requests, measured": requests / files, "time, measured / s": seconds / files}

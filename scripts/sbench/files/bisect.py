@@ -1,0 +1,160 @@
+"""Finds the release of a library, or the commit of a clone, that changed what reading HDF5 files over S3 takes.
+
+Requests and bytes are those that the embedded server has seen: one record of a release decides. Seconds are judged by
+blocks, in which both ends and the release in question are measured in turn. Each release is a library of a
+configuration in results/<run>/, which the workflow measures; what is measured stays, and is not measured again.
+"""
+
+import math
+import os
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from sbench.build import releases
+from sbench.files.bisection import METRICS, REQUESTS, SECONDS, Bisection, packages, reading
+from sbench.files.judged_releases import FIRST, UNDECIDED, Change, Say, search, settle
+from sbench.probe.program import Problem, expect_folders
+from sbench.studies.shots.first import describe_first
+from sbench.studies.shots.sets import bucket_of
+
+_UNDECIDED_STATUS = 3
+
+
+class Query(NamedTuple):
+    """What a user asks.
+
+    Attributes:
+        library: one of `packages()`, or the folder of a clone.
+        first: a release, a wheel, or a branch, tag or commit of the clone.
+        last: a later one.
+        metric: one of `METRICS`.
+        clone: the folder of a clone of HDF5 or of the package, or "".
+        files: the user's own HDF5 files; none: one that is generated.
+        name: of the run, or "".
+    """
+
+    library: str
+    first: str
+    last: str
+    metric: str = REQUESTS
+    clone: str = ""
+    files: Sequence[str] = ()
+    name: str = ""
+
+
+def bisect(query: Query, is_sure: bool) -> int:
+    """Measure, and print which release changed the metric; return 0, or 3 where seconds are undecided.
+
+    Where a user `is_sure`, nothing is query, whatever it costs.
+    """
+    bisection = _bisection(query, is_sure)
+    of = bisection.of
+    steps = math.ceil(math.log2(len(of.names) - 1))
+    print(
+        f"{of.package}: {len(of.names)} {'commits' if of.clone else 'releases'} from {of.names[0]} to {of.names[-1]},"
+        f" both ends and about {steps} step{'s' * (steps != 1)} to measure; the workflow's words: {bisection.log}",
+        flush=True,
+    )
+    return report(bisection, partial(print, flush=True), write_command(query))
+
+
+def report(bisection: Bisection, say: Say, command: str) -> int:
+    """Measure, say which release changed the metric, and make the page; return the status."""
+    of, metric, seen = bisection.of, bisection.metric, bisection.ends()
+    first, last = of.names[0], of.names[-1]
+    say(seen.words)
+    change, outcome = Change(first, last), "changed"
+    if seen.like == FIRST:
+        outcome = "same"
+        say(f"{of.package} {first} and {last} take the same {metric}; none between them was measured")
+    elif seen.like == UNDECIDED:
+        outcome = "undecided"
+        say(f"undecided: whether {of.package} {first} and {last} differ in {metric}; {_further(bisection, change)}")
+    else:
+        change = search(of.names, bisection.look, say)
+        if metric == SECONDS and not change.undecided:
+            say(f"{change.before} and {change.after} are built again in other folders, and all four measured in turn")
+            settle(change, of.names, bisection.doubt)
+        outcome = "undecided" if change.undecided or change.unconfirmed else outcome
+        _say_change(bisection, change, say)
+    say(f"page: {bisection.publish(command, outcome, change)}; sbench archive {bisection.run} packs it")
+    return _UNDECIDED_STATUS if outcome == "undecided" else 0
+
+
+def _say_change(bisection: Bisection, change: Change, say: Say) -> None:
+    of, metric, before, after = bisection.of, bisection.metric, change.before, change.after
+    for one, other in change.others:
+        say(f"there is another change between {one} and {other}: sbench bisect {of.package} {one} {other} finds it")
+    if change.undecided:
+        where = f"{of.package} {before} → {after}, since {change.undecided} differs from neither end"
+        say(f"undecided: where {metric} changed within {where}; {_further(bisection, change)}")
+        return
+    if change.unconfirmed:
+        where = f"between {of.package} {before} and {after} changed {metric}"
+        say(f"undecided: which release {where}; {change.unconfirmed}; {_further(bisection, change)}")
+        return
+    skipped = f" (or {', '.join(change.skipped)}, which could not be measured)" if change.skipped else ""
+    differs = (f"{name} {old} → {new}" for name, old, new in bisection.differences(before, after))
+    locks = [str(path) for path in map(bisection.lock, (before, after)) if path.exists()]
+    say(
+        f"{of.package} {before} → {after}{skipped} changed {metric} from {bisection.number(before)} to"
+        f" {bisection.number(after)} (records in {bisection.records}); what else differs:"
+        f" {', '.join(differs) or 'nothing'}; lock files: {', '.join(locks or ['envs/measure.lock of both'])};"
+        f" {_further(bisection, change)}"
+    )
+
+
+def _further(bisection: Bisection, change: Change) -> str:
+    """Return what to type to measure two releases again, with a page."""
+    only = f"library={bisection.name(change.before)},{bisection.name(change.after)}"
+    return f"type sbench run {bisection.file} --name {bisection.run}-again --only {only} to measure both again"
+
+
+def write_command(query: Query) -> str:
+    """Return the command that asks a question, as a page has it: of paths their last part, as of this machine."""
+    plain = query._replace(
+        **{name: _shorten(getattr(query, name)) for name in ("library", "first", "last", "clone")},
+        files=list(map(_shorten, query.files)),
+    )
+    words = [plain.library, plain.first, plain.last]
+    if plain.metric != REQUESTS:
+        words += ["--metric", plain.metric]
+    for option in ("clone", "name"):
+        words += [f"--{option}", getattr(plain, option)] if getattr(plain, option) else []
+    words += ["--files", *plain.files] if plain.files else []
+    return f"sbench bisect {shlex.join(words)}"
+
+
+def _shorten(text: str) -> str:
+    return f"./{Path(text).name}" if os.sep in text else text
+
+
+def _bisection(query: Query, is_sure: bool) -> Bisection:
+    """Return the bisection that answers a question.
+
+    Raises:
+        Problem: it asks for what there is not; nothing has been measured.
+    """
+    package, clone = query.library, query.clone
+    if os.sep in package:
+        package, clone = releases.package_of(package, query.last), package
+    if package not in packages():
+        raise Problem(
+            f"{package} is no library to bisect: name one of {', '.join(packages())}, or the folder of a clone"
+        )
+    if query.metric not in METRICS:
+        raise Problem(f"--metric {query.metric}: name one of {', '.join(METRICS)}")
+    files = list(query.files)
+    if files and bucket_of(files):
+        raise Problem(
+            f"--files {files[0]}: requests are counted by the embedded server only; name files on this machine"
+        )
+    if files:
+        describe_first({"files": files, "datasets": ["/**"]})
+    of = releases.between(package, query.first, query.last, clone, reading(package)[1])
+    name = query.name or f"bisect-{package}-{of.names[0]}-{of.names[-1]}"
+    expect_folders(name)
+    return Bisection(of, query.metric, name, files, is_sure)

@@ -1,0 +1,208 @@
+"""Chunk shapes for given accesses: the cheapest by the chunks that are fetched, and by their bytes."""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+
+from sbench.files.forecast import SIEVE
+from sbench.probe import sizes
+from sbench.stores import network as networks
+from sbench.studies.shots import selection
+from sbench.studies.shots.accesses import Accesses
+from sbench.studies.shots.manifest import list_datasets
+
+# Bytes of a chunk in memory: HDF5 1.14's chunk cache holds the largest, and an index of smaller ones grows large.
+SMALLEST, LARGEST = 2**16, 2**20
+# Another shape must take less than this share of the time. Among shapes that take about as long, the largest wins.
+_WORTH, _ALIKE = 0.8, 1.1
+_MOST_SHAPES = 20_000
+# An access is named where it fetches more than so many times the bytes that it selects, and LARGEST of them in vain; so
+# many kinds of datasets are.
+_AMPLIFIED, _NAMED = 2, 5
+# h5repack reads a line of its options into 1,024 characters, and ends names at a blank, a comma or a colon.
+_LINE, _SEPARATORS = 900, frozenset(" \t\n,:")
+
+# Of each axis begin, end, step.
+Spans = Sequence[selection.Span]
+
+
+class Kind(NamedTuple):
+    """Datasets with the same costs: shape, chunk shape (() if contiguous), bytes of an element, and stored share."""
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    item: int
+    stored: float
+
+
+class Cost(NamedTuple):
+    """Cost of an access to a dataset: pieces of the file, and their bytes in the file."""
+
+    pieces: int
+    bytes: float
+
+    def seconds(self, latency_s: float, bytes_per_s: float) -> float:
+        """Return the time of one request for each piece, and of the bytes."""
+        return self.pieces * latency_s + self.bytes / bytes_per_s
+
+
+def list_options(original: Path, datasets: Sequence[str], accesses: Accesses, network: Mapping[str, float]) -> str:
+    """Return h5repack's options that give the datasets of a file chunks for some accesses; "" if none gains.
+
+    Args:
+        original: the file to repack.
+        datasets: patterns, as in data.datasets.
+        accesses: how they are read.
+        network: as in a store.
+    """
+    price, names = price_of(network), {}
+    with h5py.File(original) as file:
+        for one in list_datasets(file, datasets, str(original), accesses):
+            shape = fit(kind_of(one), tuple(accesses.shares.items()), price)
+            if shape and _SEPARATORS.isdisjoint(one.name):
+                names.setdefault(shape, []).append(one.name)
+    return "".join(line for shape, of in names.items() for line in _lines(shape, of))
+
+
+def price_of(network: Mapping[str, float]) -> tuple[float, float]:
+    """Return the seconds of a request over a network, and the bytes per second of a connection."""
+    return network.get("latency_ms", 0) / 1000, networks.mib_s(network, 1) * 2**20
+
+
+def kind_of(dataset: h5py.Dataset) -> Kind:
+    """Return the kind of a dataset."""
+    shape, item = dataset.shape or (), dataset.id.get_type().get_size()
+    memory = math.prod(shape) * item
+    stored = min(1.0, dataset.id.get_storage_size() / memory) if memory else 1.0
+    return Kind(shape, dataset.chunks or (), item, round(stored, 2))
+
+
+def selected_bytes(kind: Kind, level: str) -> int:
+    """Return the bytes in memory that a level of the factor `selection` selects."""
+    return sum(math.prod(map(_count, place)) for place in _places(kind, level)) * kind.item
+
+
+def cost_of(kind: Kind, level: str) -> Cost:
+    """Return the cost of an access, at a level of the factor `selection`, to a dataset as it is."""
+    costs = [_cost(kind, place, kind.chunks) for place in _places(kind, level)]
+    return Cost(sum(cost.pieces for cost in costs), sum(cost.bytes for cost in costs))
+
+
+@functools.cache
+def fit(kind: Kind, shares: tuple[tuple[str, float], ...], price: tuple[float, float]) -> tuple[int, ...]:
+    """Return the chunk shape that suits accesses best, () if the present layout is about as good.
+
+    Args:
+        kind: of the dataset.
+        shares: (level of `selection`, share of the accesses).
+        price: seconds of a request, and bytes per second.
+    """
+    # A share of the chunks, and metadata, suit any shape.
+    wanted = [(share, place) for level, share in shares if level[0] in "a[" for place in _places(kind, level)]
+    if not wanted or not kind.item or not math.prod(kind.shape) or not kind.shape:
+        return ()
+
+    def seconds(chunks: tuple[int, ...]) -> float:
+        return sum(share * _cost(kind, place, chunks).seconds(*price) for share, place in wanted)
+
+    prices = {shape: seconds(shape) for shape in _shapes(kind, [place for _, place in wanted])}
+    if not prices or min(prices.values()) > _WORTH * seconds(kind.chunks):
+        return ()
+    alike = [shape for shape, price_of in prices.items() if price_of <= _ALIKE * min(prices.values())]
+    return max(alike, key=lambda shape: (math.prod(shape), -prices[shape]))
+
+
+def find_unsuited(datasets: Iterable[h5py.Dataset], accesses: Accesses, price: tuple[float, float]) -> list[str]:
+    """Return a sentence for each kind of datasets that an access fetches much more of than it selects."""
+    names: dict[Kind, list[str]] = {}
+    for one in datasets:
+        names.setdefault(kind_of(one), []).append(one.name)
+    mismatches: list[tuple[float, str]] = []
+    for kind, of_kind in names.items():
+        for level in accesses.shares:
+            cost, selected = cost_of(kind, level), selected_bytes(kind, level) * kind.stored
+            if cost.bytes > _AMPLIFIED * selected and (vain := (cost.bytes - selected) * len(of_kind)) > LARGEST:
+                better = fit(kind, ((level, 1.0),), price)
+                mismatches.append((vain, _describe(level, kind, of_kind, better)))
+    return [text for _, text in sorted(mismatches, reverse=True)[:_NAMED]]
+
+
+def _describe(level: str, kind: Kind, names: Sequence[str], better: tuple[int, ...]) -> str:
+    def size(nbytes: float) -> str:
+        return sizes.text(round(nbytes * len(names)))
+
+    of = names[0] if len(names) == 1 else f"{len(names)} datasets such as {names[0]}"
+    fault = f"the chunks {kind.chunks} of {of} do not suit it" if kind.chunks else f"{of} has no chunks"
+    selected = selected_bytes(kind, level) * kind.stored
+    fetched = cost_of(kind._replace(chunks=better), level).bytes
+    text = f"{level} fetches {size(cost_of(kind, level).bytes)} for {size(selected)}: {fault}"
+    return text + (f"; with chunks {better} it would fetch {size(fetched)}" if better else "")
+
+
+def _places(kind: Kind, level: str) -> Iterator[Spans]:
+    """Yield the places of an access, with spans for all of a dataset."""
+    if level != selection.METADATA:
+        for place in selection.places(level, kind.shape, kind.chunks or None):
+            yield place or tuple((0, length, 1) for length in kind.shape)
+
+
+def _cost(kind: Kind, spans: Spans, chunks: tuple[int, ...]) -> Cost:
+    if chunks:
+        pieces = math.prod(_touched(span, size) for span, size in zip(spans, chunks, strict=True))
+        return Cost(pieces, pieces * math.prod(chunks) * kind.item * kind.stored)
+    return _contiguous(kind, spans)
+
+
+def _contiguous(kind: Kind, spans: Spans) -> Cost:
+    """Return the cost where all values lie in one piece, which is read run by run."""
+    run, rest = kind.item, list(zip(spans, kind.shape, strict=True))
+    while rest:
+        span, length = rest.pop()
+        if span[2] > 1:
+            rest.append((span, length))
+            break
+        run *= _count(span)
+        if _count(span) < length:
+            break
+    runs = math.prod(_count(span) for span, _ in rest)
+    selected, whole = runs * run, math.prod(kind.shape) * kind.item
+    return Cost(min(runs, -(-whole // SIEVE)), max(selected, min(runs * SIEVE, whole)))
+
+
+def _count(span: selection.Span) -> int:
+    return len(range(*span))
+
+
+def _touched(span: selection.Span, size: int) -> int:
+    begin, _, step = span
+    last = begin + (_count(span) - 1) * step
+    return last // size - begin // size + 1 if step <= size else _count(span)
+
+
+def _shapes(kind: Kind, places: Sequence[Spans]) -> Iterator[tuple[int, ...]]:
+    whole = math.prod(kind.shape) * kind.item
+    smallest, largest = min(SMALLEST, whole), max(LARGEST, kind.item)
+    axes = [
+        sorted({*(_count(place[axis]) for place in places), length, *(2**n for n in range(length.bit_length()))})
+        for axis, length in enumerate(kind.shape)
+    ]
+    if math.prod(map(len, axes)) > _MOST_SHAPES:
+        axes = [sorted({1, *(_count(place[axis]) for place in places), kind.shape[axis]}) for axis in range(len(axes))]
+    for shape in itertools.islice(itertools.product(*axes), _MOST_SHAPES):
+        if smallest <= math.prod(shape) * kind.item <= largest:
+            yield shape
+
+
+def _lines(shape: Sequence[int], names: Sequence[str]) -> Iterator[str]:
+    text = ""
+    for name in names:
+        if text and len(text) + len(name) > _LINE:
+            yield f"-l {text}:CHUNK={'x'.join(map(str, shape))}\n"
+            text = ""
+        text += f"{',' if text else ''}{name}"
+    yield f"-l {text}:CHUNK={'x'.join(map(str, shape))}\n"

@@ -1,0 +1,241 @@
+"""Conclusions on HDF5 files for reading them over a network: each has its numbers, and is drawn above a threshold."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import h5py
+
+from sbench.files.contents import KEPT, Contents, Stored, is_of_note
+from sbench.files.looked import SMALL, Looked, share, total
+from sbench.probe import sizes
+from sbench.studies.shots.datasets import LACKS_FILTER
+
+# Thresholds beside KEPT and SMALL, each with its source.
+#
+# A request that waits for the one before it: what the study takes for a service elsewhere. Amazon names 100 to 200 ms
+# to the first byte ("Best practices design patterns: optimizing Amazon S3 performance").
+_ROUND_TRIP_S = 0.02
+# Requests to open a file and find what is in it: a second, in which one connection could fetch 85 MB.
+_MANY_REQUESTS = 50
+# Requests to read all of something: 20 seconds.
+_MANY_READS = 1_000
+# "Tens of thousands of members": where the HDF Group sees the two kinds of index differ most ("Group implementations in
+# HDF5", reference manual).
+_MANY_MEMBERS = 10_000
+# Pages that hold all metadata of a copy: no smaller than a round trip is worth, no larger than what ROS3 keeps.
+_PAGES = tuple(2**power for power in range(20, 25))
+# What takes more than a round trip to fetch once more: 1.7 MB come in 20 ms at 85 MB/s (the same source).
+_MUCH = 2 * 2**20
+# The chunk cache of a dataset by default: of this process's HDF5, and before HDF5 2.0 (H5Pset_cache).
+_CACHE = h5py.h5p.create(h5py.h5p.FILE_ACCESS).get_cache()[2]
+_CACHE_BEFORE_2 = 2**20
+
+
+def conclude(looked: Looked) -> Iterator[str]:
+    """Yield what is true of files and of note for somebody who reads them over a network."""
+    parts = (_whole, _pages, _metadata, _small_pages, _members, _unused, _small_datasets, _small_chunks, _large_chunks)
+    for part in (*parts, _filters):
+        yield from part(looked)
+    yield "What is worth it for what you read is tried by sbench advise."
+
+
+def _whole(looked: Looked) -> Iterator[str]:
+    if not 0 < (largest := max(looked.bytes)) <= KEPT:
+        return
+    elsewhere = sizes.count(looked.elsewhere, "dataset")
+    but = f", but not the values of {elsewhere} in other files" if looked.elsewhere else ""
+    several = "The file has" if len(looked.bytes) == 1 else "The largest file has"
+    yield (
+        f"{several} {sizes.text(largest)}, and ROS3 fetches the first {sizes.text(KEPT)} of a file when it opens it:"
+        f" it comes whole with that, however it is laid out and whatever is read{but}."
+    )
+
+
+def _pages(looked: Looked) -> Iterator[str]:
+    if without := looked.pages[None]:
+        of = f" on {without:,} of {len(looked.bytes):,} files" if len(looked.pages) > 1 else ""
+        yield f'Without pages HDF5\'s page buffer has no effect{of}: leave page_buffer at unset or "0".'
+    else:
+        buffer = max(64 * 2**20, 4 * max(looked.pages))
+        yield f'With pages a page buffer works: measure "0" and {sizes.level(buffer)}.'
+
+
+def _metadata(looked: Looked) -> Iterator[str]:
+    """Yield that metadata lie among the values of files without pages."""
+    worst = _worst(looked, lambda held: 0 if held.page_size else held.requests)
+    if worst and not worst.page_size and worst.requests >= _MANY_REQUESTS:
+        yield (
+            f"Metadata lie among the values{_of(worst, looked)}: opening the file and finding its"
+            f" {sizes.count(worst.objects, 'object')} takes {worst.requests:,} requests of ROS3 behind the first"
+            f" {sizes.text(KEPT)} ({_seconds(worst.requests)}); HDF5 2.2 fetches blocks of 16 MiB there."
+            f" {_in_a_page(worst)}"
+        )
+
+
+def _small_pages(looked: Looked) -> Iterator[str]:
+    worst = _worst(looked, lambda held: held.page_requests)
+    if worst and worst.page_requests >= _MANY_REQUESTS:
+        yield (
+            f"Pages of {sizes.text(worst.page_size)} are small{_of(worst, looked)}: even with a page buffer, opening"
+            f" the file and finding its {sizes.count(worst.objects, 'object')} takes {worst.page_requests:,} requests"
+            f" of ROS3 behind the first {sizes.text(KEPT)} ({_seconds(worst.page_requests)}). {_in_a_page(worst)}"
+        )
+
+
+def _in_a_page(contents: Contents) -> str:
+    """Return what to do about metadata that take many requests."""
+    page = next((page for page in _PAGES if page >= contents.metadata), None)
+    if not page or page == contents.page_size:
+        return f"They take {sizes.text(contents.metadata)}; fewer and larger datasets need fewer requests."
+    return f"A copy in pages of {sizes.text(page)} has them all in its first page: {_repack('-S PAGE -G', page)}"
+
+
+def _members(looked: Looked) -> Iterator[str]:
+    """Yield that an index of the old format has to be read as a whole."""
+    worst = _worst(looked, lambda held: held.largest.members if held.largest and held.largest.is_old else 0)
+    if not worst or not (group := worst.largest) or not group.is_old or group.members < _MANY_MEMBERS:
+        return
+    size = sizes.text(sum(length for _, length in group.reads))
+    yield (
+        f"Group {group.path}{_of(worst, looked)} has {group.members:,} members in an index of the format before HDF5"
+        f" 1.8: finding one by its name takes {sizes.count(len(group.reads), 'read')} and {size}. A copy in the latest"
+        f' format (libver="latest"), which old releases cannot read, has one that is read in parts: {_repack("-L")};'
+        " a few large datasets need neither."
+    )
+
+
+def _unused(looked: Looked) -> Iterator[str]:
+    """Yield that files have space that a copy drops."""
+    files = [held for held in looked.contents if is_of_note(_saved(held), held.bytes)]
+    if not files:
+        return
+    worst = max(files, key=_saved)
+    page = _copy_page(worst)
+    command = _repack("-S PAGE -G", page) if page != worst.page_size else _repack()
+    unsure = " or holds values of variable length" if worst.heap is None else ""
+    size = sizes.text(copy_bytes(worst, page))
+    yield (
+        f"{sizes.text(worst.unused)} of {sizes.text(worst.bytes)}{_of(worst, looked)} is free or unaccounted for"
+        f"{unsure} (h5stat -S): a copy takes about {size}: {command}"
+    )
+
+
+def _saved(contents: Contents) -> int:
+    return contents.bytes - copy_bytes(contents, _copy_page(contents))
+
+
+def _copy_page(contents: Contents) -> int | None:
+    """Return the size of the pages of a copy: those of the file, unless smaller ones save much more."""
+    if not contents.page_size or contents.page_size <= _PAGES[0]:
+        return contents.page_size
+    more = copy_bytes(contents, contents.page_size) - copy_bytes(contents, _PAGES[0])
+    return _PAGES[0] if is_of_note(more, contents.bytes) else contents.page_size
+
+
+def copy_bytes(contents: Contents, page: int | None) -> int:
+    """Estimate the bytes of a copy by h5repack: pieces smaller than a page share pages, larger ones begin at one."""
+    metadata = contents.metadata + (contents.heap or 0)
+    if not page:
+        return contents.raw + metadata
+    whole, shared = 0, 0.0
+    for dataset in contents.datasets:
+        pieces = dataset.chunks or 1
+        size = dataset.bytes / pieces
+        if size >= page:
+            whole += pieces * math.ceil(size / page)
+        elif size:
+            shared += pieces / (page // max(1, math.ceil(size)))
+    return page * (whole + math.ceil(shared) + math.ceil(metadata / page))
+
+
+def _small_datasets(looked: Looked) -> Iterator[str]:
+    """Yield that round trips take longer than bytes, of files that do not come whole."""
+    worst = _worst(looked, lambda held: len(_small(held.datasets)) if held.bytes > KEPT else 0)
+    if not worst or worst.bytes <= KEPT or len(small := _small(worst.datasets)) < _MANY_REQUESTS:
+        return
+    if total(small) > total(worst.datasets) / 2:
+        yield (
+            f"{sizes.count(len(small), 'dataset')} of less than {sizes.text(SMALL)}{_of(worst, looked)} hold"
+            f" {share(total(small), total(worst.datasets))}: each is a request whose round trip takes longer than its"
+            " bytes; reading ahead or keeping blocks gains."
+        )
+
+
+def _small(datasets: Iterable[Stored]) -> list[Stored]:
+    return [dataset for dataset in datasets if 0 < dataset.bytes < SMALL and dataset.chunks < 2]
+
+
+def _small_chunks(looked: Looked) -> Iterator[str]:
+    worst = _worst(looked, lambda held: _chunks(_in_small_chunks(held)))
+    if not worst or (number := _chunks(small := _in_small_chunks(worst))) < _MANY_READS:
+        return
+    most = max(small, key=lambda dataset: dataset.chunks)
+    yield (
+        f"{number:,} chunks{_of(worst, looked)} take less than {sizes.text(SMALL)} each and hold"
+        f" {share(total(small), total(worst.datasets))}, {most.chunks:,} of them in {most.path}: where nothing is kept,"
+        f" each is a request ({_seconds(number)} for all); larger chunks need fewer."
+    )
+
+
+def _in_small_chunks(contents: Contents) -> list[Stored]:
+    return [dataset for dataset in contents.datasets if dataset.bytes < SMALL * dataset.chunks]
+
+
+def _chunks(datasets: Iterable[Stored]) -> int:
+    return sum(dataset.chunks for dataset in datasets)
+
+
+def _large_chunks(looked: Looked) -> Iterator[str]:
+    """Yield which chunks the chunk cache does not keep, and what that takes."""
+    version = ".".join(h5py.version.hdf5_version.split(".")[:2])
+    for is_costly in (_is_in_pieces, _is_fetched_again):
+        costly = [dataset for dataset in looked.datasets if dataset.chunk > _CACHE_BEFORE_2 and is_costly(dataset)]
+        if uncached := [dataset for dataset in costly if dataset.chunk > _CACHE]:
+            yield _uncached(uncached, f"the {sizes.text(_CACHE)} of HDF5 {version}'s chunk cache by default")
+        if fitting := [dataset for dataset in costly if dataset.chunk <= _CACHE]:
+            yield _uncached(fitting, f"the {sizes.text(_CACHE_BEFORE_2)} of the chunk cache before HDF5 2.0")
+
+
+def _is_in_pieces(dataset: Stored) -> bool:
+    return not dataset.filters and dataset.pieces >= _MANY_READS
+
+
+def _is_fetched_again(dataset: Stored) -> bool:
+    return bool(dataset.filters) and dataset.bytes >= _MUCH * dataset.chunks
+
+
+def _uncached(datasets: list[Stored], cache: str) -> str:
+    most = max(datasets, key=lambda dataset: (dataset.pieces, dataset.bytes))
+    others = f" and {len(datasets) - 1:,} more" * (len(datasets) > 1)
+    words = f"Chunks of {sizes.text(most.chunk)} ({most.path}{others}) are larger than {cache}"
+    cost = f"reading {most.path} takes {most.pieces:,} reads instead of {most.chunks:,}"
+    if most.filters:
+        cost = f"each access to one fetches {sizes.text(most.bytes // most.chunks)} and unpacks them again"
+    return f"{words}: {cost}. Open the file with rdcc_nbytes={1 << (most.chunk - 1).bit_length()} (chunk_cache)."
+
+
+def _filters(looked: Looked) -> Iterator[str]:
+    lacking: dict[str, list[str]] = {}
+    for entry in (entry for held in looked.contents for entry in held.left_out if entry.reason == LACKS_FILTER):
+        lacking.setdefault(entry.detail, []).append(entry.path)
+    for detail, paths in lacking.items():
+        more = f" and {len(paths) - 1:,} more" * (len(paths) > 1)
+        yield f"{paths[0]}{more} cannot be read without {detail}. Runs leave them out."
+
+
+def _worst(looked: Looked, amount: Callable[[Contents], int]) -> Contents | None:
+    """Return the file that has most of something."""
+    return max(looked.contents, key=amount, default=None)
+
+
+def _of(contents: Contents, looked: Looked) -> str:
+    return f" of {contents.where}" if len(looked.bytes) > 1 else ""
+
+
+def _seconds(requests: int) -> str:
+    seconds = requests * _ROUND_TRIP_S
+    return f"{seconds:,.{0 if seconds >= 10 else 1}f} s at {_ROUND_TRIP_S * 1000:.0f} ms each"
+
+
+def _repack(options: str = "", page: int | None = None) -> str:
+    return " ".join(filter(None, ["h5repack", options, str(page or ""), "original.h5 copy.h5"]))

@@ -1,0 +1,266 @@
+"""Contents of an HDF5 file: its datasets and groups, the bytes of each use, and the reads that finding them takes."""
+
+import contextlib
+import functools
+import math
+import mmap
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import h5py
+
+from sbench.files.watched import Reads, Watched
+from sbench.probe import hdf5_tree
+from sbench.probe.formats import reason
+from sbench.studies.shots import elsewhere
+from sbench.studies.shots.datasets import Entry, entry_of
+from sbench.studies.shots.files import creation, filters_of
+from sbench.studies.shots.inputs import Source
+
+# What ROS3 fetches of a file when it opens it, and keeps: HDF5 since 1.14.3 (H5FDros3.c).
+KEPT = 16 * 2**20
+# Number of the header message that groups of before HDF5 1.8 have (file format specification, IV.A.2.r).
+_SYMBOL_TABLE = 0x11
+# How a collection of the global heap begins: signature and version 1, then its size (III.E).
+_HEAP = re.compile(rb"GCOL\x01\0\0\0(.{8})", re.DOTALL)
+# Only files up to this size are searched for their heap: 2 GiB take some seconds from a disk.
+_SEARCHED = 2 * 2**30
+# What a copy has to save to be worth its making; 1 MiB comes within one round trip.
+UNUSED, UNUSED_SHARE = 2**20, 0.1
+
+
+@dataclass(slots=True)
+class Stored:
+    """How a dataset is stored; sizes in bytes.
+
+    Attributes:
+        path: from the root.
+        bytes: what it takes in the file.
+        chunk: size of a chunk in memory, 0 without chunks.
+        chunks: number of chunks in the file.
+        pieces: number of reads that all chunks take where none fits into the chunk cache.
+        filters: names, in their order.
+    """
+
+    path: str
+    bytes: int
+    chunk: int = 0
+    chunks: int = 0
+    pieces: int = 0
+    filters: tuple[str, ...] = ()
+
+
+@dataclass
+class Group:
+    """The group with the most members.
+
+    Attributes:
+        path: from the root.
+        members: number of its links.
+        is_old: it has the index of before HDF5 1.8.
+        reads: the reads that finding one member by its name takes.
+    """
+
+    path: str
+    members: int
+    is_old: bool
+    reads: Reads
+
+
+@dataclass
+class Contents:
+    """What a file holds; sizes in bytes.
+
+    Attributes:
+        where: its path or address.
+        bytes: its size.
+        page_size: None without pages.
+        datasets: those with values in the file.
+        elsewhere: number of datasets with values in other files.
+        left_out: what cannot be read here.
+        objects: number of groups, datasets and types.
+        metadata: headers and indexes of all objects, without values that lie in headers.
+        heap: values of variable length, None where they were not counted.
+        user_block: what precedes HDF5's own bytes.
+        reads: those of opening the file and finding all objects.
+        largest: the group with the most members.
+    """
+
+    where: str
+    bytes: int
+    page_size: int | None
+    datasets: list[Stored] = field(default_factory=list)
+    elsewhere: int = 0
+    left_out: list[Entry] = field(default_factory=list)
+    objects: int = 0
+    metadata: int = 0
+    heap: int | None = None
+    user_block: int = 0
+    reads: Reads = field(default_factory=Reads)
+    largest: Group | None = None
+
+    @property
+    def number_of_datasets(self) -> int:
+        """The number of datasets, wherever their values are."""
+        return len(self.datasets) + self.elsewhere
+
+    @property
+    def raw(self) -> int:
+        """The bytes that all datasets take."""
+        return sum(dataset.bytes for dataset in self.datasets)
+
+    @functools.cached_property
+    def requests(self) -> int:
+        """The number of `reads` behind what ROS3 keeps, each a request."""
+        return sum(offset + length > KEPT for offset, length in self.reads)
+
+    @functools.cached_property
+    def page_requests(self) -> int:
+        """The number of requests that a page buffer makes of these: one for each page, and for each longer read."""
+        if not (page := self.page_size):
+            return 0
+        beyond = [(offset, length) for offset, length in self.reads if offset + length > KEPT]
+        short = {offset // page for offset, length in beyond if length < page}
+        return len(short) + sum(length >= page for _, length in beyond)
+
+    @property
+    def unused(self) -> int:
+        """The bytes that are neither values nor metadata; with those of variable length where these are unknown."""
+        return max(0, self.bytes - self.raw - self.metadata - (self.heap or 0) - self.user_block)
+
+
+def read_contents(source: Source, native: h5py.File, progress: Callable[[int], None]) -> Contents:
+    """Return the contents of a file, which h5py has opened itself as `native`; `progress` takes the objects so far."""
+    collector = _Collector(source, native)
+    with source.raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
+        for link in hdf5_tree.walk(file):
+            # The index of a group is what finding its members takes, that of a dataset's chunks is not.
+            watched.noting = isinstance(link.object, h5py.h5g.GroupID)
+            collector.take(link)
+            progress(collector.contents.objects)
+            watched.noting = True
+    contents = collector.contents
+    contents.reads = watched.reads
+    contents.largest = collector.largest()
+    searched = source.bytes <= (_SEARCHED if is_of_note(contents.unused, contents.bytes) else KEPT)
+    if source.reader is None and searched and contents.unused:
+        contents.heap = heap_bytes(source.where)
+    return contents
+
+
+class _Collector:
+    def __init__(self, source: Source, native: h5py.File) -> None:
+        block = native.id.get_create_plist().get_userblock()
+        self.contents = Contents(source.where, source.bytes, creation(native)["page_size"], user_block=block)
+        self._source, self._native = source, native
+        self._members: Counter[bytes] = Counter()
+        self._a_member: dict[bytes, bytes] = {}
+        # Types and filters of datasets that were found to be readable.
+        self._readable: set[tuple] = set()
+
+    def take(self, link: hdf5_tree.Link) -> None:
+        """Take a link; something damaged is left out."""
+        try:
+            self._take(link)
+        except (OSError, RuntimeError, KeyError, ValueError) as error:
+            if link.path == b"/":
+                raise
+            self.contents.left_out.append(Entry(link.name, reason="cannot be opened", detail=reason(error)))
+
+    def _take(self, link: hdf5_tree.Link) -> None:
+        if link.path != b"/":
+            group = link.path.rpartition(b"/")[0] or b"/"
+            self._members[group] += 1
+            self._a_member[group] = link.path
+        if link.first:
+            self.contents.objects += 1
+            self.contents.metadata += _metadata(link)
+        if link.object is None:
+            self._leave_out(entry_of(link))
+        elif link.first and isinstance(link.object, h5py.h5d.DatasetID):
+            self._take_dataset(link)
+
+    def _take_dataset(self, link: hdf5_tree.Link) -> None:
+        identifier = link.object
+        kind = identifier.get_type().encode()
+        # Without chunks and in the file itself: what it was created with need not be asked for, which takes longest.
+        created = None if identifier.get_offset() is not None else identifier.get_create_plist()
+        filters = filters_of(created) if created else []
+        if created and elsewhere.kind_of(created):
+            self.contents.elsewhere += 1
+            self._note_obstacle(link)
+            return
+        # What can be read of a type behind some filters can be read of each such dataset.
+        is_known = (kind, *filters) in self._readable and hdf5_tree.is_utf8(link.path)
+        if not is_known and not self._note_obstacle(link) and all(h5py.h5z.filter_avail(code) for code, _ in filters):
+            self._readable.add((kind, *filters))
+        self.contents.datasets.append(stored := Stored(link.name, identifier.get_storage_size()))
+        if created and created.get_layout() == h5py.h5d.CHUNKED:
+            chunk, stored.chunks = created.get_chunk(), identifier.get_num_chunks()
+            stored.chunk = math.prod(chunk) * identifier.get_type().get_size()
+            stored.pieces = _pieces(identifier.shape, chunk, stored.chunks)
+            stored.filters = tuple(name for _, name in filters)
+        elif created and created.get_layout() == h5py.h5d.COMPACT:
+            self.contents.metadata -= stored.bytes
+
+    def _note_obstacle(self, link: hdf5_tree.Link) -> bool:
+        entry = entry_of(link)
+        if entry.reason in (elsewhere.VIRTUAL, elsewhere.EXTERNAL) and self._source.reader is None:
+            # Sources are found from a file's name, which a file object has not.
+            entry = entry_of(replace(link, object=h5py.h5o.open(self._native.id, link.path)))
+        if entry.reason:
+            self._leave_out(entry)
+        return bool(entry.reason)
+
+    def _leave_out(self, entry: Entry) -> None:
+        # Open datasets take 15 kB each.
+        self.contents.left_out.append(replace(entry, dataset=None))
+
+    def largest(self) -> Group | None:
+        if not self._members:
+            return None
+        group, members = self._members.most_common(1)[0]
+        return _find(self._source, group, members, self._a_member[group])
+
+
+def _metadata(link: hdf5_tree.Link) -> int:
+    """Return the bytes of an object's headers and indexes, as h5stat counts them."""
+    info = h5py.h5o.get_info(link.object)
+    of_object, of_attributes = info.meta_size.obj, info.meta_size.attr
+    indexes = of_object.index_size + of_object.heap_size + of_attributes.index_size + of_attributes.heap_size
+    return info.hdr.space.total + indexes
+
+
+def _pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
+    """Return how many pieces lie together in chunks and dataset: reads of unfiltered chunks too large for the cache."""
+    grid = [-(-length // size) for length, size in zip(shape, chunk, strict=True)]
+    axis = len(shape) - 1
+    while axis > 0 and chunk[axis] == shape[axis]:
+        axis -= 1
+    return math.prod(shape[:axis]) * math.prod(grid[axis:]) * chunks // max(1, math.prod(grid))
+
+
+def _find(source: Source, group: bytes, members: int, member: bytes) -> Group:
+    """Return a group with the reads that finding one of its members takes, once the file is open."""
+    with source.raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
+        watched.reads.clear()
+        # A link that leads nowhere is looked up, too.
+        with contextlib.suppress(KeyError, RuntimeError, OSError):
+            h5py.h5o.open(file.id, member)
+        reads = list(watched.reads)
+        messages = h5py.h5o.get_info(h5py.h5g.open(file.id, group)).hdr.mesg.present
+    return Group(hdf5_tree.text(group), members, bool(messages >> _SYMBOL_TABLE & 1), reads)
+
+
+def is_of_note(saved: int, whole: int) -> bool:
+    """Return whether so many bytes less are worth a copy of a file."""
+    return saved >= max(UNUSED, UNUSED_SHARE * whole)
+
+
+def heap_bytes(path: str) -> int:
+    """Return the bytes of a file's global heap, which holds values of variable length; nothing in HDF5 counts it."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        sizes = ((at.start(), int.from_bytes(at[1], "little")) for at in _HEAP.finditer(content))
+        return sum(min(size, len(content) - start) for start, size in sizes)

@@ -1,0 +1,182 @@
+"""Copies of files in other layouts, made by HDF5's own tools with the commands that users type."""
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+
+from sbench.files.equality import same_values
+from sbench.probe import sizes
+from sbench.probe.program import Problem, tool
+from sbench.studies.shots.accesses import Accesses
+from sbench.studies.shots.manifest import list_datasets
+
+LARGE = "large.h5"
+# A tool that takes longer is ended.
+_LIMIT_S = 1800
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Layout of a copy.
+
+    Attributes:
+        name: of the set of copies, a level of the factor `layout`.
+        page_size: bytes; 0 without pages.
+        options: h5repack's options that give other chunks: a file for all originals, or a folder with one for each,
+            `<name>.txt`; None keeps the chunks.
+        merged: all files become one, each a group of it.
+    """
+
+    name: str
+    page_size: int = 0
+    options: Path | None = None
+    merged: bool = False
+
+    @property
+    def paged(self) -> list[str]:
+        """h5repack's arguments for the pages."""
+        return ["-S", "PAGE", "-G", str(self.page_size)] if self.page_size else []
+
+    def repack(self, original: str, copy: str) -> list[str]:
+        """Return the command that makes a copy of one file."""
+        chunked = ["-e", str(self.options_of(Path(original).name))] if self.options else []
+        return ["h5repack", *chunked, *self.paged, original, copy]
+
+    def options_of(self, name: str) -> str:
+        """Return the file with h5repack's options for the original of a name."""
+        return f"{self.options}/{name}.txt" if self.options.is_dir() else str(self.options)
+
+    def patterns(self, datasets: Sequence[str]) -> list[str]:
+        """Return the patterns that match in the copy the datasets that some match in the original."""
+        within = {one: ("!" * one.startswith("!")) + "/*" + one.removeprefix("!") for one in datasets}
+        return [within[one] if self.merged else one for one in datasets]
+
+
+@dataclass(frozen=True)
+class Made:
+    """Copies: their files, bytes of all originals and of all copies, and the seconds that making them took."""
+
+    files: list[Path]
+    original_bytes: int
+    copy_bytes: int
+    seconds: float
+
+
+def make(layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequence[str], accesses: Accesses) -> Made:
+    """Make copies of some files in a folder, and compare the datasets that accesses read with those of the originals.
+
+    Raises:
+        Problem: a tool is missing or fails, or a copy cannot be read or holds other values.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
+    copies = _merge(layout, originals, folder) if layout.merged else _repack(layout, originals, folder)
+    took = time.monotonic() - begin
+    for number, original in enumerate(originals):
+        within = f"/{original.stem}" if layout.merged else ""
+        copy = copies[0 if layout.merged else number]
+        if difference := same_values(original, copy, _list_paths(original, datasets, accesses), within):
+            raise Problem(difference)
+    return Made(copies, *(sum(path.stat().st_size for path in of) for of in (originals, copies)), took)
+
+
+def _list_paths(original: Path, datasets: Sequence[str], accesses: Accesses) -> list[str]:
+    with h5py.File(original) as file:
+        return [one.name for one in list_datasets(file, datasets, str(original), accesses)]
+
+
+def _repack(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:
+    for original in originals:
+        _run(layout.repack(str(original), str(folder / original.name)))
+    return [folder / original.name for original in originals]
+
+
+def _merge(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:
+    merged = folder / "merged.h5.part"
+    merged.unlink(missing_ok=True)
+    for original in originals:
+        _run(["h5copy", "-p", "-i", str(original), "-s", "/", "-o", str(merged), "-d", f"/{original.stem}"])
+    _run(layout.repack(str(merged), str(folder / LARGE)))
+    merged.unlink()
+    return [folder / LARGE]
+
+
+def name_of(path: Path, is_mirrored: bool) -> str:
+    """Return the name of a file's copy in the folder of copies."""
+    return str(path).lstrip("/") if is_mirrored else path.name
+
+
+def type_command(layout: Layout, files: Sequence[str], is_mirrored: bool = False) -> str:
+    """Return the line to type that makes copies of files, in a folder that is named as the layout.
+
+    Args:
+        layout: of the copies.
+        files: paths and patterns of a shell.
+        is_mirrored: whether copies lie in folders like those of the files.
+    """
+    words, folder, name = " ".join(map(_quote, files)), layout.name, "$file" if is_mirrored else "${file##*/}"
+    if layout.merged:
+        copying = f'name={name}; h5copy -p -i "$file" -s / -o merged.h5 -d "/${{name%.*}}"'
+        return f"for file in {words}; do {copying}; done; {shlex.join(layout.repack('merged.h5', LARGE))}"
+    options = layout.options and _quote(layout.options_of(f'"{name}"'))
+    command = ["h5repack", *(["-e", options] if options else []), *layout.paged, '"$file"', f'{folder}/"{name}"']
+    if is_mirrored:
+        return f'for file in {words}; do mkdir -p {folder}/"$(dirname "$file")"; {" ".join(command)}; done'
+    return f"mkdir -p {folder}; for file in {words}; do {' '.join(command)}; done"
+
+
+def _quote(pattern: str) -> str:
+    """Quote a path for a shell, but leave its wildcards and variables."""
+    return re.sub(r"[^\w@%+=:,./*?\[\]~\"${}#-]", lambda match: f"\\{match[0]}", pattern)
+
+
+def expect_room(folder: Path, needed: int) -> None:
+    """Check that a disk has room.
+
+    Raises:
+        Problem: it has too little.
+    """
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise Problem(
+            f"{folder} has {sizes.text(free)} free, and copies take up to {sizes.text(needed)};"
+            " free some, name fewer files, or another folder (--scratch)"
+        )
+
+
+def list_page_sizes(size: int) -> Iterator[int]:
+    """Yield the page sizes that are tried for files of `size` bytes: none larger than a quarter of it."""
+    yield from (page for page in (2**20, 2**22, 2**24) if page == 2**20 or 4 * page <= size)
+
+
+def _run(command: list[str]) -> None:
+    """Run one of HDF5's tools, with HDF5's own reason if it fails."""
+    program = tool(command[0], remedy="apt install hdf5-tools, or put HDF5's bin on PATH")
+    words = [program, "--enable-error-stack", *command[1:]]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise Problem(f"{command[0]} took more than {_LIMIT_S // 60} minutes") from None
+    if done.returncode:
+        raise Problem(f"{command[0]} failed: {_reason(done.stderr) or _status(done.returncode)}")
+
+
+def _status(code: int) -> str:
+    return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it gave no reason, and status {code}"
+
+
+def _reason(words: str) -> str:
+    """Return the innermost reason of the library's first error stack, or else the tool's last line."""
+    stacks = re.split(r"^(?=\S*-DIAG)", words, flags=re.MULTILINE)
+    # The tools report each driver that they try in stacks of their own.
+    library = [stack for stack in stacks if stack.startswith("HDF5-DIAG")]
+    calls = re.findall(r"^ *#\d+: .*?\): (.*)$", (library or stacks[-1:])[0], re.MULTILINE)
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return (calls or lines or [""])[-1]

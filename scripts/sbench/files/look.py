@@ -1,0 +1,117 @@
+"""Looks at HDF5 files of any tree, in seconds, and lists what they hold and what that means for reading them."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from sbench.files.chunking import find_unsuited, price_of
+from sbench.files.conclusions import conclude
+from sbench.files.contents import read_contents
+from sbench.files.looked import Looked
+from sbench.files.place import ELSEWHERE
+from sbench.probe.program import Problem, print_json
+from sbench.studies.shots import accesses
+from sbench.studies.shots.accesses import Accesses
+from sbench.studies.shots.choice import ALL
+from sbench.studies.shots.files import creation
+from sbench.studies.shots.inputs import Source, sources, store_of
+from sbench.studies.shots.manifest import list_datasets
+from sbench.studies.shots.sets import bucket_of
+
+# Of many files some are looked into, evenly spaced, until this time is over.
+_DEEP_FILES, _DEEP_S = 20, 4.0
+_NAMED = 5
+# Progress is printed so often.
+_PROGRESS_S = 2.0
+
+
+def describe(files: Sequence[str], access: str, datasets: Sequence[str], as_json: bool = False) -> int:
+    """Print what files hold and what that means over a network, or one JSON object; return 0.
+
+    Args:
+        files: files, folders, patterns, or s3://bucket/prefix/*.h5.
+        access: how they are read (`accesses.parse`); "": all of them.
+        datasets: patterns of the datasets that are read; none: all.
+        as_json: print one JSON object.
+
+    Raises:
+        Problem: files cannot be read; what the others hold is printed before.
+    """
+    read = accesses.parse(access)
+    bucket = bucket_of(files)
+    begin = time.monotonic()
+    of_set = sources(files, store_of(bucket) if bucket else None)
+    looked = look(of_set)
+    suited = examine_access(of_set, read, datasets or [ALL]) if access else []
+    meaning = [*suited, *conclude(looked)]
+    if as_json:
+        print_json(looked.to_json() | {"meaning": meaning})
+    else:
+        print(*looked.lines(), "", "What that means over a network", *(f"  {line}" for line in meaning), sep="\n")
+    print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
+    if looked.bad:
+        more = [f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED)
+        raise Problem("; ".join([*looked.bad[:_NAMED], *more]))
+    return 0
+
+
+def look(of_set: Sequence[Source]) -> Looked:
+    """Look at files: at how each was made, and into some.
+
+    Raises:
+        Problem: none can be read.
+    """
+    looked, begin, progress = Looked(), time.monotonic(), _Progress(len(of_set))
+    step = -(-len(of_set) // _DEEP_FILES)
+    for number, source in enumerate(of_set):
+        try:
+            with source.opened() as file:
+                facts = creation(file)
+                if not looked.contents or (number % step == 0 and time.monotonic() - begin < _DEEP_S):
+                    looked.contents.append(read_contents(source, file, progress.of(number, source.where)))
+        except Problem as problem:
+            looked.bad.append(str(problem))
+            continue
+        progress.of(number, source.where)(0)
+        looked.bytes.append(source.bytes)
+        looked.pages[facts["page_size"]] += 1
+        looked.superblocks[facts["superblock"]] += 1
+    if not looked.bytes:
+        raise Problem(looked.bad[0])
+    return looked
+
+
+def examine_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[str]) -> list[str]:
+    """Return sentences on how the chunks of the first file with such datasets suit accesses.
+
+    Raises:
+        Problem: no file has such datasets.
+    """
+    problem = None
+    for source in of_set[:_DEEP_FILES]:
+        try:
+            with source.opened() as file:
+                meant = list_datasets(file, datasets, source.where, read)
+                unsuited = find_unsuited(meant, read, price_of(ELSEWHERE))
+                return unsuited or [f"The chunks of {source.where} suit {', '.join(read.shares)}."]
+        except Problem as error:
+            problem = problem or error
+    raise problem
+
+
+class _Progress:
+    """Prints how far it is, on standard error, where that takes longer than some seconds."""
+
+    def __init__(self, files: int) -> None:
+        self._files, self._printed = files, time.monotonic()
+
+    def of(self, number: int, where: str) -> Callable[[int], None]:
+        """Return a function for a file that takes the number of its objects that were looked at."""
+
+        def report(objects: int) -> None:
+            if time.monotonic() - self._printed > _PROGRESS_S:
+                self._printed = time.monotonic()
+                within = f", {objects:,} objects" if objects else ""
+                print(f"file {number + 1} of {self._files}: {where}{within}", file=sys.stderr)
+
+        return report

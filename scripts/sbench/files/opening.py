@@ -1,0 +1,124 @@
+"""Code that opens a file with a driver and its settings, for h5py and for xarray."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from sbench import drivers
+from sbench.probe import sizes
+
+# Groups that code for xarray opens as an example.
+_GROUPS = 3
+
+
+@dataclass(frozen=True)
+class Target:
+    """The file to open.
+
+    Attributes:
+        path: of the file, or bucket and key.
+        region: of the bucket.
+        groups: that hold its datasets, "/" among them; a file of xarray is one of them.
+    """
+
+    path: str
+    region: str = "us-east-1"
+    groups: Sequence[str] = ("/",)
+
+    @property
+    def url(self) -> str:
+        """The address for ROS3, which wants it quoted."""
+        return f"s3://{quote(self.path)}"
+
+
+def with_h5py(arm: Mapping[str, str], target: Target) -> str:
+    """Return a line of Python that opens the file as `file`, with its imports."""
+    if arm["driver"] == "ros3" and arm["page_buffer"] == "0":
+        return f"import h5py; {_unbuffered(arm, target)}"
+    if arm["driver"] == "s3fs":
+        return f"import h5py, s3fs; file = h5py.File({_s3fs(arm, target)}{_join(_chunk_cache(arm))})"
+    address, settings = _h5py(arm, target)
+    return f"import h5py; file = h5py.File({address}{_join(settings)})"
+
+
+def with_xarray(arm: Mapping[str, str], target: Target) -> str:
+    """Return a line of Python that opens a group as `data`, or several as a dictionary; "" if xarray cannot."""
+    if arm["page_buffer"] == "0":
+        return ""
+    several, path = len(target.groups) > 1, {"engine": '"h5netcdf"'}
+    if arm["driver"] == "s3fs":
+        chunk_cache = _chunk_cache(arm)
+        path |= {"driver_kwds": _literal(chunk_cache)} if chunk_cache else {}
+        # A file that is opened once serves all groups.
+        before = f"file = {_s3fs(arm, target)}; " if several else ""
+        return f"import s3fs, xarray; {before}{_opened('file' if several else _s3fs(arm, target), path, target)}"
+    address, settings = _h5py(arm, target)
+    if not several:
+        return f"import xarray; {_opened(address, _engine(settings), target)}"
+    before = f'file = h5netcdf.File({address}, "r"{_join(settings)}, phony_dims="access")'
+    opening = "xarray.open_dataset(xarray.backends.H5NetCDFStore(file, group=group))"
+    return f"import h5netcdf, xarray; {before}; data = {{group: {opening} for group in {_groups(target)}}}"
+
+
+def _opened(source: str, arguments: dict[str, str], target: Target) -> str:
+    if len(target.groups) == 1:
+        group = {} if target.groups[0] == "/" else {"group": _quote(target.groups[0])}
+        return f"data = xarray.open_dataset({source}{_join(arguments | group)})"
+    opening = f"xarray.open_dataset({source}{_join(arguments | {'group': 'group'})})"
+    return f"data = {{group: {opening} for group in {_groups(target)}}}"
+
+
+def _h5py(arm: Mapping[str, str], target: Target) -> tuple[str, dict[str, str]]:
+    ros3 = {"driver": '"ros3"', "aws_region": f'b"{target.region}"'} if arm["driver"] == "ros3" else {}
+    buffer = {} if arm["page_buffer"] == "unset" else {"page_buf_size": str(sizes.in_bytes(arm["page_buffer"]))}
+    return _quote(target.url if ros3 else target.path), ros3 | buffer | _chunk_cache(arm)
+
+
+def _engine(settings: dict[str, str]) -> dict[str, str]:
+    driver = {"driver": settings["driver"]} if "driver" in settings else {}
+    rest = {key: value for key, value in settings.items() if key != "driver"}
+    return {"engine": '"h5netcdf"'} | driver | ({"driver_kwds": _literal(rest)} if rest else {})
+
+
+def _chunk_cache(arm: Mapping[str, str]) -> dict[str, str]:
+    nbytes, slots = drivers.chunk_cache(arm.get("chunk_cache", drivers.DEFAULT), 0)
+    return {key: str(value) for key, value in (("rdcc_nbytes", nbytes), ("rdcc_nslots", slots)) if value}
+
+
+def _s3fs(arm: Mapping[str, str], target: Target) -> str:
+    kind, _, block = arm["read_cache"].partition("-")
+    cache = {"cache_type": f'"{kind}"', "block_size": str(sizes.in_bytes(block))} if block else {}
+    return f"s3fs.S3FileSystem().open({_quote(target.path)}{_join(cache)})"
+
+
+def _unbuffered(arm: Mapping[str, str], target: Target) -> str:
+    """Return the way to a page buffer of 0: to `h5py.File` that is none, and ROS3 then takes its default."""
+    cache = _chunk_cache(arm)
+    chunk_cache = (
+        f"elements, slots, _, preemption = plist.get_cache(); "
+        f"plist.set_cache(elements, {cache.get('rdcc_nslots', 'slots')}, {cache['rdcc_nbytes']}, preemption); "
+        if cache
+        else ""
+    )
+    return (
+        f"plist = h5py.h5p.create(h5py.h5p.FILE_ACCESS); plist.set_page_buffer_size(0, 0, 0); {chunk_cache}"
+        f'plist.set_fapl_ros3(b"{target.region}", b"", b""); '
+        f"file = h5py.File(h5py.h5f.open({_quote(target.url)}.encode(), h5py.h5f.ACC_RDONLY, plist))"
+    )
+
+
+def _groups(target: Target) -> str:
+    return "(" + ", ".join(map(_quote, target.groups[:_GROUPS])) + ")"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _literal(settings: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f'"{key}": {value}' for key, value in settings.items()) + "}"
+
+
+def _join(settings: Mapping[str, str]) -> str:
+    return "".join(f", {key}={value}" for key, value in settings.items())

@@ -1,0 +1,69 @@
+"""Probes: each way to read is measured once, and one that misses its forecast is joined by the next best."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sbench.design import records
+from sbench.probe.program import Problem, read_json
+from sbench.studies.shots.arms import key_of
+
+# A way misses its forecast where it takes so many times as long, and so many seconds longer per object.
+_MISSED, _SECONDS = 2.0, 0.1
+
+Key = tuple[str, ...]
+
+
+def is_miss(taken: float, expected: float) -> bool:
+    """Return whether an object took much longer than expected, both in seconds."""
+    return taken > max(_MISSED * expected, expected + _SECONDS)
+
+
+def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
+    """Return the seconds of an object for each arm that missed its forecast, by the records in a folder.
+
+    The forecast leaves computing out, so the processor time of a record is added to it.
+    """
+    misses: dict[Key, float] = {}
+    forecasts = {key_of(arm): arm["seconds"] for arm in advice["arms"]}
+    for record in _read(folder):
+        cell, objects = record["settings"]["cell"], len(record["read"])
+        key = key_of(cell)
+        taken = record["seconds"]["total"] / objects
+        computed = sum(sample["cpu-time"] for sample in record["samples"]) / objects
+        level = record["settings"]["data"].get("selection", "all")
+        expected = forecasts.get(key, {}).get(level, taken) + computed
+        if is_miss(taken, expected):
+            misses[key] = max(taken, misses.get(key, 0))
+    return misses
+
+
+def find_next_best(advice: dict, misses: Mapping[Key, float]) -> list[dict]:
+    """Return for each miss the best arm of its driver and files that is not measured and is forecast to be faster."""
+    measured = {key_of(arm) for arm in advice["arms"]}
+    added: dict[Key, dict] = {}
+    for key, taken in misses.items():
+        layout, driver = key[:2]
+        others = [
+            arm
+            for arm in advice["considered"]
+            if (arm["layout"], arm["driver"]) == (layout, driver) and key_of(arm) not in measured | added.keys()
+        ]
+        best = min(others, key=lambda arm: mean(arm, "seconds", advice), default=None)
+        if best and mean(best, "seconds", advice) < taken:
+            added[key_of(best)] = best
+    return list(added.values())
+
+
+def mean(arm: dict, what: str, advice: dict) -> float:
+    """Return the mean of a forecast over the accesses, weighted by their shares."""
+    return sum(share * arm[what][level] for level, share in advice["accesses"].items())
+
+
+def _read(folder: Path) -> Iterator[dict]:
+    for cell in sorted(folder.glob("*/")):
+        for _, path in records.repeats(cell):
+            with contextlib.suppress(Problem):
+                record = read_json(path)
+                if not records.faults(record):
+                    yield record

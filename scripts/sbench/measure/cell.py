@@ -1,0 +1,374 @@
+"""One cell, measured once: the server, the measuring program, the window, the verdict on what was done, the record."""
+
+import argparse
+import contextlib
+import csv
+import gzip
+import json
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from sbench.design import blocks, fingerprint, records, session
+from sbench.design import study as studies
+from sbench.probe import host, page_cache, provenance, resources, slowed
+from sbench.probe.processes import owned
+from sbench.probe.program import Problem, make_command, read_json, replacing, write_json
+from sbench.stores import bare, faults, trust
+from sbench.stores import network as networks
+from sbench.stores import store as stores
+from sbench.stores.embedded import EXCHANGE, Served
+from sbench.stores.store import Store
+
+_POLL_S = 1.0
+# What would change a measurement unseen: settings of the user's own clouds, Python, Dask, HDF5 and linker.
+_NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
+
+
+# A study without a library under test is measured with the workflow's own interpreter; one without data has none.
+_OWN = {"python": sys.executable, "lock_sha256": None, "build": None, "promised": {}}
+_NO_DATA = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
+
+
+class Ended(Problem):
+    """A step has not come to its end, and its artefact says more than why.
+
+    Attributes:
+        also: what it says: `cause`, the artefact that failed first, of a step that was skipped, as what it needs has
+            failed; `timed_out_s`, the time limit that ended it, in seconds: it would have taken at least as long;
+            `unable`: what is there cannot be read as the cell asks, so that it is left out; `injected`: the faults that
+            were injected into what was read, of which the failure is the result (`faults.counted`).
+    """
+
+    def __init__(self, words: str, **also: object) -> None:
+        """Say why in one line."""
+        super().__init__(words)
+        self.also = also
+
+
+def require(path: Path) -> dict:
+    """Return an artefact that a step needs.
+
+    Raises:
+        Ended: it has failed, or what it needed itself; the line names the first and gives its reasons.
+    """
+    artefact = read_json(path)
+    if artefact.get("status") == "done":
+        return artefact
+    words, cause = "; ".join(artefact.get("reasons", ["no reason given"])), artefact.get("cause")
+    raise Ended(words if cause else f"{path} failed: {words}", cause=cause or str(path))
+
+
+def failed_base(arguments: argparse.Namespace) -> dict:
+    """Return what a record holds even if its cell failed."""
+    plan = read_json(arguments.plan)
+    return {
+        **{"record": 1, "run": plan["run"], "study": plan["study"], "name": arguments.cell},
+        "cell": plan["cells"][arguments.cell]["settings"]["cell"],
+        **{"repeat": arguments.repeat, "session": arguments.session, "valid": False},
+    }
+
+
+def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
+    """Measure one cell once and write its record; one that is there stays, whatever it says, as its block is closed."""
+    with contextlib.suppress(Problem):
+        if "status" in read_json(arguments.out):
+            print(f"{arguments.out} is there and stays; sbench run --again measures its cell again", file=log)
+            return
+    began, started = time.monotonic(), session.time_now()
+    for needed in blocks.needs(arguments.blocks, arguments.repeat):
+        require(needed)
+    plan = read_json(arguments.plan)
+    cell = plan["cells"][arguments.cell]
+    settings, study = cell["settings"], studies.of(plan["study"])
+    environment = require(arguments.environment) if arguments.environment else _OWN
+    fingerprint.expect_unchanged(environment)
+    provision = require(arguments.provision) if arguments.provision else _NO_DATA
+    manifest = read_json(provision["manifest"]) if provision["manifest"] else {}
+    files = [Path(name) for name in provision["local_files"]]
+    if missing := [str(file) for file in files if not file.exists()]:
+        raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
+    store = stores.of(settings["store"])
+    facts = host.facts(files[0] if files else settings["store"].get("path", "."))
+    with contextlib.ExitStack() as stack:
+        fault = faults.of(settings["cell"].get("fault", faults.NONE), settings["seed"], arguments.repeat)
+        served, location, env = stores.serve(
+            stack, settings["store"], provision, inherited(), arguments.servers, servers_log, fault
+        )
+        job = {"settings": settings, "run": plan["run"], "repeat": arguments.repeat, "location": location}
+        job |= {"far": store.far, **{key: provision[key] for key in ("manifest", "local_files")}}
+        job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
+        job |= {"served_folder": str(served.folder) if served else None}
+        prefix = trust.wrapper(env) if settings["store"].get("tls") and not trust.obstacle() else []
+        child = _Child(stack, [*prefix, environment["python"]], settings["study"], job, env, log)
+        unknown = "elsewhere" if store.elsewhere else "unverified"
+        network = _network(arguments, store, settings, manifest, location, env) if store.far and manifest else None
+        meter = resources.Meter({"reader": child.pid, **(served.pids() if served else {})})
+        window = Window(settings["cell"].get("cache", "any"), files, served, unknown, meter)
+        with _faulty(served, fault):
+            record = child.converse(window, served, cell["time_limit_s"])
+    record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
+    window.resources["reader"]["peak_bytes"] = record.pop("peak_bytes")
+    record["resources"] = window.resources
+    if len(set(record.get("effective", {}).get("ran_on", []))) > 1:
+        # What was taken here is not all of it.
+        record["resources"]["reader"] |= {"user_s": None, "system_s": None}
+    record["network"] = network and {**network, **networks.under_way(window.passed)}
+    if fault:
+        record["injected"] = faults.counted(fault, window.passed)
+    facts["load_after"] = list(os.getloadavg())
+    # Where it measured on another host, the program has read that host's facts.
+    facts = record.pop("host", facts)
+    if replaced := store.replaced(manifest.get("files", []), location, env):
+        raise Problem(
+            f"{replaced[0]} was replaced or changed since it was examined; end what writes to it, remove"
+            f" {provision['manifest']} and run again"
+        )
+    if failed := study.failures(record, settings, manifest):
+        raise Problem("; ".join(failed))
+    amiss = study.faults(record, settings)
+    if window.passed:
+        # What passed an emulated network is held against its hard bound (METHOD 20).
+        amiss += networks.too_fast(settings["store"].get("network"), window.passed["sent"], window.seconds)
+        _keep_exchanges(arguments, window.passed)
+    amiss += slowed.fault(settings["cell"].get("control", ""), record["work"])
+    modules, seen = record.pop("modules"), record.pop("software")
+    fingerprint.expect_promised(environment, seen)
+    servers = served.processes if served else {}
+    records.write(
+        arguments.out,
+        {
+            **failed_base(arguments),
+            "status": "done",
+            "settings": settings,
+            "position": _position(plan, arguments),
+            "seed": settings["seed"],
+            "started_utc": started,
+            "step_seconds": time.monotonic() - began,
+            **record,
+            "host": facts,
+            "provenance": {
+                **provenance.facts([*provenance.loaded(), *provenance.package("lib", "stores", "drivers"), *modules]),
+                **{key: provision.get(key) for key in ("data_sha256", "account_url", "part_bytes")},
+                **{key: environment[key] for key in ("lock_sha256", "build")},
+                "software": fingerprint.keep(arguments.plan.with_name("software"), seen, servers, environment),
+            },
+            "valid": not amiss,
+            "reasons": amiss,
+        },
+    )
+
+
+@contextlib.contextmanager
+def _faulty(served: Served | None, fault: dict | None) -> Iterator[None]:
+    """Let what fails in a `with` block, but for a server or a cell left out, say how many faults were injected."""
+    try:
+        yield
+    except Problem as problem:
+        also = getattr(problem, "also", {})
+        if not fault or served.dead() or "unable" in also:
+            raise
+        injected = faults.counted(fault, served.proxy.passed())
+        if not injected["count"]:
+            raise
+        raise Ended(str(problem), **also, injected=injected) from problem
+
+
+def _position(plan: dict, arguments: argparse.Namespace) -> int:
+    """Return the place of a cell in the order in which a study is measured, from 0, block after block."""
+    names, draw = list(plan["cells"]), 0
+    if arguments.blocks:
+        opened, appended = blocks.read(arguments.blocks), arguments.blocks.with_name("appended.json")
+        draw = blocks.draw_of(opened, appended, arguments.repeat)
+    in_block = blocks.order(names, plan["order"]["seed"], arguments.repeat, draw)
+    return (arguments.repeat - 1) * len(names) + in_block.index(arguments.cell)
+
+
+def scratch_of(out: Path) -> Path:
+    """Return the folder for what a measuring program leaves behind; one that was killed leaves it there."""
+    return out.with_name(f".{out.stem}.scratch")
+
+
+def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
+    """Return a folder for what the measuring program leaves behind, which is removed with the step."""
+    folder = scratch_of(out)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # Twice: what the system refuses for a moment would leave the folder behind.
+    for _ in range(2):
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder.absolute()
+
+
+def _network(
+    arguments: argparse.Namespace, store: Store, settings: dict, manifest: dict, location: dict, env: dict[str, str]
+) -> dict:
+    """Return the cost of a store's network, or why not, by the first cell of a session on each node (METHOD 20)."""
+    measured_here = arguments.plan.parents[1] / "networks" / arguments.session / host.name()
+    where = measured_here / f"{settings['cell']['store']}.json"
+    with contextlib.suppress(Problem):
+        return read_json(where)
+    entry = max(manifest["files"], key=lambda entry: entry["bytes"])
+    try:
+        connect = bare.of(location, store.addresses(location, [entry["name"]], env))
+        measured = networks.measure(connect(), entry["name"], min(entry["bytes"], networks.READ_BYTES))
+    except Problem as problem:
+        measured = {"problem": str(problem)}
+    write_json(where, measured)
+    return measured
+
+
+def _keep_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
+    """Write each request of a cell with its range and times; once, as they repeat."""
+    path = arguments.out.with_name(records.REQUESTS)
+    if path.exists() or passed["unread"]:
+        return
+    with replacing(path) as part, gzip.open(part, "wt", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, ["repeat", *EXCHANGE])
+        table.writeheader()
+        table.writerows({"repeat": arguments.repeat, **exchange} for exchange in passed["exchanges"])
+
+
+def inherited() -> dict[str, str]:
+    """Return the user's environment without what would change a measurement unseen.
+
+    AWS's files hold settings beside credentials; those of a store are found by the step (`sbench.stores.store`).
+    """
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
+    nothing = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "DASK_CONFIG"), os.devnull)
+    return env | nothing | {"AWS_EC2_METADATA_DISABLED": "true"}
+
+
+class Window:
+    """The timed window as seen from outside: the page cache before and after, and what passed in between.
+
+    Attributes:
+        cache: the state of the page cache, as in a record.
+        requests: those that reached the embedded server, by method.
+        passed: what passed the emulated network (`servers.Proxy.passed`), None without one.
+        seconds: how long it was open.
+        resources: what was taken within it (`resources.Meter.close`), and its length, `window_s`.
+    """
+
+    def __init__(
+        self,
+        state: str,
+        files: list[Path],
+        served: Served | None,
+        unknown: str = "unverified",
+        meter: resources.Meter | None = None,
+    ) -> None:
+        """Say in which state the page cache should be for `files`, what it is without any, and whose requests count."""
+        self._state, self._files, self._served, self._unknown = state, files, served, unknown
+        self._meter = meter or resources.Meter({})
+        self.cache: dict = {}
+        self.requests: dict = {}
+        self.passed: dict | None = None
+        self.seconds = 0.0
+        self.resources: dict = {}
+
+    def open(self, *, sets_cache: bool) -> None:
+        """Begin; a program that sets the page cache itself, within its time limit, has its state in its own record."""
+        os.sync()
+        if not sets_cache:
+            uncontrolled = {"asked": self._state, "state": self._unknown, "resident_before": None}
+            self.cache = page_cache.prepare(self._state, self._files) if self._files else uncontrolled
+        if self._served:
+            self._served.open_window()
+        self._meter.open()
+        self._opened = time.monotonic()
+
+    def close(self) -> None:
+        """End: nobody reads any more."""
+        self.seconds = time.monotonic() - self._opened
+        self.resources = {"window_s": self.seconds, **self._meter.close()}
+        if self._served:
+            self.requests, self.passed = self._served.close_window()
+        self.cache["resident_after"] = page_cache.resident(self._files) if self._files else None
+
+
+class _Child:
+    """The measuring program and the conversation with it (see sbench.probe.window)."""
+
+    def __init__(
+        self, stack: contextlib.ExitStack, python: list[str], study: str, job: dict, env: dict, log: IO[str]
+    ) -> None:
+        self._name, self._log = f"sbench.studies.{study}.measure", log
+        command = make_command(self._name, python=python)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        try:
+            self._process = stack.enter_context(owned(command, log, env, **pipes))
+        except OSError as error:
+            raise Problem(
+                f"{python[-1]} does not start ({error.strerror}); remove the library's artefact and run again"
+            ) from error
+        self.pid = self._process.pid
+        self._say(job)
+
+    def converse(self, window: Window, served: Served | None, limit_s: float) -> dict:
+        """Answer the program until it hands over its record; a Problem if it or its server ends, or time is up."""
+        with _time_limit(self._name, limit_s), selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                if served and served.dead():
+                    raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
+                if not selector.select(_POLL_S):
+                    continue
+                line = self._process.stdout.readline()
+                if not line:
+                    status = self._process.wait()
+                    if served and served.dead():
+                        continue
+                    self._log.flush()
+                    raise Problem(ending(self._name, status, Path(self._log.name)))
+                message = json.loads(line)
+                if message["event"] == "record":
+                    return message["record"]
+                if message["event"] == "unable":
+                    raise Ended(message["reason"], unable=True)
+                if message["event"] == "open":
+                    window.open(sets_cache=message["sets_cache"])
+                    self._say({})
+                else:
+                    window.close()
+                    self._say({"requests": window.requests})
+
+    def _say(self, message: dict) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+
+
+@contextlib.contextmanager
+def _time_limit(name: str, limit_s: float) -> Iterator[None]:
+    """End a `with` block when it has taken its limit, even where it waits for a server that hangs."""
+
+    def stop(signal_number: int, frame: object) -> None:
+        words = f"{name} was ended after its time limit of {limit_s:g} s; raise time_limit_s"
+        raise Ended(words, timed_out_s=limit_s)
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def ending(name: str, status: int, log: Path) -> str:
+    """Return how a program ended that has failed: by a signal from outside, or by itself, in its own last words."""
+    if status == -signal.SIGKILL:
+        return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
+    how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    # A bracket that ends an error of many lines says nothing.
+    lines = [line for line in lines if re.search(r"\w", line)]
+    problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
+    return f"{name} ended {how}: {(problems or lines or ['it said nothing'])[-1]}"

@@ -1,0 +1,407 @@
+"""Runs to verdicts: which arm is faster, and by how much (METHOD 6, 7, 17)."""
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from sbench.design import fingerprint
+from sbench.design.blocks import compared
+from sbench.design.study import ANEW, REBUILT
+from sbench.measure.tables import PLACES, factors, levels_of, metrics
+from sbench.probe.slowed import SHARES
+from sbench.verdicts import HARNESS, stats
+from sbench.verdicts.outcomes import ORDERED, Outcome
+
+# Families whose baseline and contender are cells, not levels of a factor.
+CONTEST, CONTROL = "contest", "control"
+OF_CELLS = (CONTEST, CONTROL)
+# What has to be alike in both arms of a block.
+OTHER_CODE = "the measuring code differs"
+NOT_USED = "not used"
+_SAME = {
+    "code": OTHER_CODE,
+    "data": "the data differ",
+    "logical_bytes": "the amount of data differs",
+    "packages": "the Python packages differ",
+    "verified": "whether checksums are within the timed pass differs",
+}
+LOST = "one arm lost more records, which may be the slow ones"
+OTHER_SOFTWARE = "the software differs"
+# So many differences of the software are named, and how many more there are.
+_NAMED = 3
+# What a block is a piece of (METHOD 2): where it differs between the arms, the comparison does without the block.
+_TOGETHER = {
+    "session": "in different sessions",
+    "node": "on different nodes",
+    "machine": "on different machines",
+    "device": "on different devices or mounts",
+    "time": "too far apart in time",
+}
+# Arms that began further apart than both are not of one piece of time: jobs of a cluster may wait between them.
+FAR_S, FAR_TIMES = 3600, 2
+# What a record says that was ended by its time limit.
+_OF_TIMED_OUT = ("seconds total", "session", "timed_out")
+# A repeat that takes so much longer than its arm's median in comparison with the other arm's is slow.
+SLOW = 1.5
+_ORDINALS = {2: "2nd", 3: "3rd"}
+_JUDGEMENT = (
+    *("blocks", "baseline_s", "contender_s", "ratio", "ratio_low", "ratio_high", "p", "looks", "verdict"),
+    *("detectable_ratio", "mean_ratio", "mean_low", "mean_high", "slow_baseline", "slow_contender", "slow_ratio"),
+    *("attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender", "note", "used_blocks"),
+    "harness_percent",
+)
+Pair = tuple[dict, dict]
+
+
+def verdicts_table(
+    matrix: pd.DataFrame,
+    runs: pd.DataFrame,
+    compare: Sequence[dict],
+    equivalence_percent: float = 5,
+    seed: int = 1,
+    contest: Callable[[dict], Hashable | None] = lambda cell: None,
+    of_tasks: Collection[str] = (),
+) -> pd.DataFrame:
+    """Return verdicts.csv: one row per comparison and metric, in the order of `compare`, then of the matrix.
+
+    A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All
+    comparisons of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge`).
+
+    Two families have cells as baseline and contender. Factor `contest`: pairs of one contest that `compare` does not
+    name, on `total` alone, all contests together. Factor `control`: a cell and its control, whose level is in column
+    `control`; controls enter no other comparison. A/A twins are a family. A slowed control, and a twin that has
+    something anew (`study.ANEW`), is judged on `total` alone, as one more member of the largest other family, so that
+    it is as hard to detect as any difference of its size.
+
+    Where the harness takes more than 10 % of the `total` of an arm, that share is a bound: it may belong to one arm
+    alone, so the ratio is the one closest to 1 that is left, and `harness_percent` is the share. Where that decides no
+    order, the comparison is `not comparable` and has no ratio.
+
+    A block counts where both arms have a valid record of one session on one machine, and, where they read from one
+    store, from one device and mount. A record that was ended by its time limit counts with that, which is the least
+    that it would have taken. Arms that differ in such a block in measuring code, data or amount of data, that have
+    valid records but no such block are `not comparable`, have no ratio and enter no family; so are those that differ in
+    software, apart from what their libraries vary on purpose.
+
+    An arm that lost two records more than the other is not `faster`, nor are the arms the `same`. Column `serial_p` is
+    the p of blocks that resemble those before them (`stats.serial_p`), one for the whole table.
+
+    `matrix` and `runs` are those of `tables.read_matrix` and `tables.runs_and_samples`, `compare` has mappings with
+    `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none. Metrics
+    `of_tasks` are those of single tasks: arms of different numbers of tasks are not compared by them.
+    """
+    families: dict[str, list[Pair]] = {}
+    for entry in compare:
+        families.setdefault(entry["factor"], []).extend(_pairs(matrix, entry["factor"], str(entry["baseline"])))
+    named = {frozenset((base["cell"], other["cell"])) for pairs in families.values() for base, other in pairs}
+    families[CONTEST] = [pair for pair in _contests(matrix, contest) if frozenset(c["cell"] for c in pair) not in named]
+    cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
+    controls = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
+    alone = [pair for pair in controls if pair[1].get("control") in (*SHARES, *ANEW)]
+    families[CONTROL] = [pair for pair in controls if pair not in alone]
+    names, rows = metrics(runs), []
+    ended = _true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
+    runs = runs.assign(counts=runs["ok"].astype(bool) | ended, attempted=runs.get("attempted", True))
+    by_block = _ByBlock(runs)
+    largest = np.empty((len(by_block.blocks), 0))
+    of_total = [largest]
+    judged = [(factor, pairs, factor != CONTEST) for factor, pairs in families.items()]
+    for factor, pairs, on_all in [*judged, *((CONTROL, [pair], False) for pair in alone)]:
+        if not pairs:
+            continue
+        family = _Family(by_block, pairs, equivalence_percent, seed)
+        beside = largest if pairs[0] in alone else None
+        judgements = {name: family.judge(name, beside) for name in names if on_all or name == "total"}
+        if beside is None:
+            of_total.append(family.differences["total"])
+        if factor != CONTROL:
+            largest = max(largest, family.differences["total"], key=lambda d: int(stats.enough(d).sum()))
+        for number, (base, other) in enumerate(pairs):
+            level = "cell" if factor in OF_CELLS else factor
+            head = {"factor": factor, "baseline": base[level], "contender": other[level]}
+            for name in factors(matrix):
+                head[name] = other[name] if factor == CONTROL or base[name] == other[name] else ""
+            for name, of_pairs in judgements.items():
+                if name in of_tasks and family.differs("tasks")[number]:
+                    continue
+                role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
+                rows.append({**head, "metric": name, "role": role, **of_pairs[number]})
+    columns = ["factor", "baseline", "contender", *factors(matrix), "metric", "role", *_JUDGEMENT]
+    return pd.DataFrame(rows, columns=columns).assign(serial_p=stats.serial_p(np.hstack(of_total), seed))
+
+
+def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
+    originals = matrix[matrix["twin_of"] == ""]
+    cells = {cell["cell"]: cell for cell in originals.to_dict("records")}
+    return [(cells[base], cells[other]) for base, other in compared(levels_of(originals), factor, baseline)]
+
+
+def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:
+    """All pairs of cells of one contest, in the order of the matrix; twins are in none."""
+    contests: dict[Hashable, list[dict]] = {}
+    for cell in matrix[matrix["twin_of"] == ""].to_dict("records"):
+        contests.setdefault(contest(cell), []).append(cell)
+    return [pair for name, cells in contests.items() if name is not None for pair in itertools.combinations(cells, 2)]
+
+
+class _ByBlock:
+    """The columns of the runs by block and cell, each made once."""
+
+    def __init__(self, runs: pd.DataFrame) -> None:
+        self._runs = runs
+        self._arrays: dict[str, np.ndarray] = {}
+        self.blocks, self._block_of = np.unique(runs["repeat"], return_inverse=True)
+        self._cell_of, cells = pd.factorize(runs["cell"])
+        self._places = {cell: place for place, cell in enumerate(cells)}
+        steps = runs["step_seconds"] if "step_seconds" in runs else pd.Series(0.0, runs.index)
+        # What the steps of each block took together.
+        self.seconds = steps.groupby(self._block_of).sum().to_numpy(dtype=float)
+
+    def of(self, column: str, cells: Iterable[str]) -> np.ndarray:
+        """Return a column by block and some cells, missing where there is no record, or none that counts."""
+        if column not in self._arrays:
+            which = "attempted" if column == "status" else "counts" if column in _OF_TIMED_OUT else "ok"
+            rows = self._runs[which].to_numpy(dtype=bool)
+            values = self._runs[column].to_numpy()[rows] if column in self._runs else np.nan
+            # The last place is that of cells without a record.
+            shape, kind = (len(self.blocks), len(self._places) + 1), np.asarray(values).dtype.kind
+            array = np.full(shape, np.nan, dtype=float if kind == "f" else object)
+            array[self._block_of[rows], self._cell_of[rows]] = values
+            self._arrays[column] = array
+        return self._arrays[column][:, [self._places.get(cell, -1) for cell in cells]]
+
+
+class _Family:
+    """Comparisons that are judged together: what each of their arms has in each block.
+
+    Attributes:
+        differences: d (`stats`) of each metric that was judged, by block and comparison.
+    """
+
+    def __init__(self, by_block: _ByBlock, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
+        self._by_block, self._pairs, self._percent, self._seed = by_block, pairs, equivalence_percent, seed
+        self._blocks = by_block.blocks
+        self._columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.differences: dict[str, np.ndarray] = {}
+
+    def judge(self, name: str, beside: np.ndarray | None = None) -> list[dict]:
+        """Return the judgement of each comparison on one metric, as members of a family with those `beside`."""
+        base, other = (table.astype(float) for table in self._arms(f"seconds {name}"))
+        complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
+        # Of two that took at least their limits nothing is known.
+        complete &= ~np.logical_and(*map(_true, self._arms("timed_out")))
+        used = complete & ~self._split
+        base, other = (np.where(used, table, math.nan) for table in (base, other))
+        harness = self._harness if name == "total" else np.zeros(len(self._pairs))
+        d = np.where(harness > HARNESS, self._beyond_harness(base, other), np.log(other) - np.log(base))
+        d = np.where([not text for text in self._differing], d, math.nan)
+        self.differences[name] = d
+        means = [stats.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
+        sessions = self._arms("session")[0]
+        looks = [stats.looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
+        judged = stats.judge(d, self._percent, self._seed, looks, means, beside)
+        judgements = []
+        for number, (verdict, share) in enumerate(zip(judged, harness, strict=True)):
+            differing, is_bound = self._differing[number], share > HARNESS
+            if is_bound and not differing and verdict.verdict not in ORDERED:
+                differing = f"the harness takes {share:.0f} % of an arm's time"
+                verdict = stats.Verdict(Outcome.NOT_COMPARABLE, verdict.blocks, *[math.nan] * 5)
+            attempts, *lost = (int(counts[number]) for counts in self._lost)
+            flattered = stats.without_lost(verdict.verdict, *lost) != verdict.verdict
+            split = self._split[:, number]
+            never = not used[:, number].any() and split.any()
+            # Jobs of a cluster get the nodes that are free: further blocks may have both arms on one.
+            by_chance = never and (self._apart["node"] | self._apart["time"])[split, number].all()
+            why = "" if never else _note(verdict, looks[number], means[number], self._percent)
+            why = f"{LOST}: {lost[0]} of {attempts} in the baseline, {lost[1]} in the contender" if flattered else why
+            notes = [differing or why, *self._gone(number, complete[:, number], used[:, number])]
+            said = stats.without_lost(verdict.verdict, *lost)
+            said = Outcome.NOT_COMPARABLE if differing or never > by_chance else said
+            values = (
+                *(int(used[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
+                *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
+                *(said, verdict.detectable_ratio),
+                *(*means[number][:3], *_slow(d[:, number]), *self._attempts(number), "; ".join(filter(None, notes))),
+                *(" ".join(map(str, self._blocks[used[:, number]])), share if is_bound else math.nan),
+            )
+            judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
+        return judgements
+
+    def differs(self, column: str) -> np.ndarray:
+        """Return of which comparisons the arms differ in some block in a column of the runs."""
+        base, other = self._arms(column)
+        return (pd.notna(base) & pd.notna(other) & (base != other)).any(axis=0)
+
+    def _gone(self, number: int, complete: np.ndarray, used: np.ndarray) -> Iterator[str]:
+        """In words, the blocks that a comparison does without, and those in which it has but a time limit."""
+        status, ended = ([table[:, number] for table in self._arms(column)] for column in ("status", "timed_out"))
+        gone = {"failed, invalid or missing in an arm": ~complete & (pd.notna(status[0]) | pd.notna(status[1]))}
+        for column, what in _TOGETHER.items():
+            gone[f"measured {what}, {NOT_USED}"] = complete & self._apart[column][:, number]
+        gone["ended by the time limit in an arm, and taken as that long"] = used & (_true(ended[0]) | _true(ended[1]))
+        for how, those in gone.items():
+            if those.any():
+                yield f"{_blocks(self._blocks[those])} {how}"
+
+    @cached_property
+    def _lost(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each comparison the blocks that both arms attempted, and how many of their records each arm lost."""
+        status, ok = self._arms("status"), self._arms("ok")
+        both = pd.notna(status[0]) & pd.notna(status[1])
+        return both.sum(axis=0), *((both & pd.isna(arm)).sum(axis=0) for arm in ok)
+
+    def _attempts(self, number: int) -> tuple[int, ...]:
+        """Attempts at the baseline and how many of them failed, then those at the contender."""
+        status = [table[:, number] for table in self._arms("status")]
+        status = [of_arm[pd.notna(of_arm)] for of_arm in status]
+        return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
+
+    @cached_property
+    def _harness(self) -> np.ndarray:
+        """The larger share of the harness in the total of an arm, in percent, by comparison; 0 where it is unknown."""
+        arms = zip(self._arms("seconds null"), self._arms("seconds total"), strict=True)
+        shares = [
+            [
+                stats.median(of_arm).value / stats.median(total).value
+                for of_arm, total in zip(null.T, totals.T, strict=True)
+            ]
+            for null, totals in arms
+        ]
+        largest = 100 * np.max(shares, axis=0)
+        return np.where(np.isfinite(largest), largest, 0.0)
+
+    def _beyond_harness(self, base: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """ln(contender / baseline) with all of the harness in the arm that took longer; NaN where no order is left."""
+        null_base, null_other = (null.astype(float) for null in self._arms("seconds null"))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lowest, highest = np.log(other - null_other) - np.log(base), np.log(other) - np.log(base - null_base)
+        d = np.where(_medians(np.log(other) - np.log(base)) < 0, highest, lowest)
+        return np.where(_medians(d) * _medians(np.log(other) - np.log(base)) > 0, d, math.nan)
+
+    def _arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
+        """A column of the runs for all baselines and for all contenders, each by block and comparison, made once."""
+        if column not in self._columns:
+            arms = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
+            self._columns[column] = tuple(self._by_block.of(column, cells) for cells in arms)
+        return self._columns[column]
+
+    @cached_property
+    def _apart(self) -> dict[str, np.ndarray]:
+        """Where both arms have a valid record, but not of one session, machine or device, by block and comparison."""
+        apart = {}
+        for column in ("session", *PLACES):
+            base, other = self._arms(column)
+            apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
+        # What ran on more nodes is compared with what ran on some of them.
+        nested = self._nested()
+        for column in ("node", "machine"):
+            apart[column] &= ~nested
+        # Stores lie on devices of their own.
+        stores = [base.get("store") == other.get("store") for base, other in self._pairs]
+        apart["device"] &= np.array(stores, dtype=bool)
+        apart["time"] = self._far_apart()
+        # Each block is without one of these alone.
+        beyond = np.zeros_like(apart["session"])
+        for column, those in apart.items():
+            apart[column], beyond = those & ~beyond, beyond | those
+        return apart
+
+    def _nested(self) -> np.ndarray:
+        """Where arms are on different numbers of nodes, and the one on those of the other, by block and comparison."""
+        base, other = self._arms("node")
+        nested = np.zeros(base.shape, dtype=bool)
+        for number in [n for n, (one, another) in enumerate(self._pairs) if one.get("nodes") != another.get("nodes")]:
+            for block, nodes in enumerate(zip(base[:, number], other[:, number], strict=True)):
+                one, another = (
+                    set(str(json.loads(node)[0]).split(", ")) if pd.notna(node) else set() for node in nodes
+                )
+                nested[block, number] = one < another or another < one
+        return nested
+
+    def _far_apart(self) -> np.ndarray:
+        base, other = (table.astype(float) for table in self._arms("began_s"))
+        with np.errstate(invalid="ignore"):
+            return np.abs(base - other) > np.maximum(FAR_S, FAR_TIMES * self._by_block.seconds[:, None])
+
+    @cached_property
+    def _split(self) -> np.ndarray:
+        return np.logical_or.reduce(list(self._apart.values()))
+
+    @cached_property
+    def _differing(self) -> list[str]:
+        """In words, what differs between the arms of each comparison in a block that it could use; "" if nothing."""
+        notes: list[list[str]] = [[] for _ in self._pairs]
+        fingerprints = self._arms("software")
+        unseen = pd.isna(fingerprints[0]) | pd.isna(fingerprints[1])
+        for column, what in _SAME.items():
+            base, other = self._arms(column)
+            differs = ~self._split & pd.notna(base) & pd.notna(other) & (base != other)
+            # A fingerprint says more than the lock does.
+            differs &= unseen if column == "packages" else True
+            for number in np.flatnonzero(differs.any(axis=0)):
+                notes[number].append(f"{what} between the arms in {_blocks(self._blocks[differs[:, number]])}")
+        differs = ~self._split & ~unseen & (fingerprints[0] != fingerprints[1])
+        for number in np.flatnonzero(differs.any(axis=0)):
+            notes[number] += self._other_software(number, differs[:, number])
+        return ["; ".join(parts) for parts in notes]
+
+    def _other_software(self, number: int, differs: np.ndarray) -> Iterator[str]:
+        """In words, where the software differs and should not, in the blocks of a comparison in which it differs."""
+        libraries = ((arm.get(fingerprint.ENVIRONMENT), arm.get("control") == REBUILT) for arm in self._pairs[number])
+        environments = len(set(libraries)) > 1
+        by_words: dict[str, list[int]] = {}
+        arms = (arm[differs, number] for arm in self._arms("software"))
+        for block, *fingerprints in zip(self._blocks[differs], *arms, strict=True):
+            named = fingerprint.differences(*fingerprints, environments)
+            more = (f"{len(named) - _NAMED} more",) if len(named) > _NAMED else ()
+            by_words.setdefault(", ".join(named[:_NAMED] + more), []).append(block)
+        by_words.pop("", None)
+        for words, blocks in by_words.items():
+            yield f"{OTHER_SOFTWARE} between the arms in {_blocks(blocks)}: {words}"
+
+
+def _medians(d: np.ndarray) -> np.ndarray:
+    """The median of each column over its blocks, NaN of none."""
+    return np.array([stats.median(column).value for column in d.T])
+
+
+def _true(values: np.ndarray) -> np.ndarray:
+    """Where a column of truths that may be missing is true."""
+    return np.equal(values, True).astype(bool)
+
+
+def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:
+    if verdict.verdict == Outcome.TOO_FEW:
+        return f"{verdict.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
+    if verdict.verdict != Outcome.NO_EVIDENCE:
+        return ""
+    bound, level = 1 + equivalence_percent / 100, stats.level_of(looks)
+    if 1 / bound <= verdict.low and verdict.high <= bound:
+        return f"the medians are the same, the means may not be: {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
+    needed = f"{level:.2g}" + (f", seen for the {_ORDINALS.get(looks, f'{looks}th')} time" if looks > 1 else "")
+    if verdict.p <= level:
+        return f"p <= {needed}, but the interval includes 1"
+    excludes = verdict.low > 1 or verdict.high < 1
+    return f"the interval excludes 1, but p > {needed}" if excludes else ""
+
+
+def _slow(d: np.ndarray) -> tuple[int, int, float]:
+    """In how many blocks baseline and contender took much longer than in the others, and how many times as long.
+
+    A median shows nothing of them.
+    """
+    d = d[np.isfinite(d)]
+    off = d - np.median(d) if len(d) else d
+    slow = np.abs(off) > math.log(SLOW)
+    ratio = float(np.exp(np.median(np.abs(off[slow])))) if slow.any() else math.nan
+    return int((off[slow] < 0).sum()), int((off[slow] > 0).sum()), ratio
+
+
+def _blocks(blocks: Iterable[int]) -> str:
+    numbers = [str(block) for block in sorted(blocks)]
+    return f"block{'s' * (len(numbers) > 1)} {', '.join(numbers)}"

@@ -1,0 +1,362 @@
+"""Plans what a run measures and costs, asks where that is above a limit, and starts Snakemake."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import psutil
+
+from sbench.build import environments, servers
+from sbench.build.cache import copying, finished
+from sbench.design import blocks, cost, matrix, prices
+from sbench.design import config as configuration
+from sbench.design import study as studies
+from sbench.design.cost import Cost
+from sbench.design.study import Cell
+from sbench.measure import preflight
+from sbench.probe import host, sizes, slurm, unpacked
+from sbench.probe.program import Problem, expect_folders, print_json
+from sbench.stores import store as stores
+from sbench.verdicts import MIN_BLOCKS
+
+# What builds take on 2 idle cores, by kind of library and by server.
+_BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "versitygw": 60, "toxiproxy": 30, "azurite": 30}
+# What a job of Slurm costs beside its work, least and most (docs/hpc.md).
+_JOB_S = (20, 45)
+
+
+class Plan(NamedTuple):
+    """What a call measures.
+
+    Attributes:
+        file: the configuration.
+        config: resolved, with what the command line changes.
+        changes: these, for Snakemake.
+        cells: the chosen cells by study.
+        costs: by study.
+        notes: what the call does to the blocks, by study.
+    """
+
+    file: str
+    config: dict
+    changes: dict
+    cells: dict[str, list[Cell]]
+    costs: dict[str, Cost]
+    notes: dict[str, list[str]]
+
+
+def make_plan(
+    file: str,
+    name: str = "",
+    study: str = "",
+    only: Sequence[str] = (),
+    again: Sequence[str] = (),
+    imports: Sequence[str] = (),
+) -> Plan:
+    """Return what a configuration measures.
+
+    Args:
+        file: the configuration.
+        name: of the run, in place of the configured one.
+        study: this one only.
+        only: the cells with these levels only, FACTOR=LEVEL,….
+        again: the cells are measured again whose name begins so.
+        imports: results from elsewhere that are reported, in place of the configured ones.
+
+    Raises:
+        Problem: something is not understood, or not there.
+    """
+    changes: dict = {"run": _run_name(name)} if name else {}
+    config = configuration.load(file, changes)
+    if imports:
+        paths = list(map(os.path.abspath, imports))
+        changes["studies"] = {name: {"imports": paths} for name, own in config["studies"].items() if "imports" in own}
+        if not changes["studies"]:
+            raise Problem(f"{file} has no study that imports results; name another configuration")
+        for importing, section in changes["studies"].items():
+            config["studies"][importing] |= section
+        configuration.expect_plain(config, "the command line")
+    if chosen := _chosen(config, [*only, *([f"study={study}"] if study else [])]):
+        changes["only"] = config["only"] = chosen
+    expanded = matrix.expand_all(config, [file])
+    cells = {
+        study: matrix.selected(expanded[study][0], config["only"])
+        for study in config["only"].get("study", config["studies"])
+    }
+    if again:
+        _expect_measured(config, [cell for of_study in cells.values() for cell in of_study], again)
+        changes["again"] = config["again"] = list(again)
+    opened = {
+        study: blocks.decide(config, cells[study], blocks.measured(config, expanded[study][0])) for study in cells
+    }
+    costs = {study: cost.of(config, study, cells[study], expanded[study][1], opened[study]) for study in cells}
+    notes = {study: [*_pairing(config, study, expanded[study][0], cells[study], opened[study])] for study in cells}
+    return Plan(file, config, changes, cells, costs, notes)
+
+
+def show(plan: Plan, as_json: bool = False) -> int:
+    """Print a plan, cell by cell, or as one JSON object with times in seconds; return 0."""
+    if as_json:
+        by_study = {study: _to_json(own) | {"notes": plan.notes[study]} for study, own in plan.costs.items()}
+        print_json({"run": plan.config["run"], "studies": by_study})
+        return 0
+    for what, fine, detail in preflight.inputs(plan.config):
+        print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
+    for note in preflight.begun(plan.config):
+        print(note)
+    _show(plan, listed=True)
+    return 0
+
+
+def _to_json(costs: Cost) -> dict:
+    keys = ("cell", "records", "seconds_each", "basis")
+    return {
+        "cells": [dict(zip(keys, (cell.name, *of), strict=True)) for cell, *of in costs.cells],
+        "left_out": [{"levels": one.levels, "reason": one.reason} for one in costs.omitted],
+        "totals": {" ".join([key] if isinstance(key, str) else key): value for key, value in costs.totals.items()},
+    }
+
+
+def start(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> NoReturn:
+    """Print what a plan costs, ask where that is above a limit, and become Snakemake.
+
+    Args:
+        plan: what is measured.
+        cores: that Snakemake may use; None: all.
+        yes: ask nothing.
+        options: more of Snakemake's.
+
+    Raises:
+        Problem: the answer is no, the disk has no room, or another run is going on.
+    """
+    cores = _cores(cores) if cores else host.usable_cores()
+    for note in preflight.begun(plan.config):
+        print(note, file=sys.stderr)
+    seconds, config = _show(plan, listed=False), plan.config
+    expect_folders(config["run"])
+    _ask(config, plan.costs, yes)
+    sys.stdout.flush()
+    command = [
+        *(_snakemake(), f"--cores={cores}", f"--configfile={plan.file}"),
+        # What is measured now, how far it is, how long it will take (plugins/).
+        *("--logger=benchmark", f"--logger-benchmark-reports=reports/{config['run']}"),
+        f"--logger-benchmark-planned={seconds:.0f}",
+    ]
+    _free_folder(command)
+    for study in plan.cells:
+        studies.of(study).sources(config)
+    if plan.changes:
+        command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in plan.changes.items())]
+    os.execv(command[0], [*command, *options])
+
+
+def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
+    """Become Snakemake that makes the pages of the published studies.
+
+    Args:
+        raw: folder of their raw data; "": they are downloaded.
+        partial: make pages of what is here alone.
+        cores: that Snakemake may use.
+    """
+    settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]
+    command = [_snakemake(), "published", f"--cores={cores}", "--config", *settings]
+    os.execv(command[0], command)
+
+
+def _snakemake() -> str:
+    return str(Path(sys.executable).with_name("snakemake"))
+
+
+def _cores(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
+        raise Problem(f"{text!r} is no number of cores; write for example --cores 2")
+    return int(text)
+
+
+def _run_name(text: str) -> str:
+    """Return the name of a run from the command line.
+
+    Raises:
+        Problem: Snakemake, which is given it on its own command line, takes it for a number.
+    """
+    with contextlib.suppress(ValueError):
+        float(text)
+        raise Problem(f"{text!r} is a number, and no name of a run here; put a letter before it, as --name day-{text}")
+    return text
+
+
+def _chosen(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
+    """Return `only` of the configuration with what the command line adds: library=a,b workers=1.
+
+    Raises:
+        Problem: there is no such study, factor or level in the configuration.
+    """
+    only = dict(config["only"])
+    for word in words:
+        factor, equals, levels = word.partition("=")
+        if not equals or not levels:
+            raise Problem(f"{word!r} is not FACTOR=LEVEL; write for example --only library=hdf5-2.0.0 workers=1,2")
+        only[factor] = levels.split(",")
+    configuration.check_only(config | {"only": only}, "the command line")
+    return only
+
+
+def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
+    """Return the seconds that building takes for cells, by what is built; nothing for what is in the cache.
+
+    Nothing is built in an unpacked tree.
+    """
+    if unpacked.manifest():
+        return {}
+    seconds = Counter()
+    for name, library in matrix.libraries(cells).items():
+        with copying(library.get("copy", "")):
+            if library["kind"] in _BUILD_S and not environments.is_built(name, library):
+                seconds[f"{library['kind']}-{library['hdf5']}"] += _BUILD_S[library["kind"]]
+    needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
+    return seconds | {name: _BUILD_S[name] for name in needed if not finished(servers.recipe(name))}
+
+
+def _show(plan: Plan, listed: bool) -> float:
+    """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out.
+
+    Returns:
+        The seconds that all of it is announced to take.
+    """
+    say, config, costs = partial(print, file=sys.stdout if listed else sys.stderr), plan.config, plan.costs
+    for study, own in costs.items():
+        width = max((len(cell.name) for cell, *_ in own.cells), default=0)
+        for cell, to_do, seconds, basis in own.cells if listed else ():
+            say(f"{cell.name:{width}}  {to_do:3} to do  {seconds:5.1f} s each ({basis})")
+        for left_out in own.omitted if listed else ():
+            say(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
+        if config["studies"][study].get("imports") and not own.cells:
+            files = len(studies.of(study).sources(config))
+            say(f"{config['run']}/{study}: {sizes.count(files, 'file')} of results from elsewhere to import")
+            continue
+        exploratory = not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
+        totals = own.totals
+        say(
+            f"{config['run']}/{study}: {len(own.cells)} cells, {len(own.omitted)} left out, "
+            f"{totals['records']} records to measure: {cost.announced(totals)}, "
+            f"{totals['bytes'] / 2**30:.2f} GiB to read or write, "
+            f"{totals['requests']:.0f} requests to stores elsewhere, "
+            f"{totals['disk_bytes'] / 2**30:.2f} GiB of data to generate"
+            + ("; exploratory: too few repeats for a verdict" if exploratory else "")
+        )
+        for note in plan.notes[study]:
+            say(f"  {note}")
+    cells, totals = [(cell, to_do) for own in costs.values() for cell, to_do, *_ in own.cells], cost.total(costs)
+    built = _builds(config, [cell for cell, to_do in cells if to_do])
+    building, beside = sum(built.values()), totals["seconds_beside"]
+    if slurm.has_nodes_elsewhere() and totals["records"]:
+        jobs = sum(max(to_do for _, to_do, *_ in own.cells) for own in costs.values() if own.cells)
+        least, most = (cost.duration(jobs * each) for each in _JOB_S)
+        say(
+            f"with --workflow-profile profiles/slurm: a job for each of {jobs} blocks costs about {least} to"
+            f" {most} more, and their time in the queue"
+        )
+    parts = [f"{cost.duration(building)} build {', '.join(sorted(built))}"] * bool(built)
+    parts += [f"{cost.duration(beside)} make data and pages"] * bool(beside)
+    seconds = totals["seconds"] + building + beside
+    say(
+        "in all: "
+        + f"{sizes.count(len(cells), 'cell')}, {sizes.count(totals['records'], 'record')}: " * bool(cells)
+        + cost.announced(totals, building + beside)
+        + f", of which {' and '.join(parts)}" * bool(parts)
+        + ", nothing to build" * (not built)
+        + f"; report: reports/{config['run']}/index.html"
+    )
+    if bill := prices.bill(config, totals, seconds):
+        say(f"cost: {bill.line}")
+    return seconds
+
+
+def _ask(config: dict, costs: dict[str, Cost], yes: bool) -> None:
+    """Ask before something dear.
+
+    Raises:
+        Problem: the answer was no, or there is nobody to ask; or the disk has no room for the data.
+    """
+    totals = cost.total(costs)
+    # What is made on its way into a store elsewhere needs no room here.
+    if (needed := totals["made_bytes"]) > (free := shutil.disk_usage(".").free):
+        raise Problem(
+            f"results/ has {free / 2**30:.1f} GiB free, and {needed / 2**30:.1f} GiB of data are to be generated; free"
+            " some or make the data smaller"
+        )
+    sums = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
+    sums |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
+    bill = prices.bill(config, totals, totals["seconds"])
+    sums["usd"] = bill.usd if bill else 0
+    above = [f"{key} {sums[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if sums[key] > limit]
+    if not above or yes:
+        return
+    line = f"this run is above the limits of ask_above: {', '.join(above)}"
+    if not sys.stdin.isatty():
+        raise Problem(f"{line}; give --yes, or raise them in the configuration")
+    if input(f"{line}. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise Problem("nothing was started")
+
+
+def _pairing(config: dict, study: str, cells: list[Cell], selected: list[Cell], opened: blocks.Open) -> Iterator[str]:
+    """Yield what a call does to the blocks in which cells are compared with each other."""
+    compare, names = config["studies"][study]["compare"], {cell.name for cell in selected}
+    if opened.blocks and opened.blocks[0] > 1:
+        why = "what an earlier session left out is not filled up, as a cell needs its partners beside it"
+        if opened.blocks[-1] == studies.of(study).repeats(config):
+            why = f"there are to be {opened.blocks[-1]}"
+        elif opened.conditional:
+            why = f"{sizes.count(len(opened.fresh), 'cell')} without any record, to be measured beside the others"
+        yield f"{_numbers(opened.blocks)}, of {sizes.count(len(names), 'cell')}, appended: {why}"
+    if opened.blocks and (cut := blocks.cut(cells, names, compare)):
+        yield f"{sizes.count(cut, 'comparison')} with cells that are not asked for: not in these blocks"
+    if opened.blocks and opened.draw is None and compare and studies.of(study).repeats(config) >= MIN_BLOCKS:
+        yield "cells in the order of the matrix, as each leaves traces in the next: they are not comparable"
+    if opened.anew and (cut := blocks.cut(cells, opened.anew.keys(), compare)):
+        anew = sizes.count(len(opened.anew), "cell")
+        others = sizes.count(cut, "comparison")
+        yield f"{anew} measured again, without the other side of {others}: sbench run measures both"
+
+
+def _numbers(blocks_opened: list[int]) -> str:
+    first, last = blocks_opened[0], blocks_opened[-1]
+    return f"block {first}" if first == last else f"blocks {first} to {last}"
+
+
+def _expect_measured(config: dict, cells: Iterable[Cell], words: Sequence[str]) -> None:
+    """See that measured cells have names that begin with each of the words.
+
+    Raises:
+        Problem: there is none for a word.
+    """
+    base = Path("results", config["run"])
+    measured = [cell.name for cell in cells if (base / cell.study / "records" / cell.name).is_dir()]
+    for word in words:
+        if not any(name.startswith(word) for name in measured):
+            among = " and is asked for" if config["only"] else ""
+            raise Problem(f"no measured cell of {base} begins with {word!r}{among}; sbench plan lists the names")
+
+
+def _free_folder(command: list[str]) -> None:
+    """Take away the lock of a run that was killed.
+
+    Raises:
+        Problem: its run is still going on.
+    """
+    if not any(Path(".snakemake/locks").glob("*")):
+        return
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        programs = {os.path.basename(word) for word in (process.info["cmdline"] or [])[:2]}
+        if "snakemake" in programs and process.info["cwd"] == os.getcwd():
+            raise Problem(f"another run is going on in this folder (process {process.pid}): wait, or use another clone")
+    subprocess.run([*command, "--unlock"], capture_output=True, check=True)

@@ -1,0 +1,373 @@
+"""Records to data frames: runs, samples, cells and requests of any study.
+
+Nothing here knows a study. Factors are the columns of matrix.csv beside `cell`, `omitted` and `twin_of`; metrics are
+the keys of a record's `seconds`; samples carry their final column names. Levels are text throughout ("3.10" stays
+"3.10"). Rows stand in the order of matrix.csv, then by repeat, whatever the order of files in a folder.
+"""
+
+import contextlib
+import json
+import math
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sbench.design import fingerprint, records
+from sbench.probe.program import Problem, write_text
+from sbench.probe.slowed import SHARES
+from sbench.stores import faults
+from sbench.stores import network as networks
+from sbench.stores.embedded import EXCHANGE
+from sbench.verdicts import model, stats
+
+# Tables are read value by value, for which Arrow's strings are slow.
+pd.options.mode.string_storage = "python"
+
+# What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
+OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather", "index")
+# The order of columns and verdicts, and what there is if nothing could be measured; other metrics follow by name.
+METRICS = ("total", "open", "first", "rest")
+MIB = 2**20
+# What a record took beside time (METHOD 11, 14), summarised per cell by medians.
+_TAKEN = ("opens", "connections", "in_flight", "task_cpu_s", "cpu_s", "server_cpu_s", "round_trip_s", "rate_mib_s")
+_COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered", *_TAKEN)
+_UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": False}
+_RESIDENT = ("resident_before", "resident_after")
+_HASHES = {"code": "code", "data": "data", "packages": "lock"}
+# The fingerprint of a machine, and of what holds the files (METHOD 14): parts of a record's host block.
+PLACES = {
+    "node": ("node",),
+    "machine": ("boot", "instance", "cpu", "affinity", "cpu_quota", "ram_bytes", "kernel"),
+    "device": ("device", "mount_point"),
+}
+# What others did to a window, in seconds per second, and major faults per second; below this nothing is disturbed.
+_TIMES = ("steal_s", "cpu_pressure_s", "io_pressure_s", "memory_pressure_s", "throttled_s", "others_s")
+_LOADS = {**dict.fromkeys(_TIMES, 0.02), "major_faults": 20.0}
+_BEYOND = 3
+# The columns of requests.csv.
+EXCHANGES = (
+    *("cell", "repeat", "connection", "method", "object", "offset_bytes", "length_bytes", "bytes", "status"),
+    *("begin_s", "first_s", "end_s"),
+)
+_FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
+
+
+def read_matrix(path: Path | str) -> pd.DataFrame:
+    """Return the cells of matrix.csv that are not left out: cell, factors…, twin_of, all of it text.
+
+    Raises:
+        Problem: the file is missing or is no matrix.
+    """
+    try:
+        matrix = without_doubles(pd.read_csv(path, dtype=str, keep_default_na=False))
+        return matrix[matrix["omitted"] == ""][["cell", *factors(matrix), "twin_of"]].reset_index(drop=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise Problem(f"{path} is no matrix of cells ({error}); remove it and run again") from error
+
+
+def without_doubles(matrix: pd.DataFrame) -> pd.DataFrame:
+    """Return a matrix in which each cell stands once; a row that names it again is omitted, with that as the reason."""
+    doubled = (matrix["cell"] != "") & matrix["cell"].duplicated()
+    reason = "another row of matrix.csv is of the same cell: " + matrix["cell"]
+    return matrix.assign(omitted=matrix["omitted"].mask(doubled, reason), cell=matrix["cell"].mask(doubled, ""))
+
+
+def factors(matrix: pd.DataFrame) -> list[str]:
+    """Return the factors of a matrix in its order."""
+    return [column for column in matrix.columns if column not in ("cell", "omitted", "twin_of")]
+
+
+def levels_of(matrix: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Return the levels of the cells of a matrix by factor, by name of the cell."""
+    return matrix.set_index("cell")[factors(matrix)].to_dict("index")
+
+
+def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return (runs, samples) of the records of a matrix's cells; one that cannot be used counts as failed.
+
+    Returns:
+        runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons, attempted (it
+            was not skipped), timed_out (its `seconds total` is its time limit), `seconds <name>`, work, requests,
+            facts, the hashes `code` and `data` of what measured and was read, and where it has one, `software`, the
+            fingerprint as JSON.
+        samples: samples.csv, one row per sample: its own columns, then cell, factors…, repeat, status, valid,
+            session.
+    """
+    rows, of_records = [], []
+    for one in kept:
+        summary = _run(one.record) if one.record else _UNUSABLE | {"reasons": [one.problem]}
+        summary |= {"software": kept_as} if (kept_as := fingerprint.of(one)) else {}
+        samples = one.record.get("samples", []) if one.record else []
+        of_records.append({"cell": one.cell, "repeat": one.repeat, **summary})
+        place = {"cell": one.cell, **one.levels, "repeat": one.repeat}
+        place |= {"status": summary["status"], "valid": summary["ok"], "session": summary.get("session", "")}
+        rows += [{**sample, **place} for sample in samples]
+    empty = ["cell", *factors(matrix), "repeat", "status", "valid", "session"]
+    return (
+        pd.DataFrame(of_records, columns=None if of_records else ["cell", "repeat", *_UNUSABLE, "reasons"]),
+        pd.DataFrame(rows, columns=None if rows else empty),
+    )
+
+
+def metrics(runs: pd.DataFrame) -> list[str]:
+    """Return the metrics of the runs: total, open, first, rest as far as they were measured, then others by name."""
+    measured = {column.removeprefix("seconds ") for column in runs if column.startswith("seconds ")}
+    names = (measured or set(METRICS)) - set(OVERHEAD)
+    return [name for name in METRICS if name in names] + sorted(names - set(METRICS))
+
+
+def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return cells.csv: one row per cell, summarised over its valid repeats, with failed and invalid ones counted.
+
+    Edited records are among the invalid ones.
+
+    Times: medians in seconds, metrics with the interval of `stats.median`. Throughput (MiB/s) and amplification are
+    totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest, which should be 0.
+    A fact that differs between repeats has all its values, joined by " | ".
+    """
+    timed = metrics(runs)
+    overhead = [name for name in OVERHEAD if f"seconds {name}" in runs] or list(OVERHEAD[:4])
+    parts = dict(list(runs.groupby("cell", sort=False)))
+    rows = []
+    for cell in matrix[["cell", *factors(matrix)]].to_dict("records"):
+        part = parts.get(cell["cell"], runs.iloc[:0])
+        ok = part["ok"].astype(bool)
+        good, wrong = part[ok], part[~ok]
+        failed = int((wrong["status"] != "done").sum())
+        cell |= {"n": len(good), "failed": failed, "invalid": len(wrong) - failed, "edited": int(wrong["edited"].sum())}
+        rows.append({**cell, **_summary(good, timed, overhead), "reasons": _reasons(wrong)})
+    cells = pd.DataFrame(rows, dtype=object).infer_objects()
+    # What waits, on purpose or before it tries again, says nothing of the cost of an open.
+    modelled = model.modelled_s(cells[~_waits(cells)])
+    cells.insert(cells.columns.get_loc("amplification"), "modelled_s", modelled)
+    good = runs[runs["ok"].astype(bool)]
+    for name, flagged in (("outlying_repeats", _outlying(good)), ("disturbed_repeats", _disturbed(good))):
+        cells.insert(cells.columns.get_loc("cache_state"), name, cells["cell"].map(_repeats(good[flagged])).fillna(""))
+    return cells
+
+
+def _waits(cells: pd.DataFrame) -> pd.Series:
+    """Return which cells are slowed controls, or have faults injected into what they read."""
+    levels = cells.reindex(columns=["control", "fault"])
+    return levels["control"].isin(SHARES) | ~levels["fault"].fillna(faults.NONE).isin([faults.NONE])
+
+
+def exchanges(kept: Iterable[records.Kept]) -> pd.DataFrame:
+    """Return the requests of each cell as one of its records has them; no rows where none were recorded.
+
+    Returns:
+        `EXCHANGES`: offset and length as the range of the request asks for them, missing without a range; bytes of the
+        answer; seconds since the window opened when the request began, and its first and its last byte came.
+    """
+    folders = {one.cell: one.path.parent for one in kept}
+    frames = [frame for cell, folder in folders.items() for frame in _read_exchanges(cell, folder / records.REQUESTS)]
+    if not frames:
+        return pd.DataFrame(columns=EXCHANGES)
+    rows = pd.concat(frames, ignore_index=True)
+    ends = rows["range"].astype("string").str.extract(r"bytes=(\d+)-(\d+)").astype("Int64")
+    rows = rows.assign(offset_bytes=ends[0], length_bytes=ends[1] - ends[0] + 1)
+    return rows.rename(columns={"path": "object", **{name: f"{name}_s" for name in ("begin", "first", "end")}})[
+        list(EXCHANGES)
+    ]
+
+
+def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
+    """Write a table as CSV, whole or not at all.
+
+    Numbers have so many significant digits, or the fewest that read back as the same double. What was measured is
+    written in full; what was computed from it with 12 digits: the last bits of a logarithm depend on the processor.
+    """
+    write_text(path, table.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None))
+
+
+def _read_exchanges(cell: str, path: Path) -> Iterator[pd.DataFrame]:
+    """Yield the requests in a file, if there is one; of one that is damaged a line says that it is left out."""
+    if path.is_file():
+        try:
+            yield pd.read_csv(path, dtype={"status": str})[["repeat", *EXCHANGE]].assign(cell=cell)
+        except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
+            print(f"left out: {path} holds no requests ({error})", file=sys.stderr)
+
+
+def _run(record: dict) -> dict:
+    done = record["status"] == "done"
+    faults = records.faults(record)
+    run = {"status": record["status"], "ok": done and not faults, "edited": records.EDITED in faults, "reasons": faults}
+    run["attempted"] = "cause" not in record
+    if limit := record.get("timed_out_s"):
+        return {**run, "timed_out": True, "seconds total": float(limit), "session": record.get("session", "")}
+    if not done:
+        return run
+    work, cache, provenance = record["work"], record.get("cache", {}), record.get("provenance", {})
+    requests = record.get("requests", {}).values()
+    facts = {**cache, **(record.get("effective") or {}), "cache_state": cache.get("state")}
+    measured = {f"seconds {name}": value for name, value in record["seconds"].items()}
+    measured |= {"logical_bytes": work.get("logical_bytes"), "tasks": work.get("tasks_done")}
+    measured["timed_bytes"] = work.get("timed_bytes", work.get("logical_bytes"))
+    measured |= {name: facts.get(name) for name in _RESIDENT} | taken(record)
+    return {
+        **run,
+        **{name: _float(value) for name, value in measured.items()},
+        "read": json.dumps(record.get("read")),
+        "verified": record.get("verified") or "",
+        "requests": _sum(requests, "count"),
+        **{name: _sum(requests, name) for name in ("bytes_offered", "bytes_delivered")},
+        **{name: facts.get(name) for name in _FACTS},
+        **{name: provenance.get(f"{key}_sha256", "") for name, key in _HASHES.items()},
+        **{name: json.dumps([record.get("host", {}).get(key) for key in keys]) for name, keys in PLACES.items()},
+        "session": record.get("session", ""),
+        "began_s": _began(record),
+        "step_seconds": _float(record.get("step_seconds")),
+    }
+
+
+def _began(record: dict) -> float:
+    """When a record was begun, in seconds since 1970."""
+    with contextlib.suppress(TypeError, ValueError):
+        return datetime.fromisoformat(record.get("started_utc")).timestamp()
+    return math.nan
+
+
+def taken(record: dict) -> dict[str, float | None]:
+    """Return `_TAKEN` of a record, None where it does not have them, and `load <what>` of its window per second.
+
+    `task_cpu_s` is the CPU time of the tasks, divided by the workers beside each other; `rate_mib_s` what the network
+    lets through to as many requests as were in flight, at the rate that was measured for one of them.
+    """
+    network, resources = record.get("network") or {}, record.get("resources") or {}
+    opens, cpu = (
+        [sample[key] for sample in record.get("samples", []) if sample.get(key) is not None]
+        for key in ("opens", "cpu-time")
+    )
+    workers = (record.get("effective") or {}).get("workers") or 1
+    cpu_s = {name: _cpu(resources.get(name)) for name in ("reader", "server", "network")}
+    counts = {
+        "opens": sum(opens) if opens else None,
+        "connections": network.get("connections"),
+        "in_flight": network.get("in_flight"),
+        "task_cpu_s": sum(cpu) / workers if cpu else None,
+        "cpu_s": cpu_s["reader"],
+        "server_cpu_s": cpu_s["server"],
+        "round_trip_s": network.get("round_trip_s"),
+        "rate_mib_s": _rate(record, network),
+    }
+    machine, window = dict(resources.get("machine") or {}), resources.get("window_s")
+    if machine.get("busy_s") is not None:
+        machine["others_s"] = max(0.0, machine["busy_s"] - sum(filter(None, cpu_s.values())))
+    return counts | {
+        f"load {name}": machine[name] / window if window and machine.get(name) is not None else None for name in _LOADS
+    }
+
+
+def _rate(record: dict, network: dict) -> float | None:
+    if not network.get("mib_s") or not network.get("in_flight"):
+        return None
+    emulated = ((record.get("settings") or {}).get("store") or {}).get("network")
+    return min(network["mib_s"] * max(1.0, network["in_flight"]), networks.mib_s(emulated))
+
+
+def _cpu(process: dict | None) -> float | None:
+    """CPU seconds of a process and of all that it started; None where that was on several machines."""
+    if not process or process["user_s"] is None:
+        return None
+    return process["user_s"] + process["system_s"]
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _sum(requests: Iterable[dict], key: str) -> float:
+    """NaN where the store is not embedded, or where bytes were offered whose delivery was not measured."""
+    if not requests:
+        return math.nan
+    return sum(_float(method.get(key) if method.get("bytes_offered") else method.get(key) or 0) for method in requests)
+
+
+def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
+    summary: dict = {}
+    for name in timed:
+        middle = stats.median(_column(good, f"seconds {name}"))
+        summary |= {f"{name}_s": middle.value, f"{name}_s_low": middle.low, f"{name}_s_high": middle.high}
+    summary |= {f"{name}_s": _median(good, f"seconds {name}") for name in overhead}
+    logical = _column(good, "logical_bytes")
+    summary["throughput_mib_s"] = stats.rate(_column(good, "timed_bytes") / MIB, _column(good, "seconds total"))
+    for name in _COUNTS:
+        summary[name] = _whole(_median(good, name))
+        if name == "requests":
+            summary["requests_spread"] = _whole(_spread_of_like(good, name))
+    moved = _column(good, "bytes_delivered").fillna(_column(good, "bytes_offered"))
+    summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
+    summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
+    summary |= {name: _median(good, name) for name in _RESIDENT}
+    return summary | {"cache_state": _one(_column(good, "cache_state"))}
+
+
+def _outlying(good: pd.DataFrame) -> pd.Series:
+    """Which records' totals lie outside their cell's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
+
+    They are flagged, not removed: every figure and verdict has them.
+    """
+    total = _column(good, "seconds total")
+    low, high = (total.groupby(good["cell"], sort=False).transform("quantile", share) for share in (0.25, 0.75))
+    reach = 1.5 * (high - low)
+    return _enough(good) & ((total < low - reach) | (total > high + reach))
+
+
+def _disturbed(good: pd.DataFrame) -> pd.Series:
+    """Which records had some load beyond three times its median over their cell's: its own load is in all of them.
+
+    Such repeats are shown and stay in every figure: longer cells are disturbed more often.
+    """
+    loads = {name: good[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in good}
+    medians = {name: load.groupby(good["cell"], sort=False).transform("median") for name, load in loads.items()}
+    beyond = [(load > _BEYOND * medians[name]) & (load > _LOADS[name]) for name, load in loads.items()]
+    return _enough(good) & np.logical_or.reduce(beyond) if beyond else pd.Series(False, index=good.index)
+
+
+def _enough(good: pd.DataFrame) -> pd.Series:
+    """Whether a record's cell has enough of them to say which differs from the others."""
+    return good.groupby("cell", sort=False)["repeat"].transform("size") >= stats.MIN_BLOCKS
+
+
+def _repeats(flagged: pd.DataFrame) -> pd.Series:
+    """By cell, its repeats that are flagged, as "2 5"."""
+    return flagged["repeat"].astype(str).groupby(flagged["cell"], sort=False).agg(" ".join)
+
+
+def _spread_of_like(rows: pd.DataFrame, name: str) -> float:
+    """The largest difference between repeats that read the same objects; NaN where no two did."""
+    like = _column(rows, name).groupby(_column(rows, "read")).agg(["min", "max", "count"])
+    return float((like["max"] - like["min"])[like["count"] > 1].max())
+
+
+def _column(rows: pd.DataFrame, name: str) -> pd.Series:
+    return rows[name] if name in rows else pd.Series(math.nan, index=rows.index, dtype=float)
+
+
+def _median(rows: pd.DataFrame, name: str) -> float:
+    return stats.median(_column(rows, name)).value
+
+
+def _whole(value: float) -> int | float | None:
+    """A count as an integer; medians of an even number of counts may lie between two."""
+    return None if math.isnan(value) else int(value) if value == int(value) else value
+
+
+def _one(values: pd.Series) -> object:
+    distinct = sorted({value.item() if hasattr(value, "item") else value for value in values.dropna()}, key=str)
+    whole = [int(value) if isinstance(value, float) and value == int(value) else value for value in distinct]
+    return whole[0] if len(whole) == 1 else " | ".join(map(str, whole)) or None
+
+
+def _reasons(wrong: pd.DataFrame) -> str:
+    repeats: dict[str, list[str]] = {}
+    for repeat, reasons in zip(wrong["repeat"], wrong["reasons"], strict=True):
+        for reason in reasons:
+            repeats.setdefault(" ".join(str(reason).split()), []).append(str(repeat))
+    return "; ".join(f"repeat{'s' * (len(some) > 1)} {', '.join(some)}: {reason}" for reason, some in repeats.items())

@@ -1,0 +1,251 @@
+"""Figures of one value against one numeric factor: every repeat, the estimate, its interval, what bounds it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from sbench.pages import names, prose, references, words
+from sbench.pages.declaration import Factor, Value
+from sbench.pages.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, round_ticks
+from sbench.pages.results import Results
+from sbench.probe import sizes
+
+PANELS = 12  # that are drawn; all are in the numbers
+ARMS = 8  # in a panel; more are told apart by panels of their own
+TICKS = 6  # along the x axis of a panel that takes half the page
+WIDE = 4  # ratio of largest to smallest from which on an axis is logarithmic
+INVALID = Look(GREY, "x")
+_BASE = ["base_cell", "base_level", "base_total_s"]
+# A panel's levels and cells, and an arm's label, look and cells in order.
+Group = tuple[dict, pd.DataFrame]
+Arm = tuple[str, Look, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """What all panels of a figure share: how variants of an arm look is the same in each."""
+
+    run: Results
+    factor: str
+    value: Value
+    varies: list[str]
+    variants: list[tuple]
+
+
+def against(run: Results, factor: str, value: Value | None = None) -> Figure:
+    """Return a value (default: the report's first) against a numeric factor.
+
+    Panels are told apart by the report's `panels` and by what else varies much, colours by the factor that the question
+    is about. Arms with one level of the factor are left out where others have several.
+    """
+    value = value or run.report.values[0]
+    name = f"{value.column.replace('_', '-')}-by-{factor.replace('_', '-')}"
+    title = f"{value.title} by {run.report.factor(factor).title}"
+    cells = run.measured[run.measured[value.column].notna()]
+    many = in_series(cells, factor, run)
+    # Along the factor by which arms are compared all are drawn where none has several levels.
+    cells = cells if run.report.contest and factor == run.report.along and not many.any() else cells[many]
+    if cells.empty:
+        return Figure(name, title, "", (), pd.DataFrame())
+    plot, groups = _plot(cells, factor, value, run)
+    panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
+    more = words.fill("first panels", drawn=PANELS, of=len(groups)) if len(groups) > PANELS else ""
+    bounded = value.bound and cells[value.bound].notna().any()
+    bound = words.fill("dotted bound", bound=value.bound_name) if bounded else ""
+    interval = "" if run.records.empty else f" {words.fill('marks')}"
+    published = [arm for _, group in groups for *_, arm in references.arms(group, run, value, factor)]
+    others = f" {words.fill('grey marks')}" if published else ""
+    caption = f"{value.means}{bound}{interval}{others}{more}"
+    return Figure(name, title, caption, panels, numbers(run, cells, [value], run.invalid["cell"], published), 2)
+
+
+def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
+    """Return which cells are of an arm that was measured at several levels of a factor."""
+    if cells.empty:
+        return pd.Series(dtype=bool)
+    others = [name for name in run.report.names if name != factor]
+    return cells.groupby(others, sort=False)[factor].transform("nunique") > 1
+
+
+def speedup(run: Results) -> Figure:
+    """Return the performance ratio base / this one, each arm against its own smallest level of the scaling factor."""
+    scaling = run.report.scaling
+    if not scaling or run.measured.empty:
+        return Figure("performance-ratio", "", "", (), pd.DataFrame())
+    title = run.report.metrics[0].title
+    means = words.fill("performance ratio", title=title)
+    ratio = Value("performance_ratio", "Performance ratio", means=means, ratio=True)
+    runs = [_by_base(one, ratio.column) for one in (run, *run.references)]
+    bases = pd.concat([one.cells.set_index("cell")[_BASE] for one in runs])
+    figure = against(replace(runs[0], references=tuple(runs[1:])), scaling.factor, ratio)
+    numbers = figure.numbers.join(bases, on="cell") if len(figure.numbers) else figure.numbers
+    return replace(figure, name="performance-ratio", numbers=numbers)
+
+
+def _by_base(run: Results, ratio: str) -> Results:
+    """The run with each arm's time at its smallest level of the scaling factor divided by its own."""
+    factor, column = run.report.scaling.factor, run.report.values[0].column
+    others = [name for name in run.report.names if name != factor]
+    measured = run.measured[run.measured[column].notna()]
+    measured = measured[in_series(measured, factor, run)]
+    measured = measured.iloc[measured[factor].map(names.amount).argsort(kind="stable")]
+    bases = measured.drop_duplicates(others).set_index(others)[["cell", factor, column]]
+    bases = measured.join(bases.set_axis(_BASE, axis=1), on=others).set_index("cell")[_BASE]
+    cells, records = (table.join(bases, on="cell", how="inner") for table in (run.cells, run.records))
+    for end, other in {"": "", "_low": "_high", "_high": "_low"}.items():
+        cells[ratio + end] = cells["base_total_s"] / cells[column + other]
+    if column in records:
+        records[ratio] = records["base_total_s"] / records[column]
+    return replace(run, cells=cells, records=records)
+
+
+def _plot(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple[_Plot, list[Group]]:
+    """What all panels share, and the panels; where arms are many, panels are told apart by more."""
+    report = run.report
+    keys = [name for name in report.panels if name != factor]
+    for more in reversed(report.names):
+        arms = [name for name in report.names if name not in (*keys, factor)]
+        if cells[[*keys, *arms]].drop_duplicates().groupby(keys).size().max() <= ARMS:
+            break
+        if more not in (*keys, factor, report.headline):
+            keys.append(more)
+    varies = run.varying(cells, [name for name in report.names if name not in (*keys, factor, report.headline)])
+    groups = [(dict(zip(keys, levels, strict=True)), group) for levels, group in cells.groupby(keys, sort=False)]
+    groups.sort(key=lambda group: [run.names.order(*level) for level in group[0].items()])
+    return _Plot(run, factor, value, varies, run.names.sorted_rows(cells, varies)), groups
+
+
+def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
+    value, arms, title = plot.value, _arms(cells, plot), _title(levels, plot)
+    columns = {value.column: "y", f"{value.column}_low": "y_low", f"{value.column}_high": "y_high"}
+
+    def mark(label: str, look: Look, arm: pd.DataFrame) -> Marks:
+        points = arm.rename(columns=columns)[["x", *columns.values(), "n"]]
+        return Marks(label, look, points, _samples(arm["cell"], plot), joined=True)
+
+    marks = [mark(*arm) for arm in arms]
+    published = [
+        mark(label, look, _placed(arm, plot))
+        for label, look, arm in references.arms(cells, plot.run, value, plot.factor)
+    ]
+    if "base_cell" in cells:
+        title = f"{title}. Base: {'; '.join(f'{label}, {_base(arm.iloc[0], plot)}' for label, _, arm in arms)}"
+    # Cells without a valid repeat have no summary: each repeat is drawn.
+    broken = plot.run.invalid
+    broken = broken[(broken[list(levels)] == list(levels.values())).all(axis=1)]
+    invalid = _samples(broken["cell"], plot)
+    marks += [Marks("[INVALID]", INVALID, invalid)] if len(invalid) else []
+    drawn = [invalid["x"], *(mark.points["x"] for mark in published)]
+    places = np.unique(pd.concat([cells[plot.factor].map(names.amount), *drawn]).astype(float))
+    wide = bool(len(places) == 1 or places[-1] >= WIDE * places[0])
+    # All places are named, or every second and so on, the largest among them.
+    ticks = places[::-1][:: -(-len(places) // TICKS)][::-1]
+    declared = plot.run.report.factor(plot.factor)
+    panel = Panel(
+        title=title,
+        x_label=declared.axis or prose.capital(declared.title),
+        y_label=value.label,
+        marks=(*beside(marks, places, wide), *published, *_bounds(cells, plot)),
+        x_log=wide,
+        x_ticks=tuple(ticks),
+        x_tick_texts=tuple(_tick(tick, declared, plot) for tick in ticks),
+        rules=(SAME_Y,) if value.ratio else (),
+    )
+    low, high = replace(panel, y_log=True).y_range()
+    if high < 2 * WIDE * low and not value.ratio:
+        return panel
+    return replace(panel, y_log=True, y_ticks=round_ticks(low, high))
+
+
+def _tick(tick: float, declared: Factor, plot: _Plot) -> str:
+    if declared.size:
+        return sizes.text(tick)
+    return declared.known_as(f"{tick:.0f}", plot.run.facts) if declared.known_as else f"{tick:g}"
+
+
+def _base(cell: pd.Series, plot: _Plot) -> str:
+    unit = plot.run.report.values[0].unit
+    return f"{plot.run.names.level(plot.factor, cell['base_level'])}, {prose.number(cell['base_total_s'])} {unit}"
+
+
+def _title(levels: dict, plot: _Plot) -> str:
+    """What tells a panel from the others: where bytes came from, then the levels that vary where they are."""
+    run = plot.run
+    place, cells = run.place(levels), run.cells[run.cells["control"] == ""]
+    parts = [prose.capital(place)] if place else []
+    for name, level in levels.items():
+        if name not in run.report.places and level and (not parts or cells[name].nunique() > 1):
+            parts.append(run.names.level(name, level))
+        cells = cells[cells[name] == level]
+    return " · ".join(parts)
+
+
+def _arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
+    """The question's factor decides an arm's colour, what else varies the dash."""
+    run, own = plot.run, plot.run.report.headline
+    arms = []
+    for number, level in enumerate(run.arms):
+        for style, levels in enumerate(plot.variants):
+            arm = cells[(cells[own] == level) & (cells[plot.varies] == list(levels)).all(axis=1)]
+            if len(arm):
+                named = {own: level, **dict(zip(plot.varies, levels, strict=True))}
+                look = Look.of(number, style)
+                if len(plot.variants) == 1 and not plot.value.bound:
+                    # One line per arm: it has a dash of its own, beside colour and marker; bounds are dotted.
+                    look = replace(Look.of(number, number), filled=True)
+                arms.append((run.names.row(named, named), look, _placed(arm, plot)))
+    return arms
+
+
+def _placed(arm: pd.DataFrame, plot: _Plot) -> pd.DataFrame:
+    return arm.assign(x=arm[plot.factor].map(names.amount)).sort_values("x")
+
+
+def _samples(cells: pd.Series, plot: _Plot) -> pd.DataFrame:
+    records = plot.run.drawn(plot.value.column)
+    records = records[records["cell"].isin(cells)]
+    return records.assign(x=records[plot.factor].map(names.amount).astype(float), y=records[plot.value.column])
+
+
+def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
+    """What bounds each arm, by the state of the cache: the most of it at each place of the panel."""
+    own, marks = plot.run.report.headline, []
+    if not plot.value.bound:
+        return []
+    bounded = cells[cells[plot.value.bound].notna()]
+    shown = [own, *(["cache"] if "cache" in plot.varies else [])]
+    for levels, group in bounded.groupby(shown, sort=False):
+        named = dict(zip(shown, levels, strict=True))
+        most = group.assign(x=group[plot.factor].map(names.amount)).groupby("x")[plot.value.bound].max().reset_index()
+        # One place alone makes no line.
+        look = Look(Look.of(plot.run.arms.index(named[own])).colour, "" if len(most) > 1 else "star", "dotted")
+        points = most.rename(columns={plot.value.bound: "y"}).assign(y_low=np.nan, y_high=np.nan, n=np.nan)
+        marks.append(Marks(f"{plot.run.names.row(named, shown)}: {plot.value.bound_name}", look, points, joined=True))
+    return marks
+
+
+def numbers(
+    run: Results,
+    cells: pd.DataFrame,
+    values: Sequence[Value],
+    also: Iterable[str] = (),
+    published: Sequence[pd.DataFrame] = (),
+) -> pd.DataFrame:
+    """Return what is drawn of some cells, their medians and each repeat; of the cells `also` each repeat alone.
+
+    Cells that are `published` have a column that says so.
+    """
+    columns = ["cell", *run.report.names, "repeat"]
+    bounds = [value.bound for value in values if value.bound]
+    ends = [f"{value.column}{end}" for value in values for end in ("", "_low", "_high")]
+    medians = cells.assign(repeat="")[[*columns, "n", *ends, *bounds]]
+    if published:
+        others = pd.concat(published).drop_duplicates(["published", "cell"])
+        medians = pd.concat([medians, others.reindex(columns=[*columns, "n", *ends, "published"])])
+    if run.records.empty:
+        return medians
+    single = run.records[run.records["cell"].isin([*cells["cell"], *also])]
+    shown = [name for value in values for name in (value.column, value.bound) if name in single]
+    return pd.concat([medians, single[[*columns, "valid", *shown]]])

@@ -1,0 +1,190 @@
+"""The one place where text becomes HTML or Markdown: it is shown as it is, whatever it holds and wherever it is from.
+
+What a page's own sentences have bold, as code, as a link or as a block they mark with the functions below. The marks
+are control characters, which `sbench.pages.results` lets in from no table and no facts. So nobody has to know which
+text comes from elsewhere, and nobody can forget to escape it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from html import escape
+from urllib.parse import quote
+
+_BOLD, _PLAIN, _CODE, _LINK, _AT, _END, _BLOCK = map(chr, range(1, 8))
+# What no text from elsewhere may hold: the marks, what HTML and XML cannot hold either, what turns the direction of the
+# text that follows, and halves of a sign.
+FOREIGN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_MARKS = (
+    f"(?P<bold>{_BOLD})|(?P<plain>{_PLAIN})|{_CODE}(?P<code>[^{_END}]*){_END}"
+    f"|{_LINK}(?P<path>[^{_AT}]*){_AT}(?P<link>[^{_END}]*){_END}"
+)
+# What Markdown (GitHub's and mistune's) takes for more than itself within a line; "snake_case", "[0.9, 1.1]" and "R&D"
+# mean nothing and stay as they are.
+_SIGNS = (
+    r"[`*~$]",
+    r"(?<![^\W_])_|_(?![^\W_])",
+    rf"!(?=[\[{_LINK}])",
+    rf"\](?=[(\[:{_LINK}])",
+)
+# At the start of a block: a heading, a list, a rule, a quotation, a task or a definition; and the end of a heading.
+_OPENING = (r"\A#", r"\A[-+]+(?=\s|\Z)", r"\A[>\[]", r"(?<=\s)#+\Z")
+_ENTITIES = {"<": "&lt;", "&": "&amp;", "\\": "&#92;"}
+
+
+def _markdown(*signs: str) -> re.Pattern:
+    entities = rf"<|&(?=#?\w+;)|\\(?=[!-/:-@\[-`{{-~{_BOLD}-{_BLOCK}]|\Z)"
+    number = r"\A\d{1,9}(?=[.)](?:\s|\Z))"
+    return re.compile(f"{_MARKS}|(?P<entity>{entities})|(?P<number>{number})|(?P<sign>{'|'.join((*_SIGNS, *signs))})")
+
+
+_HTML = re.compile(f"{_MARKS}|(?P<sign>[&<>])")
+_LINE, _CELL, _LABEL = _markdown(*_OPENING), _markdown(r"\|"), _markdown(r"[\[\]]")
+
+# A block is named by what it begins with in Markdown.
+_QUOTATION, _VERBATIM, _ITEMS = "> ", "    ", ("- ", "    - ")
+_HEADINGS = {level: f"{'#' * level} " for level in (1, 2, 3)}
+_ELEMENTS = {
+    "": ("<p>", "</p>"),
+    _QUOTATION: ("<blockquote><p>", "</p></blockquote>"),
+    _VERBATIM: ("<pre><code>", "</code></pre>"),
+    **dict.fromkeys(_ITEMS, ("<li>", "")),
+    **{kind: (f"<h{level}>", f"</h{level}>") for level, kind in _HEADINGS.items()},
+}
+
+
+def bold(text: str) -> str:
+    """Return `text` so that a page shows it bold."""
+    return f"{_BOLD}{text}{_PLAIN}"
+
+
+def code(text: str) -> str:
+    """Return `text` so that a page shows it as code within a sentence."""
+    return f"{_CODE}{text}{_END}"
+
+
+def link(text: str, path: str) -> str:
+    """Return `text` as a link to a file, whose path is relative to the page's, or to an address of https."""
+    return f"{_LINK}{path}{_AT}{text}{_END}"
+
+
+def paragraph(text: str) -> str:
+    """Return `text` as a paragraph, which it is anyway where nothing stands before it."""
+    return _block("", text)
+
+
+def heading(level: int, text: str) -> str:
+    """Return `text` as a heading of level 1, 2 or 3."""
+    return _block(_HEADINGS[level], text)
+
+
+def quotation(text: str) -> str:
+    """Return `text` as a quotation."""
+    return _block(_QUOTATION, text)
+
+
+def verbatim(text: str) -> str:
+    """Return the lines of `text` as a block of code."""
+    return _block(_VERBATIM, text)
+
+
+def bullets(lines: Iterable[str], level: int = 1) -> str:
+    """Return sentences as a list; those of level 2 belong to the last of level 1 before them."""
+    return "".join(_block(_ITEMS[level - 1], line) for line in lines)
+
+
+def html(*texts: str) -> str:
+    """Return texts, each a paragraph or blocks, as HTML."""
+    parts, depth = [], 0
+    for kind, text in _blocks(*texts):
+        level = _ITEMS.index(kind) + 1 if kind in _ITEMS else 0
+        parts.append("<ul>" * (level - depth) + "</ul>" * (depth - level))
+        before, after = _ELEMENTS[kind]
+        parts.append(f"{before}{escape(text, quote=False) if kind == _VERBATIM else html_line(text)}{after}")
+        depth = level
+    return "".join(parts) + "</ul>" * depth
+
+
+def markdown(*texts: str) -> str:
+    """Return texts, each a paragraph or blocks, as Markdown."""
+    parts, before = [], ""
+    for kind, text in _blocks(*texts):
+        parts.append("\n" if before in _ITEMS and kind in _ITEMS else "\n\n")
+        lines = text.splitlines() if kind == _VERBATIM else [markdown_line(text)]
+        parts.append("\n".join(f"{kind}{line}" for line in lines))
+        before = kind
+    return "".join(parts[1:])
+
+
+def plain(text: str) -> str:
+    """Return a text without its marks, as one line."""
+    return re.sub(_MARKS, lambda token: token["code"] or token["link"] or "", _one_line(text))
+
+
+def html_line(text: str) -> str:
+    """Return a text in HTML, without an element around it."""
+    return _HTML.sub(_as_html, _one_line(text))
+
+
+def markdown_line(text: str) -> str:
+    """Return a text as a line of Markdown."""
+    return _LINE.sub(_as_markdown, _one_line(text))
+
+
+def markdown_cell(text: str) -> str:
+    """Return a text as a cell of a table in Markdown."""
+    return _CELL.sub(_as_markdown, _one_line(text))
+
+
+def _block(kind: str, text: str) -> str:
+    return f"{_BLOCK}{kind}{_AT}{text}" if text else ""
+
+
+def _blocks(*texts: str) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        first, *others = text.split(_BLOCK)
+        if first:
+            yield "", first
+        for other in others:
+            kind, _, own = other.partition(_AT)
+            yield kind, own
+
+
+def _one_line(text: str) -> str:
+    return " ".join(str(text).split())
+
+
+def _as_html(token: re.Match) -> str:
+    match token.lastgroup, token[token.lastgroup]:
+        case "bold", _:
+            return "<strong>"
+        case "plain", _:
+            return "</strong>"
+        case "code", text:
+            return f"<code>{escape(text, quote=False)}</code>"
+        case "link", text:
+            return f'<a href="{_address(token["path"])}">{html_line(text)}</a>'
+        case _, sign:
+            return escape(sign)
+
+
+def _address(path: str) -> str:
+    return quote(path, safe="/:" if path.startswith("https://") else "/")
+
+
+def _as_markdown(token: re.Match) -> str:
+    match token.lastgroup, token[token.lastgroup]:
+        case "bold" | "plain", _:
+            return "**"
+        case "code", text:
+            ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+            around = f"{ticks} " if "`" in text else ticks
+            return f"{around}{text}{around[::-1]}"
+        case "link", text:
+            return f"[{_LABEL.sub(_as_markdown, text)}]({_address(token['path'])})"
+        case "entity", sign:
+            return _ENTITIES[sign]
+        case "number", digits:
+            return f"{digits}\\"
+        case _, signs:
+            return f"\\{signs}"

@@ -1,0 +1,338 @@
+"""What people read instead of levels, stores, sizes, ratios and verdicts: each has one name on all pages."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from sbench.design.study import mappings
+from sbench.pages import prose
+from sbench.pages.declaration import Factor, Report
+from sbench.probe import sizes
+from sbench.probe.program import Problem
+from sbench.stores import network as networks
+from sbench.stores import store as stores
+
+# Differences beyond this are told as a multiple, smaller ones in percent.
+MULTIPLE = 1.5
+_STATES = {
+    "cold": "cold cache",
+    "warm": "served from memory (page cache)",
+    "mixed": "partly from memory (page cache)",
+    "unverified": "cache state unverified",
+    "elsewhere": "caches of the service unknown",
+    "direct": "past the page cache",
+}
+_ORDER = {state: place for place, state in enumerate(("cold", "warm", "direct", "any", "elsewhere", "unverified"))}
+
+
+_PREFIXES = (("ns", 1e9), ("µs", 1e6), ("ms", 1e3))
+
+
+class Effect(NamedTuple):
+    """A ratio of times in words with its interval, "took 24 % longer", "[21, 29]", and what precedes the baseline."""
+
+    text: str
+    interval: str
+    than: str
+
+
+def effect(
+    ratios: Iterable[float], low: float, high: float, plural: bool = False, is_time: bool = True, is_bound: bool = False
+) -> Effect:
+    """Return how much longer or shorter contenders took than their baselines, or how much higher or lower they were.
+
+    Args:
+        ratios: times of contenders by those of their baselines, all above or all below 1.
+        low: lower end of the interval, or of the intervals' hull.
+        high: upper end.
+        plural: whether several did it, as "chunks of 4 MiB".
+        is_time: whether these are times that were taken.
+        is_bound: whether the effect is at least so large.
+    """
+    ratios, at_least = list(ratios), "at least " * is_bound
+    least, most = min(ratios), max(ratios)
+    longer = least >= 1
+    values, ends = ((least, most), (low, high)) if longer else ((most, least), (high, low))
+    # What is no time is at most 100 % lower.
+    if most >= MULTIPLE or (is_time and least <= 1 / MULTIPLE):
+        if not longer:
+            values, ends = ([1 / value for value in pair] for pair in (values, ends))
+        fast = f"{'were' if plural else 'was'} {{}}× as fast"
+        high_or_long = "took {}× as long" if is_time else "was {}× as high"
+        text = (high_or_long if longer else fast).format(at_least + _range(*values, times))
+        return Effect(text, _interval(*ends, times), "as")
+    # The end that lies beyond 1 is on the other side.
+    values, ends = ([100 * (value - 1) * (1 if longer else -1) for value in pair] for pair in (values, ends))
+    if is_time:
+        text = "took {} % longer" if longer else "took {} % less time"
+    else:
+        text = "was {} % higher" if longer else "was {} % lower"
+    return Effect(text.format(at_least + _range(*values, whole)), _interval(*ends, whole), "than")
+
+
+def ratio_with_interval(value: float, low: float, high: float) -> str:
+    """Return "1.24 [1.21, 1.29]"; "" where there is no ratio."""
+    return "" if pd.isna(value) else with_interval(value, low, high, prose.ratio)
+
+
+def multiple(value: float, low: float, high: float, is_time: bool = True) -> str:
+    """Return a ratio of times as "1.24× as long [1.21, 1.29]", or "1.24× as fast" below 1; "" where there is none.
+
+    The ratio of figures other than times reads "0.81× as high".
+    """
+    if pd.isna(value):
+        return ""
+    text, ends = "as long" if is_time else "as high", (low, high)
+    if is_time and value < 1:
+        text, value, ends = "as fast", 1 / value, (1 / high, 1 / low)
+    interval = f" {_interval(*ends, prose.ratio)}" if pd.notna(low) and pd.notna(high) else ""
+    return f"{prose.ratio(value)}× {text}{interval}"
+
+
+def rate(value: float) -> str:
+    """Return a value with three digits, all before the point where it has more."""
+    return f"{value:,.0f}" if value >= 100 else prose.number(value)
+
+
+def with_interval(value: float, low: float, high: float, text: Callable[[float], str] = rate) -> str:
+    """Return "1,240 [1,210, 1,290]"; without an interval the value alone."""
+    return text(value) + (f" {_interval(low, high, text)}" if pd.notna(low) and pd.notna(high) else "")
+
+
+def seconds(value: float) -> str:
+    """Return a time with three digits and a prefix instead of zeros: "45.1 µs", "1.02 s"; "unknown" of none."""
+    if not math.isfinite(value):
+        return "unknown"
+    unit, factor = next(((unit, factor) for unit, factor in _PREFIXES if value < 0.9995 / factor * 1000), ("s", 1.0))
+    return f"{prose.number(value * factor)} {unit}"
+
+
+def seconds_with_interval(value: float, low: float, high: float) -> str:
+    """Return "45.1 µs [37.9, 103]": a time, and its interval in the same unit."""
+    text = seconds(value)
+    factor = dict(_PREFIXES).get(text.split()[-1], 1.0)
+    return f"{text} {_interval(low * factor, high * factor, prose.number)}"
+
+
+def span_of_seconds(values: Iterable[float]) -> str:
+    """Return "1.02 s", or "1.02 s to 2.40 s" where times do not read the same."""
+    values = list(values)
+    least, most = seconds(min(values)), seconds(max(values))
+    return least if least == most else f"{least} to {most}"
+
+
+def times(value: float) -> str:
+    """Return a multiple with two digits: "2.3", "13"."""
+    return f"{value:.2f}" if value < 0.1 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+
+
+def gain(value: float) -> str:
+    """Return how many times as fast, with as many digits as tell it from 1: "1.07", "2.3", "13"."""
+    return f"{value:.2f}" if value < 1.2 else times(value)
+
+
+def whole(value: float) -> str:
+    """Return a percentage without decimals; below 1 with one."""
+    return f"{value:.0f}" if abs(value) >= 1 else f"{value:.1f}"
+
+
+def _range(low: float, high: float, text) -> str:
+    first, last = text(low), text(high)
+    return first if first == last else f"{first}–{last}"
+
+
+def _interval(low: float, high: float, text) -> str:
+    return f"[{text(low)}, {text(high)}]"
+
+
+def amount(level: str) -> float:
+    """Return a level as a number, of a size its bytes; NaN where it is none."""
+    try:
+        return float(sizes.in_bytes(level))
+    except Problem:
+        return float("nan")
+
+
+def size(level: str) -> str:
+    """Return "64 MiB" of "64MiB"."""
+    digits = level.rstrip("kKMGTiB")
+    return f"{digits} {level[len(digits) :]}" if digits and digits != level else level
+
+
+def libraries(facts: Mapping) -> dict[str, dict]:
+    """Return what is known of the libraries that a study's matrix names."""
+    named = {name for part in mappings(facts.get("settings") or {}) for name in part.get("library", [])}
+    return {name: spec for name, spec in (facts.get("libraries") or {}).items() if name in named and spec}
+
+
+def software(name: str, spec: Mapping) -> str:
+    """Return "HDF5 2.0.0" of a library, of a user-supplied one "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
+
+    One that has packages of the user's is "s3fs 2025.2.0 (my-s3fs, local wheel 1a2b3c4d5e6f) on HDF5 2.0.0".
+    """
+    if added := added_packages(spec):
+        origins = prose.listing(dict.fromkeys(one["origin"] for one in spec["build"]["added"]))
+        return f"{added} ({name}, {origins}) on HDF5 {spec['hdf5']}"
+    own = f" ({name}, {spec['build']['hdf5_source']})" if spec.get("own") else ""
+    return f"HDF5 {spec['hdf5']}{own}"
+
+
+def user_supplied(name: str, spec: Mapping) -> str:
+    """Return "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)" of a user-supplied library, "" of any other."""
+    if not spec.get("own"):
+        return ""
+    return f"{added_packages(spec) or 'HDF5 ' + spec['hdf5']} ({name})"
+
+
+def added_packages(spec: Mapping) -> str:
+    """Return the user's packages in a library with their versions, without h5py; "" where there are none."""
+    added = added_names(spec)
+    return prose.listing(f"{name} {version}" for name, version in added.items()) if added else ""
+
+
+def added_names(spec: Mapping) -> dict[str, str]:
+    """Return the versions of the user's packages in a library by name, without h5py."""
+    build = spec.get("build") or {}
+    others = [one for one in build.get("added") or [] if one["origin"] != build["hdf5_source"]]
+    return {one["name"]: one["version"] for one in others}
+
+
+class Names:
+    """The names of one run's levels, stores and places."""
+
+    def __init__(self, report: Report, facts: dict) -> None:
+        """Take what the study declares and what is known of the run."""
+        self.report, self.facts = report, facts
+
+    def level(self, factor: str, level: str) -> str:
+        """Return a level in few words, as rows and legends have it."""
+        declared = self.report.factor(factor)
+        if declared.label and level not in declared.labels and level not in declared.names:
+            return declared.label.format(self._bare(declared, level))
+        return declared.labels.get(level) or self.subject(factor, level)
+
+    def cell(self, factor: str, level: str) -> str:
+        """Return a level as a column of a table has it, whose head says of what it is."""
+        declared = self.report.factor(factor)
+        return declared.labels.get(level) or self._bare(declared, level)
+
+    def subject(self, factor: str, *levels: str) -> str:
+        """Return a level, or several, as a sentence is about them: "a 64 or 256 MiB page buffer"."""
+        declared = self.report.factor(factor)
+        named = [declared.names[level] for level in levels if level in declared.names]
+        bare = [self._bare(declared, level) for level in levels if level not in declared.names]
+        if bare and declared.unit:
+            named.append(prose.listing(bare, "or") + f" {declared.unit}" + "s" * (bare != ["1"]))
+        elif bare:
+            named.append(declared.subject.format(_list_amounts(bare)))
+        return prose.listing(named, "or")
+
+    def pair(self, row: Mapping, call: Callable[[str, str], str]) -> tuple[str, str]:
+        """Return what a comparison's contender and baseline are called; the second without what both begin with."""
+        new, old = (call(row["factor"], row[side]) for side in ("contender", "baseline"))
+        # Two builds of one version are told apart by what comes behind it.
+        alike = new.partition(" (")[0] == old.partition(" (")[0]
+        return new, old.removeprefix("HDF5 ") if new.startswith("HDF5 ") and not alike else old
+
+    def within(self, factor: str, levels: Iterable[str]) -> str:
+        """Return levels as the condition of a sentence: "with a 64 MiB page buffer"."""
+        levels, declared = list(levels), self.report.factor(factor)
+        bare = _list_amounts([self._bare(declared, level) for level in levels])
+        return declared.within.format(self.subject(factor, *levels), level=bare)
+
+    def row(self, row: Mapping, factors: Iterable[str]) -> str:
+        """Return a row's levels of `factors`, joined, as a figure's row or a legend is called."""
+        return self.levels(row, factors) or "all"
+
+    def levels(self, row: Mapping, factors: Iterable[str]) -> str:
+        """Return a row's levels of those `factors` that mean something to it, joined; "" where there are none."""
+        meant = (factor for factor in factors if row[factor] and self.concerns(factor, row))
+        return " · ".join(self.level(factor, row[factor]) for factor in meant)
+
+    def concerns(self, factor: str, row: Mapping) -> bool:
+        """Return whether a factor means something to a row, or to a side of one that is a comparison."""
+        for other, levels in self.report.factor(factor).only.items():
+            sides = ("baseline", "contender") if row.get("factor") == other else (other,)
+            own = {row.get(side) for side in sides} - {None, ""}
+            if own and not own & set(levels):
+                return False
+        return True
+
+    def store(self, name: str) -> str:
+        """Return what a store is called everywhere: "disk", "S3 (emulated, 20 ms, 50 MiB/s)", "Azurite on loopback"."""
+        stores = self.facts.get("stores") or {}
+        usual = _usual_name(name, stores.get(name) or {})
+        alike = [other for other in stores if _usual_name(other, stores[other] or {}) == usual]
+        return f"{usual} ({name})" if len(alike) > 1 else usual
+
+    def place(self, row: Mapping) -> str:
+        """Return where a row's bytes came from, by what was in force: "from memory (page cache)"."""
+        store = row.get("store") or "" if "store" in self.report.places else ""
+        state = str(row.get("state") or row.get("cache") or "")
+        driver = row.get("driver") if "driver" in self.report.places else ""
+        compared = {row[side] for side in ("baseline", "contender")} if row.get("factor") == "store" else {store}
+        driver = f"by {driver}" if driver and max(map(self._drivers, compared)) > 1 else ""
+        of_state = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
+        named = self.within("store", [store]) if store else ""
+        if state == "warm" and (not store or _is_files((self.facts.get("stores") or {}).get(store) or {})):
+            named, of_state = f"from memory (page cache{f' of {self.store(store)}' if store else ''})", ""
+        return ", ".join(filter(None, [named, driver, of_state]))
+
+    def order(self, factor: str, level: str) -> tuple:
+        """Return a sort key of a level: as declared, numbers and sizes by amount, words by name."""
+        declared = self.report.factor(factor)
+        if level in declared.order:
+            return (0, declared.order.index(level), "")
+        number = amount(level)
+        return (1, number, "") if number == number else (2, _ORDER.get(level, len(_ORDER)), level)
+
+    def sort(self, table: pd.DataFrame, factors: Iterable[str]) -> pd.DataFrame:
+        """Return a table in the order of its levels, the first factor's first."""
+        keys = [
+            [self.order(name, level) for name, level in zip(factors, row, strict=True)]
+            for row in zip(*(table[name] for name in factors), strict=True)
+        ]
+        return table.iloc[sorted(range(len(keys)), key=keys.__getitem__)] if keys else table
+
+    def sorted_rows(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
+        """Return the combinations of levels that occur in `table`, in order; of no factors, one."""
+        distinct = self.sort(table[factors].drop_duplicates(), factors)
+        return list(distinct.itertuples(index=False, name=None)) if factors else [()]
+
+    def _bare(self, factor: Factor, level: str) -> str:
+        if factor.name == "store":
+            return self.store(level)
+        if factor.known_as:
+            return factor.known_as(level, self.facts)
+        return size(level) if factor.size else level
+
+    def _drivers(self, store: str) -> int:
+        """How many drivers read a store in this run; which one goes without saying where it was one."""
+        parts = mappings(self.facts.get("settings") or {})
+        return len({driver for part in parts if store in part.get("store", []) for driver in part.get("driver", [])})
+
+
+def _list_amounts(levels: list[str]) -> str:
+    """Return levels as alternatives, with their unit once where all have the same: "64 or 256 MiB"."""
+    units = {level.partition(" ")[2] for level in levels}
+    if len(levels) > 1 and len(units) == 1 and all(level[:1].isdigit() for level in levels):
+        levels = [*(level.partition(" ")[0] for level in levels[:-1]), levels[-1]]
+    return prose.listing(levels, "or")
+
+
+def _is_files(spec: dict) -> bool:
+    return "kind" in spec and stores.of(spec).files
+
+
+def _usual_name(name: str, spec: dict) -> str:
+    """A file system by its own name, a service by its kind, with what stands between it and the reader."""
+    if "kind" not in spec or _is_files(spec):
+        return name
+    store, network = stores.of(spec), spec.get("network") or {}
+    if not store.embedded:
+        return store.service or name
+    server = store.server + " over TLS" * bool(spec.get("tls"))
+    emulated = networks.name(network)
+    return f"{server} (emulated, {emulated})" if emulated else f"{server} on loopback"

@@ -1,0 +1,196 @@
+"""Executes a notebook on a study's tables and writes one self-contained HTML page and Markdown with SVG."""
+
+import argparse
+import re
+import shutil
+import sys
+import tempfile
+from base64 import b64encode
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+
+import papermill
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from nbconvert import HTMLExporter, MarkdownExporter, TemplateExporter
+from nbconvert.filters import strip_ansi
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from papermill.engines import Engine, NotebookExecutionManager, papermill_engines
+from traitlets.config import Config
+
+from sbench.probe.program import Problem, write_text
+
+TEMPLATES = Path("notebooks/templates")
+# Cells with these tags hold paths of this call: the same tables give the same page wherever it is built.
+NOT_SHOWN = {"parameters", "injected-parameters"}
+_HASHES = "HASHES-OF-THE-SCRIPTS"
+_PAGE = re.compile(r"\]\(([\w.-]+)\.html\)")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the page `--out`, beside it the same as Markdown, a folder of pictures and numbers, and the answers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--notebook", type=Path, required=True, help="the notebook to execute")
+    parser.add_argument("--out", type=Path, required=True, help="the HTML page; everything else is named after it")
+    parser.add_argument("--facts", default="", help="JSON: run, machine, libraries, stores, settings, question, limits")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--tables", help="folder of samples.csv, cells.csv, verdicts.csv and matrix.csv")
+    source.add_argument("--table", help="the long table of a run, for a notebook that reads that alone")
+    source.add_argument("--answers", nargs="+", help="answers of the studies, for the page that opens with them")
+    parser.add_argument("--extra", nargs="*", help="artefacts of the user's own notebooks, for the same page")
+    given = parser.parse_args(argv)
+    parameters = {name: vars(given)[name] for name in ("tables", "table", "answers", "extra") if vars(given)[name]}
+    build(given.notebook, parameters | ({"facts": given.facts} if given.tables else {}), given.out.resolve())
+    return 0
+
+
+def build(notebook: Path, parameters: dict, out: Path) -> None:
+    """Write `out` (HTML), its Markdown, `<stem>_files/` and, where the notebook leaves answers, `<stem>_answers.json`.
+
+    All of it is built aside and moved into place at the end, so a failure leaves an earlier report as it was.
+
+    Raises:
+        Problem: the notebook is missing, does not know a parameter, or one of its cells fails.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.stem}.", dir=out.parent) as work:
+        files = Path(work) / f"{out.stem}_files"
+        files.mkdir()
+        executed = execute(notebook, parameters | {"files": str(files)})
+        page, text = _html(executed, out.stem), _markdown(executed)
+        answers = files / "answers.json"
+        if answers.exists():
+            write_text(out.with_name(f"{out.stem}_answers.json"), answers.read_text(encoding="utf-8"))
+            answers.unlink()
+        _replace_folder(files, out.parent / files.name)
+        write_text(out.with_suffix(".md"), text)
+        write_text(out, page)
+
+
+def execute(path: Path, parameters: dict):
+    """Return the executed notebook.
+
+    Raises:
+        Problem: it is missing, does not know a parameter, or one of its cells fails.
+    """
+    if not path.is_file():
+        raise Problem(f"{path} does not exist; name a notebook of notebooks/")
+    declared = papermill.inspect_notebook(str(path))
+    if unknown := sorted(parameters.keys() - declared.keys()):
+        raise Problem(f"{path}: unknown parameter {unknown[0]}; known: {', '.join(declared)}")
+    try:
+        return papermill.execute_notebook(
+            str(path), None, parameters, engine_name=InProcess.name, kernel_name="python3", progress_bar=False
+        )
+    except CellFailed as error:
+        raise Problem(f"{path}: {error}") from error
+
+
+class CellFailed(Exception):
+    """A cell of a notebook, by its number, and what it raised."""
+
+
+class InProcess(Engine):
+    """Lets papermill run cells in this process: a kernel would take seconds to start and to import what is here.
+
+    Cells see no configuration of the user.
+    """
+
+    name = "in-process"
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man: NotebookExecutionManager, kernel_name: str, **_: object) -> None:
+        """Run the notebook's cells, one after the other."""
+        cells = [cell for cell in nb_man.nb.cells if "injected-parameters" not in cell.metadata.tags]
+        with tempfile.TemporaryDirectory(prefix="report.") as home:
+            # Under a name of its own, or it takes the place of the program's own module.
+            shell = InteractiveShell.instance(
+                config=Config(HistoryManager={"enabled": False}), ipython_dir=home, user_module=ModuleType("notebook")
+            )
+            try:
+                for cell in nb_man.nb.cells:
+                    if cell.cell_type == "code":
+                        number = cells.index(cell) if cell in cells else 0
+                        cell.outputs = _run(shell, cell.source, f"cell {number}")
+            finally:
+                InteractiveShell.clear_instance()
+
+
+papermill_engines.register(InProcess.name, InProcess)
+
+
+def _run(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]:
+    """Return what a cell shows: what it prints, then what it displays."""
+    with capture_output() as shown:
+        result = shell.run_cell(source)
+    try:
+        result.raise_error()
+    except Problem:
+        raise
+    except (Exception, SystemExit) as error:
+        print(*strip_ansi(shown.stdout + shown.stderr).splitlines(), sep="\n", file=sys.stderr)
+        raise CellFailed(f"{where} failed: {type(error).__name__}: {error}") from error
+    printed = {"stdout": shown.stdout, "stderr": shown.stderr}
+    return [
+        *(new_output("stream", name=name, text=text) for name, text in printed.items() if text),
+        *(new_output("display_data", output.data, metadata=output.metadata) for output in shown.outputs),
+    ]
+
+
+def _shown(notebook):
+    cells = [cell for cell in notebook.cells if not NOT_SHOWN & set(cell.metadata.get("tags", []))]
+    if not notebook.metadata.get("show_code"):
+        cells = list(_told(cells))
+    return type(notebook)({**notebook, "cells": cells})
+
+
+def _told(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
+    """Yield the cells of what comes before the first chapter, and of the chapters that show more than their title."""
+    chapters: list[list[NotebookNode]] = [[]]
+    for cell in cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            chapters.append([])
+        chapters[-1].append(cell)
+    for number, chapter in enumerate(chapters):
+        shown = [cell.get("outputs") or (cell.cell_type == "markdown" and "\n" in cell.source) for cell in chapter]
+        if not number or any(shown):
+            yield from chapter
+
+
+def _html(notebook, stem: str) -> str:
+    exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())])
+    resources = {"metadata": {"name": stem}, "scripts_hashes": _HASHES}
+    # HTMLExporter's own would read the finished page once more, to name pictures that have no name; ours all have.
+    text, _ = TemplateExporter.from_notebook_node(exporter, _shown(notebook), resources)
+    return text.replace(_HASHES, " ".join(_script_hashes(text)) or "'none'")
+
+
+def _script_hashes(page: str) -> list[str]:
+    """Return what a content security policy calls the scripts of a page; data in elements of other types are none."""
+    scripts = re.findall(r"<script(?: | type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
+    return [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
+
+
+def _markdown(notebook) -> str:
+    priority = {"display_data_priority": ["text/markdown", "text/plain"]}
+    # A page is about what was found; of a notebook to learn from the code is shown, too.
+    exporter = MarkdownExporter(
+        exclude_input=not notebook.metadata.get("show_code"), config=Config(NbConvertBase=priority)
+    )
+    text, _ = exporter.from_notebook_node(_shown(notebook))
+    lines = [line.rstrip() for line in text.splitlines()]
+    kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
+    # Whoever reads Markdown goes on to Markdown.
+    return _PAGE.sub(r"](\1.md)", "\n".join(kept).strip() + "\n")
+
+
+def _replace_folder(new: Path, old: Path) -> None:
+    """Put `new` where `old` is: what an earlier report left there and this one lacks must not stay."""
+    aside = new.with_name("old")
+    if old.exists():
+        old.rename(aside)
+    if any(new.iterdir()):
+        shutil.move(new, old)

@@ -1,0 +1,109 @@
+"""A run's tables and facts as its files have them, cleaned of what no text from elsewhere may hold."""
+
+import itertools
+import json
+from collections.abc import Iterable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sbench.pages.declaration import Report
+from sbench.pages.markup import FOREIGN
+from sbench.probe.program import Problem, shown
+
+TEXTS = (
+    *("control", "cell", "factor", "baseline", "contender", "omitted", "twin_of", "reasons", "note", "verdict"),
+    *("metric", "role", "status", "cache_state", "hdf5", "used_blocks"),
+)
+ABSENT = {
+    "samples": "There is no table of samples: what lies within a repeat is not known.",
+    "cells": "There is no table of cells: failed and invalid cells are not known.",
+    "verdicts": "There are no verdicts: these data have no repeated blocks, so differences are shown and not judged.",
+    "matrix": "There is no table of the matrix: cells that were left out are not known.",
+}
+
+
+def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
+    """Return a table of which the columns `texts` are text, "" where empty; an absent table has no rows or columns.
+
+    Raises:
+        Problem: it cannot be read as a table.
+    """
+    try:
+        table = pd.read_csv(opened(path), dtype=dict.fromkeys(texts, str), low_memory=False)
+    except (FileNotFoundError, pd.errors.EmptyDataError):
+        return pd.DataFrame()
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as a table: {error}") from error
+    return table.assign(**{column: table[column].fillna("") for column in texts if column in table})
+
+
+def opened(path: Path) -> StringIO:
+    """Return a file's text with what no text from elsewhere may hold (`markup.FOREIGN`) as `program.shown` has it."""
+    return StringIO(_cleaned(path.read_text(encoding="utf-8")))
+
+
+def read_facts(path: Path | str | None) -> dict:
+    """Return the facts of a run that are known, cleaned as `opened` does; {} where no file is named.
+
+    Raises:
+        Problem: the file cannot be read as JSON.
+    """
+    if not path:
+        return {}
+    try:
+        facts = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as JSON: {error}") from error
+    facts = _cleaned(facts) if isinstance(facts, dict) else {}
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return FOREIGN.sub(lambda sign: shown(sign[0]), value)
+        case list():
+            return [_cleaned(one) for one in value]
+        case dict():
+            return {_cleaned(key): _cleaned(one) for key, one in value.items()}
+        case _:
+            return value
+
+
+def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iterable[str]) -> dict:
+    """Return the tables of a run by name, and what is `absent` in sentences; an absent table has no rows.
+
+    Factors and `texts` are text; of samples `valid` is a boolean, true where it is not known.
+
+    Raises:
+        Problem: there are samples, and a column of `needed` is not among theirs.
+    """
+    columns = (*report.names, *TEXTS, *texts)
+    tables = {name: read_table(folder / f"{name}.csv", columns) for name in ABSENT}
+    for table, (name, level) in itertools.product(tables.values(), report.added.items()):
+        if name not in table and len(table):
+            table[name] = level
+    samples, verdicts = tables["samples"], tables["verdicts"]
+    if len(samples):
+        if missing := [column for column in needed if column not in samples]:
+            raise Problem(f"{folder / 'samples.csv'} lacks the column {missing[0]}")
+        samples["valid"] = is_true(samples["valid"]) if "valid" in samples else True
+    for column in (*report.names, "note"):
+        if len(verdicts) and column not in verdicts:
+            verdicts[column] = ""
+    tables["raw"] = read_table(folder / "records.csv", ("cell", "session"))
+    tables["requests"] = read_table(folder / "requests.csv", ("cell", "method", "object", "status"))
+    return tables | {"absent": tuple(sentence for name, sentence in ABSENT.items() if tables[name].empty)}
+
+
+def is_true(column: pd.Series) -> pd.Series:
+    """Return which cells of a column of booleans, however the CSV spelt them, are true."""
+    return column.astype(str).str.lower().eq("true")
+
+
+def nothing(folder: Path) -> Problem:
+    """Return what is wrong with a folder that has neither samples nor cells."""
+    return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")

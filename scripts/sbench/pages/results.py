@@ -1,0 +1,356 @@
+"""One study's tables as a report reads them: what is there, and a sentence for each part that is not.
+
+A measured run has samples, cells, verdicts and matrix; published data have samples alone, or one number per cell. All
+end here in the same form.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sbench.measure.judging import CONTEST, NOT_USED, OTHER_CODE
+from sbench.pages.declaration import Report
+from sbench.pages.names import Names
+from sbench.pages.reading import nothing
+from sbench.pages.statements import DECIDES, Comparison, Records, Stated, Statement
+from sbench.verdicts import stats
+from sbench.verdicts.outcomes import Outcome
+
+RECORD = ["cell", "repeat"]
+COUNTS = ("n", "failed", "invalid", "edited")
+
+
+def by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = ()) -> tuple[pd.DataFrame, Any, Any]:
+    """Return one row per record of iterations, and the iterations grouped by record: all, and those whose time counts.
+
+    The first iteration opens connections and files: where there are others, its time does not count. A row has the
+    factors, what is `alike` in all iterations of a record, and `iterations`, their number.
+    """
+    rows = rows.assign(control=rows.get("control", "")).sort_values([*RECORD, "iteration"], kind="stable")
+    groups = rows.groupby(RECORD, sort=False)
+    records = groups[["valid", "control", *report.names, *alike]].first()
+    records["iterations"] = groups.size()
+    counts = (groups.cumcount() > 0) | (groups["iteration"].transform("size") == 1)
+    return records, groups, rows[counts].groupby(RECORD, sort=False)
+
+
+def complete(
+    tables: dict, of_samples: Callable[[pd.DataFrame], pd.DataFrame], facts: dict, report: Report, folder: Path
+) -> "Results":
+    """Return the results of a run of which `read_tables` gave the tables.
+
+    `of_samples` makes of samples the `records` of `Results`; what it cannot divide is not known.
+
+    Raises:
+        Problem: there are neither samples nor cells.
+    """
+    if tables["samples"].empty and tables["cells"].empty:
+        raise nothing(folder)
+    samples = tables["samples"]
+    records = pd.DataFrame(columns=[*RECORD, "valid", "control", *report.names, "total_s"]).astype({"valid": bool})
+    if len(samples):
+        records = of_samples(samples).replace([np.inf, -np.inf], np.nan).reset_index()
+    if "session" in samples and len(records):
+        sessions = samples.drop_duplicates(["cell", "repeat"]).set_index(["cell", "repeat"])["session"].fillna("")
+        records = records.join(sessions, on=["cell", "repeat"])
+    cells, matrix = complete_cells(tables["cells"], records, report), tables["matrix"]
+    if "omitted" in matrix and (unable := facts.get("unable")):
+        # What nobody knew before it was tried.
+        matrix = matrix.assign(
+            omitted=matrix["omitted"].where(~matrix["cell"].isin(unable), matrix["cell"].map(unable))
+        )
+    return Results(
+        **(tables | {"cells": cells, "matrix": matrix}), facts=facts, report=report.of(facts), records=records
+    )
+
+
+def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:
+    """Return cells with all columns that pages read, where they are not there made of the records.
+
+    Each of the report's values has its estimate over a cell's valid records with `_low` and `_high`, NaN where it is
+    not known.
+    """
+    if cells.empty:
+        groups = records.groupby("cell", sort=False)
+        cells = groups[[name for name in (*report.names, "control") if name in records]].first()
+        cells["n"], cells["invalid"] = groups["valid"].sum(), groups["valid"].agg(lambda valid: (~valid).sum())
+        cells = cells.reset_index()
+    for column in (*report.names, "cache", "control", "reasons", "cache_state"):
+        cells[column] = cells[column].fillna("").astype(str) if column in cells else ""
+    for column in COUNTS:
+        cells[column] = cells[column].fillna(0).astype(int) if column in cells else 0
+    valid = records[records["valid"]].groupby("cell", sort=False)
+    for value in report.values:
+        ends = [value.column, f"{value.column}_low", f"{value.column}_high"]
+        for column in ends:
+            cells[column] = pd.to_numeric(cells[column], errors="coerce") if column in cells else np.nan
+        if value.column in records and cells[ends[1]].isna().all():
+            summary = value.summary or (lambda own, name=value.column: stats.median(own[name].dropna()))
+            estimates = {cell: summary(own)[:3] for cell, own in valid if own[value.column].notna().any()}
+            table = pd.DataFrame.from_dict(estimates, orient="index", columns=ends, dtype=float)
+            for column in ends:
+                cells[column] = cells["cell"].map(table[column]).fillna(cells[column])
+    return cells
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
+
+    `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
+    `raw` is records.csv, by which statements are checked; `withheld` are the sentences that do not.
+    `requests` are those of `tables.exchanges`; `references` are published data that figures draw beside (`references`).
+    """
+
+    samples: pd.DataFrame
+    cells: pd.DataFrame
+    verdicts: pd.DataFrame
+    matrix: pd.DataFrame
+    facts: dict = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    report: Report | None = None
+    records: pd.DataFrame = field(default_factory=pd.DataFrame)
+    requests: pd.DataFrame = field(default_factory=pd.DataFrame)
+    raw: pd.DataFrame = field(default_factory=pd.DataFrame)
+    withheld: list[str] = field(default_factory=list, init=False)
+    _stated: Stated = field(default_factory=Stated, init=False)
+    _compared: dict[str, pd.DataFrame] = field(default_factory=dict, init=False)
+    references: tuple["Results", ...] = ()
+
+    @cached_property
+    def names(self) -> Names:
+        """What levels, stores and places of this run are called."""
+        return Names(self.report, self.facts)
+
+    @cached_property
+    def readers(self) -> pd.DataFrame:
+        """What the facts say of what read in each record, where the study has such facts.
+
+        Cell, repeat, and what was read back with a column each, such as `effective.hosts` and `memory.growth_bytes`.
+        """
+        readers = [one for one in self.facts.get("readers") or [] if isinstance(one, dict)]
+        return pd.json_normalize(readers, max_level=1) if readers else pd.DataFrame(columns=["cell", "repeat"])
+
+    @cached_property
+    def valid_readers(self) -> pd.DataFrame:
+        """Those of valid records."""
+        if self.readers.empty or self.records.empty:
+            return self.readers
+        return self.readers.merge(self.records.loc[self.records["valid"], ["cell", "repeat"]], on=["cell", "repeat"])
+
+    @cached_property
+    def measured(self) -> pd.DataFrame:
+        """The cells that figures show: those with a valid repeat and one of the report's values; no twins."""
+        cells, values = self.cells, [value.column for value in self.report.values]
+        valued = cells[values].notna().any(axis=1) | (not values)
+        return cells[(cells["control"] == "") & (cells["n"] > 0) & valued].reset_index(drop=True)
+
+    @cached_property
+    def invalid(self) -> pd.DataFrame:
+        """The cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
+        cells = self.cells
+        return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
+
+    def select(self, said: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
+        """Return the sentences whose statements hold and contradict none before them; the others are withheld.
+
+        Tables of before verdicts named their blocks cannot be checked (`is_checked`).
+        """
+        kept = []
+        for text, statements in said:
+            is_true = not self.is_checked or all(statement.holds(self.checks) for statement in statements)
+            (kept if is_true and self._stated.add(statements) else self.withheld).append(text)
+        return kept
+
+    @cached_property
+    def checks(self) -> Records:
+        """The raw records that statements are checked against."""
+        return Records(self.raw)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the tables have what statements are checked by."""
+        return bool(self.checks) and "used_blocks" in self.verdicts
+
+    def drawn(self, column: str) -> pd.DataFrame:
+        """Return the records whose `column` figures draw, with a `note`: valid ones, of `invalid` cells all."""
+        records = self.records
+        if records.empty or column not in records:
+            return pd.DataFrame(columns=["cell", *self.report.names, column, "note"])
+        chosen = records[column].notna() & (records["valid"] | records["cell"].isin(self.invalid["cell"]))
+        return records[chosen].assign(note="repeat " + records["repeat"].astype(str))
+
+    def levels(self, factor: str) -> list[str]:
+        """Return the measured levels of a factor in order; those of the question's factor as the matrix has them."""
+        levels = [level for level in self.measured[factor].unique() if level]
+        if factor == self.report.headline:
+            return levels
+        return sorted(levels, key=lambda level: self.names.order(factor, level))
+
+    def telling(self, cells: pd.DataFrame, factors: Iterable[str]) -> list[str]:
+        """Return the factors that tell some cells apart: those that vary and do not follow from the ones before."""
+        kept: list[str] = []
+        many = 1
+        for factor in factors:
+            combinations = len(cells[[*kept, factor]].drop_duplicates())
+            if combinations > many:
+                kept, many = [*kept, factor], combinations
+        return kept
+
+    @cached_property
+    def usual(self) -> dict[str, str]:
+        """The level of each factor that most cells have: said once, not each time."""
+        shares = {factor: self.measured[factor].value_counts(normalize=True) for factor in self.report.names}
+        return {factor: str(share.index[0]) for factor, share in shares.items() if share.max() > 0.5}
+
+    @property
+    def arms(self) -> list[str]:
+        """The levels of the factor that decides colour and marker everywhere."""
+        return self.levels(self.report.headline) or [""]
+
+    def place(self, levels: dict) -> str:
+        """Return where the bytes of the cells with some levels came from, by the state of the cache as it was found."""
+        named = {name: level for name, level in levels.items() if name in self.report.places}
+        if not named:
+            return ""
+        cells = self.measured[(self.measured[list(named)] == list(named.values())).all(axis=1)]
+        return self.names.place(named | {"state": " | ".join(dict.fromkeys(self.states(cells)))})
+
+    @property
+    def situations(self) -> list[str]:
+        """The factors that a reader has no choice of: what their work decides, and where bytes come from.
+
+        Where something was read is a choice if the configuration asks about it, but for the state of the cache.
+        """
+        compare = (self.facts.get("settings") or {}).get("compare") or []
+        choices = {entry["factor"] for entry in compare} - {"cache"}
+        return [one.name for one in self.report.factors if one.given or (one.place and one.name not in choices)]
+
+    @staticmethod
+    def varying(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
+        """Return the factors that have more than one level in `table`."""
+        return [factor for factor in factors if table[factor].nunique() > 1]
+
+    @property
+    def pair_keys(self) -> list[str]:
+        """The columns of `comparisons` that are alike where the same levels are compared in the same place."""
+        return ["factor", "baseline", "contender", *self.report.places, "state"]
+
+    def comparisons(self, metric: str = "") -> pd.DataFrame:
+        """Return what verdicts.csv says of a metric (default: the one that decides) of what the configuration compares.
+
+        Beside its own columns each row has `baseline_cell` and `contender_cell`, the names of both cells, and `state`,
+        the state of the page cache that both were measured in. Arms that deliver different amounts are left out, as
+        are those of which one was never tried.
+        """
+        metric = metric or self.report.metrics[0].name
+        if metric not in self._compared:
+            rows = self._pairs[self._pairs["tried"] & (self._pairs["metric"] == metric) & ~self._unequal]
+            self._compared[metric] = rows[rows["factor"] != CONTEST].reset_index(drop=True)
+        return self._compared[metric]
+
+    @property
+    def same_percent(self) -> float:
+        """The percentage within which two times count as the same."""
+        settings = self.facts.get("settings") or {}
+        return float(self.facts.get("equivalence_percent") or settings.get("equivalence_percent") or 5)
+
+    def to_comparisons(self, rows: pd.DataFrame) -> tuple[Comparison, ...]:
+        """Return comparisons, rows as `comparisons` has them, as statements have them."""
+        decides = self.report.metrics[0].name
+        return tuple(
+            Comparison(
+                baseline=row["baseline_cell"],
+                contender=row["contender_cell"],
+                column=DECIDES if row["metric"] == decides else f"{row['metric']}_s",
+                outcome=row["verdict"],
+                blocks=tuple(map(int, str(row.get("used_blocks") or "").split())),
+                ratio=float(row["ratio"]),
+                low=float(row["ratio_low"]),
+                high=float(row["ratio_high"]),
+                same_within=self.same_percent / 100,
+                is_bound=pd.notna(row.get("harness_percent")),
+            )
+            for row in rows.to_dict("records")
+        )
+
+    @cached_property
+    def contest(self) -> pd.DataFrame:
+        """The comparisons of arms that the configuration does not compare, as `comparisons` has them.
+
+        Where cells differ in one factor alone, `factor`, `baseline` and `contender` are that factor and its levels.
+        """
+        pairs = self._pairs[(self._pairs["factor"] == CONTEST) & self._pairs["tried"]]
+        levels = self.cells.set_index("cell")[list(self.report.names)].to_dict("index")
+        rows = []
+        for row in pairs.to_dict("records"):
+            old, new = (levels.get(row[side], {}) for side in ("baseline", "contender"))
+            differ = [name for name in self.report.names if old.get(name) != new.get(name)]
+            if len(differ) == 1:
+                row |= {"factor": differ[0], "baseline": old[differ[0]], "contender": new[differ[0]]}
+            rows.append(row)
+        return pd.DataFrame(rows, columns=pairs.columns)
+
+    @property
+    def left_out(self) -> int:
+        """How many comparisons that the configuration asks for are not told, as their arms deliver other amounts."""
+        rows = self._pairs
+        return int((self._unequal & (rows["metric"] == self.report.metrics[0].name)).sum())
+
+    @property
+    def untried(self) -> int:
+        """How many comparisons that the configuration asks for are not told, as one of their cells was never tried."""
+        rows = self._pairs
+        return int(
+            (~rows["tried"] & (rows["metric"] == self.report.metrics[0].name) & (rows["factor"] != CONTEST)).sum()
+        )
+
+    @staticmethod
+    def apart(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+        """Return which comparisons were not made as their arms do not belong together, and which lack blocks for that.
+
+        Other code measured one arm, or both were never measured in one session on one machine. A page says that once.
+        """
+        notes = rows["note"].fillna("")
+        lacking = notes.str.contains(NOT_USED)
+        unmade = notes.str.startswith(OTHER_CODE) | (lacking & (rows["verdict"] == Outcome.NOT_COMPARABLE))
+        return unmade, lacking & ~unmade
+
+    @cached_property
+    def _unequal(self) -> pd.Series:
+        """Which of all verdicts are of arms that deliver other amounts."""
+        unequal = [self.report.unequal(row) for row in self._pairs.to_dict("records")]
+        return pd.Series(unequal, self._pairs.index, dtype=bool)
+
+    @cached_property
+    def _pairs(self) -> pd.DataFrame:
+        """All verdicts but the control's."""
+        factors = [name for name in self.report.names if name in self.cells]
+        if self.verdicts.empty:
+            columns = ["factor", "metric", "baseline", "contender", "verdict", "note", *factors]
+            return pd.DataFrame(columns=columns).assign(tried=pd.Series(dtype=bool))
+        rows = self.verdicts[self.verdicts["role"] != "control"].reset_index(drop=True)
+        cells = self.cells.loc[self.cells["control"] == "", [*factors, "cell"]].drop_duplicates(factors, keep="last")
+        states = dict(zip(self.cells["cell"], self.states(self.cells), strict=True))
+        compared = rows["factor"].to_numpy()[:, None] == np.array(factors)
+        for side in ("baseline", "contender"):
+            levels = rows[factors].mask(compared, rows[side], axis=0)
+            named = levels.merge(cells, how="left", on=factors)["cell"].fillna("")
+            rows[f"{side}_cell"] = rows[side].where(rows["factor"] == CONTEST, named)
+        both = zip(*(rows[f"{side}_cell"].map(states).fillna("") for side in ("baseline", "contender")), strict=True)
+        never = self.cells.loc[self.cells[["n", "failed", "invalid"]].sum(axis=1) == 0, "cell"]
+        tried = ~(rows["baseline_cell"].isin(never) | rows["contender_cell"].isin(never))
+        return rows.assign(state=[" | ".join(dict.fromkeys(filter(None, states))) for states in both], tried=tried)
+
+    @staticmethod
+    def states(cells: pd.DataFrame) -> pd.Series:
+        """Return the state of each cell's page cache as measured, or as requested where that is unknown."""
+        requested = cells.get("cache", pd.Series("", index=cells.index))
+        if "cache_state" not in cells:
+            return requested
+        return cells["cache_state"].where(cells["cache_state"].fillna("") != "", requested)

@@ -1,0 +1,284 @@
+"""Figures with one row per cell (values, the parts of a time, box plots), and the requests of two arms one by one."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from matplotlib.cbook import boxplot_stats
+
+from sbench.pages import labels, prose, references, words
+from sbench.pages.curves import INVALID, in_series, numbers
+from sbench.pages.declaration import Value
+from sbench.pages.plot import Bars, Figure, Look, Marks, Panel, round_ticks
+from sbench.pages.results import Results
+from sbench.verdicts.outcomes import ORDERED
+
+MIB = 2**20
+PARTS = (("#D55E00", "//"), ("#E69F00", "xx"), ("#56B4E9", ""), ("#CC79A7", ".."))
+
+
+def alone(run: Results) -> Figure:
+    """Return the report's first value of the cells that no curve shows, with their invalid repeats."""
+    value, cells = run.report.values[0], pd.concat([run.measured, run.invalid])
+    if len(cells) and run.report.scaling:
+        cells = cells[~in_series(cells, run.report.scaling.factor, run)]
+    cells = cells[cells.groupby(list(run.report.places))["n"].transform("max") > 0] if len(cells) else cells
+    name = value.column.removesuffix("_s")
+    return values(run, name, value.title, [(value, "", True)], f"{value.means} {words.fill('marks')}", cells)
+
+
+def values(
+    run: Results,
+    name: str,
+    title: str,
+    shown: Sequence[tuple[Value, str, bool]],
+    caption: str,
+    cells: pd.DataFrame | None = None,
+) -> Figure:
+    """Return values of cells (default: the measured ones) in rows, one panel per place.
+
+    `shown` is each value, what tells it from the others, and whether its marks are filled. Cells with n = 0 are drawn
+    as invalid, each repeat as large as a median.
+    """
+    cells = run.measured if cells is None else cells
+    # Of invalid cells the records alone have a value.
+    tables = [table for table in (run.records, cells) for value, *_ in shown if value.column in table]
+    if cells.empty or not any(table[value.column].notna().any() for table in tables for value, *_ in shown):
+        return Figure(name, title, "", (), pd.DataFrame())
+    own, panels, published = run.report.headline, [], []
+    for title_of, group, rows in _by_place(cells, run, [factor for factor in run.report.names if factor != own]):
+        marks = []
+        for number, arm in enumerate(run.arms):
+            arm_cells = group[(group[own] == arm) & (group["n"] > 0)]
+            aside = 0.1 - 0.2 * number / (len(run.arms) - 1) if len(run.arms) > 1 else 0.0
+            for value, what, filled in shown if len(arm_cells) else ():
+                label = ": ".join(filter(None, [run.names.subject(own, arm), what]))
+                look = replace(Look.of(number), filled=filled)
+                marks.append(_marks(label, look, arm_cells.assign(y=arm_cells["y"] + aside), value, run))
+        invalid = group[group["n"] == 0]
+        if len(invalid):
+            marks.append(Marks("[INVALID]", INVALID, _samples(invalid, shown[0][0], run)))
+        for (label, look), arm in _published(group, shown[0][0], run).items():
+            marks.append(_marks(label, look, arm, shown[0][0], run))
+            published.append(arm)
+        panels.append(_with_ticks(Panel(title_of, shown[0][0].label, marks=tuple(marks), rows=rows)))
+    caption += f" {words.fill('grey marks')}" if published else ""
+    table = numbers(run, cells, [value for value, *_ in shown], published=published)
+    return Figure(name, title, caption, tuple(panels), table)
+
+
+def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
+    """Return stacked bars: columns of the records, each the median over a cell's repeats, and what they are called."""
+    if not set(shown) <= set(run.records):
+        return Figure(name, title, "These data do not tell the parts of a time apart.", (), pd.DataFrame())
+    medians = run.records[run.records["valid"]].groupby("cell", sort=False)[list(shown)].median()
+    table = run.measured[["cell", *run.report.names]].join(medians, on="cell", how="inner")
+    panels = []
+    for title_of, group, rows in _by_place(table, run, run.report.names):
+        ends = group[list(shown)].cumsum(axis=1)
+        bars = []
+        for (part, text), (colour, hatch) in zip(shown.items(), PARTS, strict=False):
+            stretches = {"y": group["y"], "left": ends[part] - group[part], "right": ends[part]}
+            bars.append(Bars(text, colour, pd.DataFrame(stretches), hatch))
+        panels.append(Panel(title_of, axis, bars=tuple(bars), rows=rows))
+    return Figure(name, title, caption, tuple(panels), table)
+
+
+def boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:
+    """Return box plots of a column of the samples, one panel per place and per level of what is given."""
+    if column not in run.samples:
+        return Figure(name, title, "There are no samples to draw.", (), pd.DataFrame())
+    samples = run.samples[run.samples["cell"].isin(run.measured["cell"]) & run.samples["valid"]]
+    if samples.empty:
+        return Figure(name, title, "", (), pd.DataFrame())
+    own, given = run.report.headline, [factor.name for factor in run.report.factors if factor.given]
+    keys, panels, tables = [*run.report.places, *given], [], []
+    for levels, group in samples.groupby(keys, sort=False, observed=True):
+        where = dict(zip(keys, levels, strict=True))
+        factors = run.telling(group, [factor for factor in run.report.names if factor not in keys])
+        table = _boxes(group, column, [*factors, *([] if own in factors else [own])], run)
+        rows = tuple(run.names.row(row, factors) for row in table.to_dict("records"))
+        drawn = [
+            _box(run.names.subject(own, arm), Look.of(number), table[table[own] == arm])
+            for number, arm in enumerate(run.arms)
+            if (table[own] == arm).any()
+        ]
+        # What was the only level before there was the factor goes without saying.
+        said = [factor for factor in given if where[factor] != run.report.added.get(factor)]
+        heading = [run.place(where), *(run.names.level(factor, where[factor]) for factor in said)]
+        bars, marks = zip(*drawn, strict=True)
+        panels.append(_with_ticks(Panel(prose.capital(" · ".join(filter(None, heading))), axis, "", marks, bars, rows)))
+        tables.append(table.assign(**where).drop(columns="y"))
+    return Figure(name, title, caption, tuple(panels), pd.concat(tables))
+
+
+def _box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks]:
+    """The middle half as a bar; the median with whiskers; the smallest and the largest as samples."""
+    bar = table.rename(columns={"q1": "left", "q3": "right"})[["y", "left", "right"]]
+    points = table.rename(columns={"median": "x", "low": "x_low", "high": "x_high", "count": "n"})
+    points = points[["x", "x_low", "x_high", "y", "n"]]
+    ends = table.melt(["y"], ["min", "max"], "note", "x").replace({"min": "smallest", "max": "largest"})
+    return Bars(label, look.colour, bar, alpha=0.35), Marks(label, look, points, ends)
+
+
+def _boxes(samples: pd.DataFrame, column: str, factors: list[str], run: Results) -> pd.DataFrame:
+    """One row per combination of levels: its quartiles, and whiskers to the furthest within 1.5 times the box."""
+    rows, of = [], dict(list(samples.groupby(factors, sort=False)[column]))
+    for levels in run.names.sorted_rows(samples, factors):
+        times = of[tuple(levels)]
+        [box] = boxplot_stats(times)
+        ends = {"count": len(times), "min": times.min(), "low": box["whislo"], "q1": box["q1"], "median": box["med"]}
+        ends |= {"q3": box["q3"], "high": box["whishi"], "max": times.max()}
+        rows.append(dict(zip(factors, levels, strict=True)) | ends)
+    return pd.DataFrame(rows).assign(y=-np.arange(len(rows), dtype=float))
+
+
+def _by_place(
+    cells: pd.DataFrame, run: Results, factors: Iterable[str]
+) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
+    """Yield each place's title, its cells with their `y`, and the names of its rows: levels of those of `factors`."""
+    places = list(run.report.places)
+    for levels, group in cells.groupby(places, sort=False):
+        telling = run.telling(group, factors)
+        rows = run.names.sorted_rows(group, telling)
+        y = [0.0 - rows.index(tuple(row)) for row in group[telling].to_numpy()]
+        named = [_of_any(group[np.array(y) == -place], telling, run) for place in range(len(rows))]
+        names, noted = labels.fitting(named, telling, run, lambda row, of=telling: run.names.row(row, of))
+        title = "; ".join(filter(None, [run.place(dict(zip(places, levels, strict=True))), noted]))
+        yield prose.capital(title), group.assign(y=y), tuple(names)
+
+
+def _of_any(cells: pd.DataFrame, factors: Sequence[str], run: Results) -> dict:
+    """The levels that the cells of a row share, of those factors that mean something to any of them."""
+    rows = cells.to_dict("records")
+    return {name: rows[0][name] if any(run.names.concerns(name, row) for row in rows) else "" for name in factors}
+
+
+def _marks(label: str, look: Look, cells: pd.DataFrame, value: Value, run: Results) -> Marks:
+    names = {value.column: "x", f"{value.column}_low": "x_low", f"{value.column}_high": "x_high"}
+    points = cells.rename(columns=names).assign(y=cells["y"] + 0.04)[[*names.values(), "y", "n"]]
+    # The samples lie a little below their median, whose bar would hide them.
+    return Marks(label, look, points, _samples(cells.assign(y=cells["y"] - 0.1), value, run))
+
+
+def _published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[str, Look], pd.DataFrame]:
+    """What is published beside the rows of a panel, by label and look, below what was measured."""
+    arms: dict[tuple[str, Look], list[pd.DataFrame]] = {}
+    for y, own in cells[cells["n"] > 0].groupby("y"):
+        for label, look, arm in references.arms(own, run, value, rows=True):
+            arms.setdefault((label, look), []).append(arm.assign(y=y - 0.15))
+    return {key: pd.concat(parts) for key, parts in arms.items()}
+
+
+def _samples(cells: pd.DataFrame, value: Value, run: Results) -> pd.DataFrame:
+    records = run.drawn(value.column).merge(cells[["cell", "y"]], on="cell")
+    return records.assign(x=records[value.column])[["x", "y", "note"]]
+
+
+def _with_ticks(panel: Panel) -> Panel:
+    """Make an axis of more than a decade logarithmic, with round numbers; others begin at 0."""
+    low, high = replace(panel, x_log=True).x_range()
+    return replace(panel, x_log=True, x_ticks=round_ticks(low, high)) if high > 20 * low else panel
+
+
+def waterfall(run: Results, pair: Mapping | None = None) -> Figure:
+    """Return the requests of a pair of cells (as a row of `comparisons`), by default of that of which most was decided.
+
+    It has no panels where none were recorded.
+    """
+    rows = run.comparisons() if pair is None else pd.DataFrame([pair]).assign(verdict="", ratio=1.0)
+    recorded = set(run.requests.get("cell", ()))
+    rows = rows[rows["baseline_cell"].isin(recorded) & rows["contender_cell"].isin(recorded)] if len(rows) else rows
+    name, title = "requests-in-time", "Requests, one by one"
+    if rows.empty:
+        counted = "requests" in run.cells and run.cells["requests"].notna().any()
+        return Figure(name, title, "not recorded." if counted else "", (), pd.DataFrame())
+    # Decided first, of the factor that the question is about first, the largest effect first.
+    ranks = rows.assign(
+        decided=rows["verdict"].isin(ORDERED),
+        own=rows["factor"] == run.report.headline,
+        effect=np.abs(np.log(rows["ratio"].astype(float))),
+    )
+    pair = ranks.sort_values(["own", "decided", "effect"], ascending=False, kind="stable").iloc[0]
+    sides = run.names.pair(pair, run.names.level)
+    arms = [run.requests[run.requests["cell"] == pair[f"{side}_cell"]] for side in ("contender", "baseline")]
+    end = max(float(arm["end_s"].max()) for arm in arms)
+    # Of the same files, the same place is at the same height.
+    alike = len({frozenset(arm["object"]) for arm in arms}) == 1
+    panels = tuple(
+        _requests(f"{side}: {_summary(arm)}", arm, _places(pd.concat(arms) if alike else arm), end)
+        for side, arm in zip(sides, arms, strict=True)
+    )
+    where = ", ".join(filter(None, [run.names.place(pair), _levels(pair, run)]))
+    caption = (
+        f"{prose.capital(where)}. Each line is one request, from the first byte of its range when it was asked for to "
+        f"the last when it came; of several files, one lies above the other. As recorded in repeat "
+        f"{int(arms[0]['repeat'].iloc[0])}."
+    )
+    return Figure(name, title, caption, panels, pd.concat(arms), columns=2)
+
+
+def _requests(title: str, arm: pd.DataFrame, places: dict[str, tuple[int, int]], end: float) -> Panel:
+    height = max((base + size for base, size in places.values()), default=1) / MIB
+    return Panel(
+        title=title,
+        x_label="Time since the window opened / s",
+        y_label="Position in the files / MiB",
+        marks=(Marks("", Look("#0072B2", ""), _stretches(arm, places), joined=True),),
+        x_ends=(0.0, end * 1.02),
+        y_ends=(-0.03 * height, height * 1.03),
+    )
+
+
+def _levels(pair: pd.Series, run: Results) -> str:
+    """The levels that both arms share and other comparisons do not."""
+    inside = [name for name in run.report.names if name not in run.report.places and name != pair["factor"]]
+    return run.names.levels(pair, run.varying(run.comparisons(), inside))
+
+
+def _places(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Where each object begins when all stand one above the other, and its bytes as far as they were asked for."""
+    sizes = (rows["offset_bytes"] + rows["bytes"]).groupby(rows["object"]).max().dropna().astype(int)
+    starts = sizes.cumsum() - sizes
+    return {name: (int(starts[name]), int(size)) for name, size in sizes.items()}
+
+
+def _stretches(rows: pd.DataFrame, places: dict[str, tuple[int, int]]) -> pd.DataFrame:
+    """A line for each request with a range, with a gap behind it."""
+    rows = rows[rows["offset_bytes"].notna()].sort_values("begin_s")
+    low = (rows["object"].map({name: base for name, (base, _) in places.items()}) + rows["offset_bytes"]) / MIB
+    ends = {"x": (rows["begin_s"], rows["end_s"]), "y": (low, low + rows["bytes"] / MIB)}
+    gap = np.full(len(rows), np.nan)
+    return pd.DataFrame(
+        {axis: np.column_stack([*(np.asarray(end, float) for end in two), gap]).ravel() for axis, two in ends.items()}
+    )
+
+
+def _summary(rows: pd.DataFrame) -> str:
+    """How many requests there were for how much, and the fewest that would have done."""
+    fewest, once = least(rows)
+    total = int(brought(rows)["bytes"].sum())
+    again = f", {prose.number((total - once) / MIB)} MiB of it again" if total - once > 0.01 * total else ""
+    count = prose.count(len(rows), "request")
+    return f"{count} for {prose.number(total / MIB)} MiB{again}; {fewest} would have brought it"
+
+
+def brought(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the answers with bytes of a range, in the order of objects and of their bytes."""
+    return rows[(rows["bytes"] > 0) & rows["offset_bytes"].notna()].sort_values(["object", "offset_bytes"])
+
+
+def least(rows: pd.DataFrame) -> tuple[int, int]:
+    """Return the fewest requests that would have brought the bytes that came, each once, and how many bytes these are.
+
+    One request brings one stretch of an object without a gap.
+    """
+    rows = brought(rows)
+    stretches = total = 0
+    for _, own in rows.groupby("object", sort=False):
+        ends = (own["offset_bytes"] + own["bytes"]).cummax()
+        before = ends.shift(fill_value=-1)
+        stretches += int((own["offset_bytes"] > before).sum())
+        total += int((ends - own["offset_bytes"].where(own["offset_bytes"] > before, before)).clip(lower=0).sum())
+    return stretches, total

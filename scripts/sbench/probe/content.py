@@ -1,0 +1,82 @@
+"""What a synthetic object holds: random bytes that do not compress, any part of which can be made again by itself.
+
+A piece of at most 4 MiB is raw bits of numpy's SFC64, seeded with (seed, size, object, piece) by SeedSequence; both are
+fixed by numpy's compatibility policy, so the bytes are the same on every machine. A block is one piece, or several.
+"""
+
+import hashlib
+import io
+import zlib
+from collections.abc import Iterator
+
+from sbench.probe import sizes
+
+PIECE = 1 << 22
+
+
+def pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
+    """Yield the bytes of an object from `start` on, in pieces of 4 MiB at most, none of which crosses a block's end.
+
+    Args:
+        content: {"seed", "object", "block_bytes"}, as in a manifest's entry.
+        size: of the object in bytes; the last block may be shorter.
+        start: offset of the first byte; what precedes it in its piece is made and dropped.
+    """
+    # All that speaks to a store imports this module, and few make an object: numpy takes longer than many a cell.
+    import numpy as np
+
+    length = min(PIECE, content["block_bytes"])
+    for number in range(start // length, -(-size // length)):
+        bits = np.random.SFC64(np.random.SeedSequence([content["seed"], size, content["object"], number]))
+        begin = number * length
+        count = min(length, size - begin)
+        piece = bits.random_raw(-(-count // 8)).astype("<u8", copy=False).tobytes()
+        yield piece[max(0, start - begin) : count]
+
+
+def entry(name: str, size: int, seed: int, number: int) -> dict:
+    """Return a manifest's entry for an object: {"name", "bytes", "sha256", "crc32", "content"}.
+
+    crc32 has one number per block, the checksum of whatever section a reader is given: sections are whole blocks.
+    """
+    content = {"seed": seed, "object": number, "block_bytes": sizes.block_bytes(size)}
+    whole, checksums, position = hashlib.sha256(), [], 0
+    for piece in pieces(content, size):
+        whole.update(piece)
+        if position % content["block_bytes"] == 0:
+            checksums.append(0)
+        checksums[-1] = zlib.crc32(piece, checksums[-1])
+        position += len(piece)
+    return {"name": name, "bytes": size, "sha256": whole.hexdigest(), "crc32": checksums, "content": content}
+
+
+def stream(entry: dict) -> io.BufferedReader:
+    """Return the bytes of an entry as a file to read from and to seek in: nothing of them lies on a disk."""
+    return io.BufferedReader(_Stream(entry), 1 << 20)
+
+
+class _Stream(io.RawIOBase):
+    def __init__(self, entry: dict) -> None:
+        self._content, self._size = entry["content"], entry["bytes"]
+        self.seek(0)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: getattr(self, "_position", 0), io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        self._pieces, self._rest = pieces(self._content, self._size, self._position), memoryview(b"")
+        return self._position
+
+    def readinto(self, buffer: memoryview) -> int:
+        if not self._rest:
+            self._rest = memoryview(next(self._pieces, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        self._position += count
+        return count

@@ -1,0 +1,271 @@
+"""Dask workers that do exactly what they are told: nothing is retried, stolen or profiled (METHOD 15)."""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+from sbench.probe import host, page_cache, slurm, software
+from sbench.probe.processes import expect_shared_memory, free_port, owned
+from sbench.probe.program import Problem, make_command, refusal_in
+
+_SETTINGS = {
+    "distributed.scheduler.allowed-failures": 0,
+    # Each task is bound to its worker: one whose worker is gone would wait for ever.
+    "distributed.scheduler.no-workers-timeout": "1s",
+    "distributed.scheduler.work-stealing": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.comm.retry.count": 0,
+    "distributed.admin.log-format": "%(name)s: %(message)s",
+}
+# What Dask tells its workers as they start; the process that they are forked from has to hear it before.
+_ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+}
+# Among temporary files lies the socket of that process, /pymp-…/listener-…, and a socket's name has 107 bytes at most.
+_FOLDER_BYTES = 70
+# Dask's own command for the workers of a node, which listen on the address that the node's name has.
+_WORKER = 'exec "$@" --host "${SLURMD_NODENAME:-$(hostname)}"'
+_POLL_S = 1
+_executed = 0
+
+
+class Workers:
+    """A running cluster: `addresses` in a fixed order, process ids, numbers of threads, and the `client` of them.
+
+    Attributes:
+        nodes: the name of the machine that each runs on; one that is several nodes has several names.
+    """
+
+    def __init__(self, client: Any, count: int) -> None:
+        """Wait until all `count` workers are there and remember who they are."""
+        client.wait_for_workers(count)
+        self.client = client
+        self.pids = dict(sorted(client.run(os.getpid).items()))
+        self.addresses = list(self.pids)
+        self.threads = list(client.nthreads().values())
+        self.nodes = self.each(host.name)
+
+    def map(self, function: Callable, batches: Sequence[Any]) -> list[Any]:
+        """Run `function` on each batch, batch i on worker i, and return the results in that order.
+
+        Identical batches are different tasks (pure=False), nothing is retried, nothing moves to another worker.
+
+        Raises:
+            Problem: a worker was lost, or `function` raised it.
+        """
+        options = {"pure": False, "retries": 0, "allow_other_workers": False}
+        futures = [
+            self.client.submit(counted, function, batch, workers=[address], **options)
+            for address, batch in zip(self.addresses, batches, strict=False)
+        ]
+        with losses():
+            return self.client.gather(futures)
+
+    def each(self, function: Callable) -> list[Any]:
+        """Run `function` once on every worker, outside the counted tasks."""
+        answers = self.client.run(function)
+        return [answers[address] for address in self.addresses if address in answers]
+
+    def on_nodes(self, function: Callable, *arguments: object) -> list[Any]:
+        """Run `function` once on each node, in one of its workers; in this process if all are on its own."""
+        if len(set(self.nodes)) == 1:
+            return [function(*arguments)]
+        first = {node: address for node, address in reversed(list(zip(self.nodes, self.addresses, strict=True)))}
+        answers = self.client.run(function, *arguments, workers=list(first.values()))
+        return [answers[first[node]] for node in dict.fromkeys(self.nodes)]
+
+    def loaded(self) -> dict[str, str]:
+        """Return which libraries the workers have loaded, as `software.loaded` does.
+
+        Raises:
+            Problem: a library of one node is another one than that of its name on the first node.
+        """
+        first, *others = self.on_nodes(software.hashes) if len(set(self.nodes)) > 1 else [{}]
+        for other in others:
+            if differ := sorted(name for name in first.keys() & other.keys() if first[name] != other[name]):
+                raise Problem(f"nodes have different {', '.join(differ)}; install the same on all of them")
+        return {name: file for files in self.each(software.loaded) for name, file in files.items()}
+
+    def prepare_caches(self, state: str, files: list[Path]) -> dict:
+        """Bring the page cache of each node into a state; returns what `cache.prepare` does, of all of them."""
+        return page_cache.together(self.on_nodes(page_cache.prepare, state, files))
+
+    def resident(self, files: list[Path]) -> float | None:
+        """Return the least fraction of files that the page cache of a node holds; None where it cannot be known."""
+        fractions = self.on_nodes(page_cache.resident, files)
+        return None if None in fractions else min(fractions)
+
+    def prepared(self, state: str, files: list[Path]) -> dict:
+        """Return what a record says of several nodes before its window opens: their facts and the caches' state."""
+        machines = self.on_nodes(host.facts, files[0] if files else ".")
+        unknown = {"asked": state, "state": "elsewhere", "resident_before": None}
+        return {"host": host.together(machines), "cache": self.prepare_caches(state, files) if files else unknown}
+
+    def usable_cores(self) -> int:
+        """Return how many cores the workers may use on all nodes."""
+        return sum(self.on_nodes(host.usable_cores))
+
+    def replaced(self) -> list[int]:
+        """Return the process ids of the workers that are no longer those that began."""
+        return sorted(set(self.pids.values()) - set(self.client.run(os.getpid).values()))
+
+
+@contextlib.contextmanager
+def losses(limit: str = "") -> Iterator[None]:
+    """Say in one line that a worker was lost within a `with` block, and which limit of memory the workers have.
+
+    Raises:
+        Problem: one was.
+    """
+    from distributed.client import FutureCancelledError
+    from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+
+    try:
+        yield
+    except (FutureCancelledError, KilledWorker, NoValidWorkerError, NoWorkerError) as error:
+        why = f"; workers may take {limit}: give them more memory, or smaller chunks" if limit else ""
+        words = f"a Dask worker was lost before its task was done{why}; its words are in the log"
+        raise Problem(words) from error
+
+
+@contextlib.contextmanager
+def _over_nodes(nodes: int, count: int, threads: int, folder: Path) -> Iterator[tuple[Workers, float]]:
+    """With a scheduler in a process of its own here, and Dask's own command for each worker."""
+    from distributed import Client
+
+    start = time.perf_counter()
+    # What Dask writes is in the step's own folder too, and not under a name of everybody's.
+    file, env = folder / "scheduler.json", _as_variables(_SETTINGS | {"temporary-directory": folder})
+    options = ("--scheduler-file", str(file), "--no-dashboard")
+    of_worker = ("--nthreads", str(threads), "--nworkers", "1", "--no-nanny", "--memory-limit", "0")
+    scheduler = make_command("distributed.cli.dask_scheduler", *options, "--host", host.name(), "--port", "0")
+    workers = make_command("distributed.cli.dask_worker", *options, *of_worker)
+    step = [*slurm.across(nodes, count), "sh", "-c", _WORKER, "sh", *workers]
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(owned(command, sys.stderr, env, stdin=subprocess.DEVNULL))
+            for command in (scheduler, step)
+        ]
+        while not file.exists():
+            _expect_alive(started)
+            time.sleep(_POLL_S / 20)
+        client = stack.enter_context(Client(scheduler_file=str(file)))
+        while len(client.scheduler_info(n_workers=-1)["workers"]) < count:
+            _expect_alive(started)
+            with contextlib.suppress(TimeoutError):
+                client.wait_for_workers(count, timeout=_POLL_S)
+        yield Workers(client, count), time.perf_counter() - start
+
+
+def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
+    for what, process in zip(("Dask's scheduler", "srun"), started, strict=True):
+        if process.poll() is not None:
+            raise Problem(f"{what} ended with status {process.returncode} before all Dask workers were there")
+
+
+def _as_variables(settings: dict[str, object]) -> dict[str, str]:
+    """Return the environment in which Dask's own commands have settings."""
+    names = {name: f"DASK_{name.upper().replace('.', '__').replace('-', '_')}" for name in settings}
+    return os.environ | _ENVIRONMENT | {names[name]: str(value) for name, value in settings.items()}
+
+
+def begin() -> None:
+    """Start the process that workers are forked from, which imports Dask while this one still does.
+
+    Nothing of HDF5 is in it: ROS3 has threads, which a fork does not take along.
+    """
+    if _method() == "forkserver":
+        os.environ.update(_ENVIRONMENT)
+        forkserver.set_forkserver_preload(["distributed"])
+        forkserver.ensure_running()
+
+
+def _method() -> str:
+    return "forkserver" if len(os.fsencode(tempfile.gettempdir())) <= _FOLDER_BYTES else "spawn"
+
+
+def cluster(
+    count: int, threads: int = 1, processes: bool = True, memory_bytes: int = 0, nodes: int = 1, folder: str = "."
+) -> contextlib.AbstractContextManager[tuple["Workers", float]]:
+    """Start `count` workers for the length of a `with` block: on the loopback, or on several nodes of a Slurm job.
+
+    Args:
+        count: how many.
+        threads: of each.
+        processes: whether each is a process of its own; else all are threads of this one.
+        memory_bytes: at which Dask ends a process of its own, after spilling and pausing at shares of it; 0: never.
+        nodes: how many; the workers are divided among them, each a process without a limit of memory.
+        folder: where files are written that all nodes must see.
+
+    Returns:
+        What yields the workers, and the seconds that it took to start them.
+
+    Raises:
+        Problem: in the block, where this machine lacks its loopback or shared memory, or, of several nodes, this is no
+            job, or Slurm or the scheduler ended before all workers were there.
+    """
+    if nodes > 1:
+        return _over_nodes(nodes, count, threads, Path(folder))
+    return _here(count, threads, processes, memory_bytes)
+
+
+@contextlib.contextmanager
+def _here(count: int, threads: int, processes: bool, memory_bytes: int) -> Iterator[tuple[Workers, float]]:
+    if processes:
+        expect_shared_memory()
+        free_port()
+    import dask
+    from distributed import Client, LocalCluster
+
+    start = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dask.config.set(_SETTINGS | {"distributed.worker.multiprocessing-method": _method()}))
+        try:
+            local = LocalCluster(
+                n_workers=count,
+                threads_per_worker=threads,
+                processes=processes,
+                # Workers that are threads of this process talk through no socket.
+                host="127.0.0.1" if processes else None,
+                dashboard_address=None,
+                memory_limit=memory_bytes,
+                silence_logs=logging.ERROR,
+            )
+        except RuntimeError as error:
+            if refusal_in(error):
+                raise
+            raise Problem("a Dask worker ended as it was started; its words are in the log") from error
+        client = stack.enter_context(Client(stack.enter_context(local)))
+        workers = Workers(client, count)
+        yield workers, time.perf_counter() - start
+
+
+def counted(function: Callable, batch: Any) -> Any:
+    """Run one task and count it in the process that runs it."""
+    global _executed
+    result = function(batch)
+    _executed += 1
+    return result
+
+
+def executed() -> int:
+    """Return how many tasks this process has executed."""
+    return _executed
+
+
+def batches_of(items: Sequence[Any], workers: int) -> list[Sequence[Any]]:
+    """Cut `items` into at most `workers` batches of ceil(items / workers); the last may be shorter (METHOD 12).
+
+    Fewer batches than workers come out where the sizes do not divide: 500 items for 48 workers make 46 batches.
+    """
+    size = -(-len(items) // workers)
+    return [items[first : first + size] for first in range(0, len(items), size)] if items else []

@@ -1,0 +1,68 @@
+"""Patterns of files, expanded as by the standard library's glob, within a number of files and folders."""
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterable, Iterator
+
+from sbench.probe.program import Problem
+
+# They take a second on a disk. A pattern may begin at the root of all of a cluster, or in /proc.
+MOST = 300_000
+
+
+def expand(pattern: str) -> list[str]:
+    """Return the paths that a pattern means, sorted; `**` stands for any folders, each of them entered once.
+
+    Raises:
+        Problem: too many are below the folders that it begins with.
+    """
+    visited = _visit("/" * pattern.startswith("/"), pattern.strip("/").split("/"), set())
+    return sorted(filter(None, limited(visited, pattern)))
+
+
+def limited(paths: Iterable, what: object) -> Iterator:
+    """Yield paths that are found below `what`; a Problem as for `expand`."""
+    for number, path in enumerate(paths):
+        if number == MOST:
+            raise Problem(
+                f"{what}: more than {MOST:,} files and folders lie there; name a folder further down, or files"
+            )
+        yield path
+
+
+def _visit(folder: str, parts: list[str], entered: set) -> Iterator[str]:
+    """Yield the paths that the parts of a pattern mean in a folder, and "" for each other file or folder on the way."""
+    first, *rest = parts
+    if not glob.has_magic(first):
+        path = os.path.join(folder, first)
+        if rest and os.path.isdir(path):
+            yield from _visit(path, rest, entered)
+        elif not rest and os.path.lexists(path):
+            yield path
+        return
+    if deep := first == "**":
+        # By device and inode, as links may lead round in circles, as in /sys.
+        if (place := (*os.stat(folder or ".")[1:3], len(parts))) in entered:
+            return
+        entered.add(place)
+        if rest:
+            yield from _visit(folder, rest, entered)
+    for entry in _entries(folder):
+        yield ""
+        path = os.path.join(folder, entry.name)
+        if entry.name.startswith(".") and not first.startswith("."):
+            continue
+        if deep and os.path.isdir(path):
+            yield from _visit(path, parts, entered)
+        elif (deep and not rest) or fnmatch.fnmatchcase(entry.name, first):
+            yield from _visit(path, rest, entered) if rest else [path]
+
+
+def _entries(folder: str) -> list[os.DirEntry]:
+    """Return what lies in a folder, links last: what is entered once is named by its place."""
+    try:
+        with os.scandir(folder or ".") as entries:
+            return sorted(entries, key=lambda entry: (entry.is_symlink(), entry.name))
+    except OSError:
+        return []

@@ -1,0 +1,347 @@
+"""What every program of the workflow shares: one line for a user's mistake, and files that are whole or absent."""
+
+import argparse
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from sbench.probe import unpacked
+
+_FREE = "; free the disk or make the folder writable"
+_END = "; end what takes processes, memory or open files (ulimit -a) and run again"
+_LOOK = "; look for faults of the disk (dmesg) and run again"
+# What the system refuses without the name of a file, and what to do. A full disk is noticed when an open file is
+# flushed, which no longer knows its name.
+_REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
+_REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
+_REFUSED[errno.EADDRNOTAVAIL] = (
+    "127.0.0.1",
+    "; bring up the loopback (ip link set lo up, ip address add 127.0.0.1/8 dev lo), or end what takes all ports",
+)
+_REFUSED |= {errno.EIO: ("what was read or written", _LOOK)}
+_REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection", "; run again"))
+# What HDF5 says of the call of the system that failed, among other things.
+_OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
+_ROOM = 2**20
+_TRIAL_S = 60
+# What the answer of a program holds that is what its name says: another one may have its name, and end with status 0.
+_ANSWERS = {"git": "git version", "fio": "fio-", "gcc": ".file", "cc": ".file"}
+
+
+class Problem(Exception):
+    """A mistake or a lack that the user can mend: one line that says what is wrong, where, and what to do."""
+
+    def __str__(self) -> str:
+        """Return the line, whatever the names within it hold."""
+        return shown(super().__str__())
+
+
+class Unable(Problem):
+    """What is there cannot be read in the way that a cell asks for: no failure, but the reason why it is left out."""
+
+
+def shown(text: str) -> str:
+    """Return a text as one line that steers no terminal: escapes stand for what cannot be printed."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def shortened(name: str) -> str:
+    """Return the name of a file or the like in one printable line, without the middle of a very long one."""
+    text = shown(name)
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
+
+
+class Escaped:
+    """A stream of text that programs print to: what they print is `shown`.
+
+    Line ends that `print` adds (`end`, `sep`) arrive apart from its texts, which tells them from those of data. The
+    standard library's argparse, traceback and warnings write whole lines.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        """Wrap a stream; rich, whose consoles write codes of the terminal, finds it by the second name."""
+        self._stream = self.rich_proxied_file = stream
+
+    def __getattr__(self, name: str) -> Any:
+        """Return whatever else the stream has."""
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, and return its length."""
+        caller = sys._getframe().f_back
+        package = caller.f_globals.get("__name__", "").partition(".")[0] if caller else "sys"
+        whole = package in sys.stdlib_module_names or not text.strip("\n")
+        lines = text.split("\n") if whole else [text]
+        self._stream.write("\n".join(map(shown, lines)))
+        return len(text)
+
+
+def run(main: Callable[[], int | None]) -> None:
+    """Call `main` and leave the process with its status; in an unpacked tree, with the programs that it brought.
+
+    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2, also
+    where a package has made an error of its own of it; so does an interrupt, with status 130. All that is printed is
+    `Escaped`.
+    """
+    sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
+    # What the programs start is Python of other places, too.
+    os.environ.pop("PYTHONHOME", None)
+    unpacked.use_programs()
+    try:
+        status = main()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = 128 + signal.SIGINT
+    except Problem as problem:
+        print(f"problem: {problem}", file=sys.stderr)
+        status = 2
+    except Exception as error:
+        if not (refusal := refusal_in(error)):
+            raise
+        print(f"problem: {refused(refusal)}", file=sys.stderr)
+        status = 2
+    sys.exit(status)
+
+
+def refusal_in(error: BaseException | None) -> OSError | None:
+    """Return what the system refused, of an error or of its causes; None where that says nothing to a user."""
+    while error:
+        own = _of_system(error)
+        if own and (own.filename or own.errno in _REFUSED):
+            return own
+        error = error.__cause__
+    return None
+
+
+def _of_system(error: BaseException) -> OSError | None:
+    """Return the error of the system that an error of HDF5 has in its text, itself if it is one, None for any other."""
+    if hidden := _OF_HDF5.search(str(error)):
+        path, number = hidden[1], int(hidden[2])
+        return OSError(number, os.strerror(number), path)
+    return error if isinstance(error, OSError) and error.errno else None
+
+
+def refused(error: OSError) -> str:
+    """Return what the system refused, why, and what to do where that is known."""
+    what = _REFUSED.get(error.errno, ("the system", ""))[0]
+    return f"{error.filename or what}: {why(error)}"
+
+
+def why(error: Exception, remedy: str = "") -> str:
+    """Return why something failed, and what to do: `remedy` where the error of the system does not say it."""
+    of_system = _of_system(error)
+    return f"{of_system.strerror}{_REFUSED.get(of_system.errno, ('', remedy))[1]}" if of_system else f"{error}{remedy}"
+
+
+def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
+    """Return the path of the first of some programs that works: called with `trial`, if any, it ends with status 0.
+
+    A name stands for each program of that name on PATH.
+
+    Raises:
+        Problem: none works; the line has the words of the last one, and ends with the remedy.
+    """
+    amiss = f"{names[0]} is missing"
+    for name in names:
+        folders = [None] if os.path.dirname(name) else os.get_exec_path()
+        for path in filter(None, dict.fromkeys(shutil.which(name, path=folder) for folder in folders)):
+            if not trial or not (words := _try([path, *trial], env, _ANSWERS.get(name, ""))):
+                return path
+            amiss = f"{path} does not work ({words})"
+    raise Problem(f"{amiss}: {remedy}")
+
+
+def git_path() -> str:
+    """Return the path of git; errors as for `tool`."""
+    return tool("git", remedy="apt install git, or dnf install git")
+
+
+def _try(command: list[str], env: dict | None, answer: str) -> str:
+    """Return the words of a program that fails, or whose words lack an answer; "" of one that works."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    try:
+        done = subprocess.run(command, **pipes, env=env, errors="replace", timeout=_TRIAL_S, check=False)
+    except OSError as error:
+        return error.strerror
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_TRIAL_S} s"
+    if not done.returncode and answer in done.stdout:
+        return ""
+    lines = list(filter(None, map(str.strip, done.stdout.splitlines()))) or [f"status {done.returncode}"]
+    # The last line of a traceback is its reason; other programs begin with theirs.
+    return lines[-1 if lines[0].startswith("Traceback") else 0]
+
+
+def make_command(name: str, *arguments: object, python: Sequence[str] = (sys.executable,)) -> list[str]:
+    """Return the command of a program, from the root: a file of scripts/, or a module, whose name has a dot."""
+    words = ["module", name] if "." in name else [name]
+    return [*python, "-sE", f"scripts/{words[0]}.py", *words[1:], *map(str, arguments)]
+
+
+def expect_room(path: Path | str) -> None:
+    """Raise as `replacing` if no file of 1 MiB can be written to `path`, before anything is done that would be lost."""
+    with _part(Path(path)) as part, open(part, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, _ROOM)
+        part.unlink()
+
+
+def expect_folders(run: str) -> None:
+    """Raise a Problem if something is in the way of the results and reports of a run, or they may not be written."""
+    for folder in (Path(top) / run for top in ("results", "reports")):
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise Problem(
+                f"{os.path.relpath(there)} is no folder that can be written:"
+                " move what is in the way, change its permissions, or mount its file system writable"
+            )
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write `text` to `path` so that a reader finds the whole file or none; errors as for `replacing`."""
+    with replacing(path) as part, open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+@contextlib.contextmanager
+def replacing(path: Path | str) -> Iterator[Path]:
+    """Give a name for what becomes `path` at the end of the block, forced to the disk; after an error it is gone.
+
+    Raises:
+        Problem: the folder is read-only or the disk is full.
+    """
+    path = Path(path)
+    with _part(path) as part:
+        yield part
+        sync(part)
+        part.replace(path)
+
+
+@contextlib.contextmanager
+def _part(path: Path) -> Iterator[Path]:
+    """Give a name beside `path` for what is to become it; what is left under that name after an error is removed."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+    except BaseException as error:
+        # What cannot be removed is not the reason, as on a file system that is read-only.
+        with contextlib.suppress(OSError):
+            part.unlink()
+        if not _of_system(error):
+            raise
+        raise Problem(f"{path} cannot be written: {why(error, _FREE)}") from error
+
+
+def write_json(path: Path | str, value: object) -> None:
+    """Write `value` as JSON, whole or not at all (see `write_text`)."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_json(value: object) -> None:
+    """Print `value` as JSON, which has no NaN: null stands for it."""
+    text = json.dumps(_without_nan(value), indent=1, ensure_ascii=False, default=str)
+    print(*text.splitlines(), sep="\n")
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(one) for one in value]
+    if hasattr(value, "item"):  # a number of numpy
+        value = value.item()
+    return None if isinstance(value, float) and value != value else value
+
+
+def sync(path: Path | str) -> None:
+    """Force a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_digest(path: Path | str) -> str:
+    """Return the sha256 of a file, or raise a Problem if it cannot be read."""
+    expect_file(path)
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {why(error)}") from error
+
+
+def read_json(path: Path | str) -> dict:
+    """Return the JSON object in a file; errors as for `json_object`, or a Problem if it cannot be read."""
+    expect_file(path)
+    try:
+        return json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {why(error)}") from error
+    except UnicodeDecodeError as error:
+        raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
+
+
+def expect_file(path: Path | str) -> None:
+    """Raise a Problem if a folder, or a pipe, which nobody may ever write to, has the name of a file."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Problem(f"{path} is a folder, a pipe or a device, and no file; move it away and run again")
+
+
+def read_yaml(path: Path | str) -> dict:
+    """Return a YAML file of the project's own; one of a user is read by sbench.design.yaml_file."""
+    # Here, as libraries under test lack it. The parser in C takes a tenth of the time, and every program reads schemas.
+    import yaml
+
+    return yaml.load(Path(path).read_text(encoding="utf-8"), yaml.CSafeLoader)
+
+
+def _refuse_constant(constant: str) -> None:
+    # Python's reader takes NaN and Infinity for numbers.
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def dataset_options(argv: list[str] | None, description: str, settings: str) -> argparse.Namespace:
+    """Return what a program that makes a dataset is told: `dataset`, its name, `out`, its manifest, and `settings`.
+
+    `description` is the program's, `settings` says in words what the JSON object of them may hold.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
+    parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
+    parser.add_argument("--settings", required=True, type=json_object, help=settings)
+    options = parser.parse_args(argv)
+    # A further copy (METHOD 6) is the same in another place.
+    options.settings.pop("copy", None)
+    return options
+
+
+def json_object(text: str, name: str = "", remedy: str = "") -> dict:
+    """Return the JSON object in a text, such as an argument of a program (`type=` of argparse).
+
+    Raises:
+        Problem: it is none, or holds NaN or Infinity. The line begins with `name` or the text and ends with the remedy.
+    """
+    name = name or repr(text[:40])
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise Problem(f"{name} is not JSON ({error}){remedy}") from error
+    except RecursionError:
+        raise Problem(f"{name} is nested too deeply to be read{remedy}") from None
+    if not isinstance(value, dict):
+        raise Problem(f"{name} holds no JSON object{remedy}")
+    return value

@@ -1,0 +1,59 @@
+"""Which code measured: what a record says so that arms are only compared if the same code measured both (METHOD 14)."""
+
+import contextlib
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from sbench.probe import unpacked
+from sbench.probe.program import Problem, git_path
+
+
+def facts(modules: Iterable[str]) -> dict:
+    """Return {"git", "dirty", "code_sha256"} for the `sbench.…` modules that took part in measuring a cell.
+
+    git is None outside a clone. An unpacked tree has the commit that was packed, and is dirty if that was, or if it was
+    edited since. Only the modules count, so a change elsewhere leaves records comparable.
+    """
+    if packed := unpacked.manifest():
+        commit, dirty = packed["git"], packed["dirty"] or unpacked.edited()
+    else:
+        commit = _git("rev-parse", "HEAD")
+        dirty = bool(_git("status", "--porcelain")) if commit else None
+    return {"git": commit, "dirty": dirty, "code_sha256": code_sha256(modules)}
+
+
+def code_sha256(modules: Iterable[str]) -> str:
+    """Return one hash of the sources of `modules`, named as Python imports them; a shell script by its path."""
+    hashed = hashlib.sha256()
+    for module in sorted(set(modules)):
+        file = Path(module) if module.endswith(".sh") else Path("scripts", *module.split(".")).with_suffix(".py")
+        if file.exists():
+            hashed.update(module.encode() + b"\0" + file.read_bytes() + b"\0")
+    return hashed.hexdigest()
+
+
+def loaded() -> list[str]:
+    """Return the `sbench.…` modules that this process has loaded, the program itself by its own name."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    names = {name for name in sys.modules if name.startswith("sbench.")}
+    return sorted(names | ({main.name} if main and main.name.startswith("sbench.") else set()))
+
+
+def package(*names: str) -> list[str]:
+    """Return all modules of some folders of the package, such as "stores", where each kind of store has one of its own.
+
+    Arms are compared if all of them are the same code, whichever an arm has loaded.
+    """
+    root = Path(__file__).parents[2]
+    files = (path.relative_to(root) for name in names for path in (root / "sbench" / name).rglob("*.py"))
+    return sorted(".".join(file.with_suffix("").parts) for file in files)
+
+
+def _git(*arguments: str) -> str | None:
+    with contextlib.suppress(Problem):
+        answer = subprocess.run([git_path(), *arguments], capture_output=True, text=True, check=False)
+        return answer.stdout.strip() if answer.returncode == 0 else None
+    return None

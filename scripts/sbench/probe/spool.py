@@ -1,0 +1,44 @@
+"""Keeps values in a temporary file, for data that would take too much memory."""
+
+import contextlib
+import io
+import pickle
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from sbench.probe.program import Problem, why
+
+
+class Spool:
+    """A temporary file of values, which is gone with the spool."""
+
+    def __init__(self) -> None:
+        """Open the file in the folder for temporary files.
+
+        Raises:
+            Problem: there is no room in it, here and whenever a value is kept or asked for.
+        """
+        with _problems():
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as the spool
+
+    def put(self, value: object) -> int:
+        """Keep a value, and return its place."""
+        with _problems():
+            place = self._file.seek(0, io.SEEK_END)
+            pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
+            return place
+
+    def get(self, place: int) -> Any:
+        """Return a copy of the value at a place."""
+        with _problems():
+            self._file.seek(place)
+            return pickle.load(self._file)
+
+
+@contextlib.contextmanager
+def _problems() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Problem(f"a temporary file cannot be written: {why(error)}, or set TMPDIR to another folder") from error

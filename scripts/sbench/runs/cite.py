@@ -1,0 +1,58 @@
+"""Says how to cite a run: a sentence and an entry for BibTeX, with its permanent name."""
+
+import sys
+from pathlib import Path
+
+from sbench.design import DEFAULT_CONFIG
+from sbench.design import config as configuration
+from sbench.design.matrix import permanent_name
+from sbench.probe.program import read_json, read_yaml, shown
+from sbench.runs import archive
+
+# No file says who measured: CITATION.cff is about the software.
+_NOBODY = "NAME"
+_ENTRY = """@misc{{{name},
+  author = {{{by}}},
+  title = {{{{Measurements {title}: {about}}}}},
+  year = {{{year}}},
+  note = {{Measured with {tool} {version}, commit {commit}; {names}}}
+}}"""
+
+
+def cite(source: str, by: str) -> int:
+    """Print how to cite a run; return 0.
+
+    Args:
+        source: its name, or an archive of it; "": the run that config/config.yaml names.
+        by: who measured it, as a citation names them.
+    """
+    if source.endswith(archive.SUFFIX):
+        with archive.opened(Path(source)) as (results, manifest):
+            # Facts may say anything: those of the records are made again.
+            archive.gather(results, manifest, Path(source))
+            text = cited(results, by)
+    else:
+        text = cited(Path("results", source or configuration.load(DEFAULT_CONFIG)["run"]), by)
+    print(*text.splitlines(), sep="\n")
+    if not by:
+        print(f"write who measured in place of {_NOBODY}, or type the same with --by 'Ada Lovelace'", file=sys.stderr)
+    return 0
+
+
+def cited(results: Path, by: str) -> str:
+    """Return the sentence and the entry for a run, by its folder of results and who measured, which only they know."""
+    studies, tool = archive.names_of(results), read_yaml(archive.CITATION)
+    facts = [read_json(results / study / "facts.json") for study in studies]
+    days = sorted({shown(str(session)[:10]) for of_study in facts for session in of_study["sessions"]})
+    commits = sorted({shown(str(commit)[:12]) for of_study in facts for commit in of_study["git"]}) or ["unknown"]
+    name = permanent_name(results.name, sorted(studies.values()))
+    said = {
+        # LaTeX takes a _ for an index.
+        **{"name": name, "title": name.replace("_", r"\_")},
+        **{"about": ", ".join(studies), "names": ", ".join(studies.values()), "by": by or _NOBODY},
+        **{"tool": tool["title"], "version": tool["version"], "commit": " and ".join(commits)},
+        "year": (days or ["n.d."])[-1][:4],
+        "days": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "unknown date",
+    }
+    sentence = "{by}: measurements {name} ({about}), {days}, with {tool} {version}, commit {commit}."
+    return f"{sentence.format(**said)}\n\n{_ENTRY.format(**said)}"

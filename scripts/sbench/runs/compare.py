@@ -1,0 +1,399 @@
+"""Compares what two sides, of one or several runs each, measured: cell by cell, with the session as the unit.
+
+Ends with status 3 where something of `--fail-on` is so. A session on each side shows a difference and decides nothing
+about time; requests, bytes, opens and connections repeat exactly, and decide from two repeats on.
+"""
+
+import itertools
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sbench.design.matrix import permanent_name
+from sbench.measure import tables
+from sbench.pages import prose
+from sbench.pages.markup import FOREIGN
+from sbench.probe.program import Problem, print_json, read_json, write_json
+from sbench.runs import sides
+from sbench.runs.rebuild import make_index, make_page
+from sbench.runs.side_by_side import elsewhere
+from sbench.runs.sides import Side
+from sbench.verdicts import sessions, stats
+from sbench.verdicts.outcomes import JUDGED, Outcome
+
+FAILED = 3
+OUT = "compare"
+EQUIVALENCE_PERCENT = 5
+_RULE = re.compile(
+    r"(slower|faster|(?:more|fewer) (?:requests|bytes|opens|connections))(?:\s*>\s*(\d+(?:\.\d+)?)\s*%)?"
+)
+# What tells runs apart anyway, and what is no part of how a library was built.
+_OF_RUNS = re.compile(
+    r"configuration (run|repeats|order_seed|only|again|ask_above|extra_blocks|comparison)\b|machine boot\b"
+    r"|library \S+ (status|environment|python|library|build (seconds|cached|inputs_sha256))\b"
+)
+Pair = tuple[pd.DataFrame, pd.DataFrame]
+Rule = tuple[str, float]
+
+
+def compare(
+    base: Sequence[str], other: Sequence[str], paired: bool, fail_on: str, keep: str | None, as_json: bool = False
+) -> int:
+    """Write results/compare and reports/compare, and print what was seen; return 3 where a rule is broken.
+
+    Args:
+        base: names of runs, archives, baselines, or published/<study>.
+        other: what is compared with them; none if they are only kept.
+        paired: the sessions of both sides are pairs, in the order of their times.
+        fail_on: rules such as "slower > 10 %, more requests".
+        keep: a file that `base` is written to.
+        as_json: print one JSON object.
+    """
+    rules = [_rule(text.strip()) for text in fail_on.split(",") if text.strip()]
+    if keep and Path(keep).suffix != sides.BASELINE:
+        raise Problem(f"--keep {keep}: the name of a baseline ends with {sides.BASELINE}")
+    first = sides.load(base)
+    if keep:
+        sides.keep(first, Path(keep))
+        print(f"{keep}: {', '.join(f'{study} of {first.name(study)}' for study in first.records)}")
+    return report(first, sides.load(other), paired, rules, as_json) if other else 0
+
+
+def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = (), as_json: bool = False) -> int:
+    """Write tables and pages of what two sides have in common, print what was seen, and return the status."""
+    results, reports = Path("results", OUT), Path("reports", OUT)
+    if run_there := next(results.glob("*/records"), None):
+        raise Problem(f"{run_there} is of a run of that name, and comparisons are written there: rename {results}")
+    answers, outcomes, status = [], {}, 0
+    # Whatever cannot be compared is seen before the pages of the comparison before are removed.
+    compared = {study: of_study(study, base, other, paired, rules) for study in _studies(base, other)}
+    for folder in (results, reports):
+        shutil.rmtree(folder, ignore_errors=True)
+    for study, (facts, made) in compared.items():
+        folder = results / study
+        for name, table in made.items():
+            tables.write(table, folder / f"{name}.csv", digits=12)
+        write_json(folder / "facts.json", facts)
+        answers.append(make_page("compare", folder, reports / f"{study}.html"))
+        answer = read_json(answers[-1])
+        headline = FOREIGN.sub("", answer["headline"])
+        outcomes[study] = {"headline": headline, **facts["outcome"], "verdicts": made["verdicts"].to_dict("records")}
+        if not as_json:
+            print(f"{answer['title']}: {headline}")
+        status = FAILED if facts["outcome"]["broken"] else status
+        for warning in _warnings(facts):
+            print(f"warning: {warning}", file=sys.stderr)
+    page = make_index(answers, reports)
+    if as_json:
+        print_json({"studies": outcomes, "report": str(page)})
+    else:
+        print(f"report: {page}")
+    return status
+
+
+def of_study(
+    study: str, base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = ()
+) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """Return the facts and the tables of a comparison of what two sides measured of a study.
+
+    Cells are alike where all their levels are, whatever else is set otherwise.
+
+    Returns:
+        cells: one row per cell and side, as cells.csv has them, with the factor `run`.
+        verdicts: one row per cell that both sides have, as in verdicts.csv, of the factor `run`.
+        counts: the same cells: requests, bytes, opens and connections, and how they compare (`sessions.exactly`).
+        alone: the cells that one side has.
+        differences: what else differs between the sides, with the values of both.
+        records: the records of both sides with the names of `cells`; `unit_of` is the session.
+    """
+    names, both = _names(study, base, other), (base.records[study], other.records[study])
+    factors = _factors(both)
+    both = tuple(
+        records.reindex(columns=list(dict.fromkeys([*records, *factors])))
+        .fillna(dict.fromkeys(factors, ""))
+        .assign(unit_of=records["session"] + "\n" + records["run"], run=name)
+        for records, name in zip(both, names, strict=True)
+    )
+    by_levels = [dict(list(records.groupby(factors, sort=False))) for records in both]
+    common = {levels: (own, by_levels[1][levels]) for levels, own in by_levels[0].items() if levels in by_levels[1]}
+    facts = _facts(study, names, base, other)
+    units = [sorted(records["unit_of"].unique()) for records in both] if paired else None
+    judged = _judged(list(common.values()), units, facts["equivalence_percent"])
+    facts["pairs"] = list(zip(*units, strict=True)) if units else []
+    facts["sessions_of"] = [_most_sessions(records, factors) for records in both]
+    facts["sessions_due"] = sessions.LEAST_PAIRS if paired else sessions.LEAST
+    is_judged = min(facts["sessions_of"]) >= facts["sessions_due"]
+    facts["apart"] = sessions.find_apart(*map(_measured, both)) if is_judged else []
+    heads = [dict(zip(factors, levels, strict=True)) for levels in common]
+    verdicts = [
+        {
+            "factor": "run",
+            "baseline": names[0],
+            "contender": names[1],
+            "run": "",
+            **head,
+            **_of_time(study, pair, verdict, facts["apart"]),
+        }
+        for head, pair, verdict in zip(heads, common.values(), judged, strict=True)
+    ]
+    made = {
+        "verdicts": pd.DataFrame(verdicts),
+        "counts": pd.DataFrame([head | _of_counts(pair) for head, pair in zip(heads, common.values(), strict=True)]),
+        "cells": pd.DataFrame([row for records in both for row in _cells(records, factors)]),
+        "records": pd.concat([_named(records, factors) for records in both]),
+        "alone": _alone(names, by_levels, factors),
+        "differences": differences(study, names, base, other),
+    }
+    facts["outcome"] = outcome(rules, made["verdicts"], made["counts"])
+    return facts, made
+
+
+def outcome(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame) -> dict:
+    """Return in words all `rules`, those `broken`, in how many cells, and those that nothing decides, `open`.
+
+    `warned` are those broken in sessions of sides that do not take turns, which decides nothing. `passed` are the
+    others, with how many cells decide where that is not in all.
+    """
+    said: dict[str, list[str]] = {"rules": [], "broken": [], "warned": [], "open": [], "passed": []}
+    for what, percent in rules:
+        word, _, count = what.partition(" ")
+        text, bound = f"{what} > {percent:g} %" if percent else what, 1 + percent / 100
+        said["rules"].append(text)
+        if verdicts.empty:
+            said["open"].append(text)
+            continue
+        if count:
+            share, verdict = counts[f"{count}_other"] / counts[f"{count}_base"], counts[count]
+            decided = verdict.isin((Outcome.SAME, Outcome.MORE, Outcome.FEWER))
+        else:
+            share, verdict = verdicts["ratio"], verdicts["verdict"]
+            # Without evidence the interval may still leave out what the rule names.
+            low, high = verdicts["ratio_low"], verdicts["ratio_high"]
+            within = high <= bound if word == "slower" else low >= 1 / bound
+            decided = verdict.isin((Outcome.SAME, Outcome.FASTER, Outcome.SLOWER)) | (
+                (verdict == Outcome.NO_EVIDENCE) & within
+            )
+        beyond = share > bound if word in ("slower", "more") else share < 1 / bound
+        alone = "" if count else verdicts["of_sessions"]
+        if broken := int(((verdict == word) & beyond).sum()):
+            said["broken"].append(f"{text} in {broken} of {len(verdict)} cells")
+        elif warned := int(((alone == word) & beyond).sum()):
+            said["warned"].append(f"{text} in {warned} of {len(verdict)} cells")
+        elif not decided.any():
+            said["open"].append(text)
+        else:
+            part = "" if decided.all() else f" (decided in {decided.sum()} of {len(decided)} cells)"
+            said["passed"].append(f"{text}{part}")
+    return said
+
+
+def differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd.DataFrame:
+    """Return what else differs between two sides: `what`, and the values of each, in a column of its name."""
+    values = [_values(side.facts[study]) for side in (base, other)]
+    rows = [
+        {"what": what, **{name: " | ".join(sorted(of.get(what, ()))) for name, of in zip(names, values, strict=True)}}
+        for what in dict.fromkeys(itertools.chain(*values))
+        if values[0].get(what) != values[1].get(what) and not _OF_RUNS.match(what)
+    ]
+    return pd.DataFrame(rows, columns=["what", *names])
+
+
+def _warnings(facts: Mapping) -> list[str]:
+    """Return what of `fail_on` is not judged, as the sides do not take turns."""
+    times = [rule for rule in facts["outcome"]["rules"] if " " not in rule.partition(" >")[0]]
+    if not facts["apart"] or not times:
+        return []
+    base, other = facts["sides"]
+    where = f"{other} was measured {elsewhere(facts['apart'])} than {base}"
+    seen = f"; of these sessions alone {prose.listing(warned)}" if (warned := facts["outcome"]["warned"]) else ""
+    return [f"{prose.listing(times)}: not judged, as {where}{seen}; measure both in turn (docs/ci.md)"]
+
+
+def _rule(text: str) -> Rule:
+    if not (match := _RULE.fullmatch(text)):
+        raise Problem(f"{text!r} is nothing to fail on; write for example 'slower > 10 %, more requests'")
+    return match[1], float(match[2] or 0)
+
+
+def _studies(base: Side, other: Side) -> list[str]:
+    """The studies that both sides have, each in sessions of its own."""
+    common = [study for study in base.records if study in other.records]
+    if not common:
+        raise Problem(f"the sides have no study in common: {', '.join(base.records)}; {', '.join(other.records)}")
+    for study in common:
+        if shared := sorted(base.units(study) & other.units(study)):
+            raise Problem(f"both sides have run {shared[0][0]}, session {shared[0][1] or 'unknown'}: name other runs")
+    return common
+
+
+def _names(study: str, base: Side, other: Side) -> list[str]:
+    """What the sides are called: their runs, or what they hold where runs of one name are compared."""
+    names = [side.name(study) for side in (base, other)]
+    if names[0] != names[1]:
+        return names
+    return [f"{names[0]} ({side.facts[study][0].get('name', place)})" for place, side in (("A", base), ("B", other))]
+
+
+def _factors(both: Pair) -> list[str]:
+    factors = (list(records)[1 : list(records).index("repeat")] for records in both)
+    return [name for name in dict.fromkeys(itertools.chain(*factors)) if name != "control"]
+
+
+def _measured(records: pd.DataFrame) -> pd.DataFrame:
+    return records[records["valid"] & (records["value"] > 0)]
+
+
+def _most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
+    valid = _measured(records)
+    return int(valid.groupby(list(factors))["unit_of"].nunique().max()) if len(valid) else 0
+
+
+def _judged(pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_percent: float) -> list[stats.Verdict]:
+    """The verdicts of cells, by sessions that are pairs in `units`; one that read other data has none."""
+    if units and len(units[0]) != len(units[1]):
+        raise Problem(f"{len(units[0])} sessions and {len(units[1])} are no pairs; leave out what has no partner")
+    if not pairs:
+        return []
+    base, other, *means = (
+        _by_session([pair[side] for pair in pairs], how, units and units[side])
+        for how in ("median", "mean")
+        for side in (0, 1)
+    )
+    apart = [_data_differ(pair) for pair in pairs]
+    other[:, apart] = np.nan
+    judged = sessions.judge(base, other, bool(units), equivalence_percent, means=means)
+    return [
+        one._replace(verdict=Outcome.NOT_COMPARABLE) if is_apart else one
+        for one, is_apart in zip(judged, apart, strict=True)
+    ]
+
+
+def _by_session(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> np.ndarray:
+    """The ln of the median or mean of each session's valid records (sessions, cells), of `units` or those with any."""
+    valid = map(_measured, cells)
+    sums = {number: records.groupby("unit_of")["value"].agg(how) for number, records in enumerate(valid)}
+    table = pd.DataFrame(sums).sort_index() if units is None else pd.DataFrame(sums, index=units)
+    return np.log(table.to_numpy(float).reshape(-1, len(cells)))
+
+
+def _data_differ(pair: Pair) -> bool:
+    data = [set(records["data"].fillna("")) - {""} for records in pair]
+    return all(data) and data[0] != data[1]
+
+
+def _of_time(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str]) -> dict:
+    """Return a row of verdicts.csv on the time of a cell, without the levels; last the verdict on these sessions.
+
+    Where sides lie `apart`, nothing but that is judged.
+    """
+    metric = import_module(f"sbench.studies.{study}.report").REPORT.metrics[0].name
+    medians = [records.loc[records["valid"], "value"].median() for records in pair]
+    note = "the data differ" if verdict.verdict == Outcome.NOT_COMPARABLE else ""
+    of_sessions = verdict.verdict if apart and verdict.verdict in JUDGED else ""
+    if of_sessions:
+        note, verdict = f"measured {elsewhere(apart)}", verdict._replace(verdict=Outcome.NOT_COMPARABLE)
+    row = {"metric": metric, "role": "decides", "blocks": verdict.blocks, "looks": 1, "verdict": verdict.verdict}
+    row |= dict(zip(("baseline_s", "contender_s"), medians, strict=True))
+    row |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high, "p": verdict.p}
+    for side, records in zip(("baseline", "contender"), pair, strict=True):
+        row |= {f"attempts_{side}": len(records), f"failed_{side}": int((~records["valid"]).sum())}
+    return row | {"detectable_ratio": np.nan, "note": note, "of_sessions": of_sessions}
+
+
+def _of_counts(pair: Pair) -> dict:
+    """How what a cell asked for compares: medians of both sides, and the outcome."""
+    valid = [records[records["valid"]] for records in pair]
+    row = {}
+    for name in sessions.COUNTS:
+        row |= {f"{name}_{side}": of[name].median() for side, of in zip(("base", "other"), valid, strict=True)}
+        row[name] = "" if _data_differ(pair) else sessions.exactly(*valid, name)
+    return row
+
+
+def _named(records: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
+    """Return the records of a side with the names of its cells: the side's, and a number."""
+    number = records.groupby(list(factors), sort=False).ngroup() + 1
+    own = records.assign(cell=records["run"] + " " + number.astype(str))
+    return own[["cell", "repeat", "unit_of", "valid", "value", *sessions.COUNTS]]
+
+
+def _cells(records: pd.DataFrame, factors: Sequence[str]) -> Iterator[dict]:
+    names = _named(records, factors)["cell"]
+    for levels, of in records.groupby(list(factors), sort=False):
+        valid, column = of[of["valid"]], f"{of['figure'].iloc[0]}_{of['unit'].iloc[0]}"
+        middle, run_of = stats.median(valid["value"]), of["run"].iloc[0]
+        yield {
+            **{"cell": names[of.index[0]], "run": run_of, **dict(zip(factors, levels, strict=True))},
+            **{"control": "", "n": len(valid), "failed": len(of) - len(valid), "sessions": of["unit_of"].nunique()},
+            **{column: middle.value, f"{column}_low": middle.low, f"{column}_high": middle.high},
+            **{name: valid[name].median() for name in ("requests", "opens", "connections")},
+            **{"bytes_delivered": valid["bytes"].median(), "cache_state": _one(valid["cache_state"])},
+        }
+
+
+def _one(states: pd.Series) -> str:
+    return " | ".join(sorted(set(states.dropna().astype(str)) - {""}))
+
+
+def _alone(names: Sequence[str], by_levels: Sequence[Mapping], factors: Sequence[str]) -> pd.DataFrame:
+    sides_and_others = zip(names, by_levels, reversed(by_levels), strict=True)
+    rows = [(name, *levels) for name, own, others in sides_and_others for levels in own if levels not in others]
+    return pd.DataFrame(rows, columns=["only in", *factors])
+
+
+def _facts(study: str, names: Sequence[str], base: Side, other: Side) -> dict:
+    """What the page says beside its figures: the newest of the second side's runs, and which runs there are."""
+    parts, newest = [*base.facts[study], *other.facts[study]], other.facts[study][-1]
+    figures = [set(map(" in ".join, side.records[study][["figure", "unit"]].to_numpy())) for side in (base, other)]
+    if len(set.union(*figures)) > 1:
+        a, b = (" and ".join(sorted(of)) for of in figures)
+        raise Problem(f"{study}: {names[0]} has {a}, {names[1]} has {b}; compare runs of one version of this project")
+    merged = {
+        key: {name: of for one in parts for name, of in (one.get(key) or {}).items()} for key in ("libraries", "stores")
+    }
+    return {
+        **{"run": f"{names[1]} against {names[0]}", "study": study, "sides": names, **merged},
+        "question": f"Does {names[1]} differ from {names[0]}?",
+        "equivalence_percent": max(one.get("equivalence_percent", EQUIVALENCE_PERCENT) for one in parts),
+        "settings": (newest.get("settings") or {}) | {"compare": []},
+        "machine": next(iter(newest.get("machines") or []), {}),
+        "sessions": sorted({session for one in parts for session in one.get("sessions") or []}),
+        "name": permanent_name(study, sorted(one["name"] for one in parts if "name" in one)),
+    }
+
+
+def _values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
+    """The values that what may differ between runs has in some of them, by a name in words."""
+    values: dict[str, set[str]] = {}
+    for one in facts:
+        parts = [("configuration", one.get("config") or {}), *(("machine", of) for of in one.get("machines") or [])]
+        parts += [(f"library {name}", of) for name, of in (one.get("libraries") or {}).items()]
+        parts += [
+            ("software", of.get(key) or {})
+            for of in (one.get("software") or {}).values()
+            for key in ("distributions", "files")
+        ]
+        parts += [("order of reads by", {reads["access"]: reads["sha256"]}) for reads in one.get("reads") or []]
+        parts += [("measuring code", {"sha256": code}) for code in one.get("code") or []]
+        parts += [("measuring code", {"commit": commit}) for commit in one.get("git") or []]
+        for name, part in parts:
+            for path, value in _leaves(part):
+                values.setdefault(f"{name} {path}", set()).add(str(value))
+    return values
+
+
+def _leaves(part: object, path: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(part, Mapping):
+        for key, value in part.items():
+            yield from _leaves(value, f"{path} {key}".strip())
+    elif isinstance(part, list) and any(isinstance(one, Mapping) for one in part):
+        for number, one in enumerate(part, 1):
+            yield from _leaves(one, f"{path} {number}")
+    elif part is not None:
+        yield path, part

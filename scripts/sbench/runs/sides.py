@@ -1,0 +1,163 @@
+"""The sides of a comparison of runs: one's own, archived or published ones, or a baseline that was kept.
+
+A baseline is committed and read by others, so facts name no machine, folder or address (`privacy`).
+"""
+
+import contextlib
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.measure import session_records
+from sbench.probe.program import Problem, read_json, write_json
+from sbench.runs import archive, privacy
+from sbench.verdicts import sessions
+
+PUBLISHED, BASELINE = "published/", ".json"
+# What is kept of the facts of a run: what it is called, and what may differ between runs.
+_FACTS = {
+    **dict.fromkeys(("run", "study", "name"), str),
+    **dict.fromkeys(("sessions", "machines", "code", "git", "reads"), list),
+    **dict.fromkeys(("libraries", "stores", "settings", "config", "software", "published"), dict),
+    **{"dirty": object, "equivalence_percent": (int, float)},
+}
+# What tells one session from another, whichever run it is of.
+UNIT = ["run", "session"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What several runs measured, by study.
+
+    `records` are those of records.csv with the column `run`, levels as text, controls left out; `facts` those that are
+    kept, one entry per run.
+    """
+
+    records: dict[str, pd.DataFrame] = field(default_factory=dict)
+    facts: dict[str, list[dict]] = field(default_factory=dict)
+
+    def name(self, study: str) -> str:
+        """Return what it is called where it is about a study: its runs."""
+        runs = list(dict.fromkeys(one["run"] for one in self.facts[study]))
+        return runs[0] if len(runs) == 1 else " and ".join(runs) if len(runs) == 2 else f"{runs[0]} … {runs[-1]}"
+
+    def units(self, study: str) -> set[tuple[str, str]]:
+        """Return the sessions of a study."""
+        records = self.records[study]
+        return set(records[UNIT].drop_duplicates().itertuples(index=False, name=None))
+
+
+def load(sources: Sequence[str]) -> Side:
+    """Return a side of some sources: names of runs, archives, baselines (JSON), or published/<study>.
+
+    Raises:
+        Problem: one of them is not there, or cannot be compared.
+    """
+    side = Side()
+    for source in sources:
+        parts = _baseline(Path(source)) if source.endswith(BASELINE) else _of_run(source)
+        for study, (records, facts) in parts.items():
+            before = [side.records[study]] if study in side.records else []
+            if before and (twice := side.units(study) & set(records[UNIT].itertuples(index=False, name=None))):
+                run, session = min(twice)
+                raise Problem(f"{source}: run {run}, session {session or 'unknown'}, is named twice on one side")
+            side.records[study] = pd.concat([*before, records], ignore_index=True).fillna({"control": ""})
+            side.facts.setdefault(study, []).extend(facts)
+    return side
+
+
+def keep(side: Side, path: Path) -> None:
+    """Write a side as a baseline: a JSON file with a line per record, to be committed."""
+    lines = {study: records.to_csv(index=False, lineterminator="\n") for study, records in side.records.items()}
+    studies = {study: {"facts": side.facts[study], "records": text.splitlines()} for study, text in lines.items()}
+    write_json(path, {"baseline": 1, "studies": studies})
+
+
+def _of_run(source: str) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
+    with _folders(source) as folders:
+        read = [_read(folder, source if source.startswith(PUBLISHED) else "") for folder in folders]
+    return {facts["study"]: (records, [facts]) for facts, records in read}
+
+
+@contextlib.contextmanager
+def _folders(source: str) -> Iterator[list[Path]]:
+    """Give the folders of the studies that a source has tables of, for as long as they are needed."""
+    if source.endswith(archive.SUFFIX):
+        with archive.opened(Path(source)) as (results, manifest):
+            yield [results / study for study in manifest["studies"]]
+    elif source.startswith(PUBLISHED):
+        folder = Path("results", source, "tables")
+        if not (folder / "facts.json").exists():
+            raise Problem(f"{folder} has no tables; sbench published makes those of the published studies")
+        yield [folder]
+    else:
+        folders = [path.parent for path in sorted(Path("results", source).glob("*/facts.json"))]
+        if not folders:
+            raise Problem(f"{source!r} is no run of results/, archive (*{archive.SUFFIX}), baseline or published study")
+        yield folders
+
+
+def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
+    """What is kept of a study's facts, and its records: for others to read, no machines, folders or addresses."""
+    facts, path = read_json(folder / "facts.json"), folder / "records.csv"
+    if not path.exists():
+        raise Problem(f"{path} is not there: its tables are of an earlier version; sbench run makes them again")
+    kept = {name: facts[name] for name in _FACTS if name in facts}
+    # Of the order of reads, what tells it from another one.
+    kept["reads"] = [{key: one[key] for key in ("access", "sha256")} for one in kept.get("reads", [])]
+    kept = privacy.hide(kept) | ({"run": called} if called else {})
+    try:
+        return kept, _records(path.read_text(encoding="utf-8"), kept, run=kept["run"])
+    except (KeyError, ValueError) as error:
+        raise Problem(f"{path} is damaged, or of an earlier version ({error}); sbench run makes it again") from error
+
+
+def _records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
+    """Return the records in a CSV, of no control; numbers as numbers, all else as text.
+
+    Those of an earlier version have the machine that the facts of their run name.
+    """
+    table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    table = table.assign(**{"run": run} if run else {})
+    if lacking := [name for name in ("run", *sessions.COLUMNS) if name not in table]:
+        raise KeyError(lacking[0])
+    if sessions.MACHINE not in table:
+        table[sessions.MACHINE] = table["run"].map({one["run"]: _machine(one) for one in facts}).fillna("")
+    table["valid"] = table["valid"] == "True"
+    for name in ("repeat", "value", *sessions.COUNTS):
+        table[name] = pd.to_numeric(table[name], errors="coerce").replace([math.inf, -math.inf], math.nan)
+    return table[table["control"] == ""].reset_index(drop=True) if "control" in table else table
+
+
+def _machine(facts: dict) -> str:
+    """Return the machine of a run by its facts; "" where they name none or several."""
+    named = {session_records.name_machine(host) for host in facts.get("machines") or []}
+    return named.pop() if len(named) == 1 else ""
+
+
+def _baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
+    content = read_json(path)
+    if content.get("baseline") != 1:
+        raise Problem(f"{path} is no baseline; sbench compare RUN… --keep {path} writes one")
+    try:
+        parts = list(content["studies"].items())
+        facts = {study: _kept(of["facts"]) for study, of in parts}
+        return {study: (_records("\n".join(of["records"]), *facts[study]), facts[study]) for study, of in parts}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        why = str(error).strip().replace("\n", " ")
+        raise Problem(f"{path} is damaged ({why}); write it again (sbench compare --keep)") from error
+
+
+def _kept(facts: list[dict]) -> list[dict]:
+    """The facts of a baseline; a ValueError where they are not as `keep` has written them."""
+    if not isinstance(facts, list) or not facts:
+        raise ValueError("facts")
+    for of in facts:
+        there = {key: value for key, value in {"run": None, **of}.items() if value is not None or key == "run"}
+        if wrong := [key for key in there if not isinstance(there[key], _FACTS.get(key, object))]:
+            raise ValueError(f"facts: {wrong[0]}")
+    return list(map(privacy.hide, facts))

@@ -1,0 +1,294 @@
+"""Azure Storage as a client sees it: credentials, addresses, errors in one line, and putting a dataset there.
+
+A function imports the SDK of its own service: a process that reads one of them holds nothing of the other.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+from urllib.parse import parse_qs, urlsplit
+
+from azure.core.credentials import AzureSasCredential
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+)
+from azure.core.pipeline import PipelineResponse
+
+from sbench.probe.program import Problem
+from sbench.stores import transfer
+from sbench.stores.azure import CONNECTION, SAS
+from sbench.stores.bare import VALID_S, Address
+from sbench.stores.reading import Absent
+
+# Unlike the SDK's own, which wait for minutes before they say that nobody answers.
+PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
+# What a token of azure-identity is for.
+_AUDIENCE = "https://storage.azure.com/.default"
+_RIGHTS = "the credentials may not do this: check their role (Storage … Data …), the SAS token's rights or the firewall"
+_GONE = "is gone: remove the provision's artefact and run again"
+_REMEDIES = {
+    **dict.fromkeys(
+        ("AuthenticationFailed", "AuthorizationFailure", "InvalidAuthenticationInfo"),
+        f"check the key in {CONNECTION}, or the rights and dates of the SAS token",
+    ),
+    "NoAuthenticationInformation": f"set {CONNECTION} or {SAS}",
+    **{
+        f"Authorization{what}Mismatch": _RIGHTS
+        for what in ("Permission", "Protocol", "ResourceType", "Service", "SourceIP")
+    },
+    "InsufficientAccountPermissions": _RIGHTS,
+    "ContainerNotFound": "make the container, or correct its name in the configuration",
+    "ShareNotFound": "make the share, or correct its name in the configuration",
+    "BlobNotFound": f"the object {_GONE}",
+    "ResourceNotFound": f"the object {_GONE}",
+    "ParentNotFound": f"the folder {_GONE}",
+    "ConditionNotMet": "the object was replaced while it was read",
+    "ServerBusy": "the account's limits are reached: read less at once, or later",
+    "OperationTimedOut": "the service was too slow: run again, or later",
+}
+_NO_HOLDER = ("ContainerNotFound", "ShareNotFound")
+
+
+def holder(store: dict, env: Mapping[str, str] = os.environ, **options: object):
+    """Return the ContainerClient of an azure-blob store, or the ShareClient of an azure-files store.
+
+    Args:
+        store: its entry in the configuration: container or share, account_url, server.
+        env: has a connection string or a SAS token; without either it is azure-identity's chain.
+        options: for the SDK.
+
+    Raises:
+        Problem: the connection string is none, is another account's, or no account is named.
+    """
+    options = PATIENCE | {"raw_response_hook": partial(_expect_storage, place(store))} | options
+    text, url = env.get(CONNECTION), store.get("account_url")
+    if "share" in store:
+        from azure.storage.fileshare import ShareClient as Client
+
+        name, argument = store["share"], "share_name"
+        if not (text or env.get(SAS)):
+            # Needed with azure-identity, whose tokens see the files past their access lists.
+            options["token_intent"] = "backup"
+    else:
+        from azure.storage.blob import ContainerClient as Client
+
+        name, argument = store["container"], "container_name"
+    if store.get("server") == "embedded":
+        # What is on the loopback is behind no proxy of the environment.
+        options["use_env_settings"] = False
+    # The SDK's own words about what it refuses may repeat it, and it may be secret.
+    try:
+        if not text:
+            return Client(url, name, credential=_credential(url, env), **options)
+        client = Client.from_connection_string(text, **{argument: name}, **options)
+        ours = not url or urlsplit(client.url)[1:3] == urlsplit(f"{url}/{name}")[1:3]
+    except ValueError as error:
+        which = f"{CONNECTION} is no connection string" if text else "the store's account_url is no URL of an account"
+        raise Problem(f"{which} of Azure Storage; copy it anew, and a SAS token into {SAS} alone") from error
+    if not ours:
+        raise Problem(f"{CONNECTION} is of another account than the store's account_url {url}; correct one of them")
+    return client
+
+
+def credentials(store: dict) -> str:
+    """Say where the credentials of a store are taken from; nothing is asked of the service.
+
+    Raises:
+        Problem: there are none, or the SAS token has expired.
+    """
+    if expired := _expiry():
+        raise Problem(expired)
+    if os.environ.get(CONNECTION):
+        return CONNECTION
+    _expect_account(store.get("account_url"))
+    return SAS if os.environ.get(SAS) else "azure-identity's chain (environment, managed identity, az login)"
+
+
+def base_url(store: dict) -> str:
+    """Return the URL of a container or share that is not embedded; errors as for `holder`."""
+    with holder(store) as client:
+        parts = urlsplit(client.url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+def place(store: dict) -> str:
+    """Return what a store's container or share is called in messages."""
+    what = f"share {store['share']}" if "share" in store else f"container {store['container']}"
+    account = "the embedded account" if store.get("server") else f"the account of {CONNECTION}"
+    return f"{what} of {store.get('account_url', account)}"
+
+
+def reachable(store: dict) -> str:
+    """Ask the service for the container or the share and say where it was found.
+
+    Raises:
+        Problem: the service, the credentials, the container or the share are not as the configuration says.
+    """
+    where = place(store)
+    with explained(where), holder(store, retry_total=0) as client:
+        if "share" in store:
+            names = client.list_directories_and_files()
+        else:
+            names = client.list_blobs(name_starts_with=store["prefix"], results_per_page=1)
+        next(iter(names), None)
+    return where
+
+
+@contextlib.contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Turn the SDK's errors into one line that names the place `where`."""
+    try:
+        yield
+    except AzureError as error:
+        absent = isinstance(error, ResourceNotFoundError) and error.error_code not in _NO_HOLDER
+        raise (Absent if absent else Problem)(_explain(error, where)) from error
+
+
+def _explain(error: AzureError, where: str) -> str:
+    name = type(error).__name__
+    if isinstance(error, ClientAuthenticationError) and error.response is None:
+        if name == "AzureSigningError":
+            return f"{where}: the account's key is no key; correct it in {CONNECTION}"
+        return f"no Azure credentials for {where}: set {CONNECTION} or {SAS}, or log in (az login)"
+    if isinstance(error, HttpResponseError) and (error.status_code or 0) >= 400:
+        code = getattr(error, "error_code", None)
+        code = str(getattr(code, "value", code) or "")
+        remedy = _REMEDIES.get(code, "see the service's documentation of this code")
+        if error.status_code in (401, 403):
+            remedy = _expiry() or remedy
+        return f"{where} answers {error.status_code} {code or error.reason}; {remedy}"
+    if isinstance(error, ServiceRequestError):
+        return f"{where} cannot be reached ({name}); check account_url or {CONNECTION}, and the network"
+    return f"{where}: the answer was cut or did not come ({name}); check the network and run again"
+
+
+def _expect_storage(where: str, response: PipelineResponse) -> None:
+    """See that an answer is of Azure Storage, which names its version in each."""
+    answer = response.http_response
+    if answer.status_code < 400 and "x-ms-version" not in answer.headers:
+        raise Problem(f"{where} answers, but not as Azure Storage does; check account_url or {CONNECTION}")
+
+
+def _expect_account(url: str | None) -> None:
+    if not url:
+        raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
+
+
+def _credential(url: str | None, env: Mapping[str, str]):
+    """Return what a client without a connection string shows the service."""
+    _expect_account(url)
+    if token := env.get(SAS):
+        return AzureSasCredential(token.lstrip("?"))
+    if not url.startswith("https:"):
+        raise Problem(f"account_url {url} is not https, over which alone azure-identity sends its tokens; set {SAS}")
+    from azure.identity import DefaultAzureCredential
+
+    # It tells at length what it tried; the one line of `explained` says what to do.
+    logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
+    return DefaultAzureCredential()
+
+
+def _expiry() -> str | None:
+    """Return what to do about the environment's SAS token where its date has passed, else None."""
+    signature = os.environ.get(CONNECTION, "").partition("SharedAccessSignature=")[2].partition(";")[0]
+    for name, token in ((CONNECTION, signature), (SAS, os.environ.get(SAS, ""))):
+        for end in parse_qs(token.lstrip("?")).get("se", []):
+            with contextlib.suppress(ValueError):
+                date = datetime.fromisoformat(end)
+                if date.replace(tzinfo=date.tzinfo or UTC) < datetime.now(UTC):
+                    return f"the SAS token in {name} has expired at {end}; make a new one"
+    return None
+
+
+def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+    """Return the URL of each object under a key with a credential in it, or with a token for its headers."""
+    with holder(store, env) as there:
+        of = there.get_file_client if "share" in store else there.get_blob_client
+        return {name: _address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}
+
+
+def _address(store: dict, client: Any, path: str) -> Address:
+    credential = client.credential
+    if hasattr(credential, "account_key"):
+        return f"{client.url}?{_signature(store, path, credential)}", {}
+    if isinstance(credential, AzureSasCredential):
+        return f"{client.url}?{credential.signature}", {}
+    if not hasattr(credential, "get_token"):
+        return client.url, {}
+    with explained(place(store)):
+        token = credential.get_token(_AUDIENCE).token
+    intent = {"x-ms-file-request-intent": "backup"} if "share" in store else {}
+    return client.url, {"x-ms-version": client.api_version, **intent, "Authorization": f"Bearer {token}"}
+
+
+def _signature(store: dict, path: str, credential) -> str:
+    """Return the signature that lets whoever has it read one object; made here, nothing is asked."""
+    account = {"account_name": credential.account_name, "account_key": credential.account_key}
+    options = {"permission": "r", "expiry": datetime.now(UTC) + timedelta(seconds=VALID_S)}
+    if "share" in store:
+        from azure.storage.fileshare import generate_file_sas
+
+        return generate_file_sas(share_name=store["share"], file_path=path.split("/"), **account, **options)
+    from azure.storage.blob import generate_blob_sas
+
+    return generate_blob_sas(container_name=store["container"], blob_name=path, **account, **options)
+
+
+class Target(transfer.Target):
+    """A dataset's place in a share, whose files have no parts."""
+
+    def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
+        """Make the client; nothing is sent."""
+        super().__init__(place(store), key)
+        self._connect = partial(holder, store, env)
+        self.client = self._connect()
+
+    def explained(self) -> contextlib.AbstractContextManager:
+        """Turn the SDK's errors into one line."""
+        return explained(self.where)
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
+        """Upload a file; of one that fails the rest is zeros, which its checksum tells."""
+        for folder in reversed(PurePosixPath(self.key(name)).parents[:-1]):
+            with contextlib.suppress(ResourceExistsError):
+                self.client.create_directory(str(folder))
+        options = {"length": size, "max_concurrency": transfer.THREADS, "progress_hook": progress.at}
+        self.client.get_file_client(self.key(name)).upload_file(source, **options)
+
+
+class Container(Target):
+    """A dataset's place in a container."""
+
+    most_parts = 50_000
+
+    def make_holder(self) -> None:
+        """Make the container."""
+        with contextlib.suppress(ResourceExistsError):
+            self.client.create_container()
+
+    def part_bytes(self, name: str) -> int | None:
+        """Return the bytes of a blob's first block, of all of it where it has none; None where it is no block blob."""
+        blob = self.client.get_blob_client(self.key(name))
+        try:
+            blocks, _ = blob.get_block_list("committed")
+        except HttpResponseError:
+            return None
+        return blocks[0].size if blocks else blob.get_blob_properties().size
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
+        """Upload a blob in blocks; those of an upload that fails are dropped by the service."""
+        # With checksums, which the service compares; without them Azurite works out others, at half the speed.
+        options = {"length": size, "overwrite": True, "validate_content": True, "max_concurrency": transfer.THREADS}
+        options["progress_hook"] = progress.at
+        with self._connect(max_block_size=part, max_single_put_size=part) as container:
+            container.upload_blob(self.key(name), source, **options)

@@ -1,0 +1,123 @@
+"""Reads objects of containers and files of shares with the SDK's own chunks and concurrency, and counts its requests.
+
+The SDK fetches the first chunk of a range by itself and the others together. Where several extents are asked for they
+are fetched in threads, each extent by the SDK without concurrency of its own. A blob is read on the condition that its
+ETag is the one that was identified; of files the service knows no condition, so every answer's ETag is compared, as
+the SDK does by itself.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.core.exceptions import HttpResponseError, ResourceModifiedError
+from azure.core.pipeline.transport import RequestsTransport
+
+from sbench.probe.program import Problem
+from sbench.stores import reading
+from sbench.stores.azure import client as azure
+from sbench.stores.reading import Access, Identity
+
+_CHANGED = (412, 416)
+# What the clients of Storage give the transport that they make themselves.
+_BLOCK = 256 * 1024
+
+
+class Reader(reading.Reader):
+    """Reads through clients of its own, one per object."""
+
+    def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
+        """Make the client of the container or share; nothing is sent."""
+        super().__init__(spec, location, access, env)
+        self._files = "share" in spec
+        package = "azure-storage-file-share" if self._files else "azure-storage-blob"
+        self.client, self.place = f"{package} {version(package)}", azure.place(spec)
+        options = {name: azure.PATIENCE[name] for name in ("connection_timeout", "read_timeout")}
+        options |= {"connection_data_block_size": _BLOCK, "use_env_settings": spec.get("server") != "embedded"}
+        self._transport = RequestsTransport(**options)
+        self._transport.open()
+        # A connection for each of the SDK's threads.
+        for adapter in self._transport.session.adapters.values():
+            adapter.init_poolmanager(access.concurrency, access.concurrency)
+        chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
+        with azure.explained(self.place):
+            options = {"transport": self._transport, "raw_request_hook": lambda _: self.count(1), **chunk}
+            self._holder = azure.holder(spec, env, **options)
+        self._objects: dict[str, Any] = {}
+
+    def identify(self, name: str) -> Identity:
+        """Return size and ETag."""
+        client = self._object(name)
+        ask = client.get_file_properties if self._files else client.get_blob_properties
+        attributes = self._explained(name, 1, ask)
+        return Identity(attributes.size, attributes.etag)
+
+    def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
+        """Let the SDK fill `view`, if the object is still the same."""
+        parts = self.chunks(extents, view, len(view))
+        needed = sum(-(-len(part) // self.access.chunk_bytes) for _, part in parts)
+        options = {"max_concurrency": self.access.concurrency if len(parts) == 1 else 1}
+        client = self._object(name)
+        if not self._files:
+            options |= {"etag": identity.version, "match_condition": MatchConditions.IfNotModified}
+
+        def fetch(offset: int, part: memoryview) -> None:
+            download = client.download_file if self._files else client.download_blob
+            stream = download(offset, len(part), **options)
+            if stream.properties.etag != identity.version or stream.size != len(part):
+                raise self.changed(name)
+            into = _Into(part)
+            stream.readinto(into)
+            if into.written != len(part):
+                raise Problem(f"{self.where(name)}: {into.written} of {len(part)} bytes came; run again")
+
+        self._explained(name, needed, lambda: self.each(parts, fetch))
+
+    def close(self) -> None:
+        """Close connections and threads."""
+        super().close()
+        self._holder.close()
+        self._transport.close()
+
+    def _object(self, name: str) -> Any:
+        if name not in self._objects:
+            of = self._holder.get_file_client if self._files else self._holder.get_blob_client
+            self._objects[name] = of(f"{self.location['key']}/{name}")
+        return self._objects[name]
+
+    def _explained(self, name: str, needed: int, ask: Callable[[], object]) -> object:
+        """Ask, count what was sent beyond the `needed` requests, and turn errors into one line."""
+        before = self.attempts
+        with azure.explained(self.where(name)):
+            try:
+                return ask()
+            except HttpResponseError as error:
+                if isinstance(error, ResourceModifiedError) or error.status_code in _CHANGED:
+                    raise self.changed(name) from error
+                raise
+            finally:
+                self.retries += max(0, self.attempts - before - needed)
+
+
+class _Into:
+    """A process's buffer as the file that the SDK writes to, chunk by chunk in any order."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view, self._at, self.written = view, 0, 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int) -> None:
+        self._at = offset
+
+    def write(self, content: bytes) -> int:
+        self._view[self._at : self._at + len(content)] = content
+        self._at += len(content)
+        self.written += len(content)
+        return len(content)

@@ -1,0 +1,92 @@
+"""A container of Azure Blob, or of the workflow's own Azurite, and a share of Azure Files."""
+
+import base64
+import secrets
+from pathlib import Path
+
+from sbench.stores.azure import CONNECTION
+from sbench.stores.embedded import AccessLog, Served, Server
+from sbench.stores.store import ObjectStore, with_own
+
+# Azurite's account here; its keys are made for each start.
+ACCOUNT = "benchmark"
+
+
+def connection_string(endpoint: str, credentials: dict[str, str]) -> str:
+    """Return the connection string of a server's account at an endpoint, {"account", "key"}."""
+    protocol, account = endpoint.partition(":")[0], credentials["account"]
+    return (
+        f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
+        f"BlobEndpoint={endpoint}/{account}"
+    )
+
+
+class _Azure(ObjectStore):
+    """What containers and shares have in common."""
+
+    copies = True
+
+    def account(self, url: str) -> dict[str, str]:
+        return {"account_url": url.rpartition("/")[0]}
+
+    def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
+        from sbench.stores.azure import client
+
+        client.credentials(self.spec)
+        return client.base_url(self.spec), with_own(env, "AZURE_")
+
+
+class Files(_Azure):
+    """A share, over its REST."""
+
+    holder, service = "share", "Azure Files"
+
+
+class Blob(_Azure):
+    """A container."""
+
+    file_per_object = False
+    served_by = "azurite"
+    holder, service, server = "container", "Azure Blob", "Azurite"
+    emulated = ("Azurite, Microsoft's emulator of Azure Storage,", "Azure")
+    target = "Container"
+    # Azurite saves its metadata when it is asked to end: they grow with the number of blocks.
+    saves_s = 60.0
+
+    def own_server(self, binaries: dict, folder: Path) -> Server:
+        """Return how Azurite serves the containers in `folder` over Azure's REST.
+
+        Two servers on one folder would overwrite each other's metadata.
+        """
+        credentials = {"account": ACCOUNT, "key": base64.b64encode(secrets.token_bytes(32)).decode()}
+
+        def command(port: int) -> list[str]:
+            return [
+                *(binaries["node"], binaries["azurite"], "--location", str(folder)),
+                *("--blobHost", "127.0.0.1", "--blobPort", str(port)),
+                # It refuses versions of the API that are younger than itself, as those of the SDKs are.
+                *("--skipApiVersionCheck", "--disableTelemetry"),
+            ]
+
+        env = {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{credentials['key']}"}
+        return Server("azurite", command, AccessLog(), env, credentials)
+
+    def files_in(self, folder: Path, names: list[str]) -> list[Path]:
+        """Return the files of Azurite that hold the bytes of all its objects."""
+        return extents(folder)
+
+    def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
+        """Return the URL of the container and the environment, with the server's credentials or the user's own."""
+        if not served:
+            return super().address(served, env)
+        connection = connection_string(served.endpoint, served.credentials)
+        url = f"{served.endpoint}/{served.credentials['account']}/{self.spec['container']}"
+        return url, env | {CONNECTION: connection}
+
+
+def extents(folder: Path) -> list[Path]:
+    """Return the files of an Azurite's folder that hold the bytes of its objects."""
+    return sorted(path for path in (folder / "__blobstorage__").glob("*") if path.stat().st_size)
+
+
+KINDS = {"azure-blob": Blob, "azure-files": Files}

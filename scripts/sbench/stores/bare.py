@@ -1,0 +1,108 @@
+"""The bare way to a store's bytes: one request over a connection of one's own, read and dropped; no SDK, no MPI.
+
+What many of these reach together is the store's own ceiling (METHOD 20). An SDK only signs the addresses beforehand
+(`Store.addresses`), in a process that has loaded it anyway; they go to those that make the requests and nowhere else.
+A connection has `connect(name)`, `get(name, offset, length)` and `close()`; `name` is the same until `close`.
+"""
+
+import http.client
+import mmap
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sbench.probe.program import Problem
+
+_BUFFER = 1 << 20
+_PAGE = 4096
+_TIMEOUT_S = 60
+# An address is signed for as long as a cell may take.
+VALID_S = 12 * 3600
+
+Address = tuple[str, dict[str, str]]
+
+
+class _File:
+    def __init__(self, folder: str, direct: bool) -> None:
+        self._folder, self._flags, self._file = Path(folder), os.O_RDONLY | (os.O_DIRECT if direct else 0), None
+        self._view = memoryview(mmap.mmap(-1, _BUFFER))
+
+    def connect(self, name: str) -> None:
+        self._file = os.open(self._folder / name, self._flags)
+
+    def get(self, name: str, offset: int, length: int) -> None:
+        end = offset + length
+        while offset < end:
+            # Past the page cache lengths are whole pages; offsets are already.
+            wanted = min(_BUFFER, -(-(end - offset) // _PAGE) * _PAGE)
+            count = os.preadv(self._file, [self._view[:wanted]], offset)
+            if not count:
+                raise Problem(f"{self._folder / name} ended before all of it was read")
+            offset += count
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+
+class Http:
+    """A connection to a service; what answers wrongly raises a Problem."""
+
+    def __init__(self, addresses: dict[str, Address]) -> None:
+        """Take the signed address of each object."""
+        self._addresses, self._connection = addresses, None
+        self._buffer = memoryview(bytearray(_BUFFER))
+
+    def connect(self, name: str) -> None:
+        """Open a connection to where an object is."""
+        parts = urlsplit(self._addresses[name][0])
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
+        self._connection.connect()
+
+    def head(self, name: str) -> None:
+        """Ask for nothing but an answer, whatever it says: the address is signed for a GET."""
+        self._ask("HEAD", name, {}).read()
+
+    def get(self, name: str, offset: int, length: int) -> float:
+        """Read a part and drop it; return when its first byte came (`time.perf_counter`)."""
+        place, done = f"{name} at {self._connection.host}", 0
+        try:
+            answer = self._ask("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})
+            first = time.perf_counter()
+            if answer.status not in (200, 206):
+                raise Problem(f"{place} answers {answer.status} {answer.reason} to a bare request")
+            while count := answer.readinto(self._buffer):
+                done += count
+        except (OSError, http.client.HTTPException) as error:
+            raise Problem(f"{place}: a bare request failed ({type(error).__name__}: {error})") from error
+        if done != length:
+            raise Problem(f"{place} gave {done} of {length} bytes to a bare request")
+        return first
+
+    def _ask(self, method: str, name: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+        url, own = self._addresses[name]
+        path = urlsplit(url)._replace(scheme="", netloc="").geturl()
+        self._connection.request(method, path, headers={**own, **headers})
+        return self._connection.getresponse()
+
+    def close(self) -> None:
+        """Close it, if it was opened."""
+        if self._connection:
+            self._connection.close()
+
+
+Getter = _File | Http
+
+
+def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
+    """Return what makes connections to a store; each is for one thread.
+
+    Args:
+        location: where the dataset is in the store.
+        addresses: the objects' addresses; {} for files.
+        direct: past the page cache.
+    """
+    return (lambda: Http(addresses)) if addresses else lambda: _File(location["folder"], direct)

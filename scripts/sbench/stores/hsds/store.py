@@ -1,0 +1,89 @@
+"""An HDF service that somebody else runs: it keeps what is written through it, and gets no objects of ours."""
+
+import base64
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from pathlib import Path
+
+from sbench.probe.program import Problem
+from sbench.stores.bare import Address
+from sbench.stores.embedded import Served
+from sbench.stores.store import Store
+from sbench.stores.transfer import File, Say
+
+# The variables, and the keys of the file, in which h5pyd looks for credentials.
+NAMES = ("HS_USERNAME", "HS_PASSWORD")
+FILE = Path("~/.hscfg")
+_PATIENCE_S = 20
+
+
+def credentials() -> tuple[str, str]:
+    """Return the user's name and password, of the environment or of h5pyd's own file.
+
+    Raises:
+        Problem: neither has them.
+    """
+    values = {name: os.environ[name] for name in NAMES if name in os.environ}
+    if len(values) < len(NAMES) and (path := FILE.expanduser()).is_file():
+        lines = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
+        values = {key.strip().upper(): value.strip() for key, _, value in lines} | values
+    if missing := [name for name in NAMES if not values.get(name)]:
+        raise Problem(f"no credentials for the HDF service: set {missing[0]}, or write it into {FILE}")
+    return values[NAMES[0]], values[NAMES[1]]
+
+
+class Hsds(Store):
+    """A folder of a service, in which datasets are made and removed."""
+
+    service = "HSDS"
+
+    def provide(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
+        """Put nothing there: what is written and read, is so through the service."""
+        self._about()
+        return {"location": {"endpoint": self.spec["endpoint"]}, "local_files": []}
+
+    def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
+        """Return the endpoint, and the environment with the user's credentials."""
+        return provision["location"], env | dict(zip(NAMES, credentials(), strict=True))
+
+    def addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+        """Refuse to name objects: only the service knows them."""
+        raise Problem("a service has no objects that a bare request could ask for")
+
+    def check(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield the credentials, and the service, which takes them."""
+        yield "credentials", lambda: f"user {credentials()[0]}"
+        yield "service", self._about
+
+    def limits(self, file_systems: Set[str]) -> str:
+        """Return whose caches are not controlled."""
+        how = f" ({self.spec['deployment']})" if "deployment" in self.spec else ""
+        return f"a service elsewhere{how}; its nodes, their caches and its other users are not controlled"
+
+    def _about(self) -> str:
+        """Say which service answers, and that it lets the user in; a Problem if it does not."""
+        about = self._asked("/about")
+        if about.get("state") != "READY":
+            raise Problem(f"{self.spec['endpoint']}: the service is {about.get('state', 'no HDF service')}; try later")
+        self._asked(f"/?domain={self.spec['folder']}")
+        return f"HSDS {about.get('hsds_version', '')}, {about.get('node_count', '?')} data nodes"
+
+    def _asked(self, path: str) -> dict:
+        token = base64.b64encode(":".join(credentials()).encode()).decode()
+        request = urllib.request.Request(f"{self.spec['endpoint']}{path}", headers={"Authorization": f"Basic {token}"})
+        try:
+            with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            what = {401: "refuses the credentials", 403: "does not let the user in", 404: "has no such folder"}
+            said = what.get(error.code, f"answers {error.code} {error.reason}")
+            raise Problem(f"{self.spec['endpoint']}{path}: the service {said}") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise Problem(f"{self.spec['endpoint']} does not answer as an HDF service: {error}") from error
+
+
+KINDS = {"hsds": Hsds}

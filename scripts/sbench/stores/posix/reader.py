@@ -1,0 +1,124 @@
+"""Reads files: unbuffered binary reads into the process's own buffer, past the page cache if asked (O_DIRECT)."""
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sbench.probe import host
+from sbench.probe.program import Problem, why
+from sbench.stores import reading
+from sbench.stores.reading import Changed, Identity
+
+# What O_DIRECT wants of offsets, lengths and addresses: no device has larger logical blocks.
+_ALIGNED = 4096
+
+
+class Reader(reading.Reader):
+    """Reads files of a folder; `retries` stays 0, since nothing tries again."""
+
+    client = f"preadv of Linux {platform.release()}"
+
+    def __init__(self, *arguments: object) -> None:
+        """See `reading.Reader`."""
+        super().__init__(*arguments)
+        self._open: dict[str, int] = {}
+
+    def identify(self, name: str) -> Identity:
+        """Return size, inode and time of modification; see that the file can be opened."""
+        self._file(name)
+        return self._identity(name)
+
+    def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
+        """Fill `view`; the file stays open, and `confirm` says whether its path still leads to it.
+
+        Opened again for each operation, the kernel would begin to read ahead anew each time.
+        """
+        file, fill = self._file(name), _direct if self.access.direct else _fill
+
+        def fetch(offset: int, part: memoryview) -> None:
+            self.count(1)
+            if not fill(file, offset, part):
+                raise Changed(f"{self.path(name)} ended before all of it was read")
+
+        with self._explained(name, "read"):
+            self.each(self.chunks(extents, view), fetch)
+
+    def confirm(self, name: str, identity: Identity) -> None:
+        """See that a path leads to the file that was identified, which has not been modified."""
+        if self._identity(name) != identity:
+            raise Changed(f"{self.path(name)} was replaced or changed while it was measured")
+
+    def close(self) -> None:
+        """Close files and threads."""
+        super().close()
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def path(self, name: str) -> Path:
+        """Return where an object is."""
+        return Path(self.location["folder"], name)
+
+    def _file(self, name: str) -> int:
+        if name not in self._open:
+            path, direct = self.path(name), self.access.direct
+            with self._explained(name, "opened"):
+                if direct and host.mount(path)["file_system"] in host.MEMORY_FILE_SYSTEMS:
+                    # Newer kernels open files in memory with O_DIRECT and read them as ever.
+                    raise OSError(errno.EINVAL, "no O_DIRECT")
+                self._open[name] = os.open(path, os.O_RDONLY | (os.O_DIRECT if direct else 0))
+        return self._open[name]
+
+    def _identity(self, name: str) -> Identity:
+        try:
+            status = os.stat(self.path(name))
+        except FileNotFoundError as error:
+            raise Changed(f"{self.path(name)} was removed while it was measured") from error
+        return Identity(status.st_size, f"inode {status.st_ino}, modified {status.st_mtime_ns}")
+
+    @contextlib.contextmanager
+    def _explained(self, name: str, done: str) -> Iterator[None]:
+        path = self.path(name)
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EINVAL or not self.access.direct:
+                raise Problem(f"{path} cannot be {done}: {why(error)}") from error
+            kind = host.mount(path)["file_system"]
+            raise Problem(
+                f"{path}: {kind} has no direct input (O_DIRECT); leave direct out of cache for this store"
+            ) from error
+
+
+def _fill(file: int, offset: int, view: memoryview, needed: int = sys.maxsize, unit: int = 1) -> bool:
+    """Read until `needed` bytes of `view` are there, whole units but at the file's end; says whether they are."""
+    done, needed = 0, min(needed, len(view))
+    while done < needed:
+        count = os.preadv(file, [view[done:]], offset + done)
+        done += count
+        if not count or (count % unit and done < needed):
+            return False
+    return True
+
+
+def _direct(file: int, offset: int, part: memoryview) -> bool:
+    """Read past the page cache: what is aligned straight into `part`, the rest through an aligned buffer of its own."""
+    address = ctypes.addressof(ctypes.c_char.from_buffer(part))
+    straight = len(part) - len(part) % _ALIGNED if (offset | address) % _ALIGNED == 0 else 0
+    if not _fill(file, offset, part[:straight], straight, _ALIGNED):
+        return False
+    offset, rest = offset + straight, part[straight:]
+    if not rest:
+        return True
+    # The aligned blocks around the rest.
+    before = offset % _ALIGNED
+    end = before + len(rest)
+    with mmap.mmap(-1, end + -end % _ALIGNED) as buffer, memoryview(buffer) as view:
+        whole = _fill(file, offset - before, view, end, _ALIGNED)
+        rest[:] = view[before:end]
+    return whole

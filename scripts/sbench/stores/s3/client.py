@@ -1,0 +1,352 @@
+"""S3 as a client sees it: credentials, addresses, and putting a dataset there and verifying it."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC
+from typing import BinaryIO
+
+import boto3
+from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+)
+from botocore.parsers import ResponseParserError
+
+from sbench.probe.program import Problem
+from sbench.stores import transfer
+from sbench.stores.bare import VALID_S, Address
+from sbench.stores.reading import Absent, Denied
+from sbench.stores.s3 import ENDPOINT, KEYS
+
+_NO_CREDENTIALS = (
+    "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
+    " or say anonymous: true"
+)
+_CORRECT_REGION = "correct region in the configuration, or AWS_REGION"
+_OF_ANOTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "301", "IllegalLocationConstraintException")
+NO_RANGE = ("InvalidRange", "416")
+_LOG_IN = "log in again: the session has expired"
+_REMEDIES = {
+    "NoSuchBucket": "make the bucket, or correct its name",
+    "InvalidBucketName": "correct the bucket's name",
+    "NoSuchKey": "the object is gone: remove the provision's artefact and run again",
+    "AccessDenied": "check the bucket's policy and the credentials; without any only public data are read",
+    "InvalidObjectState": "the object is archived: restore it first",
+    "AuthorizationHeaderMalformed": "the service refuses the credentials or the region: check them",
+    "PermanentRedirect": f"the bucket lies in another region: {_CORRECT_REGION}",
+    "ProfileNotFound": "correct AWS_PROFILE",
+    "InvalidRegionError": _CORRECT_REGION,
+    "ValueError": "write the endpoint as http://host:port, or https",
+    "RequestTimeTooSkewed": "set this machine's clock",
+    **dict.fromkeys(
+        ("SlowDown", "ServiceUnavailable", "503"), "the service's limits are reached: read less at once, or later"
+    ),
+    **dict.fromkeys(
+        ("InvalidAccessKeyId", "XAdminUserNotFound", "SignatureDoesNotMatch", "PartialCredentialsError"),
+        "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
+    **dict.fromkeys(("ExpiredToken", "SSOTokenLoadError", "UnauthorizedSSOTokenError"), _LOG_IN),
+}
+
+
+class NoCredentials(Problem):
+    """AWS's chain has no credentials."""
+
+    def __init__(self) -> None:
+        """Say what to do."""
+        super().__init__(_NO_CREDENTIALS)
+
+
+def client(store: dict, env: Mapping[str, str] = os.environ, **config: object):
+    """Return a boto3 client for a store of the configuration.
+
+    Args:
+        store: its entry: region, anonymous, server.
+        env: has the endpoint of a service that is not AWS, and the keys of an embedded server; other keys are those of
+            AWS's chain.
+        config: for botocore's Config.
+
+    Raises:
+        Problem: AWS's variables or files are amiss, or name an endpoint where the store has none.
+    """
+    endpoint = env.get(ENDPOINT)
+    _expect_no_endpoint_elsewhere(endpoint)
+    # Named one by one, so that a file of the user's own settings changes none of them.
+    options: dict = {
+        "connect_timeout": 5,
+        "read_timeout": 60,
+        "retries": {"mode": "legacy", "total_max_attempts": 3},
+        "s3": {"addressing_style": "path" if endpoint else "auto"},
+        "ignore_configured_endpoint_urls": True,
+        **config,
+    }
+    if store["anonymous"]:
+        options["signature_version"] = UNSIGNED
+    keys = {}
+    if store.get("server") == "embedded":
+        options["proxies"] = {}
+        keys = {name.lower(): env[name] for name in KEYS}
+    with explained():
+        made = boto3.client("s3", endpoint_url=endpoint, region_name=store["region"], config=Config(**options), **keys)
+    made.meta.events.register_first("needs-retry.s3", _expect_region(store))
+    return made
+
+
+def _expect_region(store: dict) -> Callable[..., None]:
+    """Return what stops the SDK from going on, unseen, in the region where the bucket lies: HDF5 does not follow."""
+
+    def look(response: tuple | None, **_: object) -> None:
+        answer = response[1] if response else {}
+        error = answer.get("Error", {})
+        if error.get("Code") not in _OF_ANOTHER_REGION:
+            return
+        there = error.get("Region") or answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
+        if there not in (None, store["region"]):
+            raise Problem(
+                f"bucket {store['bucket']} lies in region {there}, not in {store['region']}; {_CORRECT_REGION}"
+            )
+
+    return look
+
+
+def environment_credentials(store: dict) -> dict[str, str]:
+    """Return the variables that give HDF5 the credentials of AWS's chain; HDF5 1.14 knows no chain of its own.
+
+    Raises:
+        Problem: the store is not anonymous and the chain finds nothing, or stumbles over the user's settings; or these
+            name an endpoint where the store has none.
+    """
+    _expect_no_endpoint_elsewhere(store.get("endpoint"))
+    if store["anonymous"]:
+        return {}
+    with explained():
+        credentials = boto3.Session().get_credentials()
+        frozen = credentials and credentials.get_frozen_credentials()
+    if not frozen:
+        raise NoCredentials
+    variables = dict(zip(KEYS, (frozen.access_key, frozen.secret_key), strict=True))
+    return variables | ({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {})
+
+
+def store_from_environment(bucket: str) -> dict:
+    """Return the store's entry for a bucket as AWS's own tools would find it, anonymous where there are no credentials.
+
+    Raises:
+        Problem: AWS's variables or files are amiss, or the endpoint holds credentials, which would be recorded.
+    """
+    endpoint = os.environ.get(f"{ENDPOINT}_S3") or os.environ.get(ENDPOINT)
+    if "@" in (endpoint or ""):
+        raise Problem(f"{ENDPOINT} holds credentials; give them as {' and '.join(KEYS)}, and the address without them")
+    with explained():
+        region = os.environ.get("AWS_REGION") or boto3.Session().region_name or "us-east-1"
+    entry = {"kind": "s3", "bucket": bucket, "prefix": "", "region": region, "anonymous": False}
+    entry |= {"endpoint": endpoint.rstrip("/")} if endpoint else {}
+    try:
+        environment_credentials(entry)
+    except NoCredentials:
+        entry["anonymous"] = True
+    return entry
+
+
+def _expect_no_endpoint_elsewhere(endpoint: str | None) -> None:
+    """See that no variable sends to another service what the configuration sends to AWS."""
+    for name in (f"{ENDPOINT}_S3", ENDPOINT):
+        if os.environ.get(name) and not endpoint:
+            raise Problem(f"{name} is set, but the store has no endpoint; name it as the store's endpoint, or unset it")
+
+
+class Target(transfer.Target):
+    """A dataset's place in a bucket."""
+
+    most_parts = 10_000
+
+    def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
+        """Make the client; nothing is sent."""
+        self._s3, self._bucket, self.writable = client(store, env), store["bucket"], not store["anonymous"]
+        super().__init__(place_of(self._s3, store), key)
+
+    def explained(self) -> contextlib.AbstractContextManager:
+        """Turn the SDK's errors into one line."""
+        return explained(self.where)
+
+    def make_holder(self) -> None:
+        """Make the bucket."""
+        with contextlib.suppress(self._s3.exceptions.BucketAlreadyOwnedByYou):
+            self._s3.create_bucket(Bucket=self._bucket)
+
+    def part_bytes(self, name: str) -> int | None:
+        """Return the bytes of an object's first part; None where the service knows none of an object that has some."""
+        try:
+            answer = self._s3.head_object(Bucket=self._bucket, Key=self.key(name), PartNumber=1)
+        except ClientError:
+            return None
+        # The ETag of an object that was uploaded in parts ends with their number.
+        return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer.get("ETag", "-") else None
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
+        """Upload an object, in parts where it is large; an upload that fails leaves none of them behind."""
+        parts = {"multipart_threshold": part, "multipart_chunksize": part, "max_concurrency": transfer.THREADS}
+        config = TransferConfig(**parts, preferred_transfer_client="classic")
+        # Parts that wait are in memory, too.
+        config.max_in_memory_upload_chunks = transfer.THREADS
+        self._s3.upload_fileobj(source, self._bucket, self.key(name), Config=config, Callback=progress.add)
+
+
+def credentials(store: dict) -> str:
+    """Say whether AWS's chain finds credentials."""
+    return "found" if environment_credentials(store) else "anonymous, none needed"
+
+
+def reachable(store: dict) -> str:
+    """Ask the service for the bucket and say where it was found.
+
+    Raises:
+        Problem: the service, the credentials or the bucket are not as the configuration says.
+    """
+    s3 = client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
+    place = place_of(s3, store)
+    with explained(place):
+        answer = s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
+    if "Name" not in answer:
+        raise Problem(_no_s3(place))
+    return place
+
+
+def listed(store: dict, prefix: str, keys: list[str], below: bool = True) -> dict[str, tuple[int, dict]]:
+    """Return {key: (bytes, version)} of the objects named by `keys`, or else of all whose keys begin with `prefix`.
+
+    Args:
+        store: its entry in the configuration.
+        prefix: what keys begin with.
+        keys: the keys of objects.
+        below: whether those with a slash behind the prefix are meant; otherwise they are folders, {"prefix/name/": …}.
+
+    Raises:
+        Problem: the bucket cannot be listed, or one of the keys is not there.
+    """
+    s3 = client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
+    if keys:
+        return {key: _asked(s3, store, key) for key in keys}
+    place, entries = place_of(s3, store), {}
+    with explained(place):
+        for page in _pages(s3, store, place, {"Prefix": prefix} | ({} if below else {"Delimiter": "/"})):
+            entries |= {entry["Prefix"]: (0, {}) for entry in page.get("CommonPrefixes", [])}
+            entries |= {entry["Key"]: (entry["Size"], version(entry)) for entry in page.get("Contents", [])}
+    return entries
+
+
+def _asked(s3, store: dict, key: str) -> tuple[int, dict]:
+    """Return the bytes and the version of an object; the answer to HEAD has no words for what is wrong."""
+    place = place_of(s3, store)
+    with explained(f"{key} in {place}"):
+        try:
+            answer = s3.get_object(Bucket=store["bucket"], Key=key, Range="bytes=0-0")
+        except ClientError as error:
+            if error.response["Error"].get("Code") not in NO_RANGE:
+                raise
+            # An empty object has no first byte.
+            return 0, version(s3.head_object(Bucket=store["bucket"], Key=key))
+        answer["Body"].close()
+    return object_size(answer, place), version(answer)
+
+
+def _pages(s3, store: dict, place: str, wanted: dict) -> Iterator[dict]:
+    try:
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=store["bucket"], **wanted):
+            if "Name" not in page:
+                raise Problem(_no_s3(place))
+            yield page
+    except ClientError as error:
+        if error.response["Error"].get("Code") != "AccessDenied":
+            raise
+        credentials = "give credentials" if store["anonymous"] else "check the credentials"
+        raise Problem(
+            f"{place} may not be listed; name its objects one by one instead of a folder or pattern, or {credentials}"
+        ) from error
+
+
+def version(answer: dict) -> dict[str, str | None]:
+    """Return what changes when an object is replaced: {"etag"}, or {"modified"} where the service gives no ETag.
+
+    Args:
+        answer: to a request for the object, or its entry in a listing.
+    """
+    if etag := answer.get("ETag"):
+        return {"etag": etag}
+    modified = answer.get("LastModified")
+    # Answers have whole seconds, listings may have more.
+    return {"modified": modified and modified.astimezone(UTC).isoformat(timespec="seconds")}
+
+
+def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+    """Return the presigned URL of each object under a key."""
+    s3 = client(store, env, signature_version="s3v4")
+
+    def signed(name: str) -> str:
+        wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}".lstrip("/")}
+        return s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S)
+
+    with explained():
+        return {name: (signed(name), {}) for name in names}
+
+
+def object_size(answer: dict, place: str) -> int:
+    """Return the bytes of an object from the answer to a request for a range of it.
+
+    Raises:
+        Problem: what answers at `place` does not know ranges, as S3 does.
+    """
+    if "ContentRange" not in answer:
+        raise Problem(_no_s3(place))
+    return int(answer["ContentRange"].rpartition("/")[2])
+
+
+def place_of(s3, store: dict) -> str:
+    """Return what a bucket is called in messages."""
+    return f"bucket {store['bucket']} at {s3.meta.endpoint_url}"
+
+
+@contextlib.contextmanager
+def explained(place: str = "") -> Iterator[None]:
+    """Turn the SDK's errors into one line that names the place, or what is amiss in settings before one is asked."""
+    try:
+        yield
+    except ClientError as error:
+        kinds = {"NoSuchKey": Absent, "404": Absent, "AccessDenied": Denied, "403": Denied}
+        kind = kinds.get(error.response["Error"].get("Code"), Problem)
+        raise kind(_explain(error, place)) from error
+    except (ConnectionError, HTTPClientError, IncompleteReadError, Boto3Error) as error:
+        raise Problem(
+            f"{place} cannot be reached ({type(error).__name__}); check the endpoint and the network"
+        ) from error
+    except ResponseParserError as error:
+        raise Problem(_no_s3(place)) from error
+    except NoCredentialsError as error:
+        raise NoCredentials from error
+    except (BotoCoreError, ValueError) as error:
+        remedy = _REMEDIES.get(type(error).__name__, "correct AWS's variables, or its files in ~/.aws")
+        words = " ".join(str(error).split()).rstrip(".")
+        raise Problem(f"the S3 client refuses its settings: {words}; {remedy}") from error
+
+
+def _no_s3(place: str) -> str:
+    return f"{place} answers, but not as S3 does; check the endpoint"
+
+
+def _explain(error: ClientError, place: str) -> str:
+    code = error.response["Error"].get("Code", "?")
+    kind = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-type", "")
+    # The SDK makes an error out of a page that it cannot parse.
+    if code not in _REMEDIES and kind.startswith("text/html"):
+        return _no_s3(place)
+    remedy = _REMEDIES.get(code, "see the service's documentation of this code")
+    return f"{place} answers {code} to {error.operation_name}; {remedy}"

@@ -1,0 +1,94 @@
+"""Reads objects over S3 with boto3: a ranged GetObject a chunk, as many in flight as the cell's concurrency says.
+
+The SDK's own transfer manager fetches whole objects only. Responses to ranges carry no checksum of the range, so the
+SDK validates none; what was read is verified outside the timed window.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sbench.probe.program import Problem
+from sbench.stores import reading
+from sbench.stores.reading import Access, Identity
+from sbench.stores.s3 import client as s3
+
+# Taken from a response at once: the SDK copies it.
+_PIECE = 1 << 20
+# How often the rest of an answer is asked for.
+_ATTEMPTS = 3
+# What begins the version of an object without an ETag.
+_MODIFIED = "modified "
+_CHANGED = ("PreconditionFailed", "412", *s3.NO_RANGE)
+
+
+class Reader(reading.Reader):
+    """Reads objects of a bucket under the dataset's key."""
+
+    client = f"boto3 {boto3.__version__}"
+
+    def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
+        """Make the client, whose credentials and endpoint are the environment's; nothing is sent."""
+        super().__init__(spec, location, access, env)
+        options = {"max_pool_connections": access.concurrency, "response_checksum_validation": "when_required"}
+        self._s3 = s3.client(spec, env, **options)
+        self.place = s3.place_of(self._s3, spec)
+        self._s3.meta.events.register("after-call.s3.GetObject", self._count)
+
+    def identify(self, name: str) -> Identity:
+        """Return size and version; asked of the first byte, since the answer to HEAD has no words for what is wrong."""
+        answer = self._get(name, 0, 1)
+        answer["Body"].close()
+        return Identity(s3.object_size(answer, self.place), _version(answer))
+
+    def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
+        """Fill `view`, a request a chunk."""
+        self.each(self.chunks(extents, view), lambda offset, part: self._fetch(name, offset, part, identity))
+
+    def close(self) -> None:
+        """Close connections and threads."""
+        super().close()
+        self._s3.close()
+
+    def _fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
+        """Get a chunk of the same object; the rest of an answer that was cut is asked for again, a retry."""
+        done, condition = 0, {} if identity.version.startswith(_MODIFIED) else {"IfMatch": identity.version}
+        for attempt in range(_ATTEMPTS):
+            answer = self._get(name, offset + done, len(part) - done, **condition)
+            self.count(0, attempt > 0)
+            if _version(answer) != identity.version or answer["ContentLength"] != len(part) - done:
+                answer["Body"].close()
+                raise self.changed(name)
+            # An answer may end early, or be cut.
+            with contextlib.suppress(BotoCoreError, OSError), contextlib.closing(answer["Body"]) as body:
+                while done < len(part) and (count := body.readinto(part[done : done + _PIECE])):
+                    done += count
+            if done == len(part):
+                return
+        raise Problem(
+            f"{self.where(name)}: answers were cut {_ATTEMPTS} times, {done} of {len(part)} bytes came;"
+            " check the network and run again"
+        )
+
+    def _get(self, name: str, offset: int, length: int, **conditions: str) -> dict:
+        place = {"Bucket": self.spec["bucket"], "Key": f"{self.location['key']}/{name}".lstrip("/")}
+        with s3.explained(self.where(name)):
+            try:
+                return self._s3.get_object(**place, Range=f"bytes={offset}-{offset + length - 1}", **conditions)
+            except ClientError as error:
+                if error.response["Error"].get("Code") in _CHANGED:
+                    raise self.changed(name) from error
+                raise
+
+    def _count(self, parsed: dict, **_: object) -> None:
+        """Count the requests of a call, those that the SDK has tried again included."""
+        again = parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+        self.count(1 + again, again)
+
+
+def _version(answer: dict) -> str:
+    version = s3.version(answer)
+    return version.get("etag") or f"{_MODIFIED}{version['modified']}"

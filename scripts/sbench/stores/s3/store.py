@@ -1,0 +1,93 @@
+"""A bucket of an S3 service, or of the workflow's own server, versitygw."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sbench.probe.program import Problem
+from sbench.stores.embedded import Served, Server, StatsD
+from sbench.stores.s3 import ENDPOINT, KEYS
+from sbench.stores.store import ObjectStore
+
+# So many objects are asked for one by one.
+_FEW = 10
+
+
+class S3(ObjectStore):
+    """A bucket."""
+
+    served_by, attributes = "versitygw", True
+    service = server = "S3"
+    holder = "bucket"
+    emulated = ("an S3 server", "AWS or another service")
+
+    @property
+    def billed(self) -> str:
+        """AWS's own service; what others charge is not known."""
+        return "s3" if self.elsewhere and not self.spec.get("endpoint") else ""
+
+    def own_server(self, binaries: dict, folder: Path) -> Server:
+        """Return how versitygw serves the buckets that are folders in `folder`."""
+        keys = {"access_key": "benchmark", "secret_key": secrets.token_hex(20)}
+        counter = StatsD()
+
+        def command(port: int) -> list[str]:
+            return [
+                *(binaries["versitygw"], "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"),
+                *("--metrics-statsd-servers", counter.address, "--metrics-service-name", "store"),
+                *("posix", str(folder)),
+            ]
+
+        env = {"ROOT_ACCESS_KEY": keys["access_key"], "ROOT_SECRET_KEY": keys["secret_key"]}
+        return Server("versitygw", command, counter, env, keys)
+
+    def files_in(self, folder: Path, names: list[str]) -> list[Path]:
+        """Return the objects' files, one for each."""
+        return [folder / self.spec["bucket"] / name for name in names]
+
+    def listed(self, prefix: str, keys: Sequence[str] = (), below: bool = True) -> dict[str, tuple[int, dict]]:
+        """Return {key: (bytes, version)} of the objects named by `keys`, or else of those that begin with `prefix`.
+
+        Without `below` what lies in folders behind the prefix is left out, and the folders are there, with a slash.
+
+        Raises:
+            Problem: the bucket cannot be listed, or one of the keys is not there.
+        """
+        return self._module("client").listed(self.spec, prefix, keys, below)
+
+    def replaced(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
+        """Return which objects that were read in place have another version or size now."""
+        in_place = [entry for entry in files if entry.keys() & {"etag", "modified"}]
+        if not in_place:
+            return super().replaced(files, location, env)
+        named = {f"{location['key']}/{entry['name']}".lstrip("/"): entry for entry in in_place}
+        try:
+            # Those who may read objects may not always list them.
+            there = self.listed(location["key"], list(named) if len(named) <= _FEW else [])
+        except Problem:
+            there = self.listed("", list(named))
+        return [key for key, entry in named.items() if not _is_same(entry, *there.get(key, (-1, {})))]
+
+    def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
+        """Return the URL of the bucket and the environment with the credentials."""
+        if served:
+            endpoint, variables = served.endpoint, dict(zip(KEYS, served.credentials.values(), strict=True))
+        else:
+            from sbench.stores.s3 import client
+
+            endpoint, variables = self.spec.get("endpoint"), client.environment_credentials(self.spec)
+        if endpoint:
+            variables[ENDPOINT] = endpoint
+            url = f"{endpoint}/{self.spec['bucket']}"
+        else:
+            url = f"https://{self.spec['bucket']}.s3.{self.spec['region']}.amazonaws.com"
+        return url, env | variables | {"AWS_REGION": self.spec["region"]}
+
+
+def _is_same(entry: dict, size: int, version: dict) -> bool:
+    """Return whether an object has the size and the version of its manifest; answers may have less than listings."""
+    shared = [key for key in entry.keys() & version.keys() if entry[key] and version[key]]
+    return entry["bytes"] == size and all(entry[key] == version[key] for key in shared)
+
+
+KINDS = {"s3": S3}

@@ -1,0 +1,177 @@
+"""Brings a dataset into an object store: what is not there as generated is uploaded by the SDK and read back.
+
+Objects come from files or are made as they are sent (`sbench.probe.content`); at most as many parts are in memory as
+requests are in flight.
+"""
+
+import contextlib
+import hashlib
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from sbench.probe import content
+from sbench.probe.program import Problem
+from sbench.stores.reading import Absent, Access, Changed, Reader
+
+MIB = 2**20
+_LEAST_PART = 16 * MIB
+# Requests in flight.
+THREADS = 4
+# How objects are read back.
+ACCESS = Access(16 * MIB, THREADS)
+_SAY_EVERY_S = 10
+
+File = tuple[dict, Path | None]
+Say = Callable[[str], None]
+
+
+class Target(ABC):
+    """Where a dataset is put in an object store.
+
+    Attributes:
+        where: the place in messages.
+        writable: whether objects may be uploaded.
+        most_parts: how many parts an object may have.
+    """
+
+    writable = True
+    most_parts = sys.maxsize
+
+    def __init__(self, where: str, key: str) -> None:
+        """Say where: `key` is what the keys of the dataset's objects begin with."""
+        self.where, self._key = where, key
+
+    def key(self, name: str) -> str:
+        """Return the object's full name in the store."""
+        return f"{self._key}/{name}"
+
+    @abstractmethod
+    def explained(self) -> contextlib.AbstractContextManager:
+        """Turn the SDK's errors into `Problem`."""
+
+    def make_holder(self) -> None:
+        """Make the bucket or container of an embedded server, if it is not there; a service elsewhere has its own."""
+        return
+
+    def part_bytes(self, name: str) -> int | None:
+        """Return the bytes of an object's first part, all of them where it has one; None where the store tells none."""
+        return None
+
+    @abstractmethod
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
+        """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes, with its progress."""
+
+
+class Progress:
+    """Says from time to time how far a large object has come."""
+
+    def __init__(self, what: str, size: int, say: Say) -> None:
+        """Begin with none of `size` bytes done."""
+        self._what, self._size, self._say = what, size, say
+        self._done, self._said = 0, time.monotonic()
+
+    def add(self, count: int) -> None:
+        """Count so many bytes more."""
+        self.at(self._done + count)
+
+    def at(self, done: int, _size: int | None = None) -> None:
+        """Take note of how many bytes are done."""
+        self._done = done
+        if time.monotonic() - self._said > _SAY_EVERY_S:
+            self._said = time.monotonic()
+            self._say(f"{self._what}: {done / 2**30:.1f} of {self._size / 2**30:.1f} GiB")
+
+
+def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict:
+    """Bring files into the store; those that are there with the right bytes are left alone.
+
+    Args:
+        target: the place.
+        reader: reads what is there.
+        files: (entry of the manifest, local path or None where the entry says how its content is made); an entry may
+            say the `part_bytes` that it is to have.
+        say: gets a line for each object that is uploaded.
+
+    Returns:
+        {"upload": {"uploaded", "found"}, "part_bytes"}: numbers of objects; the bytes of a part of the largest object
+        as the store tells them (METHOD 10), None where it does not.
+
+    Raises:
+        Problem: one line that names the place or the object and what to do.
+    """
+    with target.explained():
+        absent = [(entry, path) for entry, path in files if not _holds(target, reader, entry, say)]
+        for entry, path in absent:
+            _upload(target, reader, entry, path, say)
+        largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
+        part = target.part_bytes(largest["name"])
+    return {"upload": {"uploaded": len(absent), "found": len(files) - len(absent)}, "part_bytes": part}
+
+
+def _upload(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
+    """Upload a file and verify it by reading it back."""
+    name, size = entry["name"], entry["bytes"]
+    key, part = target.key(name), part_bytes(size, target.most_parts, entry.get("part_bytes", 0))
+    if not target.writable:
+        raise Problem(f"{key} is not in {target.where} as generated; upload it, or give credentials and drop anonymous")
+    say(f"uploading {key} ({size} bytes)")
+    with opened(entry, path) as source:
+        target.upload(name, source, size, part, Progress(f"uploading {key}", size, say))
+    if not _in_parts(target, entry):
+        raise Problem(
+            f"{key} was to have parts of {part} bytes, and has {target.part_bytes(name)} in {target.where};"
+            " choose another part_size"
+        )
+    if not _holds(target, reader, entry, say):
+        raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
+
+
+def opened(entry: dict, path: Path | None) -> BinaryIO:
+    """Return the bytes of a manifest's entry as a file: its local copy, or made while it is read."""
+    return content.stream(entry) if path is None else open(path, "rb")
+
+
+def part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
+    """Return the size of the parts of an object: `requested`, or, if that is 0, the fewest whole MiB that fit.
+
+    It is a Problem if there would be more parts of the requested size.
+    """
+    if requested and requested * most_parts < size:
+        raise Problem(
+            f"{size} bytes in parts of {requested} are more than {most_parts} parts; choose a larger part_size"
+        )
+    return requested or max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
+
+
+def _in_parts(target: Target, entry: dict) -> bool:
+    """Return whether an object has the parts that its manifest requests, as far as its store reports."""
+    requested = entry.get("part_bytes")
+    return not requested or target.part_bytes(entry["name"]) in (None, min(requested, entry["bytes"]))
+
+
+def _holds(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
+    """Say whether the object is there with the size, the parts and the sha256 of the manifest."""
+    name, size = entry["name"], entry["bytes"]
+    try:
+        identity = reader.identify(name)
+    except (Absent, Changed):
+        return False
+    if identity.size != size or not _in_parts(target, entry):
+        return False
+    hashed, progress = hashlib.sha256(), Progress(f"reading {target.key(name)}", size, say)
+    # As much and no more is held in memory, whatever the object's size.
+    buffer = memoryview(bytearray(min(size, ACCESS.chunk_bytes * ACCESS.concurrency)))
+    for offset in range(0, size, len(buffer)):
+        view = buffer[: size - offset]
+        try:
+            reader.read(name, [(offset, len(view))], view, identity)
+        except Problem:
+            # Not every SDK asks again for an answer that was cut.
+            reader.read(name, [(offset, len(view))], view, identity)
+        hashed.update(view)
+        progress.add(len(view))
+    return hashed.hexdigest() == entry["sha256"]

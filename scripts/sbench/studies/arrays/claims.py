@@ -1,0 +1,306 @@
+"""What a service does with requests near its limits, and where something goes wrong: tried, not believed."""
+
+import contextlib
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from sbench import drivers
+from sbench.probe import memory, provenance, sizes
+from sbench.probe.program import Problem, read_json
+from sbench.probe.window import Step
+from sbench.studies.arrays import clients, hsds, plan, service, values
+from sbench.studies.arrays.backends import Target
+from sbench.studies.arrays.pieces import ITEM, MOST, Piece
+from sbench.studies.arrays.service import Service, Settings
+
+# Sizes of requests, in multiples of the limit; 1 is a row less than it.
+TIMES = (0.5, 1, 2, MOST)
+# Of JSON, and of strings of a variable length, whose bytes the service guesses.
+FEW, MANY = 0.1, 2
+GUESSED = 512
+# In how many seconds a slowed store brings all chunks of an array, one after the other.
+SLOW_S = 2.0
+# Within how much of that a client wants the next byte, and when a node is killed.
+PATIENCE, KILLED = 0.75, 0.8
+_STOPPED_S, _WAIT_S = 1.0, 30.0
+_TASKS, _REQUESTS = 4, 24
+# A data node that does not answer is asked once more, and not for 13 s for each chunk.
+_SOON = (("dn_max_retries", 1),)
+# What a data node may take beside what it has, in multiples of a request.
+ROOM = (0.5, 1, 2, 4)
+WRONG = "wrong values"
+# The C library then gives large buffers back as soon as they are free (mallopt(3)): what a request takes is seen.
+_GIVES_BACK = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**17))
+_STATUS = {413: "refused (413)", 503: "busy (503)"}
+
+
+class Answer(NamedTuple):
+    """What a request brought.
+
+    Attributes:
+        right: its values are those that should be there.
+        first_s, last_s: seconds from the request to the first byte, where that is known, and to the last.
+    """
+
+    right: bool
+    first_s: float | None
+    last_s: float
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of a record whose cell tries what a service does."""
+    job = step.job
+    cell = job["settings"]["cell"]
+    with plan.folder(job):
+        trials = Trials(job, plan.target_of(job))
+        try:
+            in_force = trials.write()
+            step.open_window()
+            rows = list(trials.limits() if cell["operation"] == "limits" else trials.faults())
+            step.close_window()
+        finally:
+            hsds.BACKEND.remove(trials.target)
+    crc = read_json(job["manifest"])["crc32"]
+    wrong = any(row["outcome"] == WRONG for row in rows)
+    total = sum(row["trial_s"] for row in rows)
+    return {
+        "samples": [{"number": number, "total_s": total, **row} for number, row in enumerate(rows, 1)],
+        "seconds": {"total": total, "null": 0.0},
+        "work": {"checksum_asked": crc, "checksum": WRONG if wrong else crc},
+        "effective": {**drivers.of("sec2").versions(), **in_force, "clients": 1, "clients_asked": 1},
+        "verified": "after each trial",
+        "cache": {"asked": cell["cache"], "state": "any", "resident_before": None},
+        "modules": provenance.package("studies/arrays"),
+    }
+
+
+class Trials:
+    """Services over one array, the `target`, and what they did; a trial is a row of samples."""
+
+    def __init__(self, job: dict, target: Target) -> None:
+        """Take the array that is there."""
+        self._job, self.target, self._folder = job, target, plan.folder_of(job)
+        cell, shape = job["settings"]["cell"], target.shape
+        self._limit, self._streaming = sizes.in_bytes(cell["request_limit"]), cell["streaming"] == "on"
+        self._settings = Settings(int(cell["nodes"]), self._limit, self._streaming)
+        rows = slice(0, shape.rows)
+        self._values = values.make(cell["values"], shape.columns, rows, job["settings"]["data"]["seed"])
+
+    def write(self) -> dict:
+        """Write the array, in pieces that every service takes, and return what is in force, as read back."""
+        with self._running(self._settings) as (_, target):
+            clients.prepare((0, plan.written_ahead(self._job, target)))
+            clients.perform(0)
+            hsds.BACKEND.store(target)
+            return hsds.BACKEND.effective(target)
+
+    def limits(self) -> Iterator[dict]:
+        """Yield what came of requests below and above the limit, and by how much they made memory grow."""
+        with self._running(self._settings) as (running, target):
+            plain = replace(target, protocol="client")
+            for times in TIMES:
+                piece = self._piece(times)
+                yield self._tried(running, "binary read", times, piece, partial(self._get, target, piece))
+                yield self._tried(running, "binary write", times, piece, partial(self._put, target, piece))
+                yield self._tried(running, "h5pyd read", times, piece, partial(self._read, plain, piece))
+            for times in (FEW, MANY):
+                piece = self._piece(times)
+                yield self._tried(running, "JSON read", times, piece, partial(self._get_json, target, piece))
+            yield from self._strings(running, target)
+
+    def faults(self) -> Iterator[dict]:
+        """Yield what came of clients that wait or do not, of too many requests, of too little memory, and of a kill."""
+        whole = self._piece(MOST)
+        times = MOST
+        # Without streaming the request is one that the service does not refuse.
+        roomy = self._settings if self._streaming else replace(self._settings, request_limit=2 * times * self._limit)
+        with self._running(roomy) as (running, target):
+            yield self._tried(
+                running, "client stops reading", times, whole, partial(self._get, target, whole, between=_stop)
+            )
+        delay = SLOW_S / self.target.shape.chunks
+        slow = replace(roomy, in_flight=1, more=(("posix_delay", delay), *_SOON))
+        with self._running(slow) as (running, target):
+            patience = PATIENCE * SLOW_S
+            yield self._tried(
+                running,
+                "client wants bytes in less time than all take",
+                times,
+                whole,
+                partial(self._get, target, whole, patience),
+            )
+        with self._running(slow) as (running, target):
+            kill = running.nodes["dn1"].kill
+            get = partial(self._get, target, whole, between=kill)
+            yield self._tried(running, "data node killed in a binary read", times, whole, get)
+        with self._running(slow) as (running, target), _later(running.nodes["dn1"].kill):
+            read = partial(self._read, replace(target, protocol="client"), whole)
+            yield self._tried(running, "data node killed in an h5pyd read", times, whole, read)
+        for room in ROOM:
+            with self._running(replace(roomy, more=_SOON)) as (running, target):
+                _give(running, int(room * whole.bytes))
+                what = f"data node may take {room:g} × the request"
+                yield self._tried(running, what, times, whole, partial(self._get, target, whole))
+        with self._running(replace(roomy, more=(("max_task_count", _TASKS),))) as (running, target):
+            yield self._at_once(running, target)
+
+    @contextlib.contextmanager
+    def _running(self, settings: Settings) -> Iterator[tuple[Service, Target]]:
+        """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
+        place = self.target.place
+        where = service.storage(place, self.target.store) | _GIVES_BACK
+        with service.running(settings, where, self._folder, together=False) as running:
+            secrets = service.USER, running.password
+            here = {**place, "endpoint": running.endpoint}
+            yield running, replace(self.target, place=here, protocol="binary", secrets=secrets)
+            # The array is stored by now; what trials have written nobody needs, and nodes would store it as they end.
+            for node in running.nodes.values():
+                node.kill()
+
+    def _piece(self, times: float) -> Piece:
+        """Return whole rows of so many times the limit, and of a row less."""
+        columns = self.target.shape.columns
+        rows = int((times * self._limit - 1) // (ITEM * columns))
+        return Piece((0, max(1, rows)), (0, columns))
+
+    def _tried(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], Answer]) -> dict:
+        """Return what came of a request: the outcome in a word or two, its seconds, and how memory grew."""
+        grown = running.grown()
+        outcome, first, seconds = _waited(do)
+        growth = grown()
+        data = [size for name, size in growth.items() if name != "sn"]
+        return {
+            **{"phase": what, "times_limit": times, "request_bytes": piece.bytes, "outcome": outcome},
+            **{"trial_s": seconds, "first_byte_s": first},
+            **{"service_node_bytes": growth["sn"], "data_node_bytes": max(data)},
+        }
+
+    def _get(
+        self, target: Target, piece: Piece, timeout_s: float = _WAIT_S, between: Callable[[], None] = lambda: None
+    ) -> Answer:
+        with hsds.Rest(target, timeout_s) as rest:
+            rest.look_up()
+            began = time.perf_counter()
+            result, first = rest.get(piece, between)
+        return self._answer(began, result, piece, first)
+
+    def _put(self, target: Target, piece: Piece) -> Answer:
+        """Write other values than are there, which the next read must bring."""
+        other = self._values[piece.slices] + self._values.dtype.type(1)
+        with hsds.Rest(target, _WAIT_S) as rest:
+            rest.look_up()
+            began = time.perf_counter()
+            rest.put(piece, other)
+        seconds = time.perf_counter() - began
+        self._values[piece.slices] = other
+        return Answer(True, None, seconds)
+
+    def _get_json(self, target: Target, piece: Piece) -> Answer:
+        with hsds.Rest(target, _WAIT_S) as rest:
+            rest.look_up()
+            began = time.perf_counter()
+            result, _ = rest.get_json(piece)
+        return self._answer(began, result, piece)
+
+    def _read(self, target: Target, piece: Piece) -> Answer:
+        with hsds.BACKEND.reading(target) as read:
+            began = time.perf_counter()
+            result, _ = read(piece)
+            return self._answer(began, result, piece)
+
+    def _answer(self, began: float, result: np.ndarray, piece: Piece, first: float | None = None) -> Answer:
+        seconds = time.perf_counter() - began
+        return Answer(np.array_equal(result, self._values[piece.slices]), first, seconds)
+
+    def _strings(self, running: Service, target: Target) -> Iterator[dict]:
+        """Yield what came of strings of a variable length, read and written as bytes, above the limit."""
+        count = -(-MANY * self._limit // GUESSED)
+        piece = Piece((0, count), (0, GUESSED // ITEM))
+        with hsds.Rest(target, _WAIT_S) as rest:
+            path = rest.strings(count)
+
+            def send(method: str, **options: object) -> Answer:
+                began = time.perf_counter()
+                rest.send(method, path, {}, **options)
+                return Answer(True, None, time.perf_counter() - began)
+
+            get = partial(send, "GET", headers={"Accept": hsds.BINARY})
+            many = bytes(MANY * self._limit)
+            put = partial(send, "PUT", data=many, headers={"Content-Type": hsds.BINARY})
+            yield self._tried(running, "binary read of strings", MANY, piece, get)
+            yield self._tried(running, "binary write of strings", MANY, piece, put)
+
+    def _at_once(self, running: Service, target: Target) -> dict:
+        """Return how many of many small requests at once were turned away."""
+        piece = Piece((0, 1), (0, self.target.shape.columns))
+        with hsds.Rest(target, _WAIT_S) as rest:
+            rest.look_up()
+            ask = partial(rest.get, piece)
+            grown, began = running.grown(), time.perf_counter()
+            with ThreadPoolExecutor(_REQUESTS) as pool:
+                outcomes = list(
+                    pool.map(lambda _: _outcome(lambda: Answer(bool(ask()), None, 0.0))[0], range(_REQUESTS))
+                )
+        growth = grown()
+        busy = outcomes.count(_STATUS[503])
+        return {
+            **{"phase": f"{_REQUESTS} requests in flight, {_TASKS} tasks", "request_bytes": piece.bytes},
+            **{"outcome": f"{busy} busy (503)", "trial_s": time.perf_counter() - began},
+            **{"service_node_bytes": growth["sn"], "times_limit": None, "first_byte_s": None},
+        }
+
+
+def _waited(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
+    """Return as `_outcome` does, or that it did not end; what hangs ends with its service."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(_outcome, do).result(_WAIT_S)
+    except TimeoutError:
+        return f"no end within {_WAIT_S:g} s", None, _WAIT_S
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _outcome(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
+    """Do it, and return what came of it, the seconds to the first byte where they are known, and to the last."""
+    began = time.perf_counter()
+    try:
+        answer = do()
+        return "answered" if answer.right else WRONG, answer.first_s, answer.last_s
+    except hsds.Refused as refused:
+        outcome = _STATUS.get(refused.status, f"status {refused.status}")
+    except Problem as problem:
+        outcome = "timed out" if "Timeout" in str(problem) else "broke off"
+    return outcome, None, time.perf_counter() - began
+
+
+def _stop() -> None:
+    """Read nothing for a while."""
+    time.sleep(_STOPPED_S)
+
+
+def _give(running: Service, room: int) -> None:
+    """Limit how much memory each data node may take beside what it has (prlimit(2), RLIMIT_DATA)."""
+    for name, process in running.nodes.items():
+        if name != "sn":
+            limit = memory.data(process.pid) + room
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+
+
+@contextlib.contextmanager
+def _later(do: Callable[[], None]) -> Iterator[None]:
+    """Do something in the middle of what is done within a `with` block on a slowed store."""
+    timer = threading.Timer(KILLED * SLOW_S, do)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

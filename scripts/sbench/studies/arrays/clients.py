@@ -1,0 +1,98 @@
+"""What one client does of an operation, in the measuring process or in a Dask worker, and its account of that."""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sbench.probe.slowed import Waits
+from sbench.studies.arrays import backends, values
+from sbench.studies.arrays.pieces import Piece
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a client has to do.
+
+    Attributes:
+        target: the array that it writes or reads.
+        pieces: in which parts, each written or read at once.
+        first_row: the row of the whole array that is the first of `target`: a client may have an array of its own.
+        kind, seed: of the values (`values.make`).
+        writes: whether it writes; else it reads.
+        new: whether it makes the array before it writes.
+        control: the cell's level of it: a slowed control waits after each piece.
+    """
+
+    target: backends.Target
+    pieces: Sequence[Piece]
+    first_row: int
+    kind: str
+    seed: int
+    writes: bool
+    new: bool = False
+    control: str = ""
+
+
+class _Client:
+    """A client that has its values, and what came of its work."""
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.results = work, []
+        self._first = min(piece.rows[0] for piece in work.pieces)
+        rows = slice(work.first_row + self._first, work.first_row + max(piece.rows[1] for piece in work.pieces))
+        self._values = values.make(work.kind, work.target.shape.columns, rows, work.seed)
+        self._backend = backends.of(work.target.backend)
+
+    def values(self, piece: Piece) -> np.ndarray:
+        rows = slice(piece.rows[0] - self._first, piece.rows[1] - self._first)
+        return self._values[rows, slice(*piece.columns)]
+
+    def perform(self) -> dict:
+        work, waits = self.work, Waits(self.work.control)
+        opening = self._backend.writing(work.target, work.new) if work.writes else self._backend.reading(work.target)
+        first, longest, began = None, 0.0, time.perf_counter()
+        with opening as do:
+            opened = time.perf_counter() - began
+            for piece in work.pieces:
+                start = time.perf_counter()
+                if work.writes:
+                    do(piece, self.values(piece))
+                else:
+                    result, first_byte = do(piece)
+                    self.results.append((piece, result))
+                    first = first if first is not None or first_byte is None else start - began + first_byte
+                seconds = time.perf_counter() - start
+                longest = max(longest, seconds)
+                waits.after(seconds)
+        seconds = time.perf_counter() - began
+        times = {"open_s": opened, "first_byte_s": first, "longest_s": longest, "client_s": seconds}
+        amounts = {"pieces": len(work.pieces), "bytes": sum(piece.bytes for piece in work.pieces)}
+        return {**times, **amounts, "worker-pid": os.getpid(), "waited_s": waits.seconds}
+
+
+_clients: dict[int, _Client] = {}
+
+
+def prepare(task: tuple[int, Work]) -> None:
+    """Make the values that a client of this process writes or expects, and import what it needs."""
+    number, work = task
+    _clients[number] = _Client(work)
+
+
+def perform(number: int) -> dict:
+    """Do a client's work and return its account: seconds, pieces and bytes; this is what is timed."""
+    return _clients[number].perform()
+
+
+def nothing(number: int) -> None:
+    """Do nothing: what is left is what the harness costs."""
+
+
+def right(number: int) -> int:
+    """Return how many bytes a client has read that are as they should be, and forget what it has read."""
+    client = _clients[number]
+    results, client.results = client.results, []
+    return sum(piece.bytes for piece, result in results if np.array_equal(result, client.values(piece)))

@@ -1,0 +1,300 @@
+"""An array in HSDS, asked through its Python client, h5pyd, or by bare requests to its REST interface."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+import h5pyd
+import numpy as np
+import requests
+from urllib3.exceptions import HTTPError
+
+from sbench.probe.program import Problem
+from sbench.studies.arrays import backends, objects
+from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
+from sbench.studies.arrays.pieces import Piece
+from sbench.studies.arrays.zarr import force
+
+DATASET = "array"
+BINARY = "application/octet-stream"
+_WRONG = 400  # the first status that says something went wrong
+_PIECE = 2**20  # taken from an answer at once
+
+
+class Refused(Problem):
+    """An answer of the service's that is no success.
+
+    Attributes:
+        status: as HTTP has it.
+    """
+
+    def __init__(self, words: str, status: int, reason: str) -> None:
+        """Say what was asked, and how it was answered."""
+        super().__init__(f"{words} {status} {reason}")
+        self.status = status
+
+
+class Broken(Problem):
+    """No answer of the service's, or not all of one."""
+
+
+class Hsds(backends.Backend):
+    """A dataset of a domain; the nodes cut it into an object per chunk."""
+
+    @contextlib.contextmanager
+    def writing(self, target: Target, new: bool) -> Iterator[Write]:
+        """Open the domain; the nodes acknowledge what they hold in memory and store it about a second later.
+
+        To open one that is there takes as long as to store all that the nodes hold: h5pyd asks for that.
+        """
+        if target.protocol == "client":
+            with _file(target, "w" if new else "r+") as file:
+                dataset = _created(file, target) if new else _dataset(file)
+
+                def write(piece: Piece, values: np.ndarray) -> None:
+                    with _broken("a write by h5pyd"):
+                        dataset[piece.slices] = values
+
+                yield write
+            return
+        if new:
+            with _file(target, "w") as file:
+                _created(file, target)
+        with Rest(target) as rest:
+            rest.look_up()
+            yield rest.put if target.protocol == "binary" else rest.put_json
+
+    @contextlib.contextmanager
+    def reading(self, target: Target) -> Iterator[Read]:
+        """Open the domain."""
+        if target.protocol == "client":
+            with _file(target, "r") as file:
+                dataset = _dataset(file)
+
+                def read(piece: Piece) -> tuple[np.ndarray, None]:
+                    with _broken("a read by h5pyd"):
+                        return dataset[piece.slices], None
+
+                yield read
+            return
+        with Rest(target) as rest:
+            rest.look_up()
+            yield rest.get if target.protocol == "binary" else rest.get_json
+
+    def store(self, target: Target) -> None:
+        """Let the nodes store all that they hold, which `flush` of h5pyd's files does not, and force files to the disk.
+
+        Raises:
+            Problem: they did not, within the service's `flush_timeout`.
+        """
+        with Rest(target) as rest:
+            rest.flush()
+        force(target)
+
+    def effective(self, target: Target) -> dict:
+        """Return the dataset's layout, the versions, and the service's nodes and limits, as it tells them."""
+        with _file(target, "r") as file, Rest(target) as rest:
+            dataset = _dataset(file)
+            about, domain = rest.ask("/about"), rest.ask("/", verbose=1)
+            return {
+                "chunks": "x".join(map(str, dataset.chunks)),
+                "compression": dataset.compression or "none",
+                **{"hsds": about["hsds_version"], "h5pyd": version("h5pyd"), "nodes": about["node_count"]},
+                "request_limit": domain["limits"]["max_request_size"],
+            }
+
+    def stored(self, target: Target) -> tuple[int, int]:
+        """Return the objects of the dataset's root and their bytes; of a service elsewhere the chunks that it tells."""
+        with Rest(target) as rest:
+            if _elsewhere(target):
+                rest.look_up()
+                rest.send("PUT", "/", {"flush": 1, "rescan": 1})
+                facts = rest.ask(rest.dataset, verbose=1)
+                return facts["num_chunks"], facts["allocated_size"]
+            return objects.held(objects.opened(_all_of(target), target.store), rest.prefix())
+
+    def remove(self, target: Target) -> None:
+        """Remove the objects of the domain, and the domain; a service of our own need not run for that."""
+        if _elsewhere(target):
+            with Rest(target) as rest:
+                rest.send("DELETE", "/", {})
+            return
+        store, domain = objects.opened(_all_of(target), target.store), target.place["domain"].strip("/")
+        if about := objects.content(store, f"{domain}/.domain.json"):
+            objects.remove(store, _prefix(json.loads(about)["root"]))
+        objects.remove(store, domain)
+
+
+class Rest:
+    """The REST interface of a service, asked about one array over a connection that stays open.
+
+    Each answer that is not as asked is a `Problem` with its status.
+    """
+
+    def __init__(self, target: Target, timeout_s: float | None = None) -> None:
+        """Make the session; an answer may take `timeout_s` between two of its bytes."""
+        self._target, self._timeout_s, self.dataset = target, timeout_s, ""
+        self._session = requests.Session()
+        self._session.auth, self._session.trust_env = target.secrets, False
+
+    def __enter__(self) -> "Rest":
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    def look_up(self) -> None:
+        """Ask for the dataset's address."""
+        with _file(self._target, "r") as file:
+            self.dataset = f"/datasets/{_dataset(file).id.uuid}"
+
+    def put(self, piece: Piece, values: np.ndarray) -> None:
+        """Write values as they lie in memory, in one request."""
+        body = np.ascontiguousarray(values).data.cast("B")
+        self.send("PUT", f"{self.dataset}/value", _select(piece), data=body, headers={"Content-Type": BINARY})
+
+    def put_json(self, piece: Piece, values: np.ndarray) -> None:
+        """Write values as numbers in a text."""
+        ends = {"start": [piece.rows[0], piece.columns[0]], "stop": [piece.rows[1], piece.columns[1]]}
+        self.send("PUT", f"{self.dataset}/value", {}, json=ends | {"value": values.tolist()})
+
+    def get(self, piece: Piece, between: Callable[[], None] = lambda: None) -> tuple[np.ndarray, float]:
+        """Read values as they lie in memory, and the seconds to the first byte of them.
+
+        `between` is called when that is there, before any other is taken.
+
+        Raises:
+            Broken: the answer is shorter than it should be, or the next of it did not come in time.
+        """
+        began = time.perf_counter()
+        answer = self.send("GET", f"{self.dataset}/value", _select(piece), headers={"Accept": BINARY}, stream=True)
+        values = np.empty(piece.bytes, np.uint8)
+        view = memoryview(values)
+        with _broken(f"an answer of {len(view)} bytes"):
+            # Whoever asks urllib3 for many bytes waits for all of them.
+            done = answer.raw.readinto(view[:1])
+            first = time.perf_counter() - began
+            between()
+            while done < len(view) and (count := answer.raw.readinto(view[done : done + _PIECE])):
+                done += count
+        if done < len(view):
+            raise Broken(f"HSDS sent {done} of {len(view)} bytes; its words are in the log")
+        return _shaped(values.view(self._target.dtype), piece), first
+
+    def get_json(self, piece: Piece) -> tuple[np.ndarray, None]:
+        """Read values as numbers in a text."""
+        values = self.send("GET", f"{self.dataset}/value", _select(piece)).json()["value"]
+        return np.array(values, self._target.dtype), None
+
+    def strings(self, count: int) -> str:
+        """Make a dataset of so many strings of a variable length, all empty, and return the path of its values."""
+        kind = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+        answer = self.send(
+            "POST", "/datasets", {}, json={"type": kind | {"strPad": "H5T_STR_NULLTERM"}, "shape": count}
+        )
+        return f"/datasets/{answer.json()['id']}/value"
+
+    def flush(self) -> None:
+        """Return when the nodes have stored all that they hold of the domain."""
+        self.send("PUT", "/", {"flush": 1})
+
+    def prefix(self) -> str:
+        """Return what the keys of the domain's objects begin with, its own aside."""
+        return _prefix(self.ask("/")["root"])
+
+    def ask(self, path: str, **parameters: int) -> dict:
+        """Return the JSON of an answer."""
+        return self.send("GET", path, parameters).json()
+
+    def send(self, method: str, path: str, parameters: dict, **options: object) -> requests.Response:
+        """Send a request and return the answer.
+
+        Raises:
+            Refused: its status says that something went wrong.
+            Broken: there is none.
+        """
+        place = self._target.place
+        parameters = {name: place[name] for name in ("domain", "bucket") if name in place} | parameters
+        with _broken(f"{method} {path}"):
+            answer = self._session.request(
+                method, f"{place['endpoint']}{path}", params=parameters, timeout=self._timeout_s, **options
+            )
+        if answer.status_code >= _WRONG:
+            raise Refused(f"HSDS answered {method} {path} with", answer.status_code, answer.reason)
+        return answer
+
+
+def _created(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
+    shape, gzip = target.shape, target.compression == "gzip"
+    options = {"compression": "gzip", "compression_opts": LEVEL} if gzip else {}
+    sides, chunks = (shape.rows, shape.columns), (shape.chunk_rows, shape.chunk_columns)
+    return file.create_dataset(DATASET, sides, target.dtype, chunks=chunks, **options)
+
+
+@contextlib.contextmanager
+def _broken(what: str) -> Iterator[None]:
+    """Say in one line that `what` was not answered in a `with` block: Refused with a status, else Broken."""
+    try:
+        yield
+    except (requests.RequestException, HTTPError, OSError) as error:
+        if (status := getattr(error, "errno", None) or 0) >= _WRONG:
+            raise Refused(f"HSDS answered {what} with", status, error.strerror) from error
+        raise Broken(f"HSDS did not go on with {what}: {type(error).__name__}") from error
+
+
+def _dataset(file: h5pyd.File) -> h5pyd.Dataset:
+    """Return the dataset of a domain; a Problem where what described it was not stored."""
+    try:
+        return file[DATASET]
+    except KeyError as error:
+        raise Problem(f"HSDS has no dataset {DATASET} in {file.filename}; it was not stored") from error
+
+
+def _select(piece: Piece) -> dict[str, str]:
+    (first, end), (left, right) = piece.rows, piece.columns
+    return {"select": f"[{first}:{end},{left}:{right}]"}
+
+
+def _shaped(values: np.ndarray, piece: Piece) -> np.ndarray:
+    return values.reshape(piece.rows[1] - piece.rows[0], piece.columns[1] - piece.columns[0])
+
+
+def _prefix(root: str) -> str:
+    """Return what the keys of all objects below a root group begin with."""
+    first, second = root.removeprefix("g-").split("-")[:2]
+    return f"db/{first}-{second}"
+
+
+def _elsewhere(target: Target) -> bool:
+    return target.store.get("kind") == "hsds"
+
+
+def _all_of(target: Target) -> dict[str, str]:
+    """Return the place of all objects of the service."""
+    place = target.place
+    return {"folder": f"{place['folder']}/{place['bucket']}"} if "folder" in place else {"prefix": ""}
+
+
+def _file(target: Target, mode: str) -> h5pyd.File:
+    user, password = target.secrets
+    place = target.place
+    try:
+        return h5pyd.File(
+            place["domain"],
+            mode,
+            endpoint=place["endpoint"],
+            username=user,
+            password=password,
+            bucket=place.get("bucket"),
+            retries=1,
+        )
+    except OSError as error:
+        words = " ".join(str(error).split())
+        raise Problem(f"HSDS at {place['endpoint']} does not open {place['domain']}: {words}") from error
+
+
+BACKEND = Hsds()

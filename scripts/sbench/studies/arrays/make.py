@@ -1,0 +1,50 @@
+"""Make an array as an HDF5 file, which the library reads, and its manifest, which all results are compared with."""
+
+import hashlib
+import zlib
+
+import h5py
+
+from sbench.probe.program import Problem, dataset_options, file_digest, run, sync, why, write_json
+from sbench.studies.arrays import library, pieces, values
+
+GENERATOR = {"name": "make_arrays", "version": 1}
+NAME = "array.h5"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the program; return its status."""
+    options = dataset_options(
+        argv,
+        __doc__,
+        'JSON as {"shape": "12000x2200", "chunks": "1500x275", "compression": "none", "values": "formula", "seed": 1};'
+        ' "part_size" is passed on to the stores',
+    )
+    settings, out = options.settings, options.out
+    shape = pieces.of_levels(settings["shape"], settings["chunks"])
+    array = values.make(settings["values"], shape.columns, slice(0, shape.rows), settings["seed"])
+    path = out.parent / NAME
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.unlink(missing_ok=True)
+        with h5py.File(path, "w") as file:
+            dataset = library.create(file, shape, array.dtype, settings["compression"])
+            dataset[...] = array
+        sync(path)
+    except (OSError, RuntimeError) as error:
+        path.unlink(missing_ok=True)
+        raise Problem(f"{out.parent} cannot be written: {why(error, '; free the disk or make it writable')}") from error
+    crc = zlib.crc32(array)
+    manifest = {"manifest": 1, "status": "done", "dataset": options.dataset, "settings": settings}
+    manifest |= {key: settings[key] for key in ("part_size",) if key in settings}
+    manifest["generator"] = GENERATOR | {"h5py": h5py.version.version}
+    manifest["data_sha256"] = hashlib.sha256(array).hexdigest()
+    manifest["files"] = [{"name": NAME, "bytes": path.stat().st_size, "sha256": file_digest(path)}]
+    manifest |= {"layout": library.layout(path), "crc32": f"{crc:08x}"}
+    write_json(out, manifest)
+    print(f"{out}: {settings['shape']} values in {manifest['layout']['stored_bytes']} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

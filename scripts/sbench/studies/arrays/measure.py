@@ -1,0 +1,252 @@
+"""Measures one cell of the arrays study once: writes or reads an array.
+
+Started by scripts.step with the interpreter of the library under test; see sbench.probe.window for the conversation.
+"""
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sbench import drivers
+from sbench.probe import dask_workers, host, page_cache, provenance, sizes, slowed
+from sbench.probe.program import read_json, run
+from sbench.probe.window import Step, run_measurement
+from sbench.stores import store as stores
+from sbench.stores.hsds.store import NAMES
+from sbench.studies.arrays import backends, clients, plan
+from sbench.studies.arrays.pieces import TRIALS
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure what the step says on standard input."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    return run_measurement(measure)
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of the record."""
+    if step.job["settings"]["cell"]["operation"] in TRIALS:
+        # What it needs is not in every library.
+        from sbench.studies.arrays import claims
+
+        return claims.measure(step)
+    count = int(step.job["settings"]["cell"]["clients"])
+    if count > 1:
+        dask_workers.begin()
+    with contextlib.ExitStack() as stack:
+        measured = _Measured(stack, step.job, _Team(stack, count))
+        measured.prepare()
+        step.open_window(sets_cache=True)
+        measured.perform()
+        step.close_window()
+        return measured.record()
+
+
+class _Team:
+    """The clients: this process where there is one, else a Dask worker each."""
+
+    def __init__(self, stack: contextlib.ExitStack, count: int) -> None:
+        self.start_s, self._workers = 0.0, None
+        if count > 1:
+            self._workers, self.start_s = stack.enter_context(dask_workers.cluster(count))
+
+    def map(self, function: Callable, batches: Sequence) -> list:
+        return self._workers.map(function, batches) if self._workers else list(map(function, batches))
+
+    def files(self) -> dict:
+        """Return what the workers have loaded, beside what this process has."""
+        return self._workers.loaded() if self._workers else {}
+
+
+class _Measured:
+    """One operation, the service that it needs, and what came of it."""
+
+    def __init__(self, stack: contextlib.ExitStack, job: dict, team: _Team) -> None:
+        self._job, self._team, self._cell = job, team, job["settings"]["cell"]
+        self._manifest, self._writes = read_json(job["manifest"]), self._cell["operation"] == "write"
+        self._target, self._backend = plan.target_of(job), backends.of(self._cell["backend"])
+        # What a file or a service that is there already holds is not written first.
+        self._ahead = not self._writes and self._cell["backend"] != "library"
+        self._folder = stack.enter_context(plan.folder(job))
+        # When no node of a service is there to store more.
+        stack.push(self._remove)
+        self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
+
+    def prepare(self) -> None:
+        """Start the service; where the operation reads, write the array first, and read it once to warm what caches it.
+
+        A cold service is a fresh one: nodes hold what they have written.
+        """
+        began = time.perf_counter()
+        if not self._target.place.keys() & {"folder", "endpoint"}:
+            # What an attempt has left under the same name that was ended from outside.
+            self._remove(None)
+        self._serve()
+        if self._ahead:
+            self._team.map(clients.prepare, [(0, plan.written_ahead(self._job, self._target))])
+            self._team.map(clients.perform, [0])
+            self._backend.store(self._target)
+            self._serve()
+        self._plan(self._writes)
+        if self._ahead and self._cell["cache"] == "warm":
+            self._read()
+        self._prepared = time.perf_counter() - began
+        began = time.perf_counter()
+        self._team.map(clients.nothing, self._numbers)
+        self._null = time.perf_counter() - began
+
+    def perform(self) -> None:
+        """Do it: the time until all is read, or acknowledged and then stored."""
+        files = [] if self._writes else self._files()
+        self._state = self._set_cache(files)
+        waits, meter = slowed.Waits(self._cell.get("control", "")), self._service and self._service.metered()
+        began = time.perf_counter()
+        if self._writes and not self._works[0].new:
+            with self._backend.writing(self._target, new=True):
+                pass
+        self._accounts = self._team.map(clients.perform, self._numbers)
+        self._acknowledged = time.perf_counter() - began
+        if self._writes:
+            for target in self._targets():
+                self._backend.store(target)
+            waits.after(time.perf_counter() - began - self._acknowledged)
+        self._total = time.perf_counter() - began
+        self._waited = waits.seconds + max(account["waited_s"] for account in self._accounts)
+        self._nodes = meter.close() if meter else {}
+        self._state["resident_after"] = page_cache.resident(files)
+
+    def record(self) -> dict:
+        """Return the program's part of the record; what was written is read back, from a fresh service, by then."""
+        counted = [self._backend.stored(target) for target in self._targets()] if self._writes or self._ahead else []
+        tasks = sum(len(work.pieces) for work in self._works)
+        if self._writes:
+            self._serve()
+            self._plan(writes=False)
+        correct = self._read() if self._writes else self._right()
+        effective = self._effective()
+        first = [account["first_byte_s"] for account in self._accounts if account["first_byte_s"] is not None]
+        acknowledged = self._acknowledged if self._writes else None
+        alike = {"total_s": self._total, "acknowledged_s": acknowledged}
+        return {
+            "samples": [{"number": number, **alike, **account} for number, account in enumerate(self._accounts, 1)],
+            "seconds": {
+                "total": self._total,
+                "open": max(account["open_s"] for account in self._accounts),
+                "acknowledged": acknowledged,
+                **({"first_byte": max(first)} if first else {}),
+                "null": self._null,
+                **({"cluster_start": self._team.start_s} if self._team.start_s else {}),
+            },
+            "work": self._work(tasks, correct, counted),
+            "effective": effective,
+            "verified": "after the operation",
+            "cache": self._state,
+            "files": self._team.files(),
+            # Arms are the same code, whichever backend each has loaded.
+            "modules": provenance.package("studies/arrays"),
+        }
+
+    def _remove(self, failure: type[BaseException] | None, *_: object) -> None:
+        """Remove what was written from where objects of others are; what has failed before has the last word."""
+        if self._ahead or self._writes:
+            with contextlib.suppress(Exception) if failure else contextlib.nullcontext():
+                self._backend.remove(self._target)
+
+    def _plan(self, writes: bool) -> None:
+        """Decide what each client does, and let it make its values."""
+        self._works = plan.works(self._job, self._target, writes)
+        self._numbers = range(len(self._works))
+        self._team.map(clients.prepare, list(enumerate(self._works)))
+
+    def _read(self) -> int:
+        """Read outside the time and return how many bytes were right."""
+        self._team.map(clients.perform, self._numbers)
+        return self._right()
+
+    def _right(self) -> int:
+        return sum(self._team.map(clients.right, self._numbers))
+
+    def _targets(self) -> list[backends.Target]:
+        """Return the array, or those of all clients where each has its own."""
+        return [work.target for work in self._works[: 1 if self._backend.shared else None]]
+
+    def _files(self) -> list[Path]:
+        if not self._ahead:
+            return list(map(Path, self._job["local_files"]))
+        held = self._target.place.get("folder") or self._job["served_folder"]
+        return [path for path in Path(held).rglob("*") if path.is_file()] if held else []
+
+    def _serve(self) -> None:
+        """Start a service of our own, or a fresh one in place of the one that runs; one elsewhere gets its user."""
+        if self._cell["backend"] != "hsds":
+            return
+        if self._target.store["kind"] == "hsds":
+            self._target = replace(self._target, secrets=tuple(os.environ[name] for name in NAMES))
+            return
+        # Libraries under test that are no service's lack what it needs.
+        from sbench.studies.arrays import service
+
+        self._services.close()
+        cell, place = self._cell, self._target.place
+        limit, streaming = sizes.in_bytes(cell["request_limit"]), cell["streaming"] == "on"
+        wanted = service.Settings(int(cell["nodes"]), limit, streaming, self._target.in_flight)
+        where = service.storage(place, self._target.store)
+        self._service = self._services.enter_context(service.running(wanted, where, self._folder))
+        secrets = service.USER, self._service.password
+        self._target = replace(self._target, place={**place, "endpoint": self._service.endpoint}, secrets=secrets)
+
+    def _set_cache(self, files: list[Path]) -> dict:
+        """Bring the page cache into the state that the cell asks for; of what is written there is none."""
+        state = page_cache.prepare(self._cell["cache"], files)
+        if self._writes:
+            return state | {"state": "any"}
+        return state | ({"state": "elsewhere"} if stores.of(self._target.store).elsewhere else {})
+
+    def _work(self, tasks: int, correct: int, counted: list[tuple[int, int]]) -> dict:
+        """Return what was asked and what was done (METHOD 9), and how it is stored."""
+        shape, crc = self._target.shape, self._manifest["crc32"]
+        held = counted or [(1, self._manifest["layout"]["stored_bytes"])]
+        return {
+            "tasks_asked": tasks,
+            "tasks_done": sum(account["pieces"] for account in self._accounts),
+            "logical_bytes_asked": shape.bytes,
+            "logical_bytes": sum(account["bytes"] for account in self._accounts),
+            "padded_bytes": shape.padded_bytes,
+            "stored_objects": sum(count for count, _ in held),
+            "stored_bytes": sum(size for _, size in held),
+            "checksum_asked": crc,
+            "checksum": crc if correct == shape.bytes else "wrong",
+            **slowed.waited(self._cell.get("control", ""), self._waited),
+        }
+
+    def _effective(self) -> dict:
+        """Return what was in force, read back, and what the nodes of a service took (METHOD 10, 14)."""
+        nodes = {name: taken for name, taken in self._nodes.items() if name != "machine"}
+        cpu = {name: taken["user_s"] + taken["system_s"] for name, taken in nodes.items()}
+        peaks = {name: taken["peak_bytes"] for name, taken in nodes.items()}
+        data = [name for name in nodes if name != "sn"]
+        of_service = {
+            "service_node_cpu_s": cpu.get("sn"),
+            "service_node_peak_bytes": peaks.get("sn"),
+            "data_node_cpu_s": max((cpu[name] for name in data), default=None),
+            "data_nodes_cpu_s": sum(cpu[name] for name in data),
+            "data_node_peak_bytes": max((peaks[name] for name in data), default=None),
+            "ready_s": self._service and self._service.ready_s,
+        }
+        return {
+            **drivers.of("sec2").versions(),
+            **self._backend.effective(self._works[0].target),
+            **(of_service if nodes else {}),
+            "clients": len({account["worker-pid"] for account in self._accounts}),
+            "clients_asked": int(self._cell["clients"]),
+            "usable_cores": host.usable_cores(),
+            "prepare_s": self._prepared,
+        }
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,83 @@
+"""Printed rates of the published study, read as they are printed and put beside what was measured."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.design import csv_file
+from sbench.design.csv_file import AMOUNT, TEXT
+from sbench.pages import names
+from sbench.pages.page import Table
+from sbench.pages.results import Results
+from sbench.probe.program import Problem
+from sbench.studies.arrays.report import BACKENDS, OPERATIONS
+
+# What is printed as MB/s are MiB/s: 211,200,000 bytes divided by the printed seconds.
+RATES = {"write": "write_MBps", "read": "read_MBps"}
+_OF_RATE = ("test", "compression", "machine")
+COLUMNS = dict.fromkeys((*_OF_RATE, "backend"), TEXT) | dict.fromkeys(RATES.values(), AMOUNT)
+# Of a published test: the array, and how a service was asked.
+TESTS = {"stream_test": ("12000x2200", "binary"), "write_example": ("2200x12000", "client")}
+# How its backends are called; those of a service have its nodes behind them.
+LIBRARY = "HDF5Lib"
+# Published writes were timed until they were acknowledged, and reads came from the nodes' memory.
+MIB = 2**20
+HERE = ("here, as published", "here, stored or cold")
+LIKE = {"write": ("acknowledged_rate", "any"), "read": ("rate", "warm")}
+
+
+def read(path: Path) -> list[dict]:
+    """Return the printed rates: test, compression, machine, backend and operation (as called here), and mib_s.
+
+    Raises:
+        Problem: the file cannot be read, lacks a column, or has a row that is no rate of the study's tests.
+    """
+    remedy = "correct studies.arrays.published"
+    table = csv_file.read(path, COLUMNS, remedy)
+    if not table["test"].isin(TESTS).all():
+        raise Problem(f"{path} has rates of other tests than {' and '.join(TESTS)}; {remedy}")
+    return [
+        {
+            **{name: row[name] for name in _OF_RATE},
+            **{"backend": "library" if row["backend"] == LIBRARY else "hsds", "operation": operation},
+            "mib_s": row[column],
+        }
+        for row in table.to_dict("records")
+        for operation, column in RATES.items()
+    ]
+
+
+def beside(run: Results) -> Table:
+    """Return the printed rates, a column per machine, and what was measured here in the same way, and until stored."""
+    printed = pd.DataFrame(run.facts.get("printed") or [])
+    if printed.empty:
+        return Table("published", "", pd.DataFrame())
+    rows = []
+    keys = ["test", "compression", "operation", "backend"]
+    for (test, compression, operation, backend), some in printed.groupby(keys, sort=False):
+        shape, protocol = TESTS[test]
+        levels = {"shape": shape, "compression": compression, "operation": operation, "values": "formula"}
+        levels |= {"access": "whole", "backend": backend, "protocol": protocol if backend == "hsds" else "client"}
+        column, state = LIKE[operation]
+        row = {"test": test, "compression": compression, "operation": OPERATIONS[operation]}
+        row |= {"backend": BACKENDS[backend], **dict(zip(some["machine"], some["mib_s"], strict=True))}
+        honest = levels | {"cache": "any" if operation == "write" else "cold"}
+        own = _rate(run, levels | {"cache": state}, column), _rate(run, honest, "rate")
+        rows.append(row | dict(zip(HERE, own, strict=True)))
+    machines = list(dict.fromkeys(printed["machine"]))
+    caption = (
+        "Published rates in MiB/s (printed as MB/s) by machine, and what was measured here with the same array. As "
+        "published: writes until they are acknowledged, reads from memory."
+    )
+    frame = pd.DataFrame(rows)[[*keys, *machines, *HERE]]
+    return Table("published", caption, frame, dict.fromkeys(machines, names.rate))
+
+
+def _rate(run: Results, levels: dict, column: str) -> str:
+    """Return a rate of the fastest cell with some levels, with its interval; "" where there is none."""
+    cells = run.measured
+    cells = cells[(cells[list(levels)] == list(levels.values())).all(axis=1)]
+    if cells.empty or cells[column].isna().all():
+        return ""
+    cell = cells.loc[cells[column].idxmax()]
+    return names.with_interval(*cell[[column, f"{column}_low", f"{column}_high"]])

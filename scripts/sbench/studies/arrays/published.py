@@ -1,0 +1,34 @@
+"""The published rates, each as a record of this study that was taken once."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sbench.studies.arrays import printed
+
+FILE = "article_tables.csv"
+BYTES = 12000 * 2200 * 8
+# What a machine is that the article's tables call something else.
+MACHINES = {"macpro": "MacBook Pro", "devone": "HP Dev One"}
+# Where the article says how many nodes there were.
+NODES = {("stream_test", "m5.2xlarge"): "4"}
+
+
+def records(files: Mapping[str, Path]) -> Iterator[dict]:
+    """Yield a record for each rate; a store is a machine with the storage that it has."""
+    for row in printed.read(files[FILE]):
+        shape, protocol = printed.TESTS[row["test"]]
+        # Writes are timed until they are acknowledged, and reads come from what the service has in memory.
+        cell = {
+            **{
+                "library": "published",
+                "store": MACHINES.get(row["machine"], row["machine"]),
+                "backend": row["backend"],
+            },
+            **{"operation": row["operation"], "shape": shape, "compression": row["compression"]},
+            **{"protocol": protocol if row["backend"] == "hsds" else "client"},
+            **{"nodes": NODES.get((row["test"], row["machine"]), "unknown"), "cache": "any"},
+        }
+        seconds = BYTES / printed.MIB / row["mib_s"]
+        sample = {"total_s": seconds, "bytes": BYTES}
+        work = {"logical_bytes": BYTES, "timed_bytes": BYTES}
+        yield {"cell": cell, "repeat": 1, "seconds": {"total": seconds}, "work": work, "samples": [sample]}

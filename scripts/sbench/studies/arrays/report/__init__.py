@@ -1,0 +1,127 @@
+"""What the report of the study `arrays` shows and says."""
+
+from collections.abc import Mapping
+
+from sbench.pages.declaration import Column, Factor, Metric, Report, Value, of_totals
+from sbench.pages.listings import WHOLE, in_mib, of_readers
+from sbench.pages.names import added_packages, rate, user_supplied
+from sbench.pages.prose import number
+from sbench.studies.arrays.pieces import of_levels
+
+MIB = 2**20
+BACKENDS = {"library": "the HDF5 library", "hsds": "HSDS", "zarr": "Zarr"}
+OPERATIONS = {"write": "writing", "read": "reading", "limits": "requests near the limit", "faults": "faults"}
+ACCESSES = {
+    "whole": "the whole array",
+    "rows": "rows of chunks",
+    "columns": "columns of chunks",
+    "blocks": "chunk by chunk",
+    "pieces": "pieces below the request limit",
+}
+PROTOCOLS = {"client": "its own library", "binary": "bare requests", "json": "JSON"}
+# What means nothing to a file of the library's, or to what Zarr stores.
+OF_SERVICE, IN_FLIGHT = {"backend": ("hsds",)}, {"backend": ("hsds", "zarr")}
+VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
+
+
+def _software(level: str, facts: dict) -> str:
+    """Return "HDF5 2.0.0 (arrays)" of a library's name, or "HDF5 2.0.0" where a release has that in its name."""
+    spec = (facts.get("libraries") or {}).get(level, {})
+    if added_packages(spec):
+        return user_supplied(level, spec)
+    version, release = spec.get("hdf5", ""), level == f"hdf5-{spec.get('hdf5')}" and not spec.get("own")
+    return f"HDF5 {version}" if release else f"HDF5 {version} ({level})" if version else level
+
+
+def _sides(level: str, _facts: dict) -> str:
+    """Return "1,500 × 275" of "1500x275"."""
+    return " × ".join(f"{int(side):,}" for side in level.split("x") if side)
+
+
+RATE = Value(
+    "rate",
+    "Rate",
+    "MiB/s",
+    means="Rate: bytes of the array's values divided by the time until they are stored, or read; higher is better.",
+    summary=of_totals("bytes", MIB),
+)
+ACKNOWLEDGED = Value(
+    "acknowledged_rate",
+    "Rate until acknowledged",
+    "MiB/s",
+    means="The same bytes divided by the time until the last of them was acknowledged: not yet stored.",
+    summary=of_totals("acknowledged_bytes", MIB),
+)
+
+
+def _amount(levels: Mapping) -> str:
+    """Return "writing 50 MiB" of the levels of a cell; "" where they do not say of what."""
+    shape, chunks, operation = (levels.get(name) or "" for name in ("shape", "chunks", "operation"))
+    if operation not in ("write", "read") or not shape:
+        return ""
+    shape = of_levels(shape, chunks or shape)
+    return f"{OPERATIONS[operation]} {rate(shape.bytes / MIB)} MiB"
+
+
+REPORT = Report(
+    study="arrays",
+    title="Arrays through a service",
+    headline="backend",
+    factors=(
+        Factor("library", known_as=_software, within="in {}"),
+        Factor("store", place=True, within="on {}"),
+        Factor("backend", names=BACKENDS, within="with {}", order=tuple(BACKENDS)),
+        Factor("operation", names=OPERATIONS, within="{}", given=True, order=tuple(OPERATIONS)),
+        Factor("shape", subject="an array of {}", label="{}", within="for {}", known_as=_sides, given=True),
+        Factor("chunks", subject="chunks of {}", known_as=_sides, plural=True),
+        Factor("compression", names={"none": "no compression", "gzip": "gzip"}, given=True),
+        Factor("values", names=VALUES, plural=True, within="of {}", given=True),
+        Factor("access", names=ACCESSES, within="for {}", given=True, order=tuple(ACCESSES)),
+        Factor("protocol", names=PROTOCOLS, only=OF_SERVICE),
+        Factor("nodes", unit="data node", axis="Data nodes", only=OF_SERVICE),
+        Factor("request_limit", size=True, subject="a request limit of {}", axis="Request limit", only=OF_SERVICE),
+        Factor("streaming", names={"on": "streaming", "off": "no streaming"}, only=OF_SERVICE),
+        Factor("clients", unit="client", axis="Clients at once"),
+        Factor(
+            "concurrency",
+            names={"unset": "the default number of requests in flight", "1": "1 request in flight"},
+            subject="{} requests in flight",
+            plural=True,
+            axis="Requests in flight",
+            only=IN_FLIGHT,
+        ),
+        Factor("cache", place=True),
+    ),
+    metrics=(
+        Metric("total", "time until it is stored, or read"),
+        Metric("acknowledged", "time until it is acknowledged", "acknowledge it"),
+        Metric("open", "time to open or make the array", "open or make the array"),
+        Metric("first_byte", "time to the first byte", "send the first byte"),
+    ),
+    values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
+    amount=_amount,
+    panels=("operation", "compression", "store", "access", "cache"),
+    harness=(Column("start of clients / s", "cluster_start_s", number),),
+    effective=(
+        Column("HDF5", "hdf5"),
+        *(Column(title, of_readers(f"effective.{name}")) for title, name in (("HSDS", "hsds"), ("Zarr", "zarr"))),
+        Column("objects", of_readers("work.stored_objects", "median"), WHOLE),
+        Column("stored / MiB", in_mib("work.stored_bytes"), number),
+        Column("in whole chunks / MiB", in_mib("work.padded_bytes"), number),
+        Column("service ready after / s", of_readers("effective.ready_s", "median"), number),
+    ),
+    along="clients",
+    published={
+        "until it is stored": "until it is acknowledged",
+        "until they are stored": "until they are acknowledged",
+    },
+)
+METHOD = (
+    "A record writes the array, or reads it, once. Writing counts until everything is stored: a file is closed and "
+    "forced to the disk (fsync), a service is asked to store what it holds and its files are forced to the disk, an "
+    "object store has stored what it has acknowledged. Opening or making the array is in the time.",
+    "A service is started for each record, on this machine, with as many data nodes as the cell has. Before it reads, "
+    "the array is written through it and its nodes are started afresh: a cold read finds nothing in their memory, a "
+    "warm one has been read once before. What is written is read back from fresh nodes, outside the time.",
+    "Every value that is read is compared with what was generated.",
+)

@@ -1,0 +1,114 @@
+"""What a service did with requests near its limits, and where something went wrong: outcomes, counted over repeats."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.pages import listings, prose, reading
+from sbench.pages.headline import Said
+from sbench.pages.page import Table
+from sbench.probe import sizes
+from sbench.studies.arrays.pieces import TRIALS
+from sbench.studies.arrays.report import MIB, words
+
+ANSWERED, BINARY = "answered", ("binary read", "binary write")
+STREAMING = {"on": "with streaming", "off": "without streaming"}
+# What a trial is called in which data nodes have so little memory, and in which so many requests are in flight.
+ROOM, AT_ONCE = (
+    re.compile(r"data node may take (\S+) × the request"),
+    re.compile(r"(\d+) requests in flight, (\d+) tasks"),
+)
+AMOUNTS = ["request_bytes", "service_node_bytes", "first_byte_s", "trial_s"]
+TEXTS = ("cell", "operation", "streaming", "request_limit", "phase", "outcome")
+
+
+def load(tables: Path | str) -> pd.DataFrame:
+    """Return the trials of valid records, one row each; none where nothing was tried."""
+    samples = reading.read_table(Path(tables, "samples.csv"), TEXTS)
+    if samples.empty or "phase" not in samples:
+        return pd.DataFrame(columns=[*TEXTS, *AMOUNTS, "times_limit", "number"])
+    samples = samples[samples["operation"].isin(TRIALS) & reading.is_true(samples["valid"])]
+    return samples.sort_values("number", kind="stable").reset_index(drop=True)
+
+
+def table(trials: pd.DataFrame, operation: str) -> Table:
+    """Return what came of each trial of an operation, with streaming and without, and what it took of memory."""
+    some = trials[trials["operation"] == operation]
+    if some.empty:
+        return Table(operation, "", pd.DataFrame())
+    rows = []
+    for (what, times), trial in some.groupby(["phase", "times_limit"], sort=False, dropna=False):
+        row = {"what": what} | ({"× limit": times} if operation == "limits" else {})
+        row["request / MiB"] = trial["request_bytes"].median() / MIB
+        of_level = {title: trial[trial["streaming"] == level] for level, title in STREAMING.items()}
+        row |= {title: _outcomes(part["outcome"]) for title, part in of_level.items()}
+        for title, part in of_level.items():
+            row |= _amounts(part[part["outcome"] == ANSWERED], title)
+        rows.append(row)
+    frame = listings.without_empty(pd.DataFrame(rows))
+    numbers = [name for name in frame if frame[name].dtype.kind == "f" and name != "× limit"]
+    colours = {"": "unknown", ANSWERED: "faster"}
+    over = {name: [colours.get(one, "slower") for one in frame[name]] for name in STREAMING.values() if name in frame}
+    limit = prose.listing(sizes.text(sizes.in_bytes(level)) for level in some["request_limit"].unique())
+    formats = {"× limit": "{:g}".format} | dict.fromkeys(numbers, prose.number)
+    caption = words.fill("table of trials", limit=limit)
+    return Table(operation, caption, frame, formats, over, words.fill("colours of trials"))
+
+
+def answer(trials: pd.DataFrame) -> Iterator[Said]:
+    """Yield whether streaming lifts the limit, of what requests, and what it costs in memory."""
+    near = trials[trials["operation"] == "limits"]
+    above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
+    for level, title in STREAMING.items():
+        if len(of_level := near[above & binary & (near["streaming"] == level)]):
+            others = of_level["outcome"][of_level["outcome"] != ANSWERED]
+            said = {"how": prose.capital(title), "answered": len(of_level) - len(others), "of": len(of_level)}
+            said["others"] = words.fill("not answered", outcomes=_outcomes(others)) if len(others) else ""
+            yield words.fill("above limit", most=of_level["times_limit"].max(), **said), ()
+    on = near["streaming"] == "on"
+    if len(reads := near[on & (near["phase"] == BINARY[0]) & (near["outcome"] == ANSWERED)]):
+        ends = [part[AMOUNTS].median() for _, part in reads.groupby("times_limit")]
+        (small, growth), (large, most) = ([_mib(ends[place][name]) for name in AMOUNTS[:2]] for place in (0, -1))
+        first, last = (prose.number(ends[-1][name]) for name in AMOUNTS[2:])
+        said = {"small": small, "growth": growth, "large": large, "most": most}
+        yield words.fill("memory", **said, first=first, last=last), ()
+    others = near[above & on & ~near["phase"].isin((*BINARY, "h5pyd read"))]
+    if len(others):
+        kinds = [f"{what}: {_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
+        yield words.fill("other requests", kinds="; ".join(kinds)), ()
+
+
+def survivors(trials: pd.DataFrame) -> Iterator[str]:
+    """Yield how many reads data nodes with little memory answered, and how many requests in flight were turned away."""
+    room, at_once = (trials.join(trials["phase"].str.extract(name).astype(float)) for name in (ROOM, AT_ONCE))
+    for (level, size), part in room[room[0].notna()].groupby(["streaming", "request_bytes"], sort=False):
+        answered = (part["outcome"] == ANSWERED).groupby(part[0])
+        counts = "; ".join(f"{times:g} ×: {some.sum()} of {len(some)}" for times, some in answered)
+        yield words.fill("room", how=prose.capital(STREAMING[level]), size=_mib(size), counts=counts)
+    for (many, tasks), part in at_once.groupby([0, 1]):
+        busy = prose.span(part["outcome"].str.extract(r"(\d+)")[0].astype(float), "{:g}".format)
+        yield words.fill("turned away", many=many, tasks=tasks, busy=busy)
+
+
+def _mib(size: float) -> str:
+    return f"{prose.number(size / MIB)} MiB"
+
+
+def _amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
+    """Return what trials that were answered took: memory, and the seconds until the first and the last byte."""
+    return {
+        f"service node's memory {title} / MiB": answered["service_node_bytes"].median() / MIB,
+        f"data node's memory {title} / MiB": answered["data_node_bytes"].median() / MIB,
+        f"first byte {title} / s": answered["first_byte_s"].median(),
+        f"last byte {title} / s": answered["trial_s"].where(answered["first_byte_s"].notna()).median(),
+    }
+
+
+def _outcomes(outcomes: Iterable[str]) -> str:
+    """Return "answered", or how many of the repeats had which outcome."""
+    counts = pd.Series(list(outcomes), dtype=str).value_counts(sort=False)
+    if len(counts) == 1:
+        return counts.index[0]
+    return ", ".join(f"{count} × {outcome}" for outcome, count in counts.items())

@@ -1,0 +1,181 @@
+"""HSDS on the loopback: a service node and data nodes of our own, over a folder or an object store."""
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+
+from sbench.probe import memory
+from sbench.probe.processes import free_port, owned, wait_for_port
+from sbench.probe.program import Problem, make_command, write_json
+from sbench.probe.resources import Meter
+from sbench.stores import s3
+from sbench.studies.arrays import objects
+
+READY_S = 30
+USER = "benchmark"
+_STARTS, _PAUSE_S, _WATCH_S = 3, 0.01, 0.2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What of a service is a factor.
+
+    Attributes:
+        nodes: how many data nodes it has.
+        request_limit: `max_request_size`, bytes.
+        streaming: whether requests above that are streamed.
+        in_flight: how many requests a node has under way for one request of a client; None is the service's default.
+        more: further keys of its configuration.
+    """
+
+    nodes: int
+    request_limit: int
+    streaming: bool
+    in_flight: int | None = None
+    more: tuple[tuple[str, int | float], ...] = ()
+
+    def overrides(self) -> dict:
+        """Return what differs from the service's own defaults, by key of its configuration."""
+        limits = {"max_request_size": self.request_limit, "http_streaming": self.streaming}
+        tasks = {"max_tasks_per_node_per_request": self.in_flight} if self.in_flight else {}
+        return limits | tasks | dict(self.more)
+
+
+@dataclass
+class Service:
+    """A service that runs.
+
+    Attributes:
+        endpoint: its URL.
+        password: of the user `USER`, made for this start.
+        nodes: its processes by name: the service node "sn", and the data nodes "dn1" and so on.
+        began: when it was started, by `time.perf_counter`.
+        ready_s: the seconds that it took to be ready.
+    """
+
+    endpoint: str
+    password: str
+    nodes: dict[str, subprocess.Popen]
+    began: float
+    ready_s: float = 0.0
+
+    def grown(self) -> Callable[[], dict[str, int]]:
+        """Return what says by how many bytes the peak of each node's memory is above what is in memory now."""
+        for process in self.nodes.values():
+            memory.forget_peak(process.pid)
+        before = {name: memory.peak(process.pid) for name, process in self.nodes.items()}
+        return lambda: {name: max(0, (memory.peak(self.nodes[name].pid) or 0) - size) for name, size in before.items()}
+
+    def metered(self) -> Meter:
+        """Return what counts each node's CPU seconds, and the peak of its memory, from now on."""
+        for process in self.nodes.values():
+            memory.forget_peak(process.pid)
+        meter = Meter({name: process.pid for name, process in self.nodes.items()})
+        meter.open()
+        return meter
+
+
+def storage(place: Mapping[str, str], spec: Mapping) -> dict[str, str]:
+    """Return the environment that says where nodes store: a folder, or the bucket or container of a store."""
+    if "folder" in place:
+        return {"ROOT_DIR": place["folder"], "BUCKET_NAME": place["bucket"]}
+    if spec["kind"] == "s3":
+        keys = {name: os.environ[name] for name in s3.KEYS if name in os.environ}
+        gateway = os.environ.get(s3.ENDPOINT, f"https://s3.{spec['region']}.amazonaws.com")
+        return keys | {"AWS_S3_GATEWAY": gateway, "AWS_REGION": spec["region"], "BUCKET_NAME": spec["bucket"]}
+    return {"AZURE_CONNECTION_STRING": objects.connection_string(), "BUCKET_NAME": spec["container"]}
+
+
+@contextlib.contextmanager
+def running(settings: Settings, store: Mapping[str, str], folder: Path, together: bool = True) -> Iterator[Service]:
+    """Run a service for the length of a `with` block; what its nodes say goes to standard error, the step's log.
+
+    `store` says where it stores (`storage`), `folder` is where its configuration may be written. Its nodes end
+    `together` where one ends by itself: h5pyd asks a service that has lost a node again and again, for minutes.
+
+    Raises:
+        Problem: it is not ready within `READY_S` seconds.
+    """
+    if "ROOT_DIR" in store:
+        Path(store["ROOT_DIR"], store["BUCKET_NAME"]).mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        for starts_left in reversed(range(_STARTS)):
+            with contextlib.ExitStack() as attempt:
+                try:
+                    service = _start(attempt, settings, store, folder)
+                except Problem:
+                    # Somebody may have taken a port in between.
+                    if not starts_left:
+                        raise
+                    continue
+                stack.push(attempt.pop_all())
+                break
+        _wait_until_ready(service)
+        if together:
+            stack.enter_context(_watched(service.nodes.values()))
+        yield service
+
+
+@contextlib.contextmanager
+def _watched(nodes: Collection[subprocess.Popen]) -> Iterator[None]:
+    """End all nodes as soon as one has ended, for the length of a `with` block."""
+    left = threading.Event()
+
+    def watch() -> None:
+        while not left.wait(_WATCH_S):
+            if any(node.poll() is not None for node in nodes):
+                for node in nodes:
+                    node.kill()
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        left.set()
+        thread.join()
+
+
+def _start(stack: contextlib.ExitStack, settings: Settings, store: Mapping[str, str], folder: Path) -> Service:
+    began, password = time.perf_counter(), secrets.token_hex(16)
+    port, *ports = (free_port() for _ in range(settings.nodes + 1))
+    endpoint, places = f"http://127.0.0.1:{port}", [f"http://127.0.0.1:{other}" for other in sorted(ports)]
+    common = ["--standalone", f"--dn_urls={','.join(places)}", f"--hsds_endpoint={endpoint}"]
+    user = [f"--hs_username={USER}", f"--hs_password={password}", f"--admin_user={USER}"]
+    commands = {
+        f"dn{number}": ["--node_type=dn", f"--node_number={number - 1}", *common]
+        for number in range(1, settings.nodes + 1)
+    } | {"sn": ["--node_type=sn", f"--sn_url={endpoint}", *user, *common]}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    # In a file, as any text in the environment would switch streaming on.
+    write_json(overrides := folder / "hsds.override.yml", settings.overrides())
+    # Without a file of passwords there is the one user.
+    plain = {"CONFIG_OVERRIDE_PATH": str(overrides), "LOG_LEVEL": "WARN", "PASSWORD_FILE": ""}
+    env = kept | dict(store) | plain
+    program = make_command("sbench.studies.arrays.node")
+    nodes = {name: stack.enter_context(owned([*program, *more], sys.stderr, env)) for name, more in commands.items()}
+    for name, at in zip(nodes, [*sorted(ports), port], strict=True):
+        wait_for_port(at, nodes[name], f"HSDS's node {name}", READY_S)
+    return Service(endpoint, password, nodes, began)
+
+
+def _wait_until_ready(service: Service) -> None:
+    """Wait for a service that has started, and say how long that took."""
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(requests.RequestException, ValueError):
+            if requests.get(f"{service.endpoint}/about", timeout=READY_S).json()["state"] == "READY":
+                service.ready_s = time.perf_counter() - service.began
+                return
+        time.sleep(_PAUSE_S)
+    raise Problem(f"HSDS was not ready within {READY_S} s; its words are in the log")

@@ -1,0 +1,140 @@
+"""The arrays study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+
+from collections.abc import Iterator
+
+from sbench.design.study import Cell, Study, lacking, lost_pages, uncounted, undone, unreadable
+from sbench.probe import page_cache, sizes
+from sbench.stores import network as networks
+from sbench.stores import store as stores
+from sbench.studies.arrays import pieces
+from sbench.studies.arrays.pieces import MOST, TRIALS
+
+# What each backend needs that the lock of a library may lack.
+NEEDS = {"library": (), "hsds": ("hsds", "h5pyd", "obstore"), "zarr": ("zarr", "obstore")}
+# Factors of a service, with the level that cells without one have.
+_OF_SERVICE = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
+# What trials decide by themselves.
+_OF_TRIALS = {"protocol": "client", "access": "whole", "clients": "1", "concurrency": "unset"}
+_HOLDS = 128 * 2**20  # chunk_mem_cache_size of HSDS, by default
+_TRIALS_S = {"limits": 10, "faults": 45}
+_START_S, _SERVICE_S, _FLUSH_S = 1.0, 1.5, 2.0
+# Bytes that each handles in a second, roughly; of gzip, written.
+_RATES = {"library": 400 * 2**20, "zarr": 400 * 2**20, "hsds": 80 * 2**20}
+_GZIP = 60 * 2**20
+
+
+class Arrays(Study):
+    """Writing and reading a 2-D array through a service, as Zarr, and by the library."""
+
+    of_record = ("repeat", "effective", "work")
+
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        spec, backend, writes = config["stores"][levels["store"]], levels["backend"], levels["operation"] == "write"
+        reads, trials = levels["operation"] == "read", levels["operation"] in TRIALS
+        running = spec["kind"] == "hsds"
+        store, shape = stores.of(spec), pieces.of_levels(levels["shape"], levels["chunks"])
+        limit, service = sizes.in_bytes(levels["request_limit"]), backend == "hsds"
+        others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
+        bands = pieces.bands(shape, int(levels["clients"]))
+        largest = next(pieces.cut(shape, bands[0], levels["access"], limit)).bytes
+        reasons = {
+            "an array lies in files, or in objects of S3 or Azure Blob": bool(
+                {"device", "shell", "share"} & spec.keys()
+            ),
+            f"{', '.join(others)}: of a service only; take the default": others and not service,
+            "the library has one request under way at a time; take concurrency unset": (
+                backend == "library" and levels["concurrency"] != "unset"
+            ),
+            "the HDF5 library does not write to an object store": backend == "library" and writes and not store.files,
+            "a chunk is larger than the array": shape.chunk_rows > shape.rows or shape.chunk_columns > shape.columns,
+            f"a chunk is larger than what a data node holds, {sizes.text(_HOLDS)}; take smaller chunks": (
+                service and shape.padded_bytes // shape.chunks > _HOLDS
+            ),
+            "the array has fewer rows of chunks than clients": (len(bands) < int(levels["clients"])),
+            "only a read has a state of the cache; take cache any": not reads and levels["cache"] != "any",
+            "limits and faults are those of a service of the workflow's own": trials and (not service or running),
+            "a service is asked through the backend hsds": running and not service,
+            "a service elsewhere has the nodes and limits that it has; take the defaults": running
+            and (
+                levels["concurrency"] != "unset"
+                or any(levels[name] != level for name, level in _OF_SERVICE.items() if name != "protocol")
+            ),
+            "trials choose their own requests; take protocol client, access whole, 1 client and concurrency unset": (
+                trials and any(levels[name] != level for name, level in _OF_TRIALS.items())
+            ),
+            "a store is slowed where the service keeps files": levels["operation"] == "faults" and not store.files,
+            f"trials ask for up to {MOST} times the request limit, more than the array has": (
+                trials and MOST * limit > shape.bytes
+            ),
+            f"without streaming HSDS refuses requests of {sizes.text(largest)}; take pieces": (
+                service and not trials and levels["streaming"] == "off" and largest >= limit
+            ),
+            "a text of so many numbers is above the request limit; take pieces and a higher limit, or binary": (
+                service and levels["protocol"] == "json" and pieces.TEXT * largest >= limit
+            ),
+        }
+        yield from (reason for reason, holds in reasons.items() if holds)
+        if backend == "library":
+            yield from unreadable(levels | {"driver": "sec2" if writes or store.files else "ros3"}, config)
+        yield from lacking(levels, config, NEEDS[backend], f"backend {backend}")
+
+    def steady(self, cells: list[Cell]) -> list[Cell]:
+        """Return the cells that take a time."""
+        return [cell for cell in cells if self.timed(cell.levels)]
+
+    def timed(self, levels: dict[str, str]) -> bool:
+        """Return whether cells of these levels take a time; trials do not."""
+        return levels["operation"] not in TRIALS
+
+    def estimate(self, settings: dict) -> dict:
+        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+        cell, network = settings["cell"], settings["store"].get("network") or {}
+        shape, backend = pieces.of_levels(cell["shape"], cell["chunks"]), cell["backend"]
+        rate = min(_RATES[backend], networks.mib_s(network, 8) * 2**20)
+        gzip = shape.bytes / _GZIP if cell["compression"] == "gzip" else 0
+        # All but the library's files are written before they are read, and what is written is read back.
+        once = shape.bytes / rate + shape.chunks * network.get("latency_ms", 0) / 1000 / 8
+        ahead = backend != "library" or cell["operation"] == "write"
+        if cell["operation"] in TRIALS:
+            return {"requests": shape.chunks, "bytes": MOST * shape.bytes, "seconds": _TRIALS_S[cell["operation"]]}
+        service = (2 * _SERVICE_S + _FLUSH_S) if backend == "hsds" else 0
+        seconds = _START_S + service + once * (1 + ahead) + gzip * ahead
+        counts = {"requests": shape.chunks * (1 + ahead), "puts": shape.chunks * ahead}
+        return counts | {"bytes": shape.bytes * (1 + ahead), "seconds": seconds}
+
+    def data_bytes(self, data: dict) -> int:
+        """Return the bytes of an array's file, uncompressed."""
+        return pieces.of_levels(data["shape"], data["chunks"]).padded_bytes
+
+    def disk_bytes(self, settings: dict) -> int:
+        """Return the bytes of what a record writes."""
+        return self.data_bytes(settings["cell"])
+
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
+        cell, effective = settings["cell"], {**manifest["layout"], **record["effective"]}
+        labels = {"chunks": cell["chunks"], "compression": cell["compression"], "hdf5": settings["library"]["hdf5"]}
+        if cell["backend"] == "hsds" and not stores.of(settings["store"]).elsewhere:
+            labels |= {"nodes": int(cell["nodes"]), "request_limit": sizes.in_bytes(cell["request_limit"])}
+        if cell["concurrency"] != "unset" and "concurrency" in effective:
+            labels |= {"concurrency": int(cell["concurrency"])}
+        wrong = [
+            f"{name} is {effective[name]}, {level} was asked"
+            for name, level in labels.items()
+            if effective[name] != level
+        ]
+        return wrong + (uncounted(record, settings) if cell["operation"] == "read" else [])
+
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+        work, effective = record["work"], record["effective"]
+        reasons = undone(work)
+        if effective["clients"] != effective["clients_asked"]:
+            reasons.append(f"{effective['clients']} clients took part, {effective['clients_asked']} were asked")
+        if settings["cell"]["operation"] != "read":
+            return reasons
+        return reasons + ([line] if (line := page_cache.fault(record["cache"])) else lost_pages(record["cache"]))
+
+
+STUDY = Arrays("arrays")

@@ -1,0 +1,92 @@
+"""An array as Zarr (version 3): a file or an object per chunk, through obstore."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import zarr
+from zarr.codecs import GzipCodec
+from zarr.storage import ObjectStore
+
+from sbench.probe.program import sync
+from sbench.studies.arrays import backends, objects
+from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
+from sbench.studies.arrays.pieces import Piece
+
+
+class Zarr(backends.Backend):
+    """Chunks, and one small object that describes them."""
+
+    @contextlib.contextmanager
+    def writing(self, target: Target, new: bool) -> Iterator[Write]:
+        """Write or read what describes the array; a piece's chunks are written in requests under way together."""
+        with _in_flight(target):
+            array = _created(target) if new else zarr.open_array(_store(target), mode="r+")
+
+            def write(piece: Piece, values: np.ndarray) -> None:
+                array[piece.slices] = values
+
+            yield write
+
+    @contextlib.contextmanager
+    def reading(self, target: Target) -> Iterator[Read]:
+        """Read what describes the array."""
+        with _in_flight(target):
+            array = zarr.open_array(_store(target), mode="r")
+            yield lambda piece: (array[piece.slices], None)
+
+    def store(self, target: Target) -> None:
+        """Force files to the disk; an object store has stored what it has acknowledged."""
+        force(target)
+
+    def effective(self, target: Target) -> dict:
+        """Return the array's layout and codec, the versions, and how many requests may be under way."""
+        array = zarr.open_array(_store(target), mode="r")
+        with _in_flight(target):
+            in_flight = zarr.config.get("async.concurrency")
+        return {
+            "chunks": "x".join(map(str, array.chunks)),
+            "compression": "gzip" if any(isinstance(one, GzipCodec) for one in array.compressors) else "none",
+            **{"zarr": zarr.__version__, "obstore": version("obstore"), "concurrency": in_flight},
+        }
+
+    def stored(self, target: Target) -> tuple[int, int]:
+        """Return all objects, that which describes the array included, and their bytes."""
+        return objects.held(objects.opened(target.place, target.store))
+
+    def remove(self, target: Target) -> None:
+        """Remove all objects."""
+        objects.remove(objects.opened(target.place, target.store))
+
+
+def force(target: Target) -> None:
+    """Force all files of a place to the disk, where they are files."""
+    for folder, _, names in os.walk(target.place.get("folder", "")):
+        for name in (*names, "."):
+            sync(Path(folder, name))
+
+
+def _created(target: Target) -> zarr.Array:
+    shape, gzip = target.shape, target.compression == "gzip"
+    return zarr.create_array(
+        _store(target),
+        shape=(shape.rows, shape.columns),
+        chunks=(shape.chunk_rows, shape.chunk_columns),
+        dtype=target.dtype,
+        compressors=GzipCodec(level=LEVEL) if gzip else None,
+        filters=None,
+    )
+
+
+def _store(target: Target) -> ObjectStore:
+    return ObjectStore(objects.opened(target.place, target.store))
+
+
+def _in_flight(target: Target) -> contextlib.AbstractContextManager:
+    return zarr.config.set({"async.concurrency": target.in_flight} if target.in_flight else {})
+
+
+BACKEND = Zarr()

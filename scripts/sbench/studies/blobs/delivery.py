@@ -1,0 +1,257 @@
+"""How the bytes of one iteration get from the store into the buffers of all MPI processes.
+
+Whoever waits for rank 0 to read waits patiently, and begins the collective call when rank 0 is about to.
+"""
+
+import copy
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mpi4py import MPI
+
+from sbench.probe.program import Problem
+from sbench.stores.posix import reader as posix
+from sbench.stores.reading import Changed, Identity, Reader
+from sbench.studies.blobs.patterns import Operation, Plan
+
+Check = Callable[[Operation, memoryview], None]
+_SOON_S = 2e-4
+
+
+def patiently(request, pause_s: float = 5e-5) -> None:
+    """Wait for an MPI request without taking the core from a server or a slower process, as MPI's own waits do."""
+    soon = time.perf_counter() + _SOON_S
+    while not request.Test():
+        # A sleep takes longer than what most waits are for; who else can run may.
+        if time.perf_counter() < soon:
+            os.sched_yield()
+        else:
+            time.sleep(pause_s)
+
+
+class Independent:
+    """Each process reads what it gets."""
+
+    def __init__(self, comm: MPI.Comm, plan: Plan, reader: Reader, names: list[str], view: memoryview) -> None:
+        """Take what stays the same in all iterations; `view` is the process's buffer."""
+        self.comm, self.plan, self.reader, self.names, self.view = comm, plan, reader, names, view
+        self.gets, self.fetches = plan.operations(comm.rank), plan.fetched(comm.rank)
+        # Where one process reads for all: the seconds that it has read.
+        self.fetched_s = 0.0
+        self.identities: dict[int, Identity] = {}
+
+    def identify(self) -> dict[int, Identity]:
+        """Find out what the objects are that this process reads, by number, and keep it for all iterations."""
+        self.identities = {number: self.reader.identify(self.names[number]) for number in self.numbers()}
+        return self.identities
+
+    def confirm(self) -> None:
+        """See that the objects are still those that were identified, where reading them does not; raises Changed."""
+        for number in self.numbers():
+            self.reader.confirm(self.names[number], self.identities[number])
+
+    def close(self) -> None:
+        """Let go of what all processes hold together; called by all of them."""
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of the objects that this process reads."""
+        return {one.object for one in self.fetches}
+
+    def without_bytes(self) -> "Independent":
+        """Return the same delivery of no bytes, operation by operation: what is left of its time is the harness's."""
+        empty = copy.copy(self)
+        empty.gets, empty.fetches = ([Operation(one.object, ()) for one in some] for some in (self.gets, self.fetches))
+        return empty
+
+    def iterate(self, check: Check | None = None) -> int:
+        """Bring all operations into the buffer, one after the other; returns the bytes that this process got.
+
+        Raises:
+            Changed: in all processes that cannot go on.
+        """
+        done = 0
+        for number, one in enumerate(self.gets):
+            self._bring(number, one)
+            done += self._got(one, check)
+        return done
+
+    def hints(self) -> dict[str, str] | None:
+        """Return the hints that MPI-IO used, None where it is not used (METHOD 10)."""
+        return None
+
+    def _bring(self, number: int, operation: Operation) -> None:
+        self._fetch(operation)
+
+    def _fetch(self, operation: Operation) -> None:
+        name, identity = self.names[operation.object], self.identities[operation.object]
+        self.reader.read(name, operation.extents, self.view[: operation.bytes], identity)
+
+    def _got(self, operation: Operation, check: Check | None) -> int:
+        if check:
+            check(operation, self.view[: operation.bytes])
+        return operation.bytes
+
+
+class Broadcast(Independent):
+    """Rank 0 reads operation after operation, and MPI_Bcast gives every process all of it before the next is read."""
+
+    def _bring(self, number: int, operation: Operation) -> None:
+        """Return when rank 0 has read an operation and passed it on; all hear of it if it cannot."""
+        token = bytearray(b"\1")
+        began = time.perf_counter()
+        if self.comm.rank:
+            patiently(self.comm.Irecv([token, MPI.BYTE], 0))
+            if not token[0]:
+                raise Changed("")
+        else:
+            try:
+                self._fetch(self.fetches[number])
+            except Changed:
+                token[0] = 0
+                raise
+            finally:
+                self.fetched_s += time.perf_counter() - began
+                for rank in range(1, self.comm.size):
+                    self.comm.Send([token, MPI.BYTE], rank)
+        self._pass_on(number, operation)
+
+    def distribute(self) -> int:
+        """Do with what is in rank 0's memory what an iteration does once it is read; returns what this process got."""
+        for number, operation in enumerate(self.gets):
+            self._pass_on(number, operation)
+        return sum(operation.bytes for operation in self.gets)
+
+    def _pass_on(self, number: int, operation: Operation) -> None:
+        """Let every process have its part of an operation that rank 0 has read."""
+        self.comm.Bcast([self.view[: operation.bytes], MPI.BYTE])
+
+
+class Scatter(Broadcast):
+    """MPI_Scatterv gives each process its section of every operation; rank 0's is where it was read."""
+
+    def __init__(self, *arguments) -> None:
+        """See `Independent`."""
+        super().__init__(*arguments)
+        everybody = [self.plan.operations(rank) for rank in range(self.comm.size)]
+        self._counts = [[one.bytes for one in together] for together in zip(*everybody, strict=True)]
+
+    def without_bytes(self) -> "Scatter":
+        """See `Independent`."""
+        empty = super().without_bytes()
+        empty._counts = [[0] * len(counts) for counts in self._counts]
+        return empty
+
+    def _pass_on(self, number: int, operation: Operation) -> None:
+        if self.comm.rank:
+            self.comm.Scatterv(None, [self.view[: operation.bytes], MPI.BYTE])
+            return
+        counts = self._counts[number]
+        starts = [sum(counts[:rank]) for rank in range(len(counts))]
+        whole = self.view[: self.fetches[number].bytes]
+        self.comm.Scatterv([whole, counts, starts, MPI.BYTE], MPI.IN_PLACE)
+
+
+class MpiIo(Independent):
+    """The MPI library reads: for each process by itself (Read_at), or for all together (Read_at_all).
+
+    The file is opened once, by all processes together, before the first iteration. Interleaved pieces are one file
+    view, so that the library sees all of them; what it did with its hints is read back. In a collective read every
+    process takes part in as many operations as anybody has.
+    """
+
+    def __init__(self, comm: MPI.Comm, plan: Plan, reader: posix.Reader, names: list[str], view: memoryview) -> None:
+        """Take the posix reader for the file's place and identity, and nothing else of it."""
+        super().__init__(comm, plan, reader, names, view)
+        self._collective = plan.kind.by == "collective"
+        self._rounds = comm.allreduce(len(self.gets), MPI.MAX)
+        self._file: MPI.File | None = None
+        self._path = reader.path(names[0])
+
+    def numbers(self) -> set[int]:
+        """Return the one file's number, since all processes open it."""
+        return {0}
+
+    def identify(self) -> dict[int, Identity]:
+        """Find out what the file is, and open it together."""
+        try:
+            identities = super().identify()
+        except Changed:
+            identities = None
+        # All processes open the file together, or none.
+        if not self.comm.allreduce(identities is not None, MPI.LAND):
+            raise Changed(f"{self._path} was replaced or changed as the cell began")
+        try:
+            self._file = MPI.File.Open(self.comm, str(self._path), MPI.MODE_RDONLY)
+            self._show()
+        except MPI.Exception as error:
+            raise _problem(self._path, "opened", error) from error
+        return identities
+
+    def iterate(self, check: Check | None = None) -> int:
+        """Read all operations; see `Independent.iterate`. Nobody leaves a collective read before the others."""
+        done, cut, at = 0, False, self._begin
+        for number in range(self._rounds if self._collective else len(self.gets)):
+            one = self.gets[number] if number < len(self.gets) else Operation(0, ())
+            cut |= self._read(at, self.view[: one.bytes]) < one.bytes
+            at += one.bytes
+            done += self._got(one, None if cut else check)
+        if cut:
+            raise Changed(f"{self._path} ended before all of it was read")
+        return done
+
+    def hints(self) -> dict[str, str]:
+        """Return the hints that the library says it used."""
+        if not self._file:
+            return {}
+        info = self._file.Get_info()
+        hints = dict(info.items())
+        info.Free()
+        return hints
+
+    def close(self) -> None:
+        """Close the file together."""
+        if self._file:
+            self._file.Close()
+
+    def _show(self) -> None:
+        """Let this process see its own pieces and nothing else, if it has more than one; all do this together."""
+        extents = [extent for one in self.gets for extent in one.extents]
+        self._begin = extents[0][0] if extents else 0
+        if self.plan.kind.gives != "pieces":
+            return
+        if not extents:
+            self._file.Set_view(0, MPI.BYTE, MPI.BYTE)
+            return
+        self._begin = 0
+        shown = MPI.BYTE.Create_hindexed([length for _, length in extents], [offset for offset, _ in extents])
+        shown.Commit()
+        self._file.Set_view(0, MPI.BYTE, shown)
+        shown.Free()
+
+    def _read(self, at: int, view: memoryview) -> int:
+        """Read from a place of what this process sees; returns the bytes that came."""
+        self.reader.attempts += 1
+        status = MPI.Status()
+        read = self._file.Read_at_all if self._collective else self._file.Read_at
+        try:
+            read(at, [view, MPI.BYTE], status)
+        except MPI.Exception as error:
+            raise _problem(self._path, "read", error) from error
+        return status.Get_count(MPI.BYTE)
+
+
+def _problem(path: Path, what: str, error: MPI.Exception) -> Problem:
+    reason = error.Get_error_string().splitlines()[0].split(", error stack")[0]
+    return Problem(f"{path} cannot be {what} through MPI-IO: {reason}")
+
+
+# By how the bytes of a pattern get to the processes.
+DELIVERIES = {
+    "each": Independent,
+    "broadcast": Broadcast,
+    "scatter": Scatter,
+    "mpi-io": MpiIo,
+    "collective": MpiIo,
+}

@@ -1,0 +1,238 @@
+"""Which bytes each MPI process of a pattern gets of the objects, and in which operations (METHOD 9, 12).
+
+An object is cut into the blocks of `sbench.probe.content`; sections are whole blocks, ceil-divided, so that a process
+may have none. What is longer than an operation is split. A whole block fits into an operation wherever the operation
+is not smaller than a block: then operations are whole blocks too.
+
+Pieces of interleaved sections have a chunk at most, and are small enough that a process has eight. In a scatter the
+sections are sections of each operation's piece, not of the whole object.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sbench.probe import sizes
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a pattern gives each process, and how.
+
+    Attributes:
+        gives: "whole" (an object), "section" (a contiguous one) or "pieces" (interleaved).
+        by: "each" (a process reads what it gets), "broadcast" or "scatter" (rank 0 reads for all), "mpi-io" or
+            "collective" (the MPI library reads, for each process by itself or for all together; files only).
+        one_each: the object is the process's own.
+        title: what the report's table of its sizes is called.
+        explained: who reads what and how, beside its picture in the report.
+    """
+
+    gives: str
+    by: str = "each"
+    one_each: bool = False
+    title: str = ""
+    explained: str = ""
+
+    @property
+    def from_one(self) -> bool:
+        """Whether rank 0 reads for all."""
+        return self.by in ("broadcast", "scatter")
+
+    @property
+    def mpi_io(self) -> bool:
+        """Whether the MPI library reads."""
+        return self.by in ("mpi-io", "collective")
+
+    @property
+    def split(self) -> bool:
+        """Whether each process reads its own part of an object, which may as well be part of an object of its own."""
+        return self.by == "each" and self.gives != "whole"
+
+    @property
+    def once(self) -> bool:
+        """Whether the object's bytes are asked for once, and not by each process."""
+        return self.by != "each" or self.split
+
+
+# In the order of the report's pages.
+PATTERNS = {
+    "single-file": Pattern(
+        "whole",
+        title="Each process reads the whole of one object (single file, multiple readers)",
+        explained="every process reads the whole of one object (SFMR)",
+    ),
+    "multiple-files": Pattern(
+        "whole",
+        one_each=True,
+        title="Each process reads the whole of an object of its own (multiple files, multiple readers)",
+        explained="rank i reads the whole of object i (MFMR)",
+    ),
+    "broadcast": Pattern(
+        "whole",
+        "broadcast",
+        title="One process reads the whole object and broadcasts it",
+        explained="rank 0 reads the whole object, MPI_Bcast gives all of it to every process; compare single-file",
+    ),
+    "sections": Pattern(
+        "section",
+        title="Each process reads its own contiguous section",
+        explained="every process reads its own contiguous section of one object",
+    ),
+    "sections-interleaved": Pattern(
+        "pieces",
+        title="Each process reads every P-th piece",
+        explained="every process reads every P-th piece of one object",
+    ),
+    "scatter": Pattern(
+        "section",
+        "scatter",
+        title="One process reads the whole object and scatters its sections",
+        explained="rank 0 reads the whole object, MPI_Scatterv gives each process its section; compare sections",
+    ),
+    "mpi-io": Pattern(
+        "section",
+        "mpi-io",
+        title="Contiguous sections through MPI-IO, each process by itself",
+        explained="sections through MPI_File_read_at, each process by itself",
+    ),
+    "mpi-io-interleaved": Pattern(
+        "pieces",
+        "mpi-io",
+        title="Interleaved pieces through MPI-IO, each process by itself",
+        explained="interleaved pieces through an MPI file view, each process by itself",
+    ),
+    "mpi-io-collective": Pattern(
+        "section",
+        "collective",
+        title="Contiguous sections through MPI-IO, collectively",
+        explained="sections through MPI_File_read_at_all: the MPI library decides who reads what",
+    ),
+    "mpi-io-collective-interleaved": Pattern(
+        "pieces",
+        "collective",
+        title="Interleaved pieces through MPI-IO, collectively",
+        explained="interleaved pieces through a file view, read together: the MPI library decides who reads what",
+    ),
+}
+FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.from_one)
+# That give each process a whole object; the others give it a section of one.
+WHOLE = tuple(name for name, pattern in PATTERNS.items() if pattern.gives == "whole")
+# The least that an operation asks for.
+PAGE = 4096
+_PIECES = 8
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a process asks for at once.
+
+    Attributes:
+        object: number of the object.
+        extents: (offset, length) in the object; they follow one another in the process's buffer.
+    """
+
+    object: int
+    extents: tuple[tuple[int, int], ...]
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all extents."""
+        return sum(length for _, length in self.extents)
+
+
+class Plan:
+    """Who reads what in one iteration.
+
+    Attributes:
+        kind: the pattern.
+        processes: number of MPI processes.
+        objects: how many objects they read.
+        size: bytes of an object.
+        block: bytes of a block of an object.
+        operation_bytes: the most that a process asks for at once: whole blocks, or pages where a block does not fit.
+    """
+
+    def __init__(self, cell: dict[str, str], layout: dict) -> None:
+        """Cut the objects of a manifest's `layout` as the levels of a cell say."""
+        self.kind, self.processes = PATTERNS[cell["pattern"]], int(cell["processes"])
+        self.size, self.block = layout["size_bytes"], layout["block_bytes"]
+        self._one_each = cell["objects"] == "own" or self.kind.one_each
+        self.objects = self.processes if self._one_each else 1
+        self._chunk_bytes, self._concurrency = sizes.in_bytes(cell["chunk_size"]), int(cell["concurrency"])
+        most = sizes.in_bytes(cell["operation_size"])
+        self.operation_bytes = most - most % (self.block if most >= self.block else PAGE)
+
+    @property
+    def at_once(self) -> int:
+        """Return how many chunks a process has under way at most: as many as asked, if an operation has so many."""
+        counts = (sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._fetched_by_all())
+        return min(self._concurrency, max(counts, default=1))
+
+    @property
+    def largest_request(self) -> int:
+        """Return the bytes of the largest chunk."""
+        lengths = (length for one in self._fetched_by_all() for _, length in one.extents)
+        return min(self._chunk_bytes, max(lengths, default=0))
+
+    def operations(self, rank: int) -> list[Operation]:
+        """Return what a process gets, operation by operation; in a scatter an operation may be empty."""
+        if self.kind.by == "scatter":
+            return [Operation(0, tuple(self._section(rank, *piece.extents[0]))) for piece in self.fetched(0)]
+        return list(split(rank if self._one_each else 0, self._extents(rank), self.operation_bytes))
+
+    def fetched(self, rank: int) -> list[Operation]:
+        """Return what a process asks the store for."""
+        if not self.kind.from_one:
+            return self.operations(rank)
+        return [] if rank else list(split(0, [(0, self.size)], self.operation_bytes))
+
+    def _fetched_by_all(self) -> Iterator[Operation]:
+        return (one for rank in range(self.processes) for one in self.fetched(rank))
+
+    def buffer_bytes(self, rank: int) -> int:
+        """Return the bytes that a process holds at most at once."""
+        return max((one.bytes for one in [*self.operations(rank), *self.fetched(rank)]), default=0)
+
+    def delivered(self, rank: int) -> int:
+        """Return the bytes that a process gets in an iteration."""
+        return sum(one.bytes for one in self.operations(rank))
+
+    def blocks_of(self, rank: int) -> Iterator[tuple[int, int]]:
+        """Yield (object, block) of all blocks that a process gets."""
+        for one in self.operations(rank):
+            for offset, length in one.extents:
+                for block in range(-(-offset // self.block), -(-(offset + length) // self.block)):
+                    yield one.object, block
+
+    def _extents(self, rank: int) -> list[tuple[int, int]]:
+        if self.kind.gives == "whole":
+            return [(0, self.size)]
+        if self.kind.gives == "section":
+            return self._section(rank, 0, self.size)
+        blocks = -(-self.size // self.block)
+        piece = self.block * max(1, min(self._chunk_bytes // self.block, -(-blocks // self.processes) // _PIECES))
+        starts = range(rank * piece, self.size, self.processes * piece)
+        return [(start, min(piece, self.size - start)) for start in starts]
+
+    def _section(self, rank: int, start: int, length: int) -> list[tuple[int, int]]:
+        """Return the section of a process in `length` bytes from `start` on, [] if there is none left for it."""
+        blocks = -(-length // self.block)
+        share = -(-blocks // self.processes) * self.block
+        count = min(share, length - rank * share)
+        return [(start + rank * share, count)] if count > 0 else []
+
+
+def split(number: int, extents: Iterable[tuple[int, int]], limit: int) -> Iterator[Operation]:
+    """Cut extents of the object `number` into operations of `limit` bytes, of which the last may have fewer."""
+    parts: list[tuple[int, int]] = []
+    room = limit
+    for offset, length in extents:
+        while length:
+            count = min(length, room)
+            parts.append((offset, count))
+            offset, length, room = offset + count, length - count, room - count
+            if not room:
+                yield Operation(number, tuple(parts))
+                parts, room = [], limit
+    if parts:
+        yield Operation(number, tuple(parts))

@@ -1,0 +1,74 @@
+"""The published tables of parallel input, one latency per store and size, as records of this study."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.pages.reading import opened
+from sbench.probe import sizes
+from sbench.probe.program import Problem
+
+COLUMNS = ["pattern", "size", "store", "latency", "bandwidth"]
+PROCESSES = 20  # of the published study: 5 nodes with 4 processes each
+# What a store is that the study calls something else.
+STORES = {"File": "Azure Files"}
+# What the name of a printed table's file has of its pattern.
+_PATTERNS = {"single": "single-file", "multiple": "multiple-files", "extended": "sections"}
+_SIZE = re.compile(r"(?:File|Object) Size ?\((\w+)\)")
+_COLUMN = re.compile(r"(.+) (?:Latency \(s\)|Bandwidth \(MiB/s\))")
+
+
+def records(files: Mapping[str, Path]) -> Iterator[dict]:
+    """Yield a record for each latency; what it was measured with beside pattern, size and processes is not printed."""
+    for path in files.values():
+        for row in read(path).to_dict("records"):
+            own = {
+                "store": STORES.get(row["store"], row["store"]),
+                "pattern": row["pattern"],
+                "size": row["size"],
+                "processes": str(PROCESSES),
+            }
+            unknown = dict.fromkeys(("operation_size", "chunk_size", "concurrency"), "")
+            # Of sections, all processes together get one object.
+            objects = 1 if row["pattern"] == "sections" else PROCESSES
+            size, latency = sizes.in_bytes(row["size"]) * objects, float(row["latency"])
+            sample = {"phase": "read", "iteration": 1, "latency_s": latency, "bytes": size, "rank_s": ""}
+            work = {"logical_bytes": size, "timed_bytes": size}
+            cell = own | unknown | {"objects": "shared", "cache": "any"}
+            yield {"cell": cell, "repeat": 1, "seconds": {"total": latency}, "work": work, "samples": [sample]}
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return a printed table as rows: pattern, size (text), store, latency, bandwidth (both as printed).
+
+    The pattern follows from the file's name: …Single…, …Multiple…, …Extended…. A number that is not there is left out.
+
+    Raises:
+        Problem: the file's name tells no pattern, or a column is no latency or bandwidth.
+    """
+    table = pd.concat([pd.DataFrame(columns=COLUMNS, dtype=str), *_parts(path)])
+    return table[table["latency"].str.fullmatch(r"[\d.]+") & table["bandwidth"].str.fullmatch(r"[\d.]+")]
+
+
+def _parts(path: Path) -> list[pd.DataFrame]:
+    """One table as `COLUMNS` for each of its stores; of another file none."""
+    lines = opened(path)
+    if not (unit := _SIZE.match(lines.readline())):
+        return []
+    lines.seek(0)
+    pattern = next((pattern for word, pattern in _PATTERNS.items() if word in path.name.lower()), "")
+    if not pattern:
+        raise Problem(f"{path}: name the file after its pattern: {', '.join(_PATTERNS)}")
+    table = pd.read_csv(lines, dtype=str, keep_default_na=False, skipinitialspace=True)
+    for column in table.columns[1:]:
+        if not _COLUMN.fullmatch(column):
+            raise Problem(f"{path}: the column {column!r} is neither a latency in s nor a bandwidth in MiB/s")
+    printed = {"pattern": pattern, "size": table.iloc[:, 0].str.extract(r"^(\d+)", expand=False) + unit[1]}
+    parts = []
+    for store in dict.fromkeys(_COLUMN.fullmatch(column)[1] for column in table.columns[1:]):
+        heads = {"latency": f"{store} Latency (s)", "bandwidth": f"{store} Bandwidth (MiB/s)"}
+        numbers = {name: table.get(head, pd.Series("", table.index)).str.strip() for name, head in heads.items()}
+        parts.append(pd.DataFrame(printed | {"store": store} | numbers).dropna())
+    return parts

@@ -1,0 +1,182 @@
+"""What the report of the study `blobs` shows and says."""
+
+from sbench.pages import prose
+from sbench.pages.declaration import NODES, Column, Contest, Factor, Metric, Report, Scaling, Value, of_totals
+from sbench.pages.listings import WHOLE, fact, in_mib, of_readers
+from sbench.pages.names import Names
+from sbench.studies.blobs import patterns
+from sbench.studies.blobs.report import words
+
+MIB = 2**20
+AGAIN = "sent again, all repeats"
+MOST = "{:,.0f}".format
+
+
+def _unequal(row: dict) -> bool:
+    """Return whether the arms of a comparison deliver different amounts by their nature."""
+    whole = {side: row[side] in patterns.WHOLE for side in ("baseline", "contender", "pattern")}
+    mixed = row["factor"] == "pattern" and whole["baseline"] != whole["contender"]
+    grown = row["factor"] == "processes" and whole["pattern"]
+    return mixed or grown or row["factor"] == "size"
+
+
+def _arm(levels: dict, names: Names) -> str:
+    own = ", own objects" if levels["objects"] == "own" else ""
+    return f"{levels['pattern']}{own} on {names.store(levels['store'])}"
+
+
+def _group(cell: dict) -> str:
+    return words.fill("whole objects" if cell["pattern"] in patterns.WHOLE else "sections")
+
+
+def _on_hosts(hosts: list[dict]) -> str:
+    """Return how many processes were in force, and on how many hosts."""
+    counts = [host["processes"] for host in hosts]
+    if len(counts) < 2:
+        return str(sum(counts))
+    each = f"{counts[0]} each" if len(set(counts)) == 1 else prose.listing(map(str, counts))
+    return f"{sum(counts)} on {len(counts)} hosts ({each})"
+
+
+def _if_several(nodes: list[str]) -> int | None:
+    return len(set(nodes)) if len(set(nodes)) > 1 else None
+
+
+BANDWIDTH = Value(
+    "mib_s",
+    "Bandwidth",
+    "MiB/s",
+    means="Bandwidth: all bytes that reached the processes after the first iteration (of a single one, in that one) "
+    "divided by the time; higher is better.",
+    summary=of_totals("bytes", MIB),
+    bound="ceiling_mib_s",
+    bound_name="bare client",
+)
+LATENCY = Value(
+    "latency_s",
+    "Latency",
+    "s",
+    "Latency of an iteration / s",
+    "Latency: until the last process is done, the median of the iterations after the first (of a single one, that "
+    "one); lower is better.",
+)
+FIRST = Value(
+    "first_ratio",
+    "First iteration / median of the later ones",
+    means="A record's first iteration divided by the median of its later ones; above 1 the first took longer.",
+    ratio=True,
+)
+IMBALANCE = Value(
+    "imbalance",
+    "Last process done / first process done",
+    means="When the last process was done, divided by when the first was, from the start of the iteration: median over "
+    "its record.",
+    ratio=True,
+)
+SHARE = Value(
+    "share",
+    "Bandwidth / bandwidth of the bare client",
+    means="Bandwidth of a record divided by what the bare client got of the same store in the same record; 1: they got "
+    "the same. Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
+    ratio=True,
+)
+READ_BACK = {
+    **{"verified": "verified", "O_DIRECT": "direct", "stripes": "stripe", "MPI-IO hints": "mpi_io_hints"},
+    **{"client": "client", "MPI": "mpi", "started by": "launcher"},
+}
+REPORT = Report(
+    study="blobs",
+    title="Parallel input",
+    headline="store",
+    factors=(
+        Factor("store", within="from {}"),
+        Factor("pattern", order=tuple(patterns.PATTERNS)),
+        Factor("size", size=True, subject="{}", within="at {}", axis="Size of an object"),
+        Factor("processes", subject="{} processes", plural=True, names={"1": "1 process"}, axis="MPI processes"),
+        NODES,
+        Factor(
+            "objects",
+            names={"shared": "one object for all", "own": "an object per process"},
+            labels={"shared": "shared object", "own": "own objects"},
+            order=("shared", "own"),
+        ),
+        Factor("operation_size", size=True, plural=True, subject="operations of {}", axis="Size of an operation"),
+        Factor("chunk_size", size=True, plural=True, subject="chunks of {}", axis="Size of a chunk"),
+        Factor(
+            "concurrency",
+            subject="{} requests in flight",
+            plural=True,
+            names={"1": "1 request in flight"},
+            axis="Requests in flight per process",
+        ),
+        Factor("cache", place=True, labels={"direct": "direct I/O", "any": "any cache"}, label="{} cache"),
+    ),
+    metrics=(
+        Metric("total", "time of the iterations after the first"),
+        Metric("first", "time of the first iteration", "read the first time"),
+        Metric("latency", "latency of an iteration", "finish an iteration"),
+        Metric("first_broadcast", "time of the first broadcast", "broadcast the first time"),
+        Metric("ranks_start", "time to start the processes", "start the processes"),
+    ),
+    values=(
+        *(BANDWIDTH, LATENCY, FIRST, IMBALANCE, SHARE),
+        *map(Value, ("first_s", "spread", "ceiling_mib_s", "iterations")),
+        *map(Value, ("read_share", "distributing_s", "bare_distributing_s")),
+    ),
+    panels=("pattern", "objects", "size"),
+    contest=Contest(("store", "pattern", "objects"), "fed the processes fastest", _group, _arm),
+    # Bytes grow with the processes in some patterns: what is compared is the time of a byte.
+    scaling=Scaling("processes", "byte_s", "time per byte"),
+    harness=(
+        Column("start of the processes / s", "ranks_start_s", prose.number),
+        Column("first broadcast / s", "first_broadcast_s", prose.number),
+        Column("empty iterations / s", "null_s", prose.number),
+        Column("verifying / s", "verify_s", prose.number),
+    ),
+    effective=(
+        Column("nodes in force", of_readers("effective.ran_on", of=_if_several), WHOLE),
+        Column("processes in force", of_readers("effective.hosts", of=_on_hosts)),
+        Column("cores", of_readers("effective.usable_cores"), WHOLE),
+        Column(
+            "idle processes",
+            of_readers("effective.idle_processes", of=lambda idle: idle or None),
+            WHOLE,
+            meaning="processes without work",
+        ),
+        Column("operations", of_readers("effective.operations"), MOST),
+        *(Column(title, of_readers(f"effective.{name}", of=fact)) for title, name in READ_BACK.items()),
+        Column("growth allowed / MiB", in_mib("memory.allowed_bytes", "max"), MOST),
+        Column("growth of a process / MiB", in_mib("memory.growth_bytes", "max"), MOST),
+    ),
+    moved=(
+        Column("sent by the clients", of_readers("attempts", "median"), MOST),
+        Column(
+            AGAIN,
+            of_readers("retries", "sum"),
+            MOST,
+            lambda again, _: again.fillna(0) > 0,
+            "requests that a client sent again",
+        ),
+    ),
+    along="size",
+    unequal=_unequal,
+    published={
+        "time of the iterations after the first": "mean time of the iterations",
+        " after the first iteration (of a single one, in that one) divided by the time": " divided by the mean time",
+        "the median of the iterations after the first (of a single one, that one)": "the mean of all iterations",
+    },
+)
+METHOD = (
+    "A record starts the MPI processes once and reads many times. An iteration lies between two barriers: its latency "
+    "counts from when the first process begins until the last is done, by the machine's clock (of several machines: "
+    "the longest). The state of the page cache is set before every iteration, outside the time.",
+    "Bytes count for each process that gets them: an object that is read once and broadcast to four counts four times.",
+    "Stores and patterns that the configuration does not compare are compared pairwise where they deliver the same "
+    "bytes: all these pairs are one further family, contest in verdicts.csv. Patterns that give each process a whole "
+    "object are not compared with those that give it a section.",
+    "The bare client measures the store's own ceiling: after the iterations the processes that read make bare "
+    "requests, each with as many in flight as it has, to the same store, objects and cache state: no MPI while they "
+    "run, no SDK, their bytes dropped; on a file system, plain reads.",
+    "After each iteration, outside the time, every block that a process holds is checked against the manifest, and its "
+    "buffer changed; what does not fit into one operation is checked in a pass of its own. Objects are random bytes.",
+)

@@ -1,0 +1,180 @@
+"""The tables of the study, and what only this study shows and says of them."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.pages import judgement, listings, names, prose, reading, results
+from sbench.pages.declaration import Column
+from sbench.pages.listings import WHOLE
+from sbench.pages.page import Table
+from sbench.pages.reading import read_facts
+from sbench.pages.results import Results
+from sbench.studies.blobs.patterns import FROM_ONE, PATTERNS
+from sbench.studies.blobs.report import MIB, REPORT, words
+
+FACTORS = REPORT.names
+NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS)
+# What has rows of its own where it varies, beside the size.
+ROWS = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
+# What each store has a column of: the number, in a head, and in digits.
+SHOWN = (("latency_s", "latency / s", prose.number), ("mib_s", "MiB/s", names.rate))
+ENDS = ("", "_low", "_high")
+NUMBERS = (*(column + end for column, *_ in SHOWN for end in ENDS), "n", "failed", "invalid", "edited")
+# Its panels are named after the patterns.
+PICTURE = Path("docs/images/patterns.svg")
+PICTURED = words.fill("picture")
+
+
+def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+    """Return what `tables` holds.
+
+    Args:
+        tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
+        facts: the JSON object that the workflow wrote about machine, stores and settings.
+
+    Raises:
+        Problem: there are neither samples nor cells, or samples lack a column.
+    """
+    folder = Path(tables)
+    frames = reading.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
+    if "throughput_mib_s" in frames["cells"]:
+        frames["cells"]["mib_s"] = frames["cells"]["throughput_mib_s"]
+    return results.complete(frames, _records, read_facts(facts), REPORT, folder)
+
+
+def _records(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and the report's values.
+
+    total_s and bytes are those of the iterations after the first (of a single one, of that), latency_s their median,
+    first_ratio the first's divided by it, spread the slowest by the fastest of them, imbalance the median of last by
+    first process done, share the bandwidth by the ceiling's where each process reads. Where rank 0 reads for all,
+    read_share is what its reading takes of the latency, distributing_s the rest, and bare_distributing_s the median
+    time in which MPI alone distributes the same bytes.
+    """
+    rows = samples[samples["phase"] == "read"]
+    first_done = pd.to_numeric(rows.get("first_done_s"), errors="coerce")
+    records, groups, timed = results.by_record(rows.assign(imbalance=rows["latency_s"] / first_done), REPORT)
+    records["first_s"] = groups["latency_s"].first()
+    records[["total_s", "bytes"]] = timed[["latency_s", "bytes"]].sum()
+    records["byte_s"] = records["total_s"] / records["bytes"]
+    records["mib_s"] = records["bytes"] / MIB / records["total_s"]
+    records["latency_s"] = timed["latency_s"].median()
+    several = records["iterations"] > 1
+    records["spread"] = (timed["latency_s"].max() / timed["latency_s"].min()).where(several)
+    records["first_ratio"] = (records["first_s"] / records["latency_s"]).where(several)
+    records["imbalance"] = groups["imbalance"].median().where(records["processes"] != "1")
+    rounds = samples[samples["phase"] == "ceiling"].groupby(results.RECORD, sort=False)[["bytes", "latency_s"]].sum()
+    # What one process reads for all counts once for each of them, so that the ceiling says nothing of it.
+    each_reads = ~records["pattern"].isin(FROM_ONE)
+    records["ceiling_mib_s"] = (rounds["bytes"] / MIB / rounds["latency_s"]).where(each_reads)
+    # Of what one process reads for all: its reading, what is left, and the same bytes distributed from its memory.
+    apart = timed[["latency_s", "read_s"]].sum(min_count=1) if "read_s" in rows else pd.DataFrame()
+    records["read_share"] = apart["read_s"] / apart["latency_s"] if len(apart) else math.nan
+    records["distributing_s"] = records["latency_s"] * (1 - records["read_share"])
+    bare = samples[samples["phase"] == "distribution"].groupby(results.RECORD, sort=False)["latency_s"].median()
+    records["bare_distributing_s"] = bare
+    records["share"] = records["mib_s"] / records["ceiling_mib_s"]
+    return records
+
+
+def by_size(run: Results) -> Iterator[Table]:
+    """Yield a table for each pattern that was measured, objects of each process's own apart: sizes by stores."""
+    cells = run.cells[run.cells["control"] == ""]
+    for name, pattern in PATTERNS.items():
+        for own, rows in cells[cells["pattern"] == name].groupby(cells["objects"] == "own"):
+            title = words.fill("of own objects", pattern=pattern.title) if own else pattern.title
+            yield _by_size(rows, f"table-{name}{'-own' if own else ''}", title, run)
+
+
+def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
+    varies = run.varying(cells, ROWS)
+    keys = [*varies, "size"]
+    rows = pd.DataFrame(run.names.sorted_rows(cells, keys), columns=keys)
+    heads = {**{key: run.report.factor(key).title for key in varies}, "size": "size of an object"}
+    frame = pd.DataFrame({head: [run.names.cell(key, level) for level in rows[key]] for key, head in heads.items()})
+    over = {}
+    for store in cells["store"].unique():
+        own = rows.merge(cells[cells["store"] == store], on=keys, how="left")
+        for column, head, digits in SHOWN:
+            title_of = f"{run.names.store(store)} {head}"
+            frame[title_of] = [_text(cell, column, digits) for cell in own.to_dict("records")]
+            over[title_of] = list(own["invalid"] > 0)
+    how = words.fill("how as published" if "published" in run.facts else "how")
+    same = {factor: cells[factor].iloc[0] for factor in ROWS if factor not in varies}
+    unsaid = run.report.added
+    shared = ", ".join(
+        run.names.level(*level) for level in same.items() if level[1] not in ("", "any", unsaid.get(level[0]))
+    )
+    return Table(
+        name,
+        f"{title}: {how}. {prose.capital(shared)}{'.' if shared else ''}",
+        frame.fillna(""),
+        over=over,
+        meaning=words.fill("colours of trouble"),
+        numbers=rows.merge(cells, on=keys)[["pattern", "objects", *keys, "store", *NUMBERS]],
+    )
+
+
+def _text(cell: dict, column: str, digits) -> str:
+    """A cell's number with its interval, or why there is none."""
+    if not cell["n"] > 0:
+        trouble = cell["invalid"] > 0 or cell["failed"] > 0
+        return listings.mark(cell) if trouble else "not measured" if cell["n"] == 0 else ""
+    return "" if pd.isna(cell[column]) else names.with_interval(*(cell[column + end] for end in ENDS), digits)
+
+
+def iterations(run: Results) -> Table:
+    """Return how the iterations and the processes of each cell's records differ; nothing of what was published."""
+    if "published" in run.facts:
+        return Table("iterations", "", pd.DataFrame())
+    columns = (
+        Column("iterations per record", "iterations", WHOLE),
+        Column("first / s", "first_s", prose.number),
+        # Of records with one iteration the latency is that of the first.
+        Column("later / s", lambda _, cells: cells["latency_s"].where(cells["first_ratio"].notna()), prose.number),
+        Column("first / later", "first_ratio", prose.ratio),
+        Column("slowest / fastest iteration", "spread", prose.ratio),
+        Column("last / first process done", "imbalance", prose.ratio),
+    )
+    return listings.table(run, "iterations", words.fill("table of iterations"), columns, about=columns[:1])
+
+
+def distribution(run: Results) -> Table:
+    """Return how the time is divided where one process reads for all, and the bound of what is not reading."""
+    columns = (
+        Column("latency / s", "latency_s", prose.number),
+        Column("reading / %", lambda _, cells: 100 * cells["read_share"], names.whole),
+        Column("distributing / s", "distributing_s", prose.number),
+        Column("bare MPI / s", "bare_distributing_s", prose.number),
+    )
+    cells = run.measured[run.measured["pattern"].isin(FROM_ONE)]
+    return listings.table(run, "distribution", words.fill("table of distribution"), columns, cells, columns[1:2])
+
+
+def in_words(run: Results) -> list[str]:
+    """Return a sentence for each pattern of the run."""
+    lines = judgement.explained(run, "pattern", {name: pattern.explained for name, pattern in PATTERNS.items()})
+    return [*lines, words.fill("own objects")] if (run.cells["objects"] == "own").any() else lines
+
+
+def limits(run: Results) -> list[str]:
+    """Return what only this study's data cannot say."""
+    lines, readers = [], run.readers
+    hosts = listings.column(readers, "effective.hosts").dropna().astype(object).str.len()
+    if len(hosts) and hosts.max() < 2:
+        lines.append(words.fill("one machine"))
+    refused = listings.column(readers, "ceiling.problem").dropna()
+    if len(refused):
+        lines.append(words.fill("refused", many=prose.count(len(refused), "record"), reason=refused.iloc[0]))
+    # Records of before have bare requests, and do not say by how many processes.
+    threads, processes = (listings.column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
+    counts = {
+        "threads": ("record", (threads.notna() & processes.isna()).sum()),
+        "above bare client": ("cell", (run.measured["share"] > 1.05).sum()),
+        "retried": ("request", listings.numbers(readers, "retries").sum()),
+        "idle": ("record", (listings.numbers(readers, "effective.idle_processes") > 0).sum()),
+    }
+    return lines + [words.fill(what, many=prose.count(int(many), of)) for what, (of, many) in counts.items() if many]

@@ -1,0 +1,57 @@
+"""Compares what a process has read with the checksums of the manifest, block by block."""
+
+import hashlib
+import zlib
+from collections.abc import Iterable
+
+from sbench.studies.blobs.patterns import Operation
+
+
+class Verifier:
+    """Checks blocks as operations bring them; a block may come in several operations, one after the other."""
+
+    def __init__(self, files: list[dict], block: int) -> None:
+        """Take the manifest's entries of the objects."""
+        self._files, self._block = files, block
+        self._running: dict[tuple[int, int], int] = {}
+        self.right = self.wrong = 0
+        self.lines: set[tuple[int, int, int, int]] = set()
+
+    def check(self, operation: Operation, view: memoryview) -> None:
+        """Check the blocks of an operation whose bytes are in `view`; a block without its beginning is left out."""
+        number, at = operation.object, 0
+        for offset, length in operation.extents:
+            end = offset + length
+            while offset < end:
+                block = offset // self._block
+                start = block * self._block
+                stop = min(start + self._block, self._files[number]["bytes"])
+                count = min(stop, end) - offset
+                checksum = self._running.pop((number, block), 0 if offset == start else None)
+                if checksum is not None:
+                    checksum = self._running[number, block] = zlib.crc32(view[at : at + count], checksum)
+                    if offset + count == stop:
+                        self._done(number, block, stop - start)
+                offset, at = offset + count, at + count
+
+    def _done(self, number: int, block: int, count: int) -> None:
+        checksum = self._running.pop((number, block))
+        self.lines.add((number, block, count, checksum))
+        if checksum == self._files[number]["crc32"][block]:
+            self.right += 1
+        else:
+            self.wrong += 1
+
+
+def expected(files: list[dict], block: int, numbers: Iterable[tuple[int, int]]) -> set[tuple[int, int, int, int]]:
+    """Return the lines of the manifest for (object, block)."""
+    return {
+        (number, one, min(block, files[number]["bytes"] - one * block), files[number]["crc32"][one])
+        for number, one in numbers
+    }
+
+
+def checksum(lines: Iterable[tuple[int, int, int, int]]) -> str:
+    """Return the sha256 over the distinct lines "object block bytes crc32", sorted: processes do not matter."""
+    text = "\n".join(sorted({"{} {} {} {}".format(*line) for line in lines}))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,86 @@
+"""Make a Gadget-style snapshot and its manifest, or the manifest of HDF5 files with particles that exist already."""
+
+import hashlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from sbench.probe.formats import is_named_hdf5
+from sbench.probe.program import Problem, dataset_options, run, sync, why, write_json
+from sbench.studies.particles import snapshots
+
+GENERATOR = {"name": "make_particles", "version": 1}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the program; return its status."""
+    options = dataset_options(
+        argv,
+        __doc__,
+        'JSON as {"particles": "A", "per_file": 400000, "seed": 1}: A, B or a number; or {"files": "folder", '
+        '"group": "PartType0", "field": "Density"}: describe existing files; "part_size" is passed on to the stores',
+    )
+    settings = options.settings
+    own = "files" in settings
+    paths = of_source(Path(settings["files"])) if own else make(settings, options.out)
+    facts = snapshots.describe(paths, *(settings[key] for key in ("group", "field") if own))
+    for entry, path in zip(facts["files"], paths, strict=True):
+        entry |= {"path": str(path.absolute())} if own else {}
+    digests = "\n".join(entry["sha256"] for entry in facts["files"])
+    head = {"manifest": 1, "status": "done", "dataset": options.dataset, "settings": settings}
+    head |= {key: settings[key] for key in ("part_size",) if key in settings}
+    head["generator"] = None if own else GENERATOR | {"h5py": h5py.version.version, "numpy": np.__version__}
+    head["data_sha256"] = hashlib.sha256(digests.encode()).hexdigest()
+    write_json(options.out, head | facts)
+    print(f"{options.out}: {facts['layout']['particles']} particles in {facts['layout']['files']} files")
+    return 0
+
+
+def planned(settings: dict) -> tuple[int, int]:
+    """Return the particles and files of a snapshot to make."""
+    if settings["particles"] in snapshots.PRESETS:
+        return snapshots.PRESETS[settings["particles"]][:2]
+    particles = int(settings["particles"])
+    return particles, -(-particles // settings["per_file"])
+
+
+def of_source(source: Path) -> list[Path]:
+    """Return the files of a snapshot that a file or a folder of a user means, as its numbers order them.
+
+    Raises:
+        Problem: there are none.
+    """
+    paths = [path for path in source.glob("*") if is_named_hdf5(path.name)] if source.is_dir() else [source]
+    if not paths or not all(path.exists() for path in paths):
+        raise Problem(f"{source}: no HDF5 file is there; correct studies.particles.data.files")
+    return sorted(paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in path.name.split(".")])
+
+
+def make(settings: dict, out: Path) -> list[Path]:
+    """Write the files of a snapshot beside its manifest-to-be; return them.
+
+    Raises:
+        Problem: the folder cannot be written.
+    """
+    held = snapshots.numbers(*planned(settings))
+    paths = [out.parent / f"snapshot.{number}.hdf5" for number in range(len(held))]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.unlink(missing_ok=True)
+        for number, path in enumerate(paths):
+            part = path.with_suffix(".part")
+            snapshots.write(part, number, held, settings["seed"])
+            sync(part)
+            part.replace(path)
+        sync(out.parent)
+    except (OSError, RuntimeError) as error:
+        for path in paths:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".part").unlink(missing_ok=True)
+        raise Problem(f"{out.parent} cannot be written: {why(error, '; free the disk or make it writable')}") from error
+    return paths
+
+
+if __name__ == "__main__":
+    run(main)

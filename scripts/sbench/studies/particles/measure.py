@@ -1,0 +1,355 @@
+"""Measures one cell of the particles study once: loads or reduces the chunks of a snapshot, again and again.
+
+Started by scripts.step with the interpreter of the library under test; see sbench.probe.window for the conversation.
+"""
+
+import argparse
+import math
+import pickle
+import statistics
+import time
+import zlib
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sbench import drivers
+from sbench.probe import dask_workers, memory, page_cache, sizes, slowed
+from sbench.probe.program import Problem, read_json, run
+from sbench.probe.window import Step, run_measurement
+from sbench.stores import store as stores
+from sbench.studies.particles import methods, parquet, reading, snapshots, through_yt
+
+# Relative difference of sums that were added up in another order; of the largest value, where they cancel.
+_SAME, _CANCELLED = 1e-9, 1e-12
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure what the step says on standard input."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    return run_measurement(measure)
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of the record."""
+    dask_workers.begin()
+    settings, manifest = step.job["settings"], read_json(step.job["manifest"])
+    cell = settings["cell"]
+    threads, limit = int(cell["threads"]), _memory_bytes(cell["memory"])
+    workers = int(cell["workers"])
+    processes = cell["pool"] == "processes"
+    # The cluster is there for all methods, as in the published study, also for those that do without it.
+    nodes = int(cell.get("nodes", 1))
+    started = dask_workers.cluster(workers, threads, processes, limit // workers, nodes, step.job["scratch"])
+    with started as (cluster, cluster_start):
+        measured = _Measured(step.job, manifest, cluster)
+        facts = cluster.each(drivers.of(cell["driver"]).versions)
+        with dask_workers.losses(f"at most {cell['memory']} together" if limit else ""):
+            measured.prepare()
+            step.open_window(sets_cache=True)
+            for number in range(1, settings["iterations"] + 1):
+                measured.iterate(number)
+            step.close_window()
+            empty = measured.empty()
+        files = cluster.loaded()
+        if replaced := cluster.replaced():
+            raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
+    return measured.record(facts, files, cluster_start, empty)
+
+
+@dataclass
+class _Iteration:
+    number: int
+    seconds: float
+    accounts: list[dict]
+    right: bool
+    moved: int
+    state: dict
+
+
+class _Measured:
+    """One method, its task, and what came of its iterations."""
+
+    def __init__(self, job: dict, manifest: dict, cluster: dask_workers.Workers) -> None:
+        settings = job["settings"]
+        self._cell, self._cluster = settings["cell"], cluster
+        cell, layout = self._cell, manifest["layout"]
+        self._rereads, self._store = int(cell["rereads"]), settings["store"]
+        self._method = methods.METHODS[cell["method"]]
+        if cell["selection"] not in manifest["expected"]:
+            raise Problem(f"{job['manifest']}: the files have no Coordinates or no BoxSize; take the selection all")
+        self._expected = manifest["expected"][cell["selection"]]
+        buffer = drivers.page_buffer_bytes(cell["page_buffer"])
+        self._access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
+        self._scratch, self._location = Path(job["scratch"]), job["location"]
+        self._manifest, self._entries = job["manifest"], manifest["files"]
+        region, control = self._expected["region"], cell.get("control", "")
+        source = reading.Source(
+            self._access, layout["group"], layout["field"], tuple(region) if region else None, control
+        )
+        names = [entry["name"] for entry in manifest["files"]]
+        pieces = list(snapshots.chunks([entry["particles"] for entry in manifest["files"]], int(cell["chunk"])))
+        self._distinct, self._stored = len(pieces), layout["stored_bytes"]
+        chunks = [
+            reading.Chunk(
+                number, 0 if self._method.pure else turn, drivers.address_of(job["location"], names[file]), *of
+            )
+            for turn in range(self._rereads)
+            for number, (file, *of) in enumerate(pieces)
+        ]
+        edges = self._expected["edges"] if cell["operation"] == "histogram" else ()
+        self._task = methods.Task(source, chunks, cell["operation"], edges, cluster.client)
+        self._files = list(map(Path, job["local_files"]))
+        self._iterations: list[_Iteration] = []
+        self._host: dict | None = None
+
+    def prepare(self) -> None:
+        """Make the copy or yt's index, let all processes import what they need, and find out how large tasks are."""
+        self._see_files()
+        began, self._prepared = time.perf_counter(), 0.0
+        for needed, prepare in ((self._cell["driver"] == "parquet", self._convert), (self._method.yt, self._open_yt)):
+            if needed:
+                prepare()
+                self._prepared = time.perf_counter() - began
+        self._task_bytes = len(pickle.dumps(self._method.arguments(self._task)[0])) if self._method.dask else 0
+        self._method.run(
+            replace(self._task, source=replace(self._task.source, empty=True), chunks=self._task.chunks[:1])
+        )
+        self._accounts()
+        self._cores = self._cluster.usable_cores()
+        if len(set(self._cluster.nodes)) > 1:
+            self._host = self._cluster.prepared("any", self._files)["host"]
+        memory.forget_peak()
+        self._cluster.each(memory.forget_peak)
+
+    def _see_files(self) -> None:
+        """See that the files here are as large as they were when they were described.
+
+        Raises:
+            Problem: one is not, or is gone.
+        """
+        for entry in self._entries if "folder" in self._location else ():
+            path = Path(drivers.address_of(self._location, entry["name"]))
+            size = path.stat().st_size if path.exists() else 0
+            if size != entry["bytes"]:
+                raise Problem(
+                    f"{path} has {size} bytes, and had {entry['bytes']} when it was described: it was changed since;"
+                    f" bring it back, or remove {self._manifest} and run again"
+                )
+
+    def _convert(self) -> None:
+        """Copy the files to Parquet, each chunk once, and read the copies from now on."""
+        source, chunks = self._task.source, self._task.chunks
+        access = replace(self._access, driver="sec2")
+        once = chunks[: self._distinct]
+        self._files = parquet.converted(once, f"{source.group}/{source.field}", access, self._scratch)
+        self._stored = sum(copy.stat().st_size for copy in self._files)
+        copy_of = dict(zip(dict.fromkeys(chunk.address for chunk in once), map(str, self._files), strict=True))
+        chunks = [replace(chunk, address=copy_of[chunk.address]) for chunk in chunks]
+        self._task = replace(self._task, chunks=chunks)
+
+    def _open_yt(self) -> None:
+        """Let this process and all workers open the snapshot through yt, whose chunks have to be those listed."""
+        chunks = self._task.chunks[: self._distinct]
+        open_it = partial(
+            through_yt.open_snapshot, chunks[0].address, str(self._scratch / "index"), self._task.source.control
+        )
+        open_it()
+        through_yt.see_alike(through_yt.dataset_of(chunks[0].address), chunks)
+        self._cluster.each(open_it)
+
+    def iterate(self, number: int) -> None:
+        """Bring the page cache into its state, do it once, and see what was read and whether the result is right."""
+        state = self._cluster.prepare_caches(self._cell["cache"], self._files) if self._files else {}
+        moved = self._moved()
+        began = time.perf_counter()
+        result = self._method.run(self._task)
+        seconds = time.perf_counter() - began
+        moved = self._moved() - moved
+        if state:
+            state["resident_after"] = self._cluster.resident(self._files)
+        right = self._is_right(result)
+        del result
+        self._iterations.append(_Iteration(number, seconds, self._accounts(), right, moved, state))
+
+    def empty(self) -> float:
+        """Return the seconds of an iteration that reads nothing: what Dask and the account of reads cost."""
+        began = time.perf_counter()
+        source = replace(self._task.source, empty=True, region=(0.0, 0.0), control="")
+        self._method.run(replace(self._task, source=source))
+        seconds = time.perf_counter() - began
+        self._accounts()
+        return seconds
+
+    def record(self, facts: list[dict], files: dict, cluster_start: float, empty: float) -> dict:
+        """Return the program's part of the record; the total is that of the iterations after the first, or of it."""
+        later = self._iterations[1:] or self._iterations
+        accounts = [account for one in self._iterations for account in one.accounts]
+        return {
+            "samples": [row | self._alike(empty) for one in self._iterations for row in _samples(one)],
+            "seconds": {
+                "total": sum(one.seconds for one in later),
+                "first": self._iterations[0].seconds,
+                "chunk": statistics.median(row["seconds"] / len(row["chunks"]) for row in accounts if row["chunks"]),
+                "null": self._null() * len(later),
+                **({"prepare": self._prepared} if self._prepared else {}),
+                "cluster_start": cluster_start,
+            },
+            "work": self._work(later),
+            "effective": self._effective(facts, accounts),
+            "verified": "after every iteration",
+            "cache": self._cache(),
+            "files": files,
+            **({"host": self._host} if self._host else {}),
+        }
+
+    def _alike(self, empty: float) -> dict:
+        """Return what all samples have: the chunks and particles that were listed, and the seconds without reading."""
+        return {"listed": len(self._task.chunks), "particles_listed": self._task.particles, "empty_s": empty}
+
+    def _accounts(self) -> list[dict]:
+        """Return what each process has read since it was last asked, this one last; threads share this one's."""
+        own = self._cell["pool"] == "processes"
+        return [*(self._cluster.each(reading.taken) if own else ()), reading.taken()]
+
+    def _moved(self) -> int:
+        """Return the bytes that workers have sent to other processes so far."""
+        return sum(self._cluster.each(_sent))
+
+    def _null(self) -> float:
+        """Return the seconds that the account of an iteration's reads takes, one after the other (METHOD 13)."""
+        began = time.perf_counter()
+        for chunk in self._task.chunks:
+            reading.account([chunk.number], 0.0, 0, "")
+        seconds = time.perf_counter() - began
+        reading.taken()
+        return seconds
+
+    def _is_right(self, result: Any) -> bool:
+        """Return whether a result is that of the manifest, as often as the chunks are listed (METHOD 9)."""
+        expected, times = self._expected, self._rereads
+        least = _CANCELLED * max(map(abs, expected["edges"]))
+
+        def close(value: float, other: float, tolerance: float) -> bool:
+            return math.isclose(value, other, rel_tol=_SAME, abs_tol=tolerance)
+
+        match self._cell["operation"]:
+            case "load":
+                count = expected["count"]
+                if self._method.by_name and len(result) == count:
+                    result = through_yt.in_order_of_files(result, self._task.chunks)
+                parts = (result[turn * count : (turn + 1) * count] for turn in range(times))
+                return len(result) == times * count and all(
+                    f"{zlib.crc32(values):08x}" == expected["crc32"] for values in parts
+                )
+            case "sum":
+                return close(result, times * expected["sum"], least * times * expected["count"])
+            case "moments":
+                mean, variance = map(float, result)
+                spread = least * (math.sqrt(expected["variance"]) + least)
+                return close(mean, expected["mean"], least) and close(variance, expected["variance"], spread)
+            case _:
+                return list(map(int, result)) == [times * count for count in expected["histogram"]]
+
+    def _work(self, later: list[_Iteration]) -> dict:
+        """Return what was asked and what was done, counted by the processes that did it (METHOD 9).
+
+        A method whose equal tasks run once is asked for its distinct chunks; how many were listed stands beside it.
+        """
+        often = len(self._iterations)
+        counted = [Counter(number for row in one.accounts for number in row["chunks"]) for one in self._iterations]
+        turns = 1 if self._method.pure else self._rereads
+        as_asked = all(count == dict.fromkeys(range(self._distinct), turns) for count in counted)
+        read = {one.number: sum(row["bytes"] for row in one.accounts) for one in self._iterations}
+        each = 8 if not self._task.source.region else 20
+        return {
+            "tasks_asked": often * turns * self._distinct,
+            "tasks_done": sum(sum(count.values()) for count in counted),
+            "chunks_listed": often * len(self._task.chunks),
+            "chunks_twice": 0 if as_asked else sum(1 for count in counted for many in count.values() if many != turns),
+            "logical_bytes_asked": often * each * self._task.particles * turns // self._rereads,
+            "logical_bytes": sum(read.values()),
+            "stored_bytes": self._stored * sum(sum(count.values()) for count in counted) // self._distinct,
+            "timed_bytes": sum(read[one.number] for one in later),
+            "checksum_asked": self._expected["crc32"],
+            "checksum": self._expected["crc32"] if all(one.right for one in self._iterations) else "wrong",
+            **slowed.waited(
+                self._cell.get("control", ""), sum(max(row["waited"] for row in one.accounts) for one in later)
+            ),
+        }
+
+    def _effective(self, facts: list[dict], accounts: list[dict]) -> dict:
+        """Return the library of all workers, and the settings that held (METHOD 10, 12)."""
+        if any(fact != facts[0] for fact in facts):
+            raise Problem("workers run different libraries")
+        opened = [row["effective"] for row in accounts if row["effective"]]
+        if any(one != opened[0] for one in opened):
+            raise Problem("files were not opened alike in all processes")
+        client = accounts[-1]
+        others = [row for row in accounts if row["process"] != client["process"]]
+        readers = {row["process"] for row in accounts if row["chunks"]}
+        count = int(self._cell["workers"])
+        own = self._cell["pool"] == "processes" and self._method.dask
+        return {
+            **facts[0],
+            **(opened[0] if opened else {}),
+            "rdcc_nbytes_asked": self._access.rdcc_nbytes,
+            "workers_asked": count,
+            "workers": len(self._cluster.addresses),
+            "threads": min(self._cluster.threads),
+            "readers": len(readers),
+            "idle_workers": count - len(readers) if own else 0,
+            "ran_on": self._cluster.nodes,
+            "usable_cores": self._cores,
+            "oversubscribed": count * int(self._cell["threads"]) > self._cores,
+            "chunks": len(self._task.chunks),
+            "distinct_chunks": self._distinct,
+            "task_bytes": self._task_bytes,
+            "read_bytes": self._stored,
+            "moved_bytes": statistics.median(one.moved for one in self._iterations),
+            "client_peak_bytes": client["peak_bytes"],
+            "worker_peak_bytes": max((row["peak_bytes"] for row in others), default=client["peak_bytes"]),
+        }
+
+    def _cache(self) -> dict:
+        """Return the state of the page cache that was furthest from the one asked for, of all iterations."""
+        wanted = self._cell["cache"]
+        before, after = (
+            [one.state[key] for one in self._iterations if one.state.get(key) is not None]
+            for key in ("resident_before", "resident_after")
+        )
+        worst = page_cache.furthest(wanted, before)
+        seen = "elsewhere" if stores.of(self._store).elsewhere else page_cache.verified_state(worst)
+        state = {"asked": wanted, "state": seen, "resident_before": worst}
+        return state | {"resident_after": statistics.fmean(after) if after else None}
+
+
+def _samples(iteration: _Iteration) -> list[dict]:
+    """Return a row for each process that read in an iteration, whose seconds all of them have."""
+    return [
+        {
+            "iteration": iteration.number,
+            "number": number,
+            "iteration_s": iteration.seconds,
+            "chunks": len(row["chunks"]),
+            "read_s": row["seconds"],
+            "longest_s": row["longest"],
+            "bytes": row["bytes"],
+            "worker-pid": row["pid"],
+        }
+        for number, row in enumerate((row for row in iteration.accounts if row["chunks"]), 1)
+    ]
+
+
+def _sent(dask_worker: Any) -> int:
+    return dask_worker.transfer_outgoing_bytes_total
+
+
+def _memory_bytes(level: str) -> int:
+    return 0 if level == "none" else sizes.in_bytes(level)
+
+
+if __name__ == "__main__":
+    run(main)

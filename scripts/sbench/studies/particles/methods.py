@@ -1,0 +1,332 @@
+"""The ways to load and to reduce chunks of particles, each by its level of the factor `method`, and the operations.
+
+The published spelling of a method is that of its function there: `PUBLISHED`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sbench.studies.particles import through_yt
+from sbench.studies.particles.reading import Chunk, Source, account, read
+
+if TYPE_CHECKING:
+    import numpy as np
+    from distributed import Client
+
+# What the published study calls a method, by (operation, method).
+PUBLISHED = {
+    ("load", "serial"): "serial_read_concat",
+    ("load", "delayed"): "delay_then_concat",
+    ("load", "futures-pure"): "in_mem_from_dask_futures",
+    ("load", "array"): "read_delayed_array",
+    ("sum", "serial"): "serial_read_concat.sum",
+    ("sum", "chunkwise"): "manual_sum_by_chunk",
+    ("sum", "array"): "read_delayed_array.sum",
+    ("sum", "futures-pure"): "sum_of_futures",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a method is to do.
+
+    Attributes:
+        source: how chunks are read.
+        chunks: all of them, in order; what is listed again is there again.
+        operation: what becomes of the values, a key of `OPERATIONS`.
+        edges: of the histogram's bins.
+        client: of the Dask cluster that is there.
+    """
+
+    source: Source
+    chunks: Sequence[Chunk]
+    operation: str
+    edges: Sequence[float]
+    client: "Client | None" = None
+
+    @property
+    def particles(self) -> int:
+        """The number of particles in all chunks."""
+        return sum(chunk.end - chunk.start for chunk in self.chunks)
+
+    def together(self, parts: Sequence[Any]) -> Any:
+        """Return what the operation makes of what it made of each chunk."""
+        return OPERATIONS[self.operation].together(parts)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What becomes of values: of those of one chunk, of what came out of several, and of a Dask array's.
+
+    `of_chunk` gets the values and the edges of bins; `together` what that returned for each chunk, in order.
+    """
+
+    of_chunk: Callable[["np.ndarray", Sequence[float]], Any]
+    together: Callable[[Sequence[Any]], Any]
+    of_array: Callable[[Any, Sequence[float]], Any]
+
+
+def _joined(parts: Sequence["np.ndarray"]) -> "np.ndarray":
+    import numpy as np
+
+    return np.concatenate(parts)
+
+
+def _moments(values: "np.ndarray", _edges: Sequence[float]) -> tuple[int, float, float]:
+    if not len(values):
+        return 0, 0.0, 0.0
+    mean = float(values.mean())
+    return len(values), mean, float(((values - mean) ** 2).sum())
+
+
+def _merged(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
+    """Mean and variance of all of several sets (Chan, Golub and LeVeque, 1979)."""
+    count, mean, squares = 0, 0.0, 0.0
+    for more, other, others in parts:
+        if more:
+            apart, both = other - mean, count + more
+            squares += others + apart * apart * count * more / both
+            mean, count = mean + apart * more / both, both
+    return mean, squares / count if count else math.nan
+
+
+def _histogram(values: "np.ndarray", edges: Sequence[float]) -> "np.ndarray":
+    import numpy as np
+
+    return np.histogram(values, edges)[0]
+
+
+def _of_array(function: Callable[[Any, Any, Sequence[float]], Any]) -> Callable[[Any, Sequence[float]], Any]:
+    """Return what lets Dask compute a function of its module `dask.array`, an array and edges."""
+
+    def compute(array: Any, edges: Sequence[float]) -> Any:
+        import dask
+        import dask.array
+
+        (result,) = dask.compute(function(dask.array, array, edges))
+        return result
+
+    return compute
+
+
+OPERATIONS = {
+    "load": Operation(lambda values, _: values, _joined, _of_array(lambda _, array, __: array)),
+    "sum": Operation(lambda values, _: float(values.sum()), sum, _of_array(lambda _, array, __: array.sum())),
+    "moments": Operation(_moments, _merged, _of_array(lambda _, array, __: (array.mean(), array.var()))),
+    "histogram": Operation(_histogram, sum, _of_array(lambda da, array, edges: da.histogram(array, bins=edges)[0])),
+}
+
+
+def part(source: Source, chunk: Chunk, operation: str, edges: Sequence[float]) -> Any:
+    """Read a chunk and return what an operation makes of it: the task of a reduction."""
+    return OPERATIONS[operation].of_chunk(read(source, chunk), edges)
+
+
+def _serial(task: Task) -> Any:
+    values = _joined([read(task.source, chunk) for chunk in task.chunks])
+    return task.together([OPERATIONS[task.operation].of_chunk(values, task.edges)])
+
+
+def _preallocated(task: Task) -> "np.ndarray":
+    import numpy as np
+
+    values, place = np.empty(task.particles), 0
+    for chunk in task.chunks:
+        read_now = read(task.source, chunk)
+        values[place : place + len(read_now)] = read_now
+        place += len(read_now)
+    return values[:place]
+
+
+def _chunkwise(task: Task) -> Any:
+    return task.together([part(task.source, chunk, task.operation, task.edges) for chunk in task.chunks])
+
+
+def _yt_part(piece: Any, source: Source, operation: str, edges: Sequence[float]) -> Any:
+    """The same of a chunk of yt's, which has yt's dataset and reader with it."""
+    import numpy as np
+
+    if source.empty:
+        account([through_yt.number_of(piece)], 0.0, 0, "")
+        values = np.empty(0)
+    else:
+        values = through_yt.of_piece(piece, source)
+    return OPERATIONS[operation].of_chunk(values, edges)
+
+
+def _own_arguments(task: Task) -> list[tuple]:
+    return [(task.source, chunk, task.operation, task.edges) for chunk in task.chunks]
+
+
+def _yt_arguments(task: Task) -> list[tuple]:
+    pieces = through_yt.pieces(through_yt.dataset_of(task.chunks[0].address))
+    return [(pieces[chunk.number], task.source, task.operation, task.edges) for chunk in task.chunks]
+
+
+def _yt_serial(task: Task) -> Any:
+    if task.source.empty:
+        return _serial(task)
+    values = through_yt.all_data(through_yt.dataset_of(task.chunks[0].address), task.source)
+    return task.together([OPERATIONS[task.operation].of_chunk(values, task.edges)])
+
+
+def _delayed(task: Task, function: Callable = part, arguments: Callable = _own_arguments) -> Any:
+    import dask
+
+    lazy = dask.delayed(function, pure=False)
+    return task.together(dask.compute(*(lazy(*each) for each in arguments(task))))
+
+
+def _futures(task: Task, pure: bool = False) -> Any:
+    submit = task.client.submit
+    futures = [submit(part, *each, pure=pure, retries=0) for each in _own_arguments(task)]
+    return task.together(task.client.gather(futures))
+
+
+def _array(task: Task) -> Any:
+    import dask
+    import dask.array
+    import numpy as np
+
+    lazy = dask.delayed(read, pure=False)
+    # How many particles of a chunk are selected is not known before it is read.
+    counted = not task.source.region
+    parts = [
+        dask.array.from_delayed(
+            lazy(task.source, chunk), (chunk.end - chunk.start if counted else np.nan,), dtype="float64"
+        )
+        for chunk in task.chunks
+    ]
+    return OPERATIONS[task.operation].of_array(dask.array.concatenate(parts), task.edges)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to load or reduce.
+
+    Attributes:
+        run: does it.
+        loads, reduces: whether it does.
+        dask: whether the cluster's workers do the reading.
+        pure: whether equal tasks run once, which is Dask's default.
+        yt: whether it reads through yt.
+        by_name: whether what it loads is in the order of the files' names and not of their numbers.
+        arguments: what each of its tasks is sent.
+        described: what it does, for pages.
+        load, add: the line of code with which a user loads, or sums up, in `SCRIPT`; "" where it takes more than a
+            line, or does not do it.
+    """
+
+    run: Callable[[Task], Any]
+    described: str
+    loads: bool = True
+    reduces: bool = True
+    dask: bool = True
+    pure: bool = False
+    yt: bool = False
+    by_name: bool = False
+    arguments: Callable[[Task], list[tuple]] = _own_arguments
+    load: str = ""
+    add: str = ""
+
+
+# A script with lines of code as those below, for files of one's own.
+SCRIPT = """\
+import glob
+import dask, dask.array, dask.distributed, h5py, numpy as np
+
+def read(file, start, end):
+    with h5py.File(file) as opened:
+        return opened["{group}/{field}"][start:end].astype("float64")
+
+def add(file, start, end):
+    return read(file, start, end).sum()
+
+def into_one(chunks):
+    values, place = np.empty(sum(end - start for _, start, end in chunks)), 0
+    for file, start, end in chunks:
+        values[place : place + end - start] = read(file, start, end)
+        place += end - start
+    return values
+
+def count(file):
+    with h5py.File(file) as opened:
+        return len(opened["{group}/{field}"])
+
+if __name__ == "__main__":
+    client = dask.distributed.Client(n_workers={workers}, threads_per_worker={threads})
+    # Name your own here, in their order.
+    files = sorted(glob.glob("snapshot.*.hdf5"), key=lambda file: int(file.split(".")[-2]))
+    chunks = [(f, s, min(s + {chunk}, n)) for f in files for n in [count(f)] for s in range(0, n, {chunk})]
+    {lines}"""
+METHODS = {
+    "serial": Method(
+        _serial,
+        "one loop reads chunk after chunk, then all is joined",
+        dask=False,
+        load="np.concatenate([read(*chunk) for chunk in chunks])",
+        add="np.concatenate([read(*chunk) for chunk in chunks]).sum()",
+    ),
+    "preallocated": Method(
+        _preallocated,
+        "one loop reads chunk after chunk into one array",
+        reduces=False,
+        dask=False,
+        load="into_one(chunks)",
+    ),
+    "chunkwise": Method(
+        _chunkwise,
+        "one loop reduces chunk after chunk",
+        loads=False,
+        dask=False,
+        add="sum(add(*chunk) for chunk in chunks)",
+    ),
+    "delayed": Method(
+        _delayed,
+        "a delayed task per chunk; what they return is put together in the client",
+        load="np.concatenate(dask.compute(*[dask.delayed(read, pure=False)(*chunk) for chunk in chunks]))",
+        add="sum(dask.compute(*[dask.delayed(add, pure=False)(*chunk) for chunk in chunks]))",
+    ),
+    "futures": Method(
+        _futures,
+        "a future per chunk, each a task of its own; what they return is put together",
+        load="np.concatenate(client.gather([client.submit(read, *chunk, pure=False) for chunk in chunks]))",
+        add="sum(client.gather([client.submit(add, *chunk, pure=False) for chunk in chunks]))",
+    ),
+    "futures-pure": Method(
+        lambda task: _futures(task, pure=True),
+        "a future per chunk as Dask submits it by default: tasks that read the same run once",
+        pure=True,
+    ),
+    "array": Method(
+        _array,
+        "a Dask array of delayed chunks, computed",
+        load="dask.array.concatenate([dask.array.from_delayed(dask.delayed(read, pure=False)(f, s, e), (e - s,), float)"
+        " for f, s, e in chunks]).compute()",
+        add="dask.array.concatenate([dask.array.from_delayed(dask.delayed(read, pure=False)(f, s, e), (e - s,), float)"
+        " for f, s, e in chunks]).sum().compute()",
+    ),
+    "yt-serial": Method(
+        _yt_serial,
+        "yt's all_data()[field] in the client",
+        dask=False,
+        yt=True,
+        by_name=True,
+        load='yt.load(chunks[0][0]).all_data()["{group}", "{field}"].d',
+        add='yt.load(chunks[0][0]).all_data()["{group}", "{field}"].d.sum()',
+    ),
+    "yt-delayed": Method(
+        lambda task: _delayed(task, _yt_part, _yt_arguments),
+        "a delayed task per chunk, which is sent yt's chunk with its dataset as yt pickles them",
+        yt=True,
+        arguments=_yt_arguments,
+    ),
+}
+
+
+def script(lines: Sequence[str], **levels: object) -> str:
+    """Return a whole script with lines of code; `levels`: group, field, chunk, workers and threads."""
+    needed = ["import yt"] if any("yt.load" in line for line in lines) else []
+    return SCRIPT.format(lines="\n    ".join([*needed, *lines]), **levels)

@@ -1,0 +1,51 @@
+"""A copy of a snapshot's field in Parquet, as people make one to read it often."""
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sbench import drivers
+from sbench.probe.program import Problem, sync
+from sbench.studies.particles.reading import Chunk
+
+# More rows than these pyarrow cuts into several groups.
+_MOST_ROWS = 64 * 2**20
+
+
+def converted(chunks: Sequence[Chunk], field: str, access: drivers.Access, folder: Path) -> list[Path]:
+    """Write the field of each file as a Parquet file with one row group per chunk, as pyarrow does by default.
+
+    Returns:
+        the copies in the order of the files; they are stored when this returns (METHOD 7).
+
+    Raises:
+        Problem: a file cannot be read, or its copy not be written.
+    """
+    copies = []
+    for address, pieces in itertools.groupby(chunks, lambda chunk: chunk.address):
+        copy = folder / f"{Path(address).name}.parquet"
+        try:
+            _copy(address, pieces, field, access, copy)
+            sync(copy)
+        except OSError as error:
+            words = " ".join(str(error).split())
+            raise Problem(
+                f"{address} cannot be copied to {folder}: {words}; free the disk or leave parquet out"
+            ) from error
+        copies.append(copy)
+    return copies
+
+
+def _copy(address: str, pieces: Iterable[Chunk], field: str, access: drivers.Access, copy: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    file, writer = drivers.of(access.driver).open(address, access), None
+    with contextlib.closing(file), contextlib.ExitStack() as stack:
+        for chunk in pieces:
+            values = file.read(field, slice(chunk.start, chunk.end))
+            # Parquet has one order of bytes.
+            table = pyarrow.table({field: values.astype(values.dtype.newbyteorder("="), copy=False)})
+            writer = writer or stack.enter_context(parquet.ParquetWriter(copy, table.schema))
+            writer.write_table(table, row_group_size=min(len(table), _MOST_ROWS))

@@ -1,0 +1,101 @@
+"""Printed timings of the published study, read as they are printed and put beside what was measured."""
+
+import math
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.design import csv_file
+from sbench.design.csv_file import AMOUNT, TEXT
+from sbench.pages import names, prose
+from sbench.pages.page import Table
+from sbench.pages.results import Results
+from sbench.probe.program import Problem
+from sbench.studies.particles.methods import METHODS, PUBLISHED
+from sbench.studies.particles.report import OPERATIONS
+from sbench.studies.particles.snapshots import AT_MOST, PRESETS
+
+# Not each mean has a standard deviation.
+COLUMNS = dict.fromkeys(("stage", "kind", "method"), TEXT) | {"mean_s": AMOUNT}
+WORKERS, THREADS = "4", "2"
+AS_PUBLISHED = {
+    **{"driver": "sec2", "chunk": str(AT_MOST), "selection": "all", "pool": "processes", "memory": "none"},
+}
+_KEYS = ["particles", "rereads", "operation", "method"]
+_CHUNKS = re.compile(r"\((\d+) chunks\)")
+# By the number of chunks that were listed: the snapshot, and how often its chunks were.
+LISTS = {
+    chunks * times: (str(particles), str(times)) for particles, _, chunks in PRESETS.values() for times in (1, 10, 2000)
+}
+
+
+def read(path: Path) -> list[dict]:
+    """Return the printed timings: chunks, operation, method (as it is called here), mean_s and std_s.
+
+    Raises:
+        Problem: the file cannot be read, lacks a column, or has a row that is no timing of the study's methods.
+    """
+    remedy = "correct studies.particles.published"
+    table = csv_file.read(path, COLUMNS, remedy).reindex(columns=[*COLUMNS, "std_s"])
+    table["std_s"] = pd.to_numeric(table["std_s"], errors="coerce")
+    called = {published: method for method, published in PUBLISHED.items()}
+    rows = []
+    for row in table.to_dict("records"):
+        chunks = _CHUNKS.search(row["stage"])
+        if not chunks or row["method"] not in called:
+            what = f"{row['stage']}, {row['method']} is no timing of the published study's"
+            raise Problem(f"{path}: {what}; {remedy}")
+        operation, method = called[row["method"]]
+        deviation = None if pd.isna(row["std_s"]) else row["std_s"]
+        rows.append({"chunks": int(chunks[1]), "operation": operation, "method": method})
+        rows[-1] |= {"mean_s": row["mean_s"], "std_s": deviation}
+    return rows
+
+
+def beside(run: Results) -> Table:
+    """Return the printed timings and, of the same list of chunks, operation and method, what was measured here."""
+    printed = pd.DataFrame(run.facts.get("printed") or [])
+    if printed.empty:
+        return Table("published", "", pd.DataFrame())
+    # Of several cells the one with the published workers and threads.
+    cells = run.measured
+    cells = cells[(cells[list(AS_PUBLISHED)] == list(AS_PUBLISHED.values())).all(axis=1)]
+    as_published = (cells["workers"] == WORKERS) & (cells["threads"] == THREADS)
+    cells = cells.assign(as_published=as_published).sort_values("as_published", ascending=False, kind="stable")
+    cells = cells.drop_duplicates(_KEYS).set_index(_KEYS)
+    rows = []
+    for row in printed.to_dict("records"):
+        particles, rereads = LISTS.get(row["chunks"], ("", ""))
+        # Where no chunk is listed twice, tasks that Dask takes for one are those of futures.
+        method = "futures" if METHODS[row["method"]].pure and rereads == "1" else row["method"]
+        own, serial = (_cell(cells, particles, rereads, row["operation"], name) for name in (method, "serial"))
+        alike = printed[(printed["chunks"] == row["chunks"]) & (printed["operation"] == row["operation"])]
+        base = alike.loc[alike["method"] == "serial", "mean_s"]
+        time, *ends = own[["iteration_s", "iteration_s_low", "iteration_s_high"]]
+        rows.append(
+            {
+                "chunks listed": row["chunks"],
+                "operation": OPERATIONS[row["operation"]],
+                "method": PUBLISHED[row["operation"], row["method"]],
+                "published / s": _with_deviation(row["mean_s"], row["std_s"]),
+                "published: × as fast as serial": base.iloc[0] / row["mean_s"] if len(base) else math.nan,
+                "measured / s": "" if pd.isna(time) else names.with_interval(time, *ends, prose.number),
+                "measured: × as fast as serial": serial["iteration_s"] / time,
+                "workers × threads": "" if pd.isna(time) else f"{own['workers']} × {own['threads']}",
+            }
+        )
+    caption = (
+        "The published timings, mean ± standard deviation, with 4 workers of 2 threads, and what was measured here "
+        "with as many particles, cut and listed alike. Published futures that list a chunk again read it once."
+    )
+    digits = dict.fromkeys(("published: × as fast as serial", "measured: × as fast as serial"), prose.ratio)
+    return Table("published", caption, pd.DataFrame(rows), digits)
+
+
+def _cell(cells: pd.DataFrame, *key: str) -> pd.Series:
+    return cells.loc[key] if key in cells.index else pd.Series(math.nan, cells.columns)
+
+
+def _with_deviation(mean: float, deviation: float | None) -> str:
+    return prose.number(mean) + (f" ± {prose.number(deviation)}" if pd.notna(deviation) else "")

@@ -1,0 +1,130 @@
+"""What the report of the study `particles` shows and says."""
+
+from sbench.pages.declaration import (
+    NODES,
+    PAGE_BUFFER,
+    Column,
+    Contest,
+    Factor,
+    Metric,
+    Report,
+    Scaling,
+    Value,
+    of_totals,
+)
+from sbench.pages.listings import WHOLE, in_mib, of_readers
+from sbench.pages.prose import number
+from sbench.studies.particles.methods import PUBLISHED
+
+MILLION = 1e6
+OPERATIONS = {
+    "load": "loading into one array",
+    "sum": "summing",
+    "moments": "mean and variance",
+    "histogram": "a histogram",
+}
+
+
+def counted(level: str, _facts: dict | None = None) -> str:
+    """Return "1.94 million" of a number of particles."""
+    return f"{int(level) / MILLION:.3g} million" if level.isdigit() else "own"
+
+
+def called(cell: dict) -> str:
+    """Return the name of a cell's method, with its published spelling where it has one."""
+    published = PUBLISHED.get((cell["operation"], cell["method"]))
+    return f"{cell['method']} ({published})" if published else cell["method"]
+
+
+REPORT = Report(
+    study="particles",
+    title="Chunks of particles",
+    headline="method",
+    factors=(
+        Factor("library", within="in {}"),
+        Factor("store", place=True, within="from {}"),
+        Factor(
+            "driver",
+            names={"sec2": "HDF5 files", "ros3": "HDF5 files through ROS3", "parquet": "a Parquet copy"},
+            within="from {}",
+        ),
+        PAGE_BUFFER,
+        Factor("particles", known_as=counted, within="of {} particles", axis="Particles", given=True),
+        Factor(
+            "chunk",
+            known_as=lambda level, _: f"{int(level):,}" if level.isdigit() else level,
+            subject="chunks of at most {} particles",
+            plural=True,
+            axis="Particles in a chunk",
+        ),
+        Factor("rereads", names={"1": "each chunk once"}, subject="each chunk {} times", within="reading {}"),
+        Factor("operation", names=OPERATIONS, within="{}", given=True),
+        Factor("selection", names={"all": "all particles", "region": "those of a region"}, within="of {}", given=True),
+        Factor("method"),
+        Factor("workers", unit="worker", axis="Number of Dask workers"),
+        NODES,
+        Factor("threads", unit="thread", axis="Threads of a worker"),
+        Factor("pool", names={"processes": "workers as processes", "threads": "workers as threads"}, plural=True),
+        Factor("memory", names={"none": "no memory limit"}, subject="at most {} of memory", size=True),
+        Factor("cache", place=True),
+    ),
+    metrics=(
+        Metric("total", "time of the iterations after the first"),
+        Metric("first", "time of the first iteration", "do it for the first time"),
+        Metric("chunk", "time of a chunk", "read a chunk"),
+        Metric("prepare", "time of making the copy or yt's index", "make the copy or yt's index"),
+    ),
+    values=(
+        Value(
+            "rate",
+            "Rate",
+            "million particles/s",
+            means="Rate: particles of all chunks divided by the time of the iterations after the first (of a single "
+            "one, of that); higher is better.",
+            summary=of_totals("done", MILLION),
+        ),
+        Value("iteration_s", "Time of an iteration", "s", means="Median of those after the first; lower is better."),
+        Value(
+            "overhead_ms",
+            "Cost of a task without reading",
+            "ms",
+            means="An iteration that reads nothing, divided by the number of chunks: what Dask, or the loop, costs.",
+        ),
+        Value(
+            "spread",
+            "Reading: busiest worker / mean",
+            ratio=True,
+            means="Seconds in which the busiest worker read, divided by the workers' mean.",
+        ),
+    ),
+    panels=("operation", "selection", "store", "driver", "cache"),
+    contest=Contest(("method",), "was fastest", lambda cell: OPERATIONS[cell["operation"]]),
+    scaling=Scaling("workers"),
+    harness=(
+        Column("start of workers / s", "cluster_start_s", number),
+        Column("account of reads / s", "null_s", number),
+    ),
+    effective=(
+        Column("HDF5", "hdf5"),
+        Column("bytes in files / MiB", in_mib("effective.read_bytes"), number),
+        Column("processes that read", of_readers("effective.readers", "median"), WHOLE),
+        Column("bytes of a task", of_readers("effective.task_bytes", "median"), WHOLE),
+        Column("moved between processes / MiB", in_mib("effective.moved_bytes"), number),
+        Column("client's peak / MiB", in_mib("effective.client_peak_bytes"), number),
+        Column("workers' peak / MiB", in_mib("effective.worker_peak_bytes"), number),
+    ),
+    along="particles",
+    published={
+        " after the first (of a single one, of that)": " after the first",
+        "time of the iterations after the first": "mean time of the iterations",
+        "Median of those after the first": "Mean of all",
+    },
+)
+METHOD = (
+    "A record starts the Dask cluster, which is there for all methods, also for those without it, and does the same "
+    "again and again. The clock runs from the call of the method until its result is in the client: building the graph "
+    "is in it, starting the cluster is not.",
+    "Each process counts the chunks that it reads. After each iteration, outside the time, every chunk must have been "
+    "read as often as it is listed, and the result is compared with the manifest's: the checksum of a loaded array, "
+    "sums within 1e-9, the counts of a histogram.",
+)

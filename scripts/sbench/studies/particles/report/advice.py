@@ -1,0 +1,144 @@
+"""What follows from a run for one's own snapshot: why a method leads, what a copy or yt costs, and the line of code."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from sbench.pages import leaders, listings, names, prose
+from sbench.pages.declaration import Column
+from sbench.pages.headline import Said
+from sbench.pages.markup import bold, bullets, code, verbatim
+from sbench.pages.page import Page, Table
+from sbench.pages.results import Results
+from sbench.pages.statements import NoGain
+from sbench.studies.particles.methods import METHODS, script
+from sbench.studies.particles.report import OPERATIONS, counted, words
+from sbench.studies.particles.snapshots import FIELD, TYPE
+from sbench.verdicts.outcomes import Outcome
+
+MIB = 2**20
+_DASK = [name for name, method in METHODS.items() if method.dask]
+# Contexts whose lines of code are shown, by the levels that they have.
+_PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none", "pool": "processes"}
+
+
+def why(run: Results) -> list[Said]:
+    """Return that Dask never won, if so, what reading a chunk takes and what a task costs, where both were measured."""
+    cells = run.measured
+    if "chunk_s" not in cells:
+        return []
+    cells = cells[cells["overhead_ms"].notna() & cells["chunk_s"].notna()]
+    dask = cells["method"].isin(_DASK)
+    if dask.all() or not dask.any():
+        return []
+    chunk = prose.span(1000 * cells.loc[~dask, "chunk_s"], prose.number)
+    costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
+    tasks = [words.fill("cost of task", cost=prose.number(cost), method=method) for method, cost in costs.items()]
+    rows = run.comparisons()
+    rows = rows[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK)]
+    said: list[Said] = []
+    if len(rows) and not (rows["verdict"] == Outcome.FASTER).any():
+        said.append((words.fill("dask never faster"), (NoGain(tuple((one,) for one in run.to_comparisons(rows))),)))
+    return [*said, (words.fill("chunk and task", chunk=chunk, tasks=prose.listing(tasks)), ())]
+
+
+def through_yt(run: Results) -> Iterator[str]:
+    """Yield what tasks weigh and take that are sent yt's objects, against those that are sent what to read."""
+    weights, costs = _of_cells(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
+    rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
+    for row in _measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
+        own, other = (
+            words.fill("sent", size=weights[cell], what=what, cost=prose.number(costs[cell]))
+            for cell, what in ((row["contender_cell"], words.fill("objects of yt")), (row["baseline_cell"], ""))
+        )
+        said = {"ratio": names.ratio_with_interval(*_ratios(row)), "verdict": row["verdict"]}
+        yield words.fill("through yt", what=_what(row), own=own, other=other, **said)
+
+
+def converting(run: Results) -> Iterator[str]:
+    """Yield what a copy in Parquet takes, and from how many reads on it pays, if reading it is shown to be faster."""
+    cells, stored, rows = run.measured.set_index("cell"), _of_cells(run, "read_bytes") / MIB, run.comparisons()
+    for row in _measured(rows[(rows["factor"] == "driver") & (rows["contender"] == "parquet")], run):
+        copy, files = (prose.number(stored[row[f"{side}_cell"]]) for side in ("contender", "baseline"))
+        making, reading = cells["prepare_s"][row["contender_cell"]], cells["iteration_s"][row["baseline_cell"]]
+        ratio = names.ratio_with_interval(*_ratios(row))
+        pays = words.fill("pays undecided")
+        if row["verdict"] == Outcome.FASTER:
+            reads, most, fewest = (math.ceil(making / (reading * (1 - ratio))) for ratio in _ratios(row)[[0, 2, 1]])
+            pays = words.fill("pays from", reads=reads, fewest=fewest, most=most)
+        elif row["verdict"] in (Outcome.SAME, Outcome.SLOWER):
+            pays = words.fill("never pays")
+        said = {"method": row["method"], "making": prose.number(making), "copy": copy, "files": files}
+        said["outcome"] = ", ".join(filter(None, [row["verdict"], ratio and f"ratio {ratio}"]))
+        yield words.fill("converting", what=_what(row), **said, pays=bold(pays))
+
+
+def show_code(page: Page, run: Results) -> None:
+    """Show, for loading and for summing, the line of code that leads at the largest size, and a script with it."""
+    data = run.facts.get("settings", {}).get("data", {})
+    field = {"group": data.get("group", TYPE), "field": data.get("field", FIELD)}
+    texts, scripts = [], {}
+    for lead, cell in _leading(run):
+        method, loads = METHODS[cell["method"]], cell["operation"] == "load"
+        if line := (method.load if loads else method.add).format(**field):
+            levels = {name: cell[name] for name in ("chunk", "workers", "threads")}
+            size, *dask = (run.names.level(name, cell[name]) for name in ("particles", "workers", "threads"))
+            by = f" with {' of '.join(dask)}" if method.dask else ""
+            texts.append(f"{prose.capital(leaders.in_words(lead, run)[0])}, at {size}{by}: {code(line)}")
+            scripts.setdefault(tuple(levels.items()), []).append(f"{'values' if loads else 'total'} = {line}")
+    if texts:
+        page.section("In code", bullets(texts))
+        with page.fold(f"{'a script' if len(scripts) == 1 else 'scripts'} for your own files"):
+            page.text(*(verbatim(script(lines, **field, **dict(levels))) for levels, lines in scripts.items()))
+
+
+def _leading(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
+    """Who was shown to lead where whole HDF5 files were read, of each operation the largest and fastest, as a cell."""
+    leading: dict[str, list] = {}
+    for lead in leaders.find(run):
+        cells = leaders.cells_of(lead, run)
+        cells = cells[cells["arm"].isin(lead.arms) & (cells["particles"] == lead.levels[-1])]
+        if lead.kind in ("one", "same") and (cells[list(_PLAIN)] == list(_PLAIN.values())).all(axis=None):
+            cell = cells.loc[cells["rate"].idxmax()].to_dict()
+            leading.setdefault(cell["operation"], []).append((lead, cell))
+    for some in leading.values():
+        yield max(some, key=lambda lead: (int(lead[1]["particles"]), lead[1]["rate"]))
+
+
+def out_of_core(run: Results) -> Table:
+    """Return the cells whose workers had a limit of memory: the data, in memory, against it, and what workers took."""
+    cells = run.measured[run.measured["memory"] != "none"]
+    data = 8 * cells["particles"].astype(int) * cells["rereads"].astype(int)
+    limit = cells["memory"].map(names.amount)
+    taken = cells["cell"].map(_of_cells(run, "worker_peak_bytes")) * cells["workers"].astype(int)
+    cells = cells.assign(gib=data / 2**30, times=data / limit, share=100 * taken / limit)
+    above = (lambda share, _: share > 100, words.fill("colours of memory"))
+    columns = (
+        Column("data in memory / GiB", "gib", prose.number),
+        Column("data / limit", "times", prose.number),
+        listings.estimated("time / s", "iteration_s"),
+        Column("largest worker, of its limit / %", "share", names.whole, *above),
+    )
+    return listings.table(run, "out-of-core", words.fill("table of memory"), columns, cells)
+
+
+def _measured(rows: pd.DataFrame, run: Results) -> list[dict]:
+    """The comparisons both of whose cells were measured."""
+    there = set(run.measured["cell"])
+    return [row for row in rows.to_dict("records") if {row["baseline_cell"], row["contender_cell"]} <= there]
+
+
+def _ratios(row: dict) -> np.ndarray:
+    return np.array([row["ratio"], row["ratio_low"], row["ratio_high"]], dtype=float)
+
+
+def _what(row: dict) -> str:
+    return prose.capital(f"{OPERATIONS[row['operation']]}, {counted(row['particles'])} particles")
+
+
+def _of_cells(run: Results, name: str) -> pd.Series:
+    """The median of what was in force over a cell's valid records, by cell."""
+    values = listings.of_readers(f"effective.{name}", "median")(run, run.measured)
+    return values.set_axis(run.measured["cell"])

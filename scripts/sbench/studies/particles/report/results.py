@@ -1,0 +1,85 @@
+"""The tables of the study, and what only this study shows and says of them."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from sbench.pages import prose, reading, results
+from sbench.pages.reading import read_facts
+from sbench.pages.results import Results
+from sbench.studies.particles.methods import METHODS
+from sbench.studies.particles.report import MILLION, REPORT, called, counted, words
+from sbench.studies.particles.snapshots import PRESETS
+
+FACTORS = REPORT.names
+ALIKE = ("listed", "particles_listed", "empty_s")  # what all samples of a record have
+NEEDED = ("cell", "repeat", "iteration", "iteration_s", "chunks", "particles_listed", *FACTORS)
+
+
+def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+    """Return what `tables` holds; snapshots by name are numbers of particles, as are a user's own that were measured.
+
+    Args:
+        tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
+        facts: the JSON object that the workflow wrote about machine, libraries and settings.
+
+    Raises:
+        Problem: there are neither samples nor cells, or samples lack a column.
+    """
+    folder, run_facts = Path(tables), read_facts(facts)
+    frames = reading.read_tables(folder, REPORT, (), NEEDED)
+    amounts = {name: str(particles) for name, (particles, *_) in PRESETS.items()}
+    samples = frames["samples"]
+    if len(samples) and len(own := samples[samples["particles"] == "own"]):
+        amounts["own"] = str(int(own["particles_listed"].iloc[0]) // int(own["rereads"].iloc[0]))
+    for table in (frames["samples"], frames["cells"], frames["verdicts"], frames["matrix"]):
+        # Sides of a comparison are levels of any factor: no other has levels of these names.
+        for column in {"particles", "baseline", "contender"} & set(table):
+            table[column] = table[column].replace(amounts)
+    return results.complete(frames, _records, run_facts, REPORT, folder)
+
+
+def _records(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row per record: cell, repeat, valid, factors, iterations, total_s and the report's values.
+
+    total_s is that of the iterations after the first (of a single one, of that), done the particles that were asked for
+    in it.
+    """
+    each = samples.groupby([*results.RECORD, "iteration"], sort=False)
+    iterations = each[["valid", "control", *FACTORS, *ALIKE]].first()
+    iterations["seconds"], iterations["most"] = each["iteration_s"].first(), each["read_s"].max()
+    iterations["mean"] = each["read_s"].mean()
+    records, _, timed = results.by_record(iterations.reset_index(), REPORT, ALIKE)
+    records["total_s"], records["iteration_s"] = timed["seconds"].sum(), timed["seconds"].median()
+    records["done"] = records["particles_listed"] * timed.size()
+    records["rate"] = records["done"] / MILLION / records["total_s"]
+    records["overhead_ms"] = 1000 * records["empty_s"] / records["listed"]
+    with_dask = records["method"].map(lambda name: METHODS[name].dask if name in METHODS else False)
+    records["spread"] = (timed["most"].max() / timed["mean"].mean()).where(with_dask)
+    return records
+
+
+def taken_for_one(run: Results) -> list[str]:
+    """Return a sentence for each cell whose equal tasks ran once: what was listed, and what was read."""
+    lines = []
+    for cell in run.measured[_pure(run)].to_dict("records"):
+        iterations = run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])
+        listed, read = iterations["listed"].first().max(), iterations["chunks"].sum().max()
+        said = {"particles": counted(cell["particles"]), "listed": listed, "read": read}
+        lines.append(words.fill("taken for one", who=called(cell), **said))
+    return lines
+
+
+def limits(run: Results) -> list[str]:
+    """Return what only this study's data cannot say."""
+    again = run.measured[(run.measured["rereads"] != "1") & ~_pure(run)]
+    lines = [words.fill("one machine")]
+    if len(again):
+        lines.append(words.fill("read again", cells=prose.count(len(again), "cell")))
+    if run.facts.get("not_printed"):
+        lines.append(words.fill("not printed", problem=run.facts["not_printed"]))
+    return lines
+
+
+def _pure(run: Results) -> pd.Series:
+    return run.measured["method"].isin([name for name, method in METHODS.items() if method.pure])

@@ -1,0 +1,178 @@
+"""Gadget-style snapshots of several HDF5 files: made, described, and cut into the chunks that yt reads."""
+
+import contextlib
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from sbench.probe import formats
+from sbench.probe.program import Problem, file_digest
+from sbench.studies.particles.reading import PLACES, within
+
+TYPE, FIELD = "PartType0", "Density"
+# So many particles of a file yt reads at a time, and so do we by default: 64³.
+AT_MOST = 262_144
+# Particles, files and chunks of the published snapshots, whose headers are not published.
+PRESETS = {"A": (1_941_226, 8, 12), "B": (6_381_559, 16, 32)}
+# Files hold so much more and less than their mean in turns: the first of preset A then has about the published number.
+UNEVEN = 0.1543
+# Where the region of a selection lies in the box, in each dimension.
+REGION = (0.25, 0.75)
+BOX = 25.0
+BINS = 64
+
+
+def numbers(particles: int, files: int) -> list[int]:
+    """Return how many particles each file holds, unevenly, so that some files are one chunk and others are two."""
+    mean = particles / files
+    held = [round(mean * (1 + UNEVEN * (-1) ** number)) for number in range(files)]
+    return [*held[:-1], particles - sum(held[:-1])]
+
+
+def write(path: Path, number: int, held: list[int], seed: int) -> None:
+    """Write file `number` of a snapshot; its values follow from seed and number alone, on every machine.
+
+    Densities are those of a few dense and many thin places, as simulations have them.
+    """
+    count, random = held[number], np.random.default_rng([seed, number])
+    with h5py.File(path, "w", libver=("earliest", "v110")) as file:
+        header = file.create_group("Header").attrs
+        header["NumPart_ThisFile"] = np.array([count, 0, 0, 0, 0, 0], np.int32)
+        high, low = divmod(sum(held), 2**32)
+        header["NumPart_Total"] = np.array([low, 0, 0, 0, 0, 0], np.uint32)
+        header["NumPart_Total_HighWord"] = np.array([high, 0, 0, 0, 0, 0], np.uint32)
+        header["MassTable"] = np.zeros(6)
+        header["NumFilesPerSnapshot"] = np.int32(len(held))
+        header.update({"Time": 1.0, "Redshift": 0.0, "BoxSize": BOX, "Omega0": 0.238, "OmegaLambda": 0.762})
+        header.update({"HubbleParam": 0.73, "Flag_Cooling": 1, "Flag_Sfr": 1, "Flag_Feedback": 1})
+        group = file.create_group(TYPE)
+        thin = random.random(count, np.float32)
+        fields = {
+            PLACES: np.float32(BOX) * random.random((count, 3), np.float32),
+            "Velocities": random.random((count, 3), np.float32) - np.float32(0.5),
+            "Masses": np.full(count, 0.001, np.float32),
+            FIELD: np.float32(1e-3) / (thin * thin + np.float32(1e-4)),
+            "InternalEnergy": random.random(count, np.float32),
+            "SmoothingLength": np.float32(0.1) * (thin + np.float32(0.01)),
+            "ParticleIDs": np.arange(
+                sum(held[:number]), sum(held[: number + 1]), dtype=np.uint64 if high else np.uint32
+            ),
+        }
+        for name, values in fields.items():
+            group.create_dataset(name, data=values, track_times=False)
+
+
+def describe(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> dict:
+    """Return `files`, `layout` and `expected` of a manifest, read back from the files of a snapshot.
+
+    `expected` has, of all particles and, where there are places and a box, of those in the region: count, sum, mean,
+    variance, histogram, its edges, and the crc32 of the values as float64 in the order of the files.
+
+    Raises:
+        Problem: a file is missing, truncated or not HDF5, lacks the field, or has other particles than its header says;
+            or the field is not of finite numbers, one for each particle.
+    """
+    paths = list(paths)
+    files = looked_at(paths, group, field)
+    of_all = [(path, file["particles"]) for path, file in zip(paths, files, strict=True)]
+    total = sum(file["particles"] for file in files)
+    boxes, stored = {file.pop("box") for file in files}, sum(file.pop("stored") for file in files)
+    box = boxes.pop() if len(boxes) == 1 else None
+    chosen = {"all": None} | ({"region": [edge * box for edge in REGION]} if box else {})
+    expected = {name: _expected(of_all, group, field, region) for name, region in chosen.items()}
+    for path, file in zip(paths, files, strict=True):
+        file["sha256"] = file_digest(path)
+    layout = {"files": len(files), "particles": total, "group": group, "field": field, "stored_bytes": stored}
+    return {"files": files, "layout": layout, "expected": expected}
+
+
+def chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (file, start, end) of each chunk of files with so many particles, `at_most` in each, as yt cuts them."""
+    for file, count in enumerate(particles):
+        for start in range(0, count, at_most):
+            yield file, start, min(start + at_most, count)
+
+
+def looked_at(paths: list[Path], group: str, field: str) -> list[dict]:
+    """Return of each file of a snapshot its name, bytes, particles, stored bytes of the field, and the box.
+
+    The box is None where the header does not say it or there are no places.
+
+    Raises:
+        Problem: one is missing, truncated or not HDF5, lacks the field, or has other particles than its header says;
+            the field is not one number for each particle, or there are no particles.
+    """
+    files = [_file(path, group, field) for path in paths]
+    if wrong := {file.pop("of") for file in files} - {None, len(files)}:
+        raise Problem(
+            f"{paths[0].parent} has {len(files)} files, the headers say {wrong.pop()}; name all of a snapshot"
+        )
+    if not any(file["particles"] for file in files):
+        raise Problem(f"{paths[0].parent} has no particles of {group}; correct studies.particles.data")
+    return files
+
+
+def _file(path: Path, group: str, field: str) -> dict:
+    with _read(path) as file:
+        if not isinstance(dataset := file.get(f"{group}/{field}"), h5py.Dataset):
+            raise Problem(f"{path} has no {group}/{field}; correct group or field of studies.particles.data")
+        if dataset.ndim != 1 or dataset.dtype.kind not in "fiu":
+            raise Problem(f"{path}: {group}/{field} is not one number for each particle; choose another field")
+        header = dict(file["Header"].attrs) if "Header" in file else {}
+        count, stored, said = len(dataset), dataset.id.get_storage_size(), header.get("NumPart_ThisFile")
+        kind = group.removeprefix("PartType")
+        if said is not None and kind.isdigit() and int(said[int(kind)]) != count:
+            raise Problem(f"{path}: its header says {int(said[int(kind)])} particles, {field} has {count}")
+        places = f"{group}/{PLACES}" in file
+        box = float(np.max(header["BoxSize"])) if places and "BoxSize" in header else None
+    return {
+        "name": path.name,
+        "bytes": path.stat().st_size,
+        "particles": count,
+        "of": int(header["NumFilesPerSnapshot"]) if "NumFilesPerSnapshot" in header else None,
+        "box": box,
+        "stored": stored,
+    }
+
+
+def _expected(files: list[tuple[Path, int]], group: str, field: str, region: list[float] | None) -> dict:
+    blocks = partial(_blocks, files, group, field, region)
+    count, total, crc, low, high = 0, 0.0, 0, np.inf, -np.inf
+    for values in blocks():
+        count, total, crc = count + len(values), total + float(values.sum()), zlib.crc32(values, crc)
+        low, high = min(low, values.min(initial=low)), max(high, values.max(initial=high))
+    if not count:
+        raise Problem(f"{files[0][0].parent} has no particles in the region; take the selection all")
+    if not np.isfinite(total):
+        raise Problem(f"{files[0][0].parent}: {group}/{field} has values that are not finite; choose another field")
+    edges, mean = np.linspace(low, high, BINS + 1), total / count
+    squares, histogram = 0.0, np.zeros(BINS, int)
+    for values in blocks():
+        squares += float(((values - mean) ** 2).sum())
+        histogram += np.histogram(values, edges)[0]
+    if not np.isfinite(squares):
+        raise Problem(f"{files[0][0].parent}: {group}/{field} has values too large to square; choose another field")
+    return {
+        **{"count": count, "sum": total, "mean": mean, "variance": squares / count, "crc32": f"{crc:08x}"},
+        **{"region": region, "edges": edges.tolist(), "histogram": histogram.tolist()},
+    }
+
+
+def _blocks(files: list[tuple[Path, int]], group: str, field: str, region: list[float] | None) -> Iterator[np.ndarray]:
+    for number, start, end in chunks([count for _, count in files], AT_MOST):
+        with _read(files[number][0]) as file:
+            values = file[f"{group}/{field}"][start:end].astype("float64")
+            yield values if region is None else values[within(file[f"{group}/{PLACES}"][start:end], region)]
+
+
+@contextlib.contextmanager
+def _read(path: Path) -> Iterator[h5py.File]:
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (OSError, RuntimeError) as error:
+        raise Problem(formats.explain_path(path, error)) from error

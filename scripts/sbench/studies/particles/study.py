@@ -1,0 +1,174 @@
+"""The particles study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sbench import drivers
+from sbench.design.study import (
+    Cell,
+    Study,
+    apart,
+    elsewhere,
+    idle,
+    lacking,
+    lost_pages,
+    mappings,
+    unaccounted,
+    uncounted,
+    undone,
+    unreadable,
+)
+from sbench.probe import page_cache, sizes
+from sbench.stores import network as networks
+from sbench.studies.particles.methods import METHODS
+
+# What methods that are compared with each other have in common.
+CONTEXT = (
+    *("library", "store", "driver", "page_buffer", "particles", "chunk", "rereads", "operation", "selection"),
+    *("workers", "nodes", "threads", "pool", "memory", "cache"),
+)
+_FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # of a particle in a file that is made: the field alone, and all
+_START_S, _TASK_S, _ARRAY_TASK_S = 2.5, 0.002, 0.005
+# How yt itself opens and cuts files; in its regions are particles that reach into them, too.
+_OF_YT = {"driver": "sec2", "page_buffer": "unset", "chunk": "262144", "selection": "all"}
+# A worker that is always near its limit pauses and does nothing more; the interpreter and libraries take 100 MB of it.
+_LEAST_MEMORY = 192 * 2**20
+
+
+class Particles(Study):
+    """Loading and reducing chunked particle data with Dask."""
+
+    spans_nodes = True
+    # The seconds of one chunk.
+    of_tasks = ("chunk",)
+    of_record = ("repeat", "effective")
+
+    def mistakes(self, config: dict) -> Iterator[str]:
+        """Yield that snapshots to make are asked for beside files of the user's own, or own ones without files."""
+        section = self.section(config)
+        wanted = {str(level) for mapping in mappings(section) for level in mapping["particles"]}
+        if "files" in section["data"] and wanted != {"own"}:
+            yield "studies.particles.matrix.particles: data.files are your own; write particles: [own]"
+        if "files" not in section["data"] and "own" in wanted:
+            yield "studies.particles.data.files is missing: particles: [own] needs it"
+
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        yield from unreadable(levels, config)
+        name, method, load = levels["method"], METHODS[levels["method"]], levels["operation"] == "load"
+        limited, copied = levels["memory"] != "none", levels["driver"] == "parquet"
+        once = name == "yt-serial" and levels["rereads"] != "1"
+        spread = levels["nodes"] != "1"
+        of_yt = ", ".join(f"{factor} {level}" for factor, level in _OF_YT.items())
+        reasons = {
+            f"{name} does not load": load and not method.loads,
+            f"{name} does not reduce": not load and not method.reduces,
+            "a load holds all values in memory; a limit of it is for reductions": limited and load,
+            f"{name} reads in the client, which no memory limit of Dask's concerns": limited and not method.dask,
+            f"a worker of Dask's needs {sizes.text(_LEAST_MEMORY)} for itself and what it reads: raise memory": (
+                limited and sizes.in_bytes(levels["memory"]) < int(levels["workers"]) * _LEAST_MEMORY
+            ),
+            "Dask limits the memory of processes, not of threads": limited and levels["pool"] == "threads",
+            "workers on several nodes are processes; take the pool processes": spread and levels["pool"] == "threads",
+            "Dask's limit of memory is for one machine": spread and limited,
+            "a Parquet copy holds the field alone; take the selection all": copied and levels["selection"] != "all",
+            "a Parquet copy has no page buffer; take unset": copied and levels["page_buffer"] != "unset",
+            f"yt opens and cuts files by itself: take {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
+            "yt reads all data once, however often chunks are listed; take rereads 1": once,
+            "tasks that read the same are there where chunks are listed again": (
+                method.pure and levels["rereads"] == "1"
+            ),
+        }
+        yield from (reason for reason, holds in reasons.items() if holds)
+        yield from lacking(levels, config, ("yt",) if method.yt else (), f"method {name}")
+        yield from apart(levels, config, int(levels["workers"]))
+
+    def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield the user's own snapshot beside what all studies have."""
+        if "files" in self.section(config)["data"]:
+            yield "data.files", lambda: _own_files(self.section(config)["data"])
+        yield from super().inputs(config)
+
+    def complete(self, settings: dict, config: dict) -> dict:
+        """Return a cell's settings; those of a user's own snapshot have nothing of one that is made, and vice versa."""
+        data = settings["data"]
+        unused = ("particles", "per_file", "seed") if "files" in data else ("group", "field")
+        return settings | {"data": {key: value for key, value in data.items() if key not in unused}}
+
+    def steady(self, cells: list[Cell]) -> list[Cell]:
+        """Return the cells in which one thread reads, if any: of several, one that waits may let another one read."""
+        return [cell for cell in cells if _readers(cell.levels) == 1] or cells
+
+    def estimate(self, settings: dict) -> dict:
+        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+        cell, network = settings["cell"], settings["store"].get("network") or {}
+        particles = _particles(settings["data"])
+        chunks = -(-particles // int(cell["chunk"])) * int(cell["rereads"])
+        size = particles * _FIELD_BYTES * int(cell["rereads"])
+        at_once = int(cell["workers"]) if METHODS[cell["method"]].dask else 1
+        rate = min(300, networks.mib_s(network, at_once)) * 2**20
+        task = _ARRAY_TASK_S if cell["method"] == "array" else _TASK_S
+        waiting = chunks * (task + 4 * network.get("latency_ms", 0) / 1000 / at_once)
+        once = size / rate + waiting
+        times = settings["iterations"]
+        return {"requests": times * chunks, "bytes": times * size, "seconds": _START_S + (times + 1) * once}
+
+    def data_bytes(self, data: dict) -> int:
+        """Return the bytes of a snapshot that is made."""
+        return 0 if "files" in data else _particles(data) * _PARTICLE_BYTES
+
+    def disk_bytes(self, settings: dict) -> int:
+        """Return the bytes of a copy in Parquet."""
+        return _particles(settings["data"]) * _FIELD_BYTES if settings["cell"]["driver"] == "parquet" else 0
+
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
+        effective, cell = record["effective"], settings["cell"]
+        reasons = list(drivers.failures(effective, settings["library"]["hdf5"], cell["driver"]))
+        if effective["threads"] != int(cell["threads"]):
+            reasons.append(f"workers had {effective['threads']} threads, {cell['threads']} were asked")
+        wanted = settings["data"].get("particles")
+        if wanted and manifest["layout"]["particles"] != _particles(settings["data"]):
+            reasons.append(f"the snapshot has {manifest['layout']['particles']} particles, {wanted} was asked")
+        return [*reasons, *elsewhere(effective, settings), *uncounted(record, settings)]
+
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
+        work, effective = record["work"], record["effective"]
+        reasons = [*undone(work), *drivers.faults(effective, settings["cell"]["page_buffer"]), *idle(effective)]
+        if work["chunks_twice"]:
+            reasons.append(f"{work['chunks_twice']} chunks were read more or less often than they were listed")
+        reasons += [line] if (line := page_cache.fault(record["cache"])) else lost_pages(record["cache"])
+        return reasons + unaccounted(record, work["stored_bytes"])
+
+    def contest(self, levels: dict[str, str], config: dict) -> tuple[str | None, ...] | None:
+        """Return what methods have in common that do the same: each is compared with each."""
+        return None if METHODS[levels["method"]].pure else tuple(levels.get(factor) for factor in CONTEXT)
+
+
+def _readers(levels: dict[str, str]) -> int:
+    return int(levels["workers"]) * int(levels["threads"]) if METHODS[levels["method"]].dask else 1
+
+
+def _particles(data: dict) -> int:
+    """Return the particles of a snapshot; of a user's own an estimate, by the bytes of its files."""
+    # What makes snapshots reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
+    from sbench.studies.particles.make import of_source, planned
+
+    if "files" in data:
+        return sum(path.stat().st_size for path in of_source(Path(data["files"]))) // _PARTICLE_BYTES
+    return planned(data)[0]
+
+
+def _own_files(data: dict) -> str:
+    """Say what the user's own snapshot is, and see that each of its files has the field."""
+    from sbench.studies.particles import make, snapshots
+
+    paths = make.of_source(Path(data["files"]))
+    files = snapshots.looked_at(paths, data["group"], data["field"])
+    total = sum(file["particles"] for file in files)
+    size = sizes.text(sum(file["bytes"] for file in files))
+    return f"{len(files)} files, {size}, {total} values of {data['group']}/{data['field']}"
+
+
+STUDY = Particles("particles")

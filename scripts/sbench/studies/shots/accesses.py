@@ -1,0 +1,57 @@
+"""Access patterns as users write them: --access names what is read at once, how much of it, and how often."""
+
+import re
+from dataclasses import dataclass
+
+from sbench.probe.program import Problem
+from sbench.studies.shots import selection
+
+UNITS = ("files", "datasets")
+_LEVEL = re.compile(r"all|metadata|1/[1-9][0-9]{0,8}|\[[-0-9:., ]+\]")
+_SHARE = re.compile(r"(.*?)\s*\b(\d+(?:\.\d+)?)\s*%")
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """One access or several: each selects a part of every dataset.
+
+    Attributes:
+        unit: what is read at once, a level of the factor `access`.
+        shares: share of all reads by level of the factor `selection`; the sum is 1.
+    """
+
+    unit: str
+    shares: dict[str, float]
+
+
+def parse(text: str) -> Accesses:
+    """Return the accesses of a text such as "files [:, 0] 70 %; all 30 %"; without shares all are equal.
+
+    Raises:
+        Problem: the text is malformed, or its shares do not add up to 100 %.
+    """
+    unit, _, rest = text.strip().partition(" ")
+    unit, rest = (unit, rest) if unit in UNITS else (UNITS[0], text)
+    shares: dict[str, float | None] = {}
+    for part in rest.split(";"):
+        match = _SHARE.fullmatch(part.strip())
+        level, share = (match[1], float(match[2])) if match else (part.strip(), None)
+        level = level or selection.ALL
+        if not _LEVEL.fullmatch(level) or selection.mistake(level):
+            raise Problem(
+                f"{text!r} is no access: write files or datasets, then all, metadata, [0:100, ...] or 1/10, several"
+                " with their shares behind a semicolon, as in --access 'files [0:100, ...] 70 %; all 30 %'"
+            )
+        if level in shares:
+            raise Problem(f"{text!r} names {level} twice; give it one share")
+        shares[level] = share
+    return Accesses(unit, _normalise(text, shares))
+
+
+def _normalise(text: str, shares: dict[str, float | None]) -> dict[str, float]:
+    given = [share for share in shares.values() if share is not None]
+    if not given:
+        return dict.fromkeys(shares, 1 / len(shares))
+    if len(given) < len(shares) or not 99 <= sum(given) <= 101 or 0 in given:
+        raise Problem(f"the shares in {text!r} are not 100 % together; give each access one, such as 70 %")
+    return {level: share / sum(given) for level, share in shares.items()}

@@ -1,0 +1,105 @@
+"""Checksums of values that drivers read: the same for the same values, however memory is laid out."""
+
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sbench import drivers
+from sbench.drivers import Unable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Elements that are copied at a time.
+_PIECE = 2**20
+
+
+def has_known_size(values: object) -> bool:
+    """Return whether `values.nbytes` is the size that `fingerprint` gives, so that the elements need no visit."""
+    return hasattr(values, "nbytes") and not values.dtype.hasobject and values.dtype.names is None
+
+
+def fingerprint(values: object) -> tuple[int, int]:
+    """Return (bytes, crc32) of values that a driver read, in C order and native byte order.
+
+    Members of structures follow each other without gaps. A text of variable length is followed by a NUL, a sequence by
+    its number of elements in 8 bytes, so that the end of each is part of the checksum. A structure with such members is
+    taken member by member. A dataset without values has no bytes. The list that `File.walk` gives has the bytes of its
+    sorted descriptions.
+
+    Raises:
+        Unable: an element is a reference, or another object that has no bytes.
+    """
+    # Here, as the process that starts the workers imports this module, too, and reads nothing.
+    import h5py
+    import numpy as np
+
+    if isinstance(values, list):
+        pieces = [b"\n".join(sorted(drivers.described(*item) for item in values))]
+    elif isinstance(values, h5py.Empty):
+        pieces = []
+    else:
+        # A single text is a str or bytes; numpy would pad it, and cut NULs at its end.
+        pieces = _pieces(np.asarray(values, object if type(values) in (str, bytes) else None))
+    size, crc = 0, 0
+    for piece in pieces:
+        size, crc = size + len(piece), zlib.crc32(piece, crc)
+    return size, crc
+
+
+def _pieces(values: "np.ndarray") -> "Iterator[np.ndarray | bytes]":
+    """Yield the bytes of values; those of plain numbers are not copied, others piece by piece."""
+    import numpy as np
+
+    kind = values.dtype
+    if kind.hasobject and kind.names:
+        for name in kind.names:
+            yield from _pieces(values[name])
+        return
+    if kind.hasobject:
+        yield b"".join(_bytes_of_element(value) for value in values.ravel())
+        return
+    packed, flat = _without_gaps(kind), np.ascontiguousarray(values).reshape(-1)
+    step = max(1, len(flat) if packed == kind and kind.char not in "gG" else _PIECE)
+    for start in range(0, len(flat), step):
+        piece = np.ascontiguousarray(flat[start : start + step], packed).view(np.uint8)
+        yield _without_padding(piece, kind) if kind.char in "gG" else piece
+
+
+def _bytes_of_element(value: object) -> bytes:
+    import numpy as np
+
+    if isinstance(value, str):
+        return value.encode(errors="surrogateescape") + b"\0"
+    if isinstance(value, bytes):
+        return value + b"\0"
+    array = np.asarray(value)
+    if array.dtype == object and not array.ndim:
+        raise Unable(f"an element is of type {type(value).__name__}, of which there is no checksum")
+    # A sequence of numbers is in the file's byte order, which h5py does not always name.
+    is_plain = not (array.dtype.hasobject or array.dtype.names)
+    data = array.tobytes() if is_plain else b"".join(map(bytes, _pieces(array)))
+    return data + len(array).to_bytes(8, "little")
+
+
+def _without_gaps(kind: "np.dtype") -> "np.dtype":
+    """Return a type in native byte order; the members of a structure, however nested, follow each other."""
+    import numpy as np
+
+    if kind.subdtype:
+        return np.dtype((_without_gaps(kind.subdtype[0]), kind.subdtype[1]))
+    if kind.names is None:
+        return kind.newbyteorder("=")
+    return np.dtype([(f"{number}", _without_gaps(kind[name])) for number, name in enumerate(kind.names)])
+
+
+def _without_padding(data: "np.ndarray", kind: "np.dtype") -> "np.ndarray":
+    """Return bytes of long doubles with zeros in place of the bytes that hold no value."""
+    import numpy as np
+
+    info, data = np.finfo(kind), data.copy()
+    part = kind.itemsize // (2 if kind.kind == "c" else 1)
+    if info.nmant == 63:
+        # 80 bits on x86.
+        data.reshape(-1, part)[:, 10:] = 0
+    return data

@@ -1,0 +1,136 @@
+"""Datasets of a file: under which paths they are found, and why some of them are left out."""
+
+import math
+from dataclasses import dataclass
+
+import h5py
+import numpy as np
+
+from sbench.probe import hdf5_tree, memory, sizes
+from sbench.probe.formats import reason
+from sbench.probe.program import shortened
+from sbench.studies.shots import elsewhere, selection
+from sbench.studies.shots.files import lacking_filters
+
+LACKS_FILTER = "a filter is lacking"
+
+
+class Dataset(h5py.Dataset):
+    """A dataset under the path that led to it; HDF5 would search the file for its name."""
+
+    def __init__(self, identifier: h5py.h5d.DatasetID, path: str) -> None:
+        """Take an open dataset of a file that is only read."""
+        super().__init__(identifier, readonly=True)
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self._path
+
+    @property
+    def elsewhere(self) -> str:
+        """How its values lie in other files, "virtual" or "external storage"; "" if they are in its own."""
+        return elsewhere.kind_of(self.id.get_create_plist())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A dataset of a file, or a link that leads to none.
+
+    Attributes:
+        path: from the root; bytes that are not UTF-8 are escaped.
+        dataset: None where it cannot be opened, and of a link to another file.
+        reason: why it is left out, in the same words for all of a kind; "" if it can be read.
+        detail: what is to be known of this one.
+    """
+
+    path: str
+    dataset: Dataset | None = None
+    reason: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Return the path with the reason."""
+        return f"{shortened(self.path)} ({self.reason}{self.detail and f'; {self.detail}'})"
+
+
+def entry_of(link: hdf5_tree.Link) -> Entry:
+    """Return the entry of a link that leads to a dataset or to nothing that can be opened."""
+    if link.object is not None:
+        dataset = Dataset(link.object, link.name)
+        return Entry(link.name, dataset, *_obstacle(dataset, link.path))
+    if link.error and link.path == b"/":
+        raise link.error
+    detail = f"to {link.target}" if link.target else ""
+    if link.error:
+        detail = f"{link.target} is not there" if link.kind == hdf5_tree.SOFT else reason(link.error)
+    return Entry(link.name, reason=link.kind or "cannot be opened", detail=detail)
+
+
+def excess(dataset: h5py.Dataset, level: str) -> str:
+    """Return in words that memory has no room for what a selection reads of a dataset at once, "" if it has.
+
+    Args:
+        dataset: the dataset.
+        level: of the factor `selection`.
+    """
+    shape = dataset.shape or ()
+    if level == selection.METADATA:
+        return ""
+    if (place := next(selection.places(level, shape, dataset.chunks), None)) is None:
+        return ""
+    # One chunk is unpacked at a time.
+    size = (selection.count(place, shape) + math.prod(dataset.chunks or (0,))) * dataset.dtype.itemsize
+    if size < memory.SPARE or size <= (free := memory.free()):
+        return ""
+    return f"{sizes.text(size)} are needed, and {sizes.text(free)} of memory are free"
+
+
+def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
+    """Return why a dataset cannot be read whatever part of it is asked for, and a detail; "" if it can."""
+    if not hdf5_tree.is_utf8(path):
+        return "its name is not UTF-8", ""
+    try:
+        kind = dataset.dtype
+        _expect_conversion(dataset.id.get_type(), kind)
+    except Exception as error:
+        return "h5py has no such type", _type_in_words(dataset.id.get_type(), error)
+    try:
+        created = dataset.id.get_create_plist()
+        if _has_references(kind):
+            return "references", ""
+        if created.get_nfilters() and (lacking := ", ".join(lacking_filters(dataset))):
+            return LACKS_FILTER, lacking
+        if (where := elsewhere.kind_of(created)) and (amiss := elsewhere.holders(dataset).amiss):
+            return where, amiss
+    except Exception as error:
+        return "cannot be opened", reason(error)
+    return "", ""
+
+
+def _expect_conversion(kind: h5py.h5t.TypeID, values: np.dtype) -> None:
+    """Raise TypeError if HDF5 does not convert a file's type to that of memory, as it does with numbers and texts."""
+    plain = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING)
+    if kind.get_class() not in plain and h5py.h5t.find(kind, h5py.h5t.py_create(values)) is None:
+        raise TypeError("HDF5 does not convert it")
+
+
+def _type_in_words(kind: h5py.h5t.TypeID, error: Exception) -> str:
+    classes = {h5py.h5t.INTEGER: "integer", h5py.h5t.FLOAT: "float", h5py.h5t.TIME: "time"}
+    classes |= {h5py.h5t.REFERENCE: "reference", h5py.h5t.COMPOUND: "structure", h5py.h5t.OPAQUE: "opaque value"}
+    classes |= {h5py.h5t.BITFIELD: "bit field"}
+    words = f"{classes.get(kind.get_class(), 'type')} of {kind.get_size()} bytes"
+    # Some errors are no more than a number.
+    return f"{words}: {reason(error)}" if " " in reason(error) else words
+
+
+def _has_references(kind: np.dtype) -> bool:
+    """Return whether values of a type, or members of them, are references, which mean nothing to another reader."""
+    if kind.subdtype:
+        return _has_references(kind.subdtype[0])
+    if kind.names:
+        return any(_has_references(kind[name]) for name in kind.names)
+    if within := h5py.check_vlen_dtype(kind):
+        return isinstance(within, np.dtype) and _has_references(within)
+    return h5py.check_ref_dtype(kind) is not None

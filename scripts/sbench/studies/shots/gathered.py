@@ -1,0 +1,83 @@
+"""Objects of a bucket that have values in each other: copies of them, side by side, are read as files are."""
+
+import contextlib
+import itertools
+import posixpath
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+
+from sbench.studies.shots.elsewhere import list_sources, number_name
+from sbench.studies.shots.inputs import Source, find_object
+from sbench.studies.shots.sets import IN_BUCKET
+
+# Bytes that are copied for the values of one object.
+_MOST = 2 * 2**30
+
+
+@contextlib.contextmanager
+def open_gathered(source: Source, store: dict | None) -> Iterator[tuple[Source, h5py.File]]:
+    """Open a file; of an object with virtual datasets, open a copy that has copies of their sources beside it.
+
+    Objects that are more than 2 GiB together, or than a temporary folder has room for, are not copied.
+
+    Args:
+        source: the file.
+        store: the store's entry in the configuration, for a bucket.
+
+    Yields:
+        The file, or its copy, whose `gathered` are the facts of all objects that were copied.
+
+    Raises:
+        Problem: it cannot be opened, or an object changes meanwhile.
+    """
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(source.opened())
+        if source.reader and list_sources(file):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            if copy := _gather(source, store, folder):
+                source, file = copy, stack.enter_context(copy.opened())
+        yield source, file
+
+
+def _gather(source: Source, store: dict, folder: Path) -> Source | None:
+    """Copy an object, those that it has values in, and theirs, into a folder, each by its key; None if too large."""
+    key = source.where.removeprefix(f"{IN_BUCKET}{store['bucket']}/")
+    root, waiting, seen, facts = key.removesuffix(source.name), [key], set(), {}
+    room = min(_MOST, shutil.disk_usage(folder).free)
+    while waiting:
+        key = waiting.pop()
+        if _leads_out(posixpath.normpath(key)):
+            return None
+        if key in seen or not (one := find_object(key, store)):
+            continue
+        seen.add(key)
+        if (room := room - one.bytes) < 0:
+            return None
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with one.raw() as content, open(path, "wb") as copy:
+            shutil.copyfileobj(content, copy, 2**22)
+        facts[posixpath.relpath(key, root or ".")] = {"bytes": one.bytes, **one.version}
+        with contextlib.suppress(OSError), h5py.File(path) as file:
+            waiting += [near for name in list_sources(file) for near in _keys(posixpath.dirname(key), name, store)]
+    return replace(source, copy=str(folder / root / source.name), gathered=facts)
+
+
+def _leads_out(key: str) -> bool:
+    """Return whether a key, taken as a path, leads out of the folder that it is taken from."""
+    return key.startswith(("/", "../"))
+
+
+def _keys(folder: str, name: str, store: dict) -> Iterator[str]:
+    """Yield the key of a source, or those of as many numbered ones as there are; none for a name outside the bucket."""
+    key = posixpath.normpath(posixpath.join(folder, name))
+    if _leads_out(key):
+        return
+    numbers = itertools.count() if "%b" in key else range(1)
+    keys = (number_name(key, number) for number in numbers)
+    yield from itertools.takewhile(lambda near: find_object(near, store), keys)

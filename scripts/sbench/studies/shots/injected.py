@@ -1,0 +1,56 @@
+"""What came of the faults that were injected, cell by cell, for the study's facts."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from sbench.design import records
+from sbench.design.records import Kept
+from sbench.stores import faults
+
+
+def outcomes(kept: Sequence[Kept]) -> list[dict]:
+    """Return a row for each cell into whose reads faults were injected; controls are left out.
+
+    Returns:
+        cell: its name.
+        attempts: the reads that met a fault; failed: those that ended with an error, or with other values.
+        missed: reads that met none, which say nothing.
+        injected: faults in the reads that recovered.
+        extra_gets, extra_s: what each of these took beyond the read without faults of the same block, in GETs and in
+            seconds, medians over the blocks; None where there is no such block.
+    """
+    own = [one for one in kept if one.record and not one.levels.get("control")]
+    plain = {
+        (*_place(one.levels), one.repeat): one.record
+        for one in own
+        if one.levels.get("fault") == faults.NONE and not records.faults(one.record)
+    }
+    of_cells: dict[str, list[Kept]] = {}
+    for one in own:
+        if "injected" in one.record:
+            of_cells.setdefault(one.cell, []).append(one)
+    return [_row(cell, rows, plain) for cell, rows in of_cells.items()]
+
+
+def _place(levels: Mapping[str, str]) -> tuple:
+    return tuple(level for factor, level in levels.items() if factor != "fault")
+
+
+def _row(cell: str, rows: list[Kept], plain: Mapping[tuple, dict]) -> dict:
+    met = [one for one in rows if one.record["injected"]["count"]]
+    recovered = [one for one in met if not records.faults(one.record)]
+    pairs = [(one.record, plain.get((*_place(one.levels), one.repeat))) for one in recovered]
+    extra = [
+        (
+            (faulty["injected"]["gets"] - base["requests"]["GET"]["count"]) / faulty["injected"]["count"],
+            (faulty["seconds"]["total"] - base["seconds"]["total"]) / faulty["injected"]["count"],
+        )
+        for faulty, base in pairs
+        if base
+    ]
+    gets, seconds = map(statistics.median, zip(*extra, strict=True)) if extra else (None, None)
+    return {
+        **{"cell": cell, "attempts": len(met), "failed": len(met) - len(recovered), "missed": len(rows) - len(met)},
+        **{"injected": sum(one.record["injected"]["count"] for one in recovered)},
+        **{"extra_gets": gets, "extra_s": seconds},
+    }

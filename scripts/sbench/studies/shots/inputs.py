@@ -1,0 +1,248 @@
+"""Input files: which HDF5 files paths, folders, patterns and addresses mean, on a disk or in a bucket."""
+
+import contextlib
+import io
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import BinaryIO
+
+import h5py
+
+from sbench.probe import formats, globs
+from sbench.probe.program import Problem
+from sbench.stores import store as stores
+from sbench.stores.as_file import AsFile
+from sbench.stores.reading import Absent, Denied, Reader
+from sbench.stores.store import Store
+from sbench.stores.transfer import ACCESS
+from sbench.studies.shots.files import expression
+from sbench.studies.shots.sets import IN_BUCKET, bucket_of
+
+_WILD = re.compile(r"[*?\[]")
+_BELOW = "means those below it, too"
+_IS_ZARR = "is not an HDF5 file but a Zarr store; copy it with xarray: open_zarr, then to_netcdf"
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input file.
+
+    Attributes:
+        name: its name below the folder that all have in common.
+        bytes, version: its size, and what changes when it does.
+        where: its path or address.
+        reader: fetches an object, and those beside it.
+        copy: the path of an object's copy, if it was copied with the objects that it has values in.
+        gathered: bytes and version of all these objects, by their names below the folder.
+    """
+
+    name: str
+    bytes: int
+    version: dict
+    where: str
+    reader: Reader | None = None
+    copy: str = ""
+    gathered: Mapping[str, dict] = field(default_factory=dict)
+
+    @property
+    def root(self) -> str:
+        """The folder that holds all files, "" in a bucket."""
+        return (self.copy or ("" if self.reader else self.where)).removesuffix(self.name).rstrip("/")
+
+    def raw(self) -> BinaryIO | AsFile:
+        """Open its bytes for reading.
+
+        Raises:
+            Problem: it cannot be read, or is no file.
+        """
+        if self.reader:
+            # No range of an empty object can be asked for.
+            return AsFile(self.reader, self.name) if self.bytes else io.BytesIO()
+        try:
+            _expect_file(self.where)
+            return open(self.where, "rb")
+        except OSError as error:
+            raise Problem(f"{self.where} cannot be read: {_system_reason(self.where, error)}") from error
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[h5py.File]:
+        """Open it for the length of a `with` block, by h5py: from a bucket through requests of our own.
+
+        Raises:
+            Problem: it is not HDF5, or cannot be read.
+        """
+        with self.raw() as content:
+            try:
+                file = h5py.File(self.copy or (content if self.reader else self.where), "r")
+            except (OSError, RuntimeError, ValueError) as error:
+                raise Problem(formats.explain(self.where, content, error)) from error
+            try:
+                with file:
+                    yield file
+            except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
+                # Its beginning can be read, and something further in cannot.
+                raise Problem(f"{self.where} cannot be read as HDF5: {formats.reason(error)}") from error
+
+
+def _expect_file(path: str) -> None:
+    """See that a path is that of a file; opening a pipe would wait."""
+    if os.path.isdir(path):
+        raise Problem(f"{path} {_IS_ZARR}")
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise Problem(f"{path} cannot be read: it is a pipe, a socket or a device; leave it out")
+
+
+def _system_reason(path: str, error: OSError) -> str:
+    if not os.path.islink(path) or os.path.exists(path):
+        return error.strerror
+    target = os.readlink(path)
+    remedy = "fetch its content: git annex get" if "/annex/objects/" in target else "correct it"
+    return f"it is a link to {target}, which is not there; {remedy}"
+
+
+def sources(what: str | Sequence[str], store: dict | None = None) -> list[Source]:
+    """Return the files that paths, folders and patterns mean, in the order of their names.
+
+    Args:
+        what: files, folders, and globs of local files, `**` in them any folders; or the same in a bucket.
+        store: the store's entry in the configuration, for a bucket.
+
+    Raises:
+        Problem: one means no file, or a bucket cannot be listed.
+    """
+    wanted = [what] if isinstance(what, str) else list(what)
+    if store:
+        return _in_bucket(wanted, store)
+    if bucket_of(wanted):
+        raise Problem(f"{wanted[0]} is in a bucket, where only sets are read; write files: {{mine: {wanted[0]}}}")
+    return _here(wanted)
+
+
+def _here(wanted: Iterable[str]) -> list[Source]:
+    paths = sorted({os.path.abspath(path) for pattern in wanted for path in _paths(os.path.expanduser(pattern))})
+    root = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return [_local(path, os.path.relpath(path, root)) for path in paths]
+
+
+def _local(path: str, name: str) -> Source:
+    """Return a file of this machine; a link to nothing has no bytes, and is reported when it is opened."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return Source(name, 0, {}, path)
+    return Source(name, state.st_size, {"mtime_ns": state.st_mtime_ns}, path)
+
+
+def _paths(pattern: str) -> list[str]:
+    """Return the paths that a file, a folder or a pattern means."""
+    if os.path.isfile(pattern):
+        return [pattern]
+    if os.path.isdir(pattern) and not _is_zarr(pattern):
+        return _in_folder(pattern)
+    matches = globs.expand(pattern)
+    if files := [path for path in matches if not os.path.isdir(path) or _is_zarr(path)]:
+        return files
+    if matches:
+        raise Problem(f"{pattern} means folders only; {pattern.rstrip('/')}/*.h5 means the files in them")
+    raise Problem(f"{pattern}: no file is there; correct the path or the pattern")
+
+
+def _in_folder(folder: str) -> list[str]:
+    """Return the files of a folder that are HDF5 by their endings, or else by their content."""
+    there = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and not path.is_dir()]
+    named = [path for path in there if formats.is_named_hdf5(path.name)]
+    files = named or [path for path in there if _begins_as_hdf5(path)]
+    if not files:
+        raise Problem(f"{folder} has no HDF5 file of its own; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
+    return list(map(str, files))
+
+
+def _begins_as_hdf5(path: Path) -> bool:
+    try:
+        with Source(path.name, 0, {}, str(path)).raw() as content:
+            return formats.is_hdf5(content)
+    except Problem:
+        return False
+
+
+def _is_zarr(path: str) -> bool:
+    return any(os.path.exists(os.path.join(path, name)) for name in formats.ZARR)
+
+
+def _in_bucket(wanted: Iterable[str], spec: dict) -> list[Source]:
+    store, objects = stores.of(spec), {}
+    for one in wanted:
+        objects |= _objects(store, one)
+    return _sources_of(objects, store, spec)
+
+
+def find_object(key: str, spec: dict) -> Source | None:
+    """Return an object of a bucket, None where there is none."""
+    store = stores.of(spec)
+    with contextlib.suppress(Absent, Denied):
+        return _sources_of(store.listed("", [key]), store, spec)[0]
+    return None
+
+
+def _sources_of(objects: Mapping[str, tuple[int, dict]], store: Store, spec: dict) -> list[Source]:
+    root = _shared_folder(objects)
+    reader = store.reader({"key": root}, ACCESS, store.locate({"location": {"key": root}}, None, dict(os.environ))[1])
+    return [
+        Source(key.removeprefix(f"{root}/"), size, version, f"{IN_BUCKET}{spec['bucket']}/{key}", reader)
+        for key, (size, version) in sorted(objects.items())
+    ]
+
+
+def _shared_folder(keys: Iterable[str]) -> str:
+    """Return the folder that all keys share; unlike os.path.commonpath this keeps two slashes in a row."""
+    folders = zip(*(key.split("/")[:-1] for key in keys), strict=False)
+    return "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, folders))
+
+
+def _objects(store: Store, address: str) -> dict[str, tuple[int, dict]]:
+    """Return {key: (bytes, version)} of the objects that an address, a folder or a pattern in a bucket means."""
+    key = address.removeprefix(IN_BUCKET).partition("/")[2]
+    literal = _WILD.split(key)[0]
+    if literal != key:
+        listed = store.listed(literal, below="/" in key[len(literal) :] or "**" in key)
+        matches = {name: entry for name, entry in listed.items() if re.fullmatch(expression(key), name)}
+    elif key and not key.endswith("/"):
+        matches = _object_or_folder(store, address, key)
+    else:
+        matches = _choose_hdf5(address, store.listed(key, below=False))
+    if objects := {name: entry for name, entry in matches.items() if not name.endswith("/")}:
+        return objects
+    raise Problem(f"{address}: no object is there; correct the address or the pattern")
+
+
+def _object_or_folder(store: Store, address: str, key: str) -> dict[str, tuple[int, dict]]:
+    with contextlib.suppress(Absent):
+        return store.listed("", [key])
+    try:
+        listed = store.listed(f"{key}/", below=False)
+    except Problem:
+        # Those who may read objects may not always list them.
+        return {}
+    return _choose_hdf5(address, listed)
+
+
+def _choose_hdf5(folder: str, listed: dict[str, tuple[int, dict]]) -> dict[str, tuple[int, dict]]:
+    """Return the objects of a folder with names of HDF5 files."""
+    if not formats.ZARR.isdisjoint(key.rpartition("/")[2] for key in listed):
+        raise Problem(f"{folder} {_IS_ZARR}")
+    files = {key: entry for key, entry in listed.items() if formats.is_named_hdf5(key)}
+    if listed and not files:
+        raise Problem(f"{folder} has no HDF5 object of its own; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
+    return files
+
+
+def store_of(bucket: str) -> dict:
+    """Return the store's entry for a bucket that no configuration names."""
+    from sbench.stores.s3 import client
+
+    return client.store_from_environment(bucket)

@@ -1,0 +1,235 @@
+"""Make the files of synthetic tokamak shots and their manifest, or the manifest of shot files that exist already."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from sbench.probe.formats import reason
+from sbench.probe.program import Problem, dataset_options, run, sync, write_json
+from sbench.studies.shots import manifest
+from sbench.studies.shots.checksums import fingerprint
+from sbench.studies.shots.files import extents
+from sbench.studies.shots.inputs import sources
+from sbench.studies.shots.shot_files import SMALL, describe
+from sbench.studies.shots.signals import Settings, axis_values, ordered_pairs, plan, signal_values, table
+
+GENERATOR = "make_shots"
+VERSION = 1
+MARK = f"synthetic, by {GENERATOR}"
+CHUNK_BYTES = 2**18
+HEAP_BYTES = 4096  # HDF5 puts the collections that hold references to scales among the raw data, in this size
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the program; return its status."""
+    options = dataset_options(
+        argv,
+        __doc__,
+        'make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
+        '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each; '
+        'or {"files": "folder"}: describe one\'s own files, of any tree beside "datasets": ["/**"] and "layout"; '
+        '"part_size" is passed on to the stores',
+    )
+    settings = options.settings
+    parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
+    head = {"manifest": 1, "status": "done", "dataset": options.dataset}
+    if "datasets" in settings:
+        contents = manifest.of_set(settings)
+        head["data_sha256"] = manifest.data_sha256(contents["objects"])
+    else:
+        contents = existing(settings["files"]) if "files" in settings else make(Settings(**settings), options.out)
+        head["data_sha256"] = data_sha256(contents["objects"])
+    write_json(options.out, head | parts | contents)
+    layout = contents["layout"]
+    print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} dataset reads")
+    for kind in contents.get("left_out", ()):
+        more = f" and {kind['count'] - 1:,} more" if kind["count"] > 1 else ""
+        print(f"left out: {kind['first']}{more}")
+    return 0
+
+
+def data_sha256(shots: dict) -> str:
+    """Return one hash for all values of a dataset, whatever the layout of its files (METHOD 17, not comparable)."""
+    lines = [
+        json.dumps([shot, signal, entry["datasets"]])
+        for shot, signals in sorted(shots.items())
+        for signal, entry in sorted(signals.items())
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def existing(source: str) -> dict:
+    """Return the manifest's facts about a user's own files, which are only read; each has its absolute `path`.
+
+    Args:
+        source: a file, or a folder whose HDF5 files are meant.
+    """
+    of_user = sources(source)
+    facts = describe(of_user)
+    for file, one in zip(facts["files"], of_user, strict=True):
+        file["path"] = one.where
+    return {"generator": None, "settings": {}, **facts}
+
+
+def make(settings: Settings, out: Path) -> dict:
+    """Write the files of a dataset beside its manifest-to-be `out` and return its facts, all read back from the files.
+
+    Raises:
+        Problem: the folder holds HDF5 files of others or cannot be written, or the files are not what was asked for.
+    """
+    shots = plan(settings)
+    pairs = ordered_pairs(settings.layout, shots)
+    single = settings.layout == "single-shot"
+    contents = {f"{key}.h5": list(group) for key, group in groupby(pairs, lambda pair: pair[0] if single else "shots")}
+    folder, written = out.parent, {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        out.unlink(missing_ok=True)
+        clean(folder)
+        for name, chosen in contents.items():
+            part = folder / f".{name}.part"
+            written |= write_shots(part, [(shot, signal, shots[shot][signal]) for shot, signal in chosen], settings)
+            part.replace(folder / name)
+        sync(folder)
+    except (OSError, RuntimeError) as error:
+        discard_parts(folder)
+        raise Problem(f"{folder} cannot be written: {reason(error)}; free the disk or make it writable") from error
+    facts = describe(sources([str(folder / name) for name in contents]))
+    confirm(settings, shots, written, facts)
+    versions = {"h5py": h5py.version.version, "hdf5": h5py.version.hdf5_version}
+    return {"generator": {"name": GENERATOR, "version": VERSION, **versions}, "settings": asdict(settings), **facts}
+
+
+def clean(folder: Path) -> None:
+    """Remove what an earlier run left; stop at HDF5 files that this program did not make."""
+    discard_parts(folder)
+    for path in sorted(folder.glob("*.h5")):
+        try:
+            with h5py.File(path, "r") as file:
+                ours = file.attrs.get("source") == MARK
+        except OSError:
+            ours = False
+        if not ours:
+            raise Problem(f"{path} was not made by {GENERATOR} and is left alone; choose another folder or move it")
+        path.unlink()
+
+
+def discard_parts(folder: Path) -> None:
+    """Remove files that were not finished."""
+    for part in folder.glob(".*.h5.part"):
+        part.unlink()
+
+
+def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]], settings: Settings) -> dict:
+    """Write (shot, signal, axes) in this order to an HDF5 file, on disk when this returns.
+
+    Returns:
+        The (bytes, crc32) of each dataset, by its path in the file.
+    """
+    # Without pages "none": space in the order of asking. By default small datasets move into holes left further ahead.
+    space = {"fs_strategy": "page", "fs_page_size": settings.page_size} if settings.paged else {"fs_strategy": "none"}
+    file = h5py.File(path, "w", libver=("earliest", "v110"), **space)
+    try:
+        file.attrs["source"] = MARK
+        store, written = Store(file, settings), {}
+        for shot, name, axes in contents:
+            values = signal_values(settings.seed, shot, table()[name])
+            signal = store.put(f"/shots/{shot}/signals/{name}", values)
+            signal.attrs["shot"] = np.int64(shot)
+            written[signal.name] = fingerprint(values)
+            for dimension, axis in enumerate(axes):
+                values = axis_values(settings.seed, shot, axis, signal.shape[dimension])
+                place = f"/shots/{shot}/scale_{hashlib.md5(values, usedforsecurity=False).hexdigest()}"
+                if place not in written:
+                    store.put(place, values).make_scale()
+                    written[place] = fingerprint(values)
+                signal.dims[dimension].attach_scale(file[place])
+        # The file forgets about the free space when it is closed.
+        if "padding" in file:
+            del file["padding"]
+        file.close()
+    except BaseException:
+        # A file that cannot be closed, for want of space, crashes HDF5 when the process ends.
+        os.truncate(path, 0)
+        file.close()
+        raise
+    sync(path)
+    return written
+
+
+class Store:
+    """Puts datasets into a file one behind the other, and in a paged file leaves no hole that a later one could fill.
+
+    HDF5 fills the rest of an earlier page with whatever fits, so that a tenth of the datasets would lie outside their
+    shot or signal. Here the rest of a page is taken by padding, which is unlinked at the end.
+    """
+
+    def __init__(self, file: h5py.File, settings: Settings) -> None:
+        """Begin with an empty file."""
+        self.file, self.deflate = file, settings.deflate
+        self.page_size = settings.page_size if settings.paged else None
+        self.end = 0
+
+    def put(self, path: str, values: np.ndarray) -> h5py.Dataset:
+        """Write values; above 8 kB chunked and compressed."""
+        options = {}
+        if values.nbytes > SMALL:
+            rows = min(len(values), 2 ** ((CHUNK_BYTES * len(values) // values.nbytes).bit_length() - 1))
+            options = {"chunks": (rows, *values.shape[1:]), "compression": self.deflate or None}
+        dataset = self.file.create_dataset(path, data=values, track_times=False, **options)
+        dataset.flush()  # chunks get their place in the file when they leave the chunk cache
+        if self.page_size:
+            pieces = extents(dataset)
+            for (_, end), (start, _) in pairwise([(0, self.end), *pieces]):
+                if end and start // self.page_size > end // self.page_size:
+                    self._pad(end, self.page_size - end % self.page_size)
+            self.end = max(self.end, pieces[-1][1])
+        return dataset
+
+    def _pad(self, start: int, length: int) -> None:
+        """Take the rest of a page, of which references to scales may have taken the beginning since it was free."""
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        creation.set_obj_track_times(False)
+        name = f"{start}".encode()
+        group = self.file.require_group("padding").id
+        for size in (length, length - HEAP_BYTES):
+            if size > 0:
+                space = h5py.h5s.create_simple((size,))
+                padding = h5py.h5d.create(group, name, h5py.h5t.NATIVE_UINT8, space, creation)
+                if start <= padding.get_offset() < start + length:
+                    return
+                group.unlink(name)
+
+
+def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None:
+    """Compare what was read back with what was asked for and what was written: the label must be the artefact.
+
+    Raises:
+        Problem: something differs.
+    """
+    held = [axes for signals in shots.values() for axes in signals.values()]
+    counts = {"pairs": len(held), "dataset_reads": len(held) + sum(map(len, held))}
+    expected = asdict(settings) | counts | ({} if settings.paged else {"page_size": None})
+    for key in ("layout", "paged", "page_size", "deflate", "shots", *counts):
+        if facts["layout"][key] != expected[key]:
+            raise Problem(
+                f"{key} is {facts['layout'][key]!r} in the files where {expected[key]!r} was asked; report this"
+            )
+    for signals in facts["objects"].values():
+        for parts_of in signals.values():
+            for name, *read in parts_of["datasets"]:
+                if tuple(read) != written[name]:
+                    raise Problem(f"{parts_of['file']}: {name} does not read back as written; check the disk")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,258 @@
+"""The manifest of a set of the user's own files: what is read of them, with its checksums."""
+
+import hashlib
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import h5py
+
+from sbench.drivers import BESIDE, IN_PLACE, LINKS, WITHIN
+from sbench.probe import hdf5_tree
+from sbench.probe.formats import reason
+from sbench.probe.program import Problem, Unable
+from sbench.studies.shots import selection
+from sbench.studies.shots.accesses import Accesses
+from sbench.studies.shots.checksums import fingerprint
+from sbench.studies.shots.choice import choose, describe, nothing_to_read
+from sbench.studies.shots.datasets import Dataset, Entry
+from sbench.studies.shots.elsewhere import holders
+from sbench.studies.shots.files import common, creation, extents
+from sbench.studies.shots.gathered import open_gathered
+from sbench.studies.shots.inputs import Source, sources
+from sbench.studies.shots.sets import IN_BUCKET
+
+# What a manifest, which each cell reads, may hold.
+_MOST_READS = 200_000
+_TOO_MANY = f"more than {_MOST_READS:,} reads of datasets or chunks; name fewer datasets or files, or select less"
+
+
+def of_set(settings: dict) -> dict:
+    """Return the facts of a set of files: which datasets are read, their sizes, checksums and places.
+
+    Files of which nothing is read are left out, and datasets that cannot be read; both are counted.
+
+    Args:
+        settings: {"files", "datasets", "layout", "selection" where it is not all of them, "at": the store's entry where
+            they lie in a bucket}.
+
+    Raises:
+        Problem: a file is not HDF5, or values cannot be read; no file has a dataset that a pattern means.
+    """
+    files = sources(settings["files"], settings.get("at"))
+    contents = _Contents(settings.get("selection", selection.ALL), settings["datasets"])
+    for one in files:
+        with open_gathered(one, settings.get("at")) as (source, file):
+            contents.add(source, file)
+    contents.expect_all(settings["layout"])
+    entries = [entry for held in contents.objects.values() for entry in held.values()]
+    return {
+        "generator": None,
+        "settings": {},
+        **({"in_place": _root(files[0])} if "at" in settings else {}),
+        "files": list((contents.companions | {entry["name"]: entry for entry in contents.files}).values()),
+        "layout": {
+            "layout": settings["layout"],
+            **{key: common({fact[key] for fact in contents.facts}) for key in ("paged", "page_size")},
+            "files": len(contents.files),
+            "files_left_out": len(files) - len(contents.files),
+            "dataset_reads": sum(len(entry["datasets"]) for entry in entries),
+            "datasets_left_out": len(contents.left_out),
+            "datasets_without_selection": contents.without,
+        },
+        "left_out": list(_reasons(contents.left_out)),
+        "datasets": {pattern: list(paths) for pattern, paths in contents.groups.items()},
+        "objects": contents.objects,
+    }
+
+
+def data_sha256(objects: Mapping[str, Mapping[str, dict]]) -> str:
+    """Return one hash for the values of a set, whatever its files are called and however many hold them."""
+    held = (entry for of_file in objects.values() for entry in of_file.values())
+    return hashlib.sha256(
+        json.dumps(sorted(line[1:3] for entry in held for line in entry["datasets"])).encode()
+    ).hexdigest()
+
+
+def _root(source: Source) -> str:
+    key = source.where.removeprefix(IN_BUCKET).partition("/")[2]
+    return key.removesuffix(source.name).rstrip("/")
+
+
+@dataclass
+class _Contents:
+    """What is read of the files of a set, which are added one after the other."""
+
+    level: str
+    patterns: Sequence[str]
+    files: list[dict] = field(default_factory=list)
+    # By name, other files that hold values of these.
+    companions: dict[str, dict] = field(default_factory=dict)
+    facts: list[dict] = field(default_factory=list)
+    objects: dict[str, dict[str, dict]] = field(default_factory=dict)
+    # The paths, as keys, that each pattern means.
+    groups: dict[str, dict[str, None]] = field(default_factory=dict)
+    left_out: list[Entry] = field(default_factory=list)
+    # By pattern, of the first file that has some.
+    first_left_out: dict[str, list[Entry]] = field(default_factory=dict)
+    lacking: str = ""
+    # How many datasets have nothing at the selected places.
+    without: int = 0
+
+    def add(self, source: Source, file: h5py.File) -> None:
+        held = self._tree(source, file) if self.level == selection.METADATA else self._datasets(source, file)
+        if not held:
+            return
+        self.objects[source.name] = held
+        self.facts.append(creation(file))
+        path = {} if source.reader else {"path": source.where}
+        self.files.append({"name": source.name, "bytes": source.bytes, **source.version, **path})
+        if sum(len(entry["datasets"]) for of in self.objects.values() for entry in of.values()) > _MOST_READS:
+            raise Problem(_TOO_MANY)
+
+    def _tree(self, source: Source, file: h5py.File) -> dict[str, dict]:
+        # What HDF5's own drivers do is what the others are held against.
+        from sbench.drivers import hdf5
+
+        self.groups.setdefault(self.level, {})["/"] = None
+        needs = {"needs": LINKS} if any(map(_is_odd, hdf5_tree.walk(file))) else {}
+        return {"/": _entry(source, [["/", *fingerprint(list(hdf5.walk(file))), selection.WALK]]) | needs}
+
+    def _datasets(self, source: Source, file: h5py.File) -> dict[str, dict]:
+        choice = choose(file, self.patterns, source.where, self.level, source.root)
+        held = {}
+        for pattern, datasets in choice.meant.items():
+            for dataset in datasets:
+                try:
+                    entry = _lines(source, dataset, self.level)
+                except Unable as error:
+                    choice.add(pattern, Entry(dataset.name, reason="h5py cannot read its values", detail=str(error)))
+                    continue
+                self.groups.setdefault(pattern, {})[dataset.name] = None
+                if entry["datasets"]:
+                    held[dataset.name] = entry | self._needs(source, dataset)
+                else:
+                    self.without += 1
+        self.left_out += choice.all_left_out()
+        self.first_left_out = choice.left_out | self.first_left_out
+        if not held:
+            self.lacking = self.lacking or nothing_to_read(choice, self.patterns, source.where)
+        return held
+
+    def _needs(self, source: Source, dataset: Dataset) -> dict:
+        """Return what a dataset needs of a driver, and keep the files that hold its values."""
+        if not dataset.elsewhere:
+            return {}
+        held = holders(dataset)
+        for path in sorted(held.files):
+            name, state = os.path.relpath(path, source.root), path.stat()
+            facts = {"bytes": state.st_size, "mtime_ns": state.st_mtime_ns, "path": str(path)}
+            self.companions[name] = {"name": name, **source.gathered.get(name, facts)}
+        return {"needs": IN_PLACE if held.fixed else BESIDE if held.files else WITHIN}
+
+    def expect_all(self, layout: str) -> None:
+        """See that something is read for each pattern."""
+        if not self.groups:
+            raise Problem(self.lacking)
+        wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
+        idle = [one for one in wanted if one not in self.groups and self.level != selection.METADATA]
+        if idle and (entries := self.first_left_out.get(idle[0])):
+            raise Problem(f"of {layout}, nothing that {idle[0]} means can be read: {describe(entries)}")
+        if idle:
+            raise Problem(f"no file of {layout} has a dataset that {idle[0]} means; correct the pattern")
+        if not self.objects:
+            raise Problem(f"the selection {self.level} leaves nothing to read of these datasets; choose a larger one")
+
+
+def _is_odd(link: hdf5_tree.Link) -> bool:
+    """Return whether readers differ in what they make of a link."""
+    return bool(link.kind or not link.first or not hdf5_tree.is_utf8(link.path))
+
+
+def _reasons(entries: Sequence[Entry]) -> Iterator[dict]:
+    for why in dict.fromkeys(entry.reason for entry in entries):
+        of = [entry for entry in entries if entry.reason == why]
+        yield {"reason": why, "count": len(of), "first": str(of[0])}
+
+
+def chosen(file: h5py.File, patterns: Sequence[str], where: str, level: str = "") -> list[Dataset]:
+    """Return the datasets that patterns mean and whose values are in the file; arguments are as of `choose`.
+
+    Raises:
+        Problem: there is none.
+    """
+    choice = choose(file, patterns, where, level, inside=True)
+    if not choice.meant:
+        raise Problem(nothing_to_read(choice, patterns, where))
+    return choice.all_meant()
+
+
+def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses: Accesses) -> list[h5py.Dataset]:
+    """Return the datasets that all accesses but those to metadata read; none without such an access.
+
+    Args:
+        file: the file.
+        patterns: as in data.datasets.
+        where: the file's path or address, for messages.
+        accesses: how it is read.
+
+    Raises:
+        Problem: patterns or memory leave nothing to read.
+    """
+    levels = [level for level in accesses.shares if level != selection.METADATA]
+    read = [chosen(file, patterns, where, level) for level in levels]
+    common = set.intersection(*({one.name for one in of} for of in read)) if read else set()
+    return [one for one in (read or [[]])[0] if one.name in common]
+
+
+def _lines(source: Source, dataset: Dataset, level: str) -> dict:
+    """Return the entry of a dataset: a line for each place that is read, and the bytes that it takes in the file."""
+    lines, stored = [], []
+    stored_of = _stored(dataset)
+    for place in selection.places(level, dataset.shape or (), dataset.chunks):
+        lines.append([dataset.name, *_fingerprint_of(source, dataset, place), *([place] if place else [])])
+        stored.append(stored_of(place))
+        if len(lines) > _MOST_READS:
+            raise Problem(_TOO_MANY)
+    return _entry(source, lines, stored)
+
+
+def _fingerprint_of(source: Source, dataset: Dataset, place: selection.Place) -> tuple[int, int]:
+    try:
+        return fingerprint(dataset[selection.slices(place)])
+    except (TypeError, ValueError, MemoryError) as error:
+        raise Unable(reason(error)) from error
+    except (OSError, RuntimeError) as error:
+        remedy = f'leave it out by the pattern "!{dataset.name}"'
+        raise Problem(f"{source.where}: {dataset.name} cannot be read: {reason(error)}; {remedy}") from error
+
+
+def _stored(dataset: Dataset) -> Callable[[selection.Place], int]:
+    """Return a function that gives the bytes in the file that a place of a dataset takes."""
+    if dataset.elsewhere:
+        return lambda place: 0
+    if not dataset.chunks:
+        whole, shape = sum(end - start for start, end in extents(dataset)), dataset.shape or ()
+        # What is read of a dataset without chunks is no more than its bytes.
+        return lambda place: min(whole, selection.count(place, shape) * dataset.dtype.itemsize) if place else whole
+    sizes: dict[tuple, int] = {}
+    dataset.id.chunk_iter(lambda chunk: sizes.update({chunk.chunk_offset: chunk.size}))
+    return lambda place: sum(sizes.get(offset, 0) for offset in _touched(place, dataset.chunks, sizes))
+
+
+def _touched(place: selection.Place, chunks: tuple[int, ...], there: Collection[tuple]) -> Iterable[tuple]:
+    """Return the offsets of the chunks that a place touches, of all or of those that are there, whichever are fewer."""
+    if not place:
+        return there
+    ranges = [range(begin // size * size, end, size) for (begin, end, _), size in zip(place, chunks, strict=True)]
+    few = math.prod(map(len, ranges)) < len(there)
+    return (
+        offset for offset in (itertools.product(*ranges) if few else there) if selection.touches(place, offset, chunks)
+    )
+
+
+def _entry(source: Source, lines: list, stored: list | None = None) -> dict:
+    return {"file": source.name, "datasets": lines} | ({} if stored is None else {"stored_bytes": stored})

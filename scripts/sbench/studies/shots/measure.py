@@ -1,0 +1,301 @@
+"""Measures one cell of the shots study once: reads shots or signals of HDF5 files with Dask workers.
+
+Started by scripts.step with the interpreter of the library under test; see sbench.probe.window for the conversation.
+"""
+
+import argparse
+import hashlib
+import random
+import statistics
+import time
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from sbench import drivers
+from sbench.probe import dask_workers, host, slowed
+from sbench.probe.program import Problem, Unable, read_json, run
+from sbench.probe.window import Step, run_measurement
+from sbench.studies.shots import order, selection, tasks
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure what the step says on standard input."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    return run_measurement(measure)
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of the record."""
+    dask_workers.begin()
+    settings, manifest = step.job["settings"], read_json(step.job["manifest"])
+    cell = settings["cell"]
+    buffer = drivers.page_buffer_bytes(cell["page_buffer"])
+    cached = cell.get("read_cache", drivers.DEFAULT)
+    nbytes, slots = drivers.chunk_cache(cell.get("chunk_cache", drivers.DEFAULT), settings["rdcc_nbytes"])
+    access = drivers.Access(cell["driver"], buffer, nbytes, settings["store"], cached, rdcc_nslots=slots)
+    objects = sampled(settings, manifest, step.job["repeat"])
+    workers, control = workers_of(cell["workers"]), cell.get("control", "")
+    plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
+    nodes, files = int(cell.get("nodes", 1)), [Path(file) for file in step.job["local_files"]]
+    record: dict = {"read": objects}
+    driver = drivers.of(access.driver)
+    _expect_followed(driver, access.driver, manifest, step.job["location"])
+    if isinstance(driver, drivers.Indexed):
+        access = replace(access, index=str(Path(step.job["scratch"], "index")))
+        plan = replace(plan, access=access)
+        record["index"] = _indexed(step, driver, plan)
+    with dask_workers.cluster(workers, nodes=nodes, folder=step.job["scratch"]) as (cluster, cluster_start):
+        null, library = _null(cluster, plan), cluster.each(drivers.of(access.driver).versions)
+        if nodes > 1:
+            record |= cluster.prepared(cell["cache"], files)
+        step.open_window(sets_cache=nodes > 1)
+        # Decided by the store, not by what comes out: the cells of a comparison time the same (METHOD 9).
+        record |= _pass(cluster, plan, library, verify=step.job["far"])
+        step.close_window()
+        if nodes > 1:
+            record["cache"]["resident_after"] = cluster.resident(files)
+        record["files"] = cluster.loaded()
+        if not step.job["far"]:
+            untimed = _pass(cluster, replace(plan, control=""), library, verify=True)
+            record["work"]["checksum"] = untimed["work"]["checksum"]
+            record["seconds"]["verify"] = untimed["seconds"]["verify"]
+        replaced = cluster.replaced()
+    if replaced:
+        raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
+    record["seconds"] |= {"cluster_start": cluster_start, "null": null}
+    if "index" in record:
+        record["seconds"]["index"] = record["index"].pop("seconds")
+    return record | {"verified": "within the timed pass" if step.job["far"] else "in a pass of its own"}
+
+
+def workers_of(level: str) -> int:
+    """Return the number of workers of a level: "4", or "2x", twice the cores that this process may use."""
+    return int(level[:-1]) * host.usable_cores() if level.endswith("x") else int(level)
+
+
+def sampled(settings: dict, manifest: dict, repeat: int) -> list[str]:
+    """Return what a repeat reads: shots or signals, drawn with the run's seed, the same for all arms of the block."""
+    access = settings["cell"]["access"]
+    wanted = settings[f"read_{access}"]
+    # What is called files in a manifest is how they are stored.
+    available = list(manifest["objects" if access == "files" else access])
+    if isinstance(wanted, list):
+        if absent := [name for name in wanted if name not in available]:
+            raise Problem(f"read_{access}: {', '.join(absent)} is not in the data, which have {', '.join(available)}")
+        return wanted
+    if wanted == 0 or wanted >= len(available):
+        return available
+    return random.Random(f"{settings['seed']} {access} {repeat}").sample(available, wanted)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The batches of each object, and what the manifest says that they must give."""
+
+    by: str
+    objects: list[str]
+    manifest: dict
+    location: dict
+    access: drivers.Access
+    workers: int
+    control: str
+
+    def batches(self, object_id: str, verify: bool) -> list[tasks.Batch]:
+        """Cut an object into batches, a shot into groups of signals, a signal of shots; each opens a file once."""
+        batches = []
+        for pairs in dask_workers.batches_of(self._pairs(object_id), self.workers):
+            files: dict[str, list[str]] = {}
+            for shot, signal in pairs:
+                entry = self.manifest["objects"][shot][signal]
+                files.setdefault(entry["file"], []).extend(
+                    (path, _place(where)) for path, _, _, *where in entry["datasets"]
+                )
+            paths = tuple((drivers.address_of(self.location, name), tuple(paths)) for name, paths in files.items())
+            units = len({shot for shot, _ in pairs})
+            number = len(batches) + 1
+            batches.append(tasks.Batch(number, object_id, paths, units, self.access, verify, self.control))
+        return batches
+
+    def addresses(self) -> list[str]:
+        pairs = [pair for object_id in self.objects for pair in self._pairs(object_id)]
+        names = dict.fromkeys(self.manifest["objects"][shot][signal]["file"] for shot, signal in pairs)
+        return [drivers.address_of(self.location, name) for name in names]
+
+    def expected(self) -> list[tuple]:
+        """Return (object, path, bytes, crc32), and a place where not all is read, of all datasets of the manifest."""
+        return [
+            (object_id, *dataset)
+            for object_id in self.objects
+            for shot, signal in self._pairs(object_id)
+            for dataset in self.manifest["objects"][shot][signal]["datasets"]
+        ]
+
+    def stored_bytes(self) -> int | None:
+        """Return the bytes that batches need of their files, once per open; None where nothing tells."""
+        if getattr(drivers.of(self.access.driver), "inlines", False):
+            return None
+        total = 0
+        for object_id in self.objects:
+            for pairs in dask_workers.batches_of(self._pairs(object_id), self.workers):
+                entries = [self.manifest["objects"][shot][signal] for shot, signal in pairs]
+                if not all("stored_bytes" in entry for entry in entries):
+                    return None
+                held = {
+                    (entry["file"], path, _place(where)): size
+                    for entry in entries
+                    for (path, _, _, *where), size in zip(entry["datasets"], entry["stored_bytes"], strict=True)
+                }
+                total += sum(held.values())
+        return total
+
+    def _pairs(self, object_id: str) -> list[tuple[str, str]]:
+        return order.pairs_of(self.manifest, self.by, object_id)
+
+
+def _place(where: list) -> selection.Place | str:
+    """Return the place of a line of the manifest, which has none where a dataset is read as a whole."""
+    return where[0] if where == [selection.WALK] else tuple(tuple(span) for span in (where[0] if where else ()))
+
+
+def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location: dict) -> None:
+    """Raise Unable if a driver does not read all that the datasets need, whichever of them this repeat reads."""
+    folder = location.get("folder")
+    in_place = folder and all(file.get("path") == str(Path(folder, file["name"])) for file in manifest["files"])
+    for file, held in manifest["objects"].items():
+        for path, entry in held.items():
+            need = entry.get("needs")
+            if need and not (
+                driver.follows(need, drivers.address_of(location, file)) and (in_place or need != drivers.IN_PLACE)
+            ):
+                raise Unable(f"driver {name} does not read {need}: {path} of {file}")
+
+
+def _indexed(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
+    """Make the index of all files that are read, in a window of its own: {"seconds", "bytes", "requests" by method}."""
+    folder = Path(plan.access.index)
+    folder.mkdir()
+    driver.versions()
+    addresses = plan.addresses()
+    step.open_window()
+    start = time.perf_counter()
+    driver.index(addresses, plan.access, folder)
+    seconds = time.perf_counter() - start
+    requests = step.close_window()
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return {"seconds": seconds, "bytes": size, "requests": requests}
+
+
+def _null(cluster: dask_workers.Workers, plan: _Plan) -> float:
+    """Return the seconds of as many rounds of empty tasks as there are objects, once workers have their imports."""
+    empty = [tasks.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
+    cluster.map(tasks.nothing, empty)
+    start = time.perf_counter()
+    for _ in plan.objects:
+        cluster.map(tasks.nothing, empty)
+    return time.perf_counter() - start
+
+
+def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, verify: bool) -> dict:
+    """Read all objects once, one after the other as the published study does; `library` is what each worker says."""
+    executed = sum(cluster.each(dask_workers.executed))
+    rows, planning, counts = [], 0.0, []
+    start = time.perf_counter()
+    for object_id in plan.objects:
+        before = time.perf_counter()
+        batches = plan.batches(object_id, verify)
+        planning += time.perf_counter() - before
+        counts.append(len(batches))
+        rows += cluster.map(tasks.read, batches)
+    elapsed = time.perf_counter() - start
+    executed = sum(cluster.each(dask_workers.executed)) - executed
+    cores = cluster.usable_cores()
+    lines = [line for taken in cluster.each(tasks.lines) for line in taken]
+    # What the next object waits for. The clock stops for checksums: the elapsed time has those of the slowest tasks.
+    by_object = groupby(rows, key=itemgetter("object_id"))
+    slowest = [max(group, key=lambda row: row["seconds"] + row["verify"]) for _, group in by_object]
+    stopped = sum(row["verify"] for row in slowest)
+    total = elapsed - stopped
+    expected = plan.expected()
+    return {
+        "samples": [_sample(row, plan, total) for row in rows],
+        "seconds": {
+            "plan": planning,
+            "open": statistics.median(seconds for row in rows for seconds in row["opens"]),
+            "first": max(row["first"] for row in rows if row["object_id"] == plan.objects[0]),
+            "rest": sum(row["rest"] for row in rows),
+            "verify": stopped,
+            "gather": total - planning - sum(row["seconds"] for row in slowest),
+            "total": total,
+        },
+        "work": {
+            "tasks_asked": sum(counts),
+            "tasks_done": executed,
+            "datasets_asked": len(expected),
+            "datasets": sum(row["datasets"] for row in rows),
+            "logical_bytes_asked": sum(nbytes for _, _, nbytes, *_ in expected),
+            "logical_bytes": sum(row["bytes"] for row in rows),
+            "stored_bytes": plan.stored_bytes(),
+            "checksum_asked": _checksum([tasks.line(*dataset) for dataset in expected]),
+            "checksum": _checksum(lines) if lines else None,
+            # As with the checksums: of tasks that ran side by side the total has the waits of the slowest.
+            **slowed.waited(plan.control, sum(row["waited"] for row in slowest)),
+        },
+        "effective": {
+            **_effective(library, [fact for row in rows for fact in row["effective"]]),
+            "rdcc_nbytes_asked": plan.access.rdcc_nbytes,
+            "rdcc_nslots_asked": plan.access.rdcc_nslots,
+            "workers_asked": plan.workers,
+            "workers": len(library),
+            "idle_workers": plan.workers - min(counts),
+            "ran_on": cluster.nodes,
+            "usable_cores": cores,
+            "oversubscribed": plan.workers > cores,
+        },
+    }
+
+
+def _effective(library: list[dict], facts: list[dict]) -> dict:
+    """Return the library of all workers and the settings that held at all opens (METHOD 10); a Problem if not."""
+    differing = {key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)}
+    if opened := sorted(differing - {"paged", "page_size"}):
+        raise Problem(f"files were not opened alike: {', '.join(opened)} differ between opens")
+    if any(one != library[0] for one in library):
+        raise Problem("workers run different libraries")
+    # The user's own files may have been made in different ways.
+    return library[0] | facts[0] | dict.fromkeys(differing)
+
+
+def _checksum(lines: list[str]) -> str:
+    """Return the sha256 over the sorted lines: neither order nor workers matter (METHOD 9)."""
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+def _sample(row: dict, plan: _Plan, total: float) -> dict:
+    """Return a row of samples.csv: the published columns first, in their spelling."""
+    return {
+        "worker#": row["number"],
+        "obj-id": row["object_id"],
+        "open+read-data-time": row["seconds"],
+        "wrkr-num-objs": row["units"],
+        "mean-obj-time": row["seconds"] / row["units"],
+        "num-dsets": row["datasets"],
+        "mean-dset-time": row["seconds"] / row["datasets"],
+        "pb-size": plan.access.page_buffer,
+        "num-workers": plan.workers,
+        "obj-type": plan.by,
+        "tot-num-obj": len(plan.objects),
+        "total-runtime": total,
+        "open-time": sum(row["opens"]),
+        "opens": len(row["opens"]),
+        "first-dset-time": row["first"],
+        "rest-time": row["rest"],
+        "bytes": row["bytes"],
+        "cpu-time": row["cpu"],
+        "worker-pid": row["pid"],
+    }
+
+
+if __name__ == "__main__":
+    run(main)

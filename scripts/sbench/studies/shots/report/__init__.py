@@ -1,0 +1,162 @@
+"""What the report of the study `shots` shows and says."""
+
+import math
+
+import pandas as pd
+
+from sbench.drivers import DEFAULT
+from sbench.pages.declaration import NODES, PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
+from sbench.pages.listings import column, numbers
+from sbench.pages.names import added_names, libraries, size, user_supplied
+from sbench.pages.prose import listing, number
+from sbench.probe import sizes
+from sbench.stores import network
+
+
+def hdf5_version(name: str, facts: dict) -> str:
+    """Return "HDF5 2.0.0", of a user-supplied build "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)".
+
+    It is the library's name where two libraries hold the same release.
+    """
+    of_study = libraries(facts) or facts.get("libraries") or {}
+    spec = of_study.get(name) or {}
+    if own := user_supplied(name, spec):
+        return own
+    # Beside a user's s3fs, another library is one with a release of s3fs.
+    added = dict.fromkeys(package for other in of_study.values() for package in added_names(other or {}))
+    if added and all(package in spec.get("promised", {}) for package in added):
+        return listing(f"{package} {spec['promised'][package]}" for package in added)
+    versions = {key: spec.get("hdf5") for key, spec in of_study.items() if spec and not spec.get("own")}
+    version = versions.get(name)
+    return f"HDF5 {version}" if version and list(versions.values()).count(version) == 1 else name
+
+
+def _selected(level: str, facts: dict) -> str:
+    """Return "all of each dataset", "the metadata alone", "[0:100, ...] of each dataset" or "1 of 10 chunks"."""
+    names = {"all": "all of each dataset", "metadata": "the metadata alone"}
+    return names.get(
+        level, f"{level} of each dataset" if level.startswith("[") else level.replace("/", " of ") + " chunks"
+    )
+
+
+def _buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
+    """MiB; as it was read back where it is no number."""
+    buffers = numbers(cells, "page_buffer_bytes")
+    return (buffers / 2**20).where(buffers.notna(), column(cells, "page_buffer_bytes"))
+
+
+def _bound(run, cells: pd.DataFrame) -> pd.Series:
+    """What the emulated network lets through in MiB/s over one connection per worker; NaN without a limit."""
+    stores = run.facts.get("stores") or {}
+    networks = [(stores.get(name) or {}).get("network") for name in cells["store"]]
+    rates = map(network.mib_s, networks, numbers(cells, "workers"))
+    return pd.Series(rates, index=cells.index, dtype=float).replace(math.inf, math.nan)
+
+
+def _moved(_, cells: pd.DataFrame) -> pd.Series:
+    """Bytes that came, in MiB/s of the total runtime."""
+    return numbers(cells, "bytes_delivered").fillna(numbers(cells, "bytes_offered")) / 2**20 / cells["total_s"]
+
+
+def _handshakes(run, cells: pd.DataFrame) -> pd.Series:
+    """TLS handshakes of a record; NaN where connections are not encrypted."""
+    return cells["cell"].map(run.facts.get("handshakes") or {}).astype(float)
+
+
+def _chunk_cache(level: str, facts: dict) -> str:
+    """Return "64 MiB", "64 MiB and 10,007 slots", or of the default its size, "8 MiB (default)"."""
+    default = (facts.get("settings") or {}).get("rdcc_nbytes")
+    if level == DEFAULT:
+        return level if default is None else f"{sizes.text(default)} ({level})"
+    nbytes, _, slots = level.partition("-")
+    return size(nbytes) + (f" and {int(slots):,} slots" if slots else "")
+
+
+def _fault(level: str, _: dict) -> str:
+    kind, _, every = level.partition("-every-")
+    return f"{kind} in every {every}th GET" if every else "no faults"
+
+
+REPORT = Report(
+    study="shots",
+    title="Reading HDF5 files",
+    headline="library",
+    factors=(
+        Factor("library", known_as=hdf5_version, within="in {}", names={"unknown": "an unknown library"}),
+        Factor("store", place=True, within="from {}"),
+        Factor("driver", place=True),
+        Factor("cache", place=True),
+        Factor("layout", subject="the {} layout", within="on {level} files", label="{}", apart=True),
+        Factor(
+            "access",
+            names={
+                "shots": "reading all signals of a shot",
+                "signals": "reading one signal of all shots",
+                "files": "reading files",
+                "datasets": "reading the same datasets of all files",
+            },
+            labels={
+                "shots": "all signals of a shot",
+                "signals": "one signal of all shots",
+                "files": "files",
+                "datasets": "the same datasets of all files",
+            },
+            within="{}",
+            given=True,
+        ),
+        Factor("selection", known_as=_selected, within="{}", given=True, added="all"),
+        PAGE_BUFFER,
+        Factor("read_cache", subject="the {} read cache", names={"none": "no read cache"}, added="default"),
+        Factor(
+            "chunk_cache",
+            subject="a chunk cache of {}",
+            label="chunk cache of {}",
+            known_as=_chunk_cache,
+            order=("default",),
+            added="default",
+        ),
+        Factor("fault", known_as=_fault, within="with {}", given=True, added="none"),
+        Factor("workers", unit="worker", axis="Number of Dask workers"),
+        NODES,
+    ),
+    metrics=(
+        Metric("total", "total runtime"),
+        Metric("open", "one open", "open a file"),
+        Metric("first", "the first dataset", "read the first dataset"),
+        Metric("rest", "the datasets after the first", "read the datasets after the first"),
+    ),
+    values=(
+        Value("total_s", "Total runtime", "s", means="Total runtime in seconds; lower is better."),
+        Value("first_s", "First dataset of a task", "s", axis="Time per dataset / s"),
+        Value("later_s", "Later datasets", "s"),
+    ),
+    panels=("store", "driver", "cache", "layout", "access", "selection"),
+    scaling=Scaling("workers"),
+    harness=(
+        Column("start of workers / s", "cluster_start_s", number),
+        Column("planning / s", "plan_s", number),
+        Column("empty tasks / s", "null_s", number),
+        Column("gathering / s", "gather_s", number),
+        Column("verifying / s", "verify_s", number),
+    ),
+    effective=(
+        Column("HDF5", "hdf5"),
+        Column(
+            "page buffer in force / MiB",
+            _buffer_in_force,
+            lambda size: f"{size:g}" if isinstance(size, float) else size,
+        ),
+    ),
+    moved=(
+        Column("throughput / MiB/s", "throughput_mib_s", number),
+        Column("moved / MiB/s", _moved, number),
+        Column("bound / MiB/s", _bound, number),
+        Column("TLS handshakes", _handshakes, "{:.0f}".format),
+    ),
+)
+METHOD = (
+    "Each cell is measured in a fresh process. The clock starts when the workers are up and stops before what was read "
+    "is verified. Times are medians with 95 % CI; throughput is all bytes divided by the total runtime.",
+    "Tasks, datasets, bytes and checksum of each valid repeat equal the manifest's. Moved: the bytes that came divided "
+    "by the total runtime; bound: what the emulated network lets through, one connection per worker.",
+)

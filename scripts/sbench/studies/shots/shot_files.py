@@ -1,0 +1,125 @@
+"""Files of shots, whoever wrote them: what a signal consists of, and what the files are, for a dataset's manifest.
+
+The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension scales of its signals.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import h5py
+
+from sbench.probe.program import Problem, file_digest
+from sbench.studies.shots.checksums import fingerprint
+from sbench.studies.shots.files import common, creation, extents
+from sbench.studies.shots.inputs import Source
+from sbench.studies.shots.signals import ordered_pairs
+
+SMALL = 8000  # bytes; datasets above it are compressed
+
+
+def parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
+    """Return what one reads for a signal: itself, then its scales in the order of its dimensions."""
+    return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
+
+
+def describe(of_set: Iterable[Source], values: bool = True) -> dict:
+    """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
+
+    One dataset at a time is in memory; without their `values` there are no checksums. In `layout`, `paged`, `page_size`
+    and `deflate` are None where files or datasets differ, and `page_size` where there are no pages.
+
+    Raises:
+        Problem: a file is truncated, is not HDF5 or has no shots, or two files hold the same signal of a shot.
+    """
+    files, objects, page_sizes, orders, levels = [], {}, set(), [], set()
+    for source in of_set:
+        held, order, page_size, deflate = _examine(source, values)
+        for shot, signals in held.items():
+            if twice := objects.setdefault(shot, {}).keys() & signals.keys():
+                raise Problem(
+                    f"{source.where} holds shot {shot}, signal {min(twice)} again; name one file for each only"
+                )
+            objects[shot].update(signals)
+        digest = {"sha256": file_digest(Path(source.where))} if values else {}
+        files.append({"name": source.name, "bytes": source.bytes, **digest})
+        page_sizes.add(page_size)
+        orders.append((len(held), order))
+        levels |= deflate
+    if not objects:
+        raise Problem("no HDF5 file with shots is there; name some, or a folder that holds them")
+    pairs = [entry["datasets"] for signals in objects.values() for entry in signals.values()]
+    names = sorted({signal for signals in objects.values() for signal in signals})
+    return {
+        "files": files,
+        "layout": {
+            "layout": _layout(orders),
+            "paged": common({size is not None for size in page_sizes}),
+            "page_size": common(page_sizes),
+            "deflate": common(levels),
+            "files": len(files),
+            "shots": len(objects),
+            "signals": len(names),
+            "pairs": len(pairs),
+            "dataset_reads": sum(map(len, pairs)),
+        },
+        "shots": sorted(objects),
+        "signals": names,
+        "objects": {shot: objects[shot] for shot in sorted(objects)},
+    }
+
+
+def _examine(source: Source, values: bool) -> tuple[dict, str, int | None, set[int]]:
+    """Return {shot: {signal: object}}, order, page size (None: not paged) and, if `values` are read, deflate levels."""
+    objects, places, levels, scales = {}, {}, set(), {}
+    with source.opened() as file:
+        page_size = creation(file)["page_size"]
+        for shot, signal, dataset in _signals(source.where, file):
+            lines, stored = [], []
+            for member in parts(dataset):
+                # A scale's name costs a search of the file, its address does not.
+                address = h5py.h5o.get_info(member.id).addr
+                if address not in scales:
+                    scales[address] = [member.name, *(fingerprint(member[()]) if values else ())]
+                    places[member.name] = extents(member)
+                    if values and scales[address][1] > SMALL:
+                        levels.add((member.compression == "gzip" and member.compression_opts) or 0)
+                lines.append(scales[address])
+                stored.append(sum(end - start for start, end in places[lines[-1][0]]))
+            entry = {"file": source.name, "datasets": lines, "stored_bytes": stored}
+            objects.setdefault(shot, {})[signal] = entry
+    return objects, _order(objects, places), page_size, levels
+
+
+def _signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.Dataset]]:
+    if not isinstance(file.get("shots"), h5py.Group) or not len(file["shots"]):
+        raise Problem(f"{path} has no group /shots with shots in it; is it another kind of HDF5 file?")
+    for shot, group in file["shots"].items():
+        if not isinstance(group, h5py.Group) or not isinstance(group.get("signals"), h5py.Group):
+            raise Problem(f"{path} has no group /shots/{shot}/signals; is it another kind of HDF5 file?")
+        for signal, dataset in group["signals"].items():
+            if isinstance(dataset, h5py.Dataset):
+                yield shot, signal, dataset
+
+
+def _order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
+    """Return the layout by offsets: one shot's or one signal's bytes together; a shared scale is its first signal's."""
+    for layout, leader in (("shot-major", 0), ("signal-major", 1)):
+        spans: dict[str, list[int]] = {}
+        seen = set()
+        for pair in ordered_pairs(layout, objects):
+            for name, *_ in objects[pair[0]][pair[1]]["datasets"]:
+                if name not in seen:
+                    seen.add(name)
+                    spans.setdefault(pair[leader], []).extend(byte for piece in places[name] for byte in piece)
+        bounds = [edge for span in spans.values() if span for edge in (min(span), max(span))]
+        if bounds == sorted(bounds):
+            return layout
+    return "mixed"
+
+
+def _layout(orders: list[tuple[int, str]]) -> str:
+    """Return the layout of all files, each given as its number of shots and its order."""
+    if all(shots == 1 for shots, _ in orders):
+        return "single-shot"
+    names = {order for _, order in orders}
+    return names.pop() if len(names) == 1 else "mixed"

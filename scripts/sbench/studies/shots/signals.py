@@ -1,0 +1,177 @@
+"""What a synthetic shot holds: which signals, with which scales, and their values; nothing here touches a file.
+
+The facts come from `config/shots_signals.csv`. All values use raw random bits and + - * / only, whose results IEEE 754
+fixes, so that a (seed, shot, signal) gives the same bytes on every machine and with every version of numpy.
+"""
+
+import zlib
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+TABLE = Path(__file__).parents[4] / "config" / "shots_signals.csv"
+RING = 500  # the published study's number of files, to which the counts of the table belong
+RUNS_A_DAY = 30
+SECONDS = 2.0
+# Where each time base starts, in seconds; an axis that is not here is an index.
+TIME_BASES = {
+    "efit": 0.06,
+    "bolometer": -0.05,
+    "thomson": 0.1,
+    "interferometer": -0.1,
+    "engineering": -0.5,
+    "control": -0.2,
+    "lower_hybrid": 0.0,
+    "magnetics": -0.1,
+    "flux": -0.1,
+    "ion_cyclotron": 0.0,
+    "diode": -0.1,
+    "xtomo": -0.05,
+}
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One line of the table; `axes` names the scale of each dimension that has one."""
+
+    name: str
+    files: int
+    scaled_files: int
+    absent_from: int
+    dtype: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    kind: str
+    amplitude: float
+    noise_bits: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked of the generator, as the schema of the study has checked it."""
+
+    layout: str
+    shots: int
+    signals: int
+    page_size: int
+    paged: bool
+    deflate: int
+    seed: int
+
+
+@lru_cache(maxsize=1)
+def table() -> dict[str, Signal]:
+    """Return all signals by name, in alphabetical order."""
+    # What reads shots imports this module in the library under test, which has no pandas.
+    import pandas as pd
+
+    columns = {
+        "shape": lambda text: tuple(int(length) for length in text.split("x") if length),
+        "axes": lambda text: tuple(text.split()),
+    }
+    rows = pd.read_csv(TABLE, comment="#", converters=columns).rename(columns={"signal": "name"}).sort_values("name")
+    return {row["name"]: Signal(**row) for row in rows.to_dict("records")}
+
+
+def selection(count: int) -> list[str]:
+    """Return `count` of the signals, in alphabetical order: evenly spaced from the largest to the smallest."""
+    by_size = sorted(table(), key=lambda name: (-table()[name].nbytes, name))
+    picked = np.linspace(0, len(by_size) - 1, count).round().astype(int)
+    return sorted(by_size[index] for index in picked)
+
+
+def shot_number(seed: int, index: int) -> str:
+    """Return the number of the shot at `index`, 1yymmddrrr: run `rrr` of a day; the seed sets the first day."""
+    day = date(2016, 6, 25) + timedelta(days=seed * 61 % 300 + index // RUNS_A_DAY)
+    return f"1{day:%y%m%d}{index % RUNS_A_DAY + 1:03}"
+
+
+def plan(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return {shot: {signal: names of its axes}}: what each shot holds, shots and signals in ascending order.
+
+    The shots are dealt, in an order that the seed sets, evenly on the ring of 500 to which the table's counts belong,
+    so that 500 shots give exactly these counts and any other number the same proportions. A signal is absent on the
+    arc from `absent_from` of as many places as files miss it, and has no scales on the arc behind it.
+    """
+    ranks = np.argsort(np.argsort(_bits(settings.seed, 0, "plan").random_raw(settings.shots), kind="stable"))
+    places = (ranks + 0.5) * (RING / settings.shots)
+    signals = [table()[name] for name in selection(settings.signals)]
+    shots = {}
+    for index, place in enumerate(places):
+        held = {}
+        for signal in signals:
+            behind = signal.absent_from + RING - signal.files
+            if signal.absent_from <= place < behind:
+                continue
+            scaled = not behind <= place < behind + signal.files - signal.scaled_files
+            held[signal.name] = signal.axes if scaled else ()
+        shots[shot_number(settings.seed, index)] = held
+    return shots
+
+
+def ordered_pairs(layout: str, shots: dict[str, dict[str, object]]) -> list[tuple[str, str]]:
+    """Return the (shot, signal) pairs in the order in which a layout promises their bytes."""
+    pairs = [(shot, signal) for shot in sorted(shots) for signal in sorted(shots[shot])]
+    return sorted(pairs, key=lambda pair: pair[::-1]) if layout == "signal-major" else pairs
+
+
+def axis_values(seed: int, shot: str, axis: str, length: int) -> np.ndarray:
+    """Return the values of a scale: seconds (float32; the trigger differs between shots), or 0 … length - 1 (int32)."""
+    if axis not in TIME_BASES:
+        return np.arange(length, dtype=np.int32)
+    trigger = float(_bits(seed, int(shot), axis).random_raw() % 1000) * 1e-6
+    return ((TIME_BASES[axis] + trigger) + np.arange(length) * (SECONDS / length)).astype(np.float32)
+
+
+def signal_values(seed: int, shot: str, signal: Signal) -> np.ndarray:
+    """Return the values of a signal, of its shape and dtype; the same for the same arguments, always."""
+    bits = _bits(seed, int(shot), signal.name)
+    count = int(np.prod(signal.shape))
+    if signal.kind == "time":
+        values = axis_values(seed, shot, signal.axes[0], count)
+    elif signal.kind == "text":
+        values = np.array([f"{signal.name}_{index:02}" for index in range(count)])
+    elif signal.kind == "flag":
+        values = bits.random_raw(count) % 10 > 0
+    elif signal.kind == "setting":
+        values = ((bits.random_raw(count) % 201).astype(np.float64) - 100) * (signal.amplitude / 100)
+    else:
+        values = _counts(bits, signal) * (signal.amplitude / 2048)
+    return np.ascontiguousarray(values.reshape(signal.shape).astype(signal.dtype))
+
+
+def _counts(bits: np.random.PCG64, signal: Signal) -> np.ndarray:
+    """Return a discharge as counts of a 12-bit digitiser: the longest dimension is time, another a hollow profile."""
+    samples = max(signal.shape)
+    rise, fall, crashes, depth = (bits.random_raw(4) % 1000 / 1000).tolist()
+    time = (np.arange(samples) + 0.5) / samples
+    ramp = np.minimum(np.minimum(time / (0.1 + rise / 10), (1 - time) / (0.1 + fall / 10)), 1)
+    counts = 1500 * ramp * (1 + (0.1 + depth / 10) * (0.5 - time * (20 + 40 * crashes) % 1))
+    if len(signal.shape) == 2:
+        channels = min(signal.shape)
+        profile = 1 - ((np.arange(channels) + 0.5) / channels - 0.5) ** 2
+        counts = np.multiply.outer(counts, profile)
+        counts = counts if signal.shape[0] == samples else counts.T
+    if signal.kind == "adc":
+        return np.rint(counts) + _noise(bits, signal.shape, signal.noise_bits)
+    return counts + _noise(bits, signal.shape, 8) / 64
+
+
+def _noise(bits: np.random.PCG64, shape: tuple[int, ...], width: int) -> np.ndarray:
+    """Return whole numbers around 0 with a triangular distribution, less than 2**width away from it."""
+    count = int(np.prod(shape))
+    raw = bits.random_raw(-(-2 * count // 8)).astype("<u8").view(np.uint8) & (2**width - 1)
+    return (raw[:count].astype(np.int16) - raw[count : 2 * count]).reshape(shape)
+
+
+def _bits(seed: int, shot: int, name: str) -> np.random.PCG64:
+    """Return a source of raw bits, of its own for each name in each shot."""
+    return np.random.PCG64(np.random.SeedSequence([seed, shot, zlib.crc32(name.encode())]))

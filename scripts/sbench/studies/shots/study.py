@@ -1,0 +1,269 @@
+"""The shots study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from sbench import drivers
+from sbench.design.records import Kept
+from sbench.design.study import (
+    Cell,
+    Study,
+    apart,
+    elsewhere,
+    idle,
+    lost_pages,
+    mappings,
+    unaccounted,
+    uncounted,
+    undone,
+    unreadable,
+)
+from sbench.probe import page_cache
+from sbench.probe.program import Problem, read_json
+from sbench.stores import faults
+from sbench.stores import network as networks
+from sbench.stores import store as stores
+from sbench.studies.shots import injected, runtimes, selection
+from sbench.studies.shots import sets as own_sets
+from sbench.studies.shots.arms import key_of
+from sbench.studies.shots.order import describe_order
+
+_LAYOUTS = ("single-shot", "shot-major", "signal-major")
+# What a request to a service elsewhere takes at the least.
+_ELSEWHERE_MS = 20
+# What is read of one's own files, as the schema says: a default would be in the settings of all other cells, too.
+_READ = {"read_files": 1, "read_datasets": 0}
+
+
+class Shots(Study):
+    """Reading single-shot files through HDF5's drivers."""
+
+    spans_nodes = True
+    # The slowest of a task's first datasets, and the sum of all other ones.
+    of_tasks = ("first", "rest")
+
+    def mistakes(self, config: dict) -> Iterator[str]:
+        """Yield which layouts are none, and where sets of files in a bucket have no store."""
+        section = self.section(config)
+        data, where = section["data"], "studies.shots"
+        sets = data.get("files")
+        levels = list(sets) if isinstance(sets, dict) else _LAYOUTS
+        for mapping in mappings(section):
+            if strange := [level for level in mapping["layout"] if level not in levels]:
+                yield f"{where}.matrix.layout: {strange[0]} is none of {', '.join(levels)}"
+            yield from filter(None, map(selection.mistake, mapping["selection"]))
+        if isinstance(sets, dict):
+            yield from own_sets.mistakes(data, config, f"{where}.data")
+        elif "datasets" in data:
+            yield f"{where}.data.datasets: it is for sets of files of any tree: files: {{mine: data/*.h5}}"
+
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        data = self.section(config)["data"]
+        yield from own_sets.misread(levels, config, data.get("files"))
+        yield from unreadable(levels, config)
+        yield from drivers.unsuited(levels)
+        yield from faults.impossible(
+            levels.get("fault", faults.NONE), levels["store"], config["stores"][levels["store"]]
+        )
+        yield from apart(levels, config, None if levels["workers"].endswith("x") else int(levels["workers"]))
+        if levels["layout"] != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
+            yield f"a file of one shot or one signal has no order; {levels['layout']} needs two of each"
+
+    def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield the user's own files, where they are named."""
+        data = self.section(config)["data"]
+        if isinstance(sets := data.get("files"), dict):
+            for name in sets:
+                yield f"data.files.{name}", partial(_own_set, self, config, name)
+        elif sets:
+            yield "data.files", lambda: _own_files(self.section(config))
+
+    def data(self, config: dict, levels: dict[str, str]) -> dict:
+        """Return the settings of a dataset; those of a set of files have nothing of what is generated."""
+        data = self.section(config)["data"]
+        if isinstance(data.get("files"), dict):
+            return own_sets.data(data, config, levels)
+        return super().data(config, levels)
+
+    def complete(self, settings: dict, config: dict) -> dict:
+        """Return a cell's settings with how much of one's own files is read, where that is not said."""
+        return _READ | settings if "datasets" in settings["data"] else settings
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
+        """Return costs of indexes (each record makes its own), outcomes of faults, TLS handshakes, orders of reads."""
+        indexes = {one.cell: one.record["index"] for one in kept if one.record and "index" in one.record}
+        shaken = {
+            one.cell: network["handshakes"]
+            for one in kept
+            if one.record and "handshakes" in (network := one.record.get("network") or {})
+        }
+        facts = {
+            "indexes": [{"cell": cell, "index": index} for cell, index in indexes.items()],
+            "injected": injected.outcomes(kept),
+            "handshakes": shaken,
+            "reads": _orders(plan, kept),
+        }
+        return {name: value for name, value in facts.items() if value}
+
+    def contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
+        """Return what ways to read have in common that advice was asked on: each is compared with each."""
+        return (levels["access"], levels["selection"]) if "advice" in self.section(config) else None
+
+    def forecast(self, cell: Cell, config: dict) -> float | None:
+        """Return the seconds of a record of a way to read that advice has forecast."""
+        for arm in self.section(config).get("advice", {}).get("arms", []):
+            if key_of(arm) == key_of(cell.levels):
+                return arm["seconds"][cell.levels["selection"]] * (cell.settings["read_files"] or 1)
+        return None
+
+    def estimate(self, settings: dict) -> dict:
+        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
+
+        Each task opens its files itself. ROS3 fetches the first 16 MiB of a file then, in up to three requests, and a
+        file of one shot is smaller. Two to four of 61 signals hold nearly all of a shot's 8 MB.
+        """
+        cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
+        if "datasets" in data:
+            return own_sets.estimate(settings, network)
+        shots, signals, single = data["shots"], data["signals"], cell["layout"] == "single-shot"
+        workers = int(cell["workers"].rstrip("x"))
+        if cell["access"] == "shots":
+            shots = settings["read_shots"] or shots
+            opens = shots * min(workers, signals)
+        else:
+            named = settings["read_signals"]
+            signals = len(named) if isinstance(named, list) else named or signals
+            opens = signals * (shots if single else min(workers, shots))
+        datasets, store = 2 * shots * signals, stores.of(settings["store"])
+        size, requests = 8_000_000 * shots * signals / data["signals"], opens * 3 + datasets
+        if _bufferless(cell):
+            # As HDF5 2.2.0 was seen to ask for such files.
+            requests = opens * 22 + datasets * 3
+        elif not store.files and single:
+            size, requests = 16_000_000 * opens, opens * 3
+        elif not store.files:
+            size += 16_000_000 * opens
+        latency_ms = network.get("latency_ms", _ELSEWHERE_MS if store.elsewhere else 0)
+        rate = min(500, networks.mib_s(network, workers)) * 2**20
+        seconds = size / rate + requests * latency_ms / 1000 / min(workers, opens)
+        return {"requests": requests, "bytes": size, "seconds": seconds}
+
+    def published(self, settings: dict) -> tuple[float, str] | None:
+        """Return the seconds of the published cell that corresponds, and which that is (config/facts)."""
+        return runtimes.of(settings)
+
+    def data_bytes(self, data: dict) -> int:
+        """Estimate the bytes of a dataset to generate: 16 MB a shot as a file of its own, half of that in one file."""
+        if "files" in data:
+            return 0
+        return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
+
+    def data_objects(self, data: dict) -> int:
+        """Return how many files are generated."""
+        return 0 if "files" in data else data["shots"] if data["layout"] == "single-shot" else 1
+
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
+
+        Args:
+            record: what the measuring program handed over.
+            settings: the cell's settings.
+            manifest: the dataset's manifest, whose `layout` was read back from the files.
+        """
+        effective = record["effective"]
+        settings = settings | {"data": {}} if "datasets" in settings["data"] else settings
+        reasons = list(drivers.failures(effective, settings["library"]["hdf5"], settings["cell"]["driver"]))
+        reasons += [*elsewhere(effective, settings), *uncounted(record, settings)]
+        reasons += mislabelled(manifest, settings["data"])
+        layout = manifest["layout"]
+        for key in ("paged", "page_size") if layout["paged"] else ("paged",):
+            # Of files of one's own, of which some are read, None is that they differ.
+            if layout[key] is not None and effective.get(key, layout[key]) != layout[key]:
+                reasons.append(f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}")
+        return reasons
+
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
+        cell = settings["cell"]
+        return [
+            *undone(record["work"]),
+            *unaccounted(record, record["work"].get("stored_bytes")),
+            *([line] if (line := page_cache.fault(record["cache"])) else lost_pages(record["cache"])),
+            *drivers.faults(record["effective"], cell["page_buffer"], cell.get("read_cache", drivers.DEFAULT)),
+            *idle(record["effective"]),
+            *faults.missed(record),
+        ]
+
+
+def _bufferless(cell: dict) -> bool:
+    """Whether a driver keeps nothing of a file, so that each piece of it is a request."""
+    return cell["page_buffer"] == "0" and cell.get("read_cache") == "none"
+
+
+def _own_files(section: dict) -> str:
+    """Say what one of the user's own files is, and see that it is what the matrix takes it for."""
+    # Reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
+    from sbench.studies.shots import inputs, shot_files
+
+    first = inputs.sources(section["data"]["files"])[0]
+    facts = shot_files.describe([first], values=False)["layout"]
+    paged = f"paged ({facts['page_size']} bytes)" if facts["page_size"] else "not paged"
+    words = f"{first.where} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
+    layouts = {level for mapping in mappings(section) for level in mapping["layout"]}
+    if layouts != {facts["layout"]}:
+        raise Problem(f"{words}; the matrix says {', '.join(sorted(layouts))}: write the layout that the files have")
+    buffers = {level for mapping in mappings(section) for level in mapping["page_buffer"]} - {"unset", "0"}
+    if buffers and not facts["page_size"]:
+        ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
+        raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
+    return words
+
+
+def _own_set(study: Shots, config: dict, name: str) -> str:
+    """Say what one file of a set is, and see that the matrix can read the set."""
+    from sbench.studies.shots.first import describe_first
+
+    data = study.data(config, {"layout": name})
+    levels = [mapping for mapping in mappings(study.section(config)) if name in mapping["layout"]]
+    looked = describe_first(data, dict.fromkeys(level for mapping in levels for level in mapping["selection"]))
+    buffers = {level for mapping in levels for level in mapping["page_buffer"]} - {"unset", "0"}
+    if buffers and not looked.paged:
+        ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
+        raise Problem(f'{looked.words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
+    wanted = study.section(config).get("read_files", _READ["read_files"])
+    if wanted > looked.files and any("files" in mapping["access"] for mapping in levels):
+        return f"{looked.words}; read_files is {wanted}, so each record reads all of them"
+    return looked.words
+
+
+def _orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
+    """Return the order of reads of each dataset and access, as the first record has it, where the dataset is there."""
+    first = {
+        (plan["cells"][one.cell]["dataset"], one.levels["access"]): one
+        for one in reversed(kept)
+        if one.record and one.record["status"] == "done" and one.cell in plan["cells"]
+    }
+    orders = []
+    for (dataset, access), one in sorted(first.items()):
+        # A dataset that was removed, or lacks what was read, has no order to show.
+        with contextlib.suppress(Problem, KeyError):
+            manifest = read_json(one.path.parents[3] / "data" / dataset / "manifest.json")
+            orders.append({"data": dataset} | describe_order(manifest, access, one.record["read"]))
+    return orders
+
+
+def mislabelled(manifest: dict, label: dict) -> list[str]:
+    """Return where the data, as read back from the files, are not what their label says (METHOD 3)."""
+    layout = manifest["layout"]
+    # Of a user's own files only the layout is promised; plain files have no pages.
+    promised = {"layout"} if "files" in label else label.keys() - (set() if label.get("paged") else {"page_size"})
+    return [
+        f"{manifest['dataset']}: {key} was asked to be {label[key]}, the files have {layout[key]}"
+        for key in sorted(promised & layout.keys() - {"shots", "signals"})
+        if layout[key] != label[key]
+    ]
+
+
+STUDY = Shots("shots")

@@ -1,0 +1,156 @@
+"""Ceilings of volumes, and when a volume's burst credits run out (AWS EBS; the facts: config/facts/volume_types.yaml).
+
+gp2: a bucket of 5.4 million I/O credits fills at the baseline rate and empties at the rate of the I/Os. While there are
+credits, the volume does up to 3,000 I/Os a second, without them only the baseline. A credit is an I/O of the device: a
+forced write of a file is more than one (data, journal, metadata), `ios_per_write`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from sbench.studies.volumes import fio_facts
+from sbench.studies.volumes.changes import Segment
+from sbench.studies.volumes.promises import Volume, describe
+from sbench.studies.volumes.series import Series, started_utc
+
+# Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
+COLLAPSE = 1.5
+# Share of the bucket from which on it counts as full, and up to 1 less which as spent.
+FULL = 0.95
+
+
+class Spent(NamedTuple):
+    """A modelled job: credits before and after it, how long it takes, I/Os of the device a second, and allowed ones."""
+
+    credits_start: float
+    credits_end: float
+    modelled_s: float
+    modelled_iops: float
+    allowed_iops: float
+
+
+def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> tuple[list[dict], list[dict]]:
+    """Return what the model says of each battery on a volume of a known type, in the order of the series.
+
+    First a row per job: what the job was, its credits, and what they allowed. Then a row per battery: with what credits
+    it `began` (`full`, `spent`, `partly spent`; "" where there is no model), when they are gone by the model, and when
+    a collapse was seen, as numbers, names and text. Credits carry over from one battery of a volume (store and host) to
+    the next; the first begins with a full bucket, as does one whose start is not known, or before which one failed.
+    """
+    batteries = [(one, battery) for one in series for battery in one.batteries]
+    jobs: dict[int, list[dict]] = {}
+    collapses: dict[int, dict] = {}
+    # Of each volume: when its last battery ended (seconds since 1970), and with how many credits.
+    left: dict[tuple, tuple[float, float]] = {}
+    for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: started_utc(each[1][1])):
+        before = left.pop((one.levels[0], one.levels[-1]), None)
+        volume = describe(one.volume)
+        places = np.flatnonzero(one.jobs["repeat"] == battery.repeat) if battery.valid and volume.volume_type else []
+        if not len(places):
+            continue
+        own, started, start = one.jobs.iloc[places], fio_facts.date(started_utc(battery))[0], None
+        if before and started:
+            ended, credits = before
+            start = credits + volume.baseline_iops * max(started - ended, 0)
+        if state := (battery.record.get("start") or {}).get("state"):
+            start = volume.credits if state == "full" else 0.0
+        parts = [part for part in segments[one.levels] if places[0] <= part.first <= places[-1]]
+        fall = collapse(one.jobs, parts)
+        slow = one.jobs.iloc[fall.first : fall.last] if fall else own.iloc[:0]
+        observed = fall.first - int(places[0]) if fall else None
+        each, source = amplification(own, slow, volume)
+        complete = np.isfinite(own[["writes", "reads", "seconds"]].to_numpy(float)).all()
+        complete = complete and math.isfinite(volume.credits + volume.baseline_iops)
+        spent = model(own, volume, each, observed, start) if complete else []
+        if spent and started:
+            ended = started + float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
+            left[one.levels[0], one.levels[-1]] = ended, spent[-1].credits_end
+        per_write = {"ios_per_write": each, "ios_per_write_source": source} if spent else {}
+        modelled = zip(own.to_dict("records"), spent, strict=False)
+        jobs[place] = [{**one.head, **job, **credits._asdict(), **per_write} for job, credits in modelled]
+        row = {**one.head, "repeat": battery.repeat, **volume._asdict(), "ios_per_write_source": "", **per_write}
+        share = spent[0].credits_start / volume.credits if spent else math.nan
+        row["began"] = "full" if share >= FULL else "spent" if share <= 1 - FULL else "partly spent" if spent else ""
+        predicted = next((number for number, job in enumerate(spent) if job.credits_end <= 0), None)
+        for name, number in (("predicted", predicted), ("observed", observed)):
+            job = {"job_Id": "", "number": None} if number is None else own.iloc[number]
+            row |= {f"{name}_job": job["job_Id"], f"{name}_number": job["number"]}
+        collapses[place] = row | {"text": _text(row, volume, spent, start is not None)}
+    order = sorted(collapses)
+    return [row for place in order for row in jobs[place]], [collapses[place] for place in order]
+
+
+def _text(row: dict, volume: Volume, spent: Sequence[Spent], carried: bool) -> str:
+    name = volume.volume_type if math.isnan(volume.size_gib) else f"{volume.size_gib:g} GiB {volume.volume_type}"
+    seen = f"a collapse was seen at job {row['observed_number']}" if row["observed_job"] else "no collapse was seen"
+    if math.isnan(volume.credits):
+        return f"{volume.note or f'a {name} volume has no credits that could run out'}; {seen}"
+    if not spent:
+        unknown = "the volume's size" if math.isnan(volume.baseline_iops) else "what the jobs asked for, or when,"
+        return f"the credits of a {name} volume cannot be modelled, as {unknown} is not known; {seen}"
+    ending = f"last longer than these jobs ({spent[-1].credits_end / 1e6:.1f} million are left)"
+    if row["predicted_job"]:
+        ending = f"run out in job {row['predicted_number']}"
+    start = "what the battery before has left" if carried else "a full bucket"
+    each = f"{row['ios_per_write']:.2f} device I/Os per write: {row['ios_per_write_source']}"
+    return f"by the model the credits of a {name} volume {ending}; {seen} (from {start}; {each})"
+
+
+def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
+    """Return the first segment whose mean latency (median of its jobs) is 1.5 times that of the one before."""
+    middles = [jobs["mean_ms"].iloc[one.first : one.last].median() for one in segments]
+    steps = zip(middles, middles[1:], segments[1:], strict=False)
+    return next((one for before, after, one in steps if after >= COLLAPSE * before), None)
+
+
+def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tuple[float, str]:
+    """Return how many I/Os of the device one write of fio takes, and where the figure comes from.
+
+    As counted by the device where the samples have it. Else from the jobs that the volume seems to have throttled
+    (`slow`): there it does its baseline, and what it earns in the pauses, so baseline × time / writes is the figure,
+    without the first of them, which began with credits; that is hindsight. Else 1, which is the least.
+    """
+    counted = jobs[jobs["device_writes"].astype(float).notna() & (jobs["writes"].astype(float) > 0)]
+    if len(counted):
+        return float(counted["device_writes"].sum() / counted["writes"].sum()), "counted by the device"
+    slow = slow.iloc[1:] if len(slow) > 1 else slow
+    writes = float(slow["writes"].sum(skipna=False))
+    time = float((slow["seconds"] + slow["pause_s"]).sum(skipna=False))
+    if writes > 0 and volume.baseline_iops * time / writes >= 1:
+        return volume.baseline_iops * time / writes, "throttled segment (hindsight)"
+    return 1.0, "assumed (the least there is)"
+
+
+def model(
+    jobs: pd.DataFrame, volume: Volume, each: float, collapsed: int | None = None, start: float | None = None
+) -> list[Spent]:
+    """Return a battery's jobs as the credits allow them, from `start` credits on (unknown: a full bucket).
+
+    A job asks for its writes × `each` (device I/Os per write), and its reads, in the time that it took; from place
+    `collapsed` on in the median time of those before, as the missing credits made those jobs slow.
+    """
+    demand = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
+    seconds = jobs["seconds"].to_numpy(float).copy()
+    if collapsed:
+        seconds[collapsed:] = np.median(seconds[:collapsed])
+    left = volume.credits if start is None else min(start, volume.credits)
+    spending = []
+    for ios, wanted, pause in zip(demand, seconds, jobs["pause_s"].to_numpy(float), strict=True):
+        spending.append(_spend(left, ios, wanted, volume))
+        left = min(spending[-1].credits_end + volume.baseline_iops * pause, volume.credits)
+    return spending
+
+
+def _spend(left: float, ios: float, wanted: float, volume: Volume) -> Spent:
+    rate = min(ios / wanted, volume.burst_iops) if wanted > 0 else math.nan
+    above = rate - volume.baseline_iops
+    if above > 0 and ios / rate >= left / above:
+        lasting = left / above
+        seconds = lasting + (ios - rate * lasting) / volume.baseline_iops
+        return Spent(left, 0.0, seconds, ios / seconds, volume.baseline_iops)
+    seconds = ios / rate if rate > 0 else wanted
+    return Spent(left, min(left - above * seconds, volume.credits), seconds, rate, volume.burst_iops)

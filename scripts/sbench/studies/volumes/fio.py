@@ -1,0 +1,349 @@
+"""Batteries of fio: what a folder of its results says, whoever ran it.
+
+A battery is a job of fio some times in a row. Its folder holds fio's output, a file a job, and perhaps what was written
+down beside it: battery.txt and facts_<id>.txt of fio_battery.sh, or the published log lines. What a file holds is told
+by its content, whatever its name. Whatever is missing is None, what cannot be read is named in `left_out`, and the rest
+is read.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from sbench.probe.program import Problem
+from sbench.probe.spool import Spool
+from sbench.studies.volumes import etcd_metrics, fio_facts, fio_jobs, fio_options, fio_output, fio_text, packed
+from sbench.studies.volumes.fio_output import Job
+
+# What fio_battery.sh and fit leave beside results.
+_BESIDE = re.compile(r"job\.fio|import\.yaml|background\.err|fio_.+\.err")
+_LARGE = ("options", "columns", "histograms", "disks")
+_FOLDER = re.compile(r"(?P<battery>[^_]+?)(_(?P<cluster>.+?))?-fio-(?P<host>.+)")
+# A log line was written before its job ended; clocks of a log and of fio are the same or nearly so.
+_CLOCKS_S = 60
+EARLY = "the battery ended early"  # the beginning of such a fault
+_ERRORS = 4096
+# Of its run time a job that was not ended early did so much; latencies add up to so much of it at most, as each is
+# counted from a little before it; and run times are told to milliseconds.
+_WHOLE, _MORE, _CLOCK_S = 0.95, 1.1, 0.01
+_LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
+COLUMNS = (
+    *("battery_id", "node_name", "layout", "job_Id"),
+    *(f"sync_lat_{metric}_ms" for metric in ("max", "mean", "stddev", "p99", "p99.9", "p50", "p99.99")),
+    "sync_N",
+    *(
+        column
+        for kind in ("read", "write")
+        for column in (*(f"{kind}_lat_{metric}_ms" for metric in _LATENCIES), f"{kind}_N")
+    ),
+    *("read_iops", "write_iops", "read_mib_s", "write_mib_s", "read_bytes", "write_bytes", "read_ios", "write_ios"),
+    *("runtime_s", "number", "started_utc", "started_s"),
+    *("load1_before", "load1_after", "load5_before", "load15_before", "steal_percent"),
+    *("free_gib_before", "free_gib_after", "device", "device_util_percent", "device_read_ios", "device_write_ios"),
+    "error",
+)
+
+
+def read_battery(place: Path) -> dict:
+    """Return what a battery's folder, or its tarball, says: the fio part of a record.
+
+    It is what `Tree.batteries` yields, with "left_out" ([{"file", "reason"}]) and the histograms as `pairs`; of jobs
+    whose options differ, those of which there are most.
+    """
+    if place.is_file():
+        tree = Tree(packed.stem(place.name))
+        tree.add_packed(place)
+    else:
+        tree = Tree(place.resolve().name)
+        for path in sorted(place.iterdir()):
+            if packed.wanted(path.name) and path.is_file():
+                tree.add_file(path.name, path)
+    battery = max(tree.batteries(), key=lambda each: len(each["samples"]))
+    return battery | {"histograms": pairs(battery["histograms"]), "left_out": tree.left_out}
+
+
+def work(due: int, done: int, samples: list[dict]) -> dict[str, int]:
+    """Return the `work` of a record: jobs that were due and done, and the bytes of its samples."""
+    moved = {key: sum(row[key] or 0 for row in samples) for key in ("read_bytes", "write_bytes")}
+    return {"jobs_asked": due, "jobs_done": done, **moved}
+
+
+def pairs(histograms: dict[str, dict[str, fio_output.Histogram]]) -> dict[str, dict[str, list[tuple[int, ...]]]]:
+    """Return the histograms of a battery's jobs as a record has them: {id: {operation: [(ns, count), …]}}.
+
+    Where there are ranges in place of bins, rows are (lowest ns, highest ns, count).
+    """
+    return {job_id: {name: one.rows() for name, one in own.items()} for job_id, own in histograms.items()}
+
+
+@dataclass
+class _Folder:
+    # The spool holds large values: the `_LARGE` fields of each job, and the facts and logs of all jobs.
+    jobs: list[Job] = field(default_factory=list)
+    facts: dict[str, int] = field(default_factory=dict)
+    battery: dict[str, object] = field(default_factory=dict)
+    logs: dict[str, int] = field(default_factory=dict)
+    hosts: set[str] = field(default_factory=set)
+    background: Job | None = None
+
+
+class Tree:
+    """A tree of results, read file after file; each folder of it that holds fio's output is a battery, or several.
+
+    `left_out` has [{"file", "reason"}] of what could not be read so far.
+    """
+
+    def __init__(self, name: str, place: str = "") -> None:
+        """Begin a tree whose outermost folder has this name; `place` stands before the names of files left out."""
+        self._name, self._place = name, place
+        self._folders: dict[str, _Folder] = {"": _Folder()}
+        self._spool = Spool()
+        self._log: dict[str, list[tuple[str, fio_facts.LogLine]]] = {}
+        self._marks: dict[tuple[str, str], str] = {}
+        self._kinds: dict[tuple, tuple] = {}
+        self.left_out: list[dict[str, str]] = []
+
+    def add_file(self, name: str, path: Path) -> None:
+        """Read a file that lies on disk, packed or not; `name` is its path within the tree."""
+        try:
+            data = packed.read(path)
+        except Problem as problem:
+            self.leave_out(name, str(problem))
+        else:
+            self.add(packed.stem(name), data)
+
+    def add_packed(self, path: Path) -> None:
+        """Read a tarball or zip; after a Problem (`packed.contents`) nothing that was read of it counts."""
+        for name, data in packed.contents(path):
+            self.add(name, data)
+
+    def add(self, name: str, data: bytes) -> None:
+        """Read the content of a file; `name` is its path within the tree."""
+        path = PurePosixPath(name)
+        parent = "/".join(path.parent.parts)
+        folder = self._folders.setdefault(parent, _Folder())
+        text = data.decode(json.detect_encoding(data), errors="replace")
+        if path.name == "battery.txt":
+            folder.battery = fio_facts.battery(text)
+        elif match := re.fullmatch(r"facts_(.+)\.txt", path.name):
+            folder.facts[match[1]] = self._spool.put(fio_facts.key_values(text))
+        elif match := re.fullmatch(r"latencies_(.+)\.txt", path.name):
+            folder.logs[match[1]] = self._spool.put(text)
+        elif not _BESIDE.fullmatch(path.name):
+            lines = fio_facts.log_lines(text)
+            for line in lines:
+                self._log.setdefault(line.job_id, []).append((parent, line))
+                folder.hosts |= {line.host} - {""}
+            self._add_jobs(folder, parent, name, text, beside=bool(lines))
+
+    def _add_jobs(self, folder: _Folder, parent: str, name: str, text: str, *, beside: bool) -> None:
+        """Read the jobs of a file; one that has something else `beside` them may have none."""
+        mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
+        if (first := self._marks.get((parent, mark), name)) != name:
+            return self.leave_out(name, f"has the content of {first}, which is taken once")
+        try:
+            jobs = etcd_metrics.jobs(text)
+            documents, wrong = ([], "") if jobs else fio_text.documents(text)
+        except Problem as problem:
+            if not (beside and str(problem) == fio_text.NOTHING):
+                self.leave_out(name, str(problem))
+            return
+        problems = [wrong] if wrong else []
+        for document in documents:
+            try:
+                jobs += fio_output.jobs(document)
+            except Problem as problem:
+                problems.append(str(problem))
+        for problem in dict.fromkeys(problems):
+            self.leave_out(name, problem + ("; the rest of it is read" if jobs else ""))
+        if PurePosixPath(name).name == "background.json" and jobs:
+            folder.background = jobs[0]
+        elif jobs:
+            self._marks[parent, mark] = name
+            for number, job in enumerate(jobs):
+                job.file, job.mark, job.alone = name, f"{mark}-{number}", len(jobs) == 1
+            folder.jobs += map(self._put_away, jobs)
+
+    def _put_away(self, job: Job) -> Job:
+        kind = tuple(fio_options.canonical(job.options).items())
+        place = self._spool.put({name: getattr(job, name) for name in _LARGE})
+        return replace(job, **{name: {} for name in _LARGE}, kind=self._kinds.setdefault(kind, kind), place=place)
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Name a file that is not read."""
+        self.left_out.append({"file": f"{self._place}{name}", "reason": reason})
+
+    def batteries(self) -> Iterator[dict]:
+        """Yield the batteries of each folder; jobs whose options differ are batteries apart.
+
+        Each has what `_battery` returns: samples are rows of `COLUMNS` in time order, histograms those of
+        `fio_output.Job`, "folder" is its path within the tree, and "marks" are of its jobs' content. A folder without
+        jobs gives one without samples.
+        """
+        for path, folder in self._folders.items():
+            if folder.jobs and self._title(path, folder)["host"] == "unknown":
+                fio_jobs.tell_hosts(folder.jobs)
+            series: dict[tuple, list[Job]] = {}
+            for job in folder.jobs:
+                series.setdefault((job.host, job.kind), []).append(job)
+            for jobs in series.values() or [[]]:
+                yield self._battery(path, folder, jobs)
+
+    def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
+        title = self._title(path, folder)
+        title |= {"host": jobs[0].host} if jobs and jobs[0].host else {}
+        named = [replace(job, id=job_id) for job, job_id in zip(jobs, fio_jobs.told_ids(jobs), strict=True)]
+        for job in named:
+            job.facts = self._spool.get(folder.facts[job.id]) if job.id in folder.facts else {}
+            job.line = self._line(path, job, title["host"])
+            job.log = folder.logs.get(job.id)
+        timed, facts = fio_jobs.in_time_order(named), folder.battery
+        origin, versions = timed[0].started_s if timed else None, sorted({job.version for job in timed})
+        status = str(facts.get("status", "complete"))
+        faults = [f"{EARLY}: {status}"] if status != "complete" else []
+        faults += fio_jobs.name_jobs(timed)
+        if len(versions) > 1:
+            faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")
+        options, samples, histograms = {}, [], {}
+        for number, job in enumerate(timed, 1):
+            whole = replace(job, **self._spool.get(job.place))
+            if job.log is not None:
+                job.open_loop = whole.open_loop = fio_output.count_from_due(whole, self._spool.get(job.log))
+            faults += [f"{job.id}: {fault}" for fault in _faults(whole)]
+            samples.append(_row(whole, number, origin, title, facts))
+            options = options or whole.options
+            histograms |= {job.id: whole.histograms} if whole.histograms else {}
+        ended = max((job.ended_s for job in timed if job.ended_s is not None), default=None)
+        return {
+            **title,
+            "fio": ", ".join(versions) or facts.get("fio"),
+            "started_utc": facts.get("started_utc") or fio_facts.utc(origin),
+            "ended_utc": facts.get("ended_utc") or fio_facts.utc(ended),
+            "pause_s": facts.get("pause_s"),
+            "job_options": {key: value for key, value in options.items() if key != "name"},
+            "facts": facts,
+            "samples": samples,
+            "histograms": histograms,
+            "background": _background(folder),
+            "loop": "open" if timed and all(job.open_loop for job in timed) else "closed",
+            "faults": faults,
+            "folder": path,
+            "marks": [job.mark for job in jobs],
+        }
+
+    def _title(self, path: str, folder: _Folder) -> dict[str, str]:
+        """Return {"battery", "cluster", "host"}: of battery.txt, of the folder's name, or as far as they are known."""
+        if parts := _FOLDER.fullmatch(PurePosixPath(path).name or self._name):
+            title = parts.groupdict(default="")
+        else:
+            battery, _, cluster = (path.replace("/", "-") or self._name).partition("_")
+            host = next(iter(folder.hosts)) if len(folder.hosts) == 1 else "unknown"
+            title = {"battery": battery, "cluster": cluster, "host": host}
+        return title | {key: str(folder.battery[key]) for key in title if folder.battery.get(key)}
+
+    def _line(self, path: str, job: Job, host: str) -> fio_facts.LogLine | None:
+        """Return the log line of a job: of its own folder, else of any where the host is the same; the last before."""
+        if not (every := self._log.get(job.id)):
+            return None
+        short = host.partition(".")[0]
+        alone = sum(bool(folder.jobs) for folder in self._folders.values()) == 1
+        lines = [line for at, line in every if at == path]
+        lines = lines or [line for _, line in every if alone or line.host.partition(".")[0] == short]
+        if len(lines) > 1:
+            latest = -math.inf if job.ended_s is None else job.ended_s + _CLOCKS_S
+            before = [line for line in lines if line.began_s is not None and line.began_s <= latest]
+            lines = sorted(before, key=lambda line: line.began_s)[-1:]
+        return lines[0] if lines else None
+
+
+def _background(folder: _Folder) -> dict | None:
+    """Return what the job beside the battery did; its bytes and operations are over all of its run."""
+    load = folder.background
+    if load is None:
+        return None
+    job = folder.battery.get("background")
+    rates = [f"{kind}_{what}" for kind in ("read", "write") for what in ("bytes", "iops", "mib_s")]
+    return {
+        "job": job if job not in (None, "none") else fio_options.signature(load.options),
+        "fio": load.version,
+        "job_options": load.options,
+        **{key: load.columns.get(key) for key in ("runtime_s", *rates, "error")},
+    }
+
+
+def _row(job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]) -> dict:
+    """Return a job, the `number`-th of a battery that began at `origin_s`, as a row of `COLUMNS`; None: not known."""
+    facts, load = job.facts, fio_facts.loads(job.facts.get("load_before", ""))
+    load = job.line.load if load[0] is None and job.line else load
+    values = job.columns | {
+        "battery_id": "_".join(filter(None, (title["battery"], title["cluster"]))),
+        "node_name": title["host"],
+        "job_Id": job.id,
+        "number": number,
+        "started_utc": fio_facts.utc(job.started_s),
+        "started_s": None if job.started_s is None else round(job.started_s - origin_s, 3),
+        **dict(zip(("load1_before", "load5_before", "load15_before"), load, strict=True)),
+        "load1_after": fio_facts.loads(facts.get("load_after", ""))[0],
+        "steal_percent": fio_facts.steal_percent(facts.get("stat_before", ""), facts.get("stat_after", "")),
+    }
+    for when in ("before", "after"):
+        free = fio_facts.count(facts.get(f"free_bytes_{when}", ""))
+        values[f"free_gib_{when}"] = None if free is None else free / 2**30
+    # fio looks a few times a second: of a short job it may have seen nothing, which does not mean that there was
+    # nothing. Then the runner's two looks at the counters tell.
+    device = PurePosixPath(str(battery.get("device", ""))).name
+    name = next((name for name in job.disks if device.startswith(name)), next(iter(job.disks), device or None))
+    counts = job.disks.get(name, {})
+    if not any(counts.values()):
+        began, ended = (fio_facts.date(facts.get(key, ""))[0] for key in ("started_s", "ended_s"))
+        seconds = None if began is None or ended is None else ended - began
+        counts = fio_facts.device_counts(facts.get("diskstats_before", ""), facts.get("diskstats_after", ""), seconds)
+    values |= {"device": name, "device_util_percent": counts.get("util")}
+    values |= {f"device_{key}": counts.get(key) for key in ("read_ios", "write_ios")}
+    return {column: values.get(column) for column in COLUMNS}
+
+
+def _faults(job: Job) -> Iterator[str]:
+    """Yield why what a job did is not what its options ask for, or cannot have been measured (METHOD 9)."""
+    columns, options, seconds = job.columns, job.options, job.columns["runtime_s"]
+    if columns["write_ios"] is None:
+        return
+    if error := columns["error"]:
+        yield f"fio ended with error {error}{f' ({os.strerror(error)})' if error < _ERRORS else ''}"
+    elif job.facts.get("status", "0") != "0":
+        yield f"fio ended with status {job.facts['status']}"
+    if job.errors:
+        yield f"{job.errors} operations failed"
+    writes, done = columns["write_ios"], columns["read_bytes"] + columns["write_bytes"]
+    if job.unlike:
+        yield "fio told of unlike jobs as one (group_reporting), so none can be judged: give each a file of its own"
+        return
+    due, asked_s = fio_options.asked_bytes(options), fio_options.asked_seconds(options, done)
+    if job.signal or seconds < _WHOLE * asked_s:
+        of = f" of {asked_s:g}" if asked_s else ""
+        yield f"it was ended early, after {seconds:.3g}{of} s{f', by {job.signal}' if job.signal else ''}"
+    if due and abs(done - due[0]) > due[1]:
+        yield f"{done} bytes were read and written, {due[0]} asked"
+    elif not done:
+        yield "nothing was read or written"
+    syncs, counts = columns.get("sync_N"), fio_options.asked_syncs(options, writes)
+    if off := fio_options.without_latencies(options):
+        yield f"its latencies were switched off by {off}"
+    elif counts and "sync_lat_mean_ms" not in columns and counts[0] > counts[1]:
+        yield f"{job.version} does not say how long it took to force writes to the disk"
+    elif counts and syncs is not None and abs(syncs - counts[0]) > counts[1]:
+        yield f"{writes} writes were forced to the disk {syncs} times, {counts[0]:.0f} asked"
+    for operation, own in job.histograms.items():
+        counted, n = sum(own.numbers[own.width - 1 :: own.width]), columns[f"{operation}_N"]
+        if n is not None and counted != n:
+            yield f"the bins of {operation} hold {counted} of {n} latencies"
+    for operation in () if job.open_loop else fio_output.OPERATIONS:
+        n, mean_ms = columns.get(f"{operation}_N"), columns.get(f"{operation}_lat_mean_ms")
+        took_s, most_s = (n or 0) * (mean_ms or 0) / 1000, (seconds + _CLOCK_S) * fio_options.in_flight(options)
+        if took_s > _MORE * most_s:
+            yield f"its latencies of {operation} add up to {took_s:.3g} s, more than {most_s:.3g} s of its run time"

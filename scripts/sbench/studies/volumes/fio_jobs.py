@@ -1,0 +1,104 @@
+"""Jobs of fio told apart: which host each ran on, how it is called, and in which order they began."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from sbench.studies.volumes import fio_facts
+from sbench.studies.volumes.fio_output import Job
+
+_IN_NAME, _IN_FILE = re.compile(r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"), re.compile(r"fio_results_[a-z]+_(.+)\.json")
+# Of a name so many characters are looked at.
+_NAME = 200
+# A host in the name of a file that has one host's results.
+_HOST = re.compile(
+    r"(?<![a-z])((?:master|worker|node|host|server|control-?plane|infra|vm)[-_]?[0-9a-f]+(?:\.[a-z][\w.-]*?)?|"
+    r"ip-\d+-\d+-\d+-\d+(?:\.[a-z][\w.-]*?)?|\d+\.\d+\.\d+\.\d+)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+
+
+def tell_hosts(jobs: list[Job]) -> None:
+    """Set the host of jobs by their files, where each file has one host's results.
+
+    That is so where files are named after hosts, or after anything but a number, and where jobs of several files ran
+    at one time, which those of a battery never do.
+    """
+    stems = {job.file: PurePosixPath(job.file).stem for job in jobs if not job.host}
+    hosts = {file: match[1] for file, stem in stems.items() if (match := _HOST.search(stem))}
+    if len(hosts) == len(stems):
+        named = hosts
+    elif len(stems) > 1 and (_at_one_time(jobs) or (not any(told_ids(jobs)) and _unlike(stems.values()))):
+        named = stems
+    else:
+        return
+    for job in jobs:
+        job.host = job.host or named[job.file]
+
+
+def _unlike(stems: Iterable[str]) -> bool:
+    """Return whether no two names are the same but for numbers in them."""
+    forms = Counter(re.sub(r"\d+", "#", stem) for stem in stems)
+    return max(forms.values()) == 1
+
+
+def _at_one_time(jobs: list[Job]) -> bool:
+    """Return whether jobs of different files ran at one time, by fio's clock of whole seconds or better."""
+    spans: dict[str, tuple[float, float]] = {}
+    for job in jobs:
+        if job.began_s is None or job.ended_s is None:
+            return False
+        began, ended = spans.get(job.file, (math.inf, -math.inf))
+        spans[job.file] = min(began, job.began_s), max(ended, job.ended_s)
+    ordered = sorted(spans.values())
+    return any(former - later > 1 for (_, former), (later, _) in pairwise(ordered))
+
+
+def in_time_order(jobs: list[Job]) -> list[Job]:
+    """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
+
+    The clocks, the best first: the runner's facts, a log with its zone, fio's start of the job, fio's end of it less
+    its run time, a log without a zone. Sets `started_s`.
+    """
+    clocks = []
+    for job in jobs:
+        facts = (fio_facts.date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
+        logged, zoned = (job.line.began_s, job.line.zoned) if job.line else (None, False)
+        exact = job.began_s if job.exact_start else None
+        clocks.append((next(filter(None, facts), None), logged if zoned else None, exact, job.began_s, logged))
+    best = next((times for times in zip(*clocks, strict=True) if None not in times), ())
+    for job, started_s in zip(jobs, best, strict=False):
+        job.started_s = started_s
+    # Without times the shorter name is the earlier one: a1 … z5, aa1, and run9 before run10.
+    return sorted(jobs, key=lambda job: (job.started_s or 0, len(job.id), job.id, len(job.file), job.file))
+
+
+def told_ids(jobs: list[Job]) -> list[str]:
+    """Return the ids of jobs: of their names, else of their files; "" for each where some have none or all the same."""
+    names = [job.name for job in jobs]
+    files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]
+    for texts, form in ((names, _IN_NAME), (files, _IN_FILE)):
+        matches = [form.fullmatch(text[:_NAME]) for text in texts]
+        ids = [match[match.lastindex] for match in matches if match]
+        if len(ids) == len(jobs) and (len(jobs) == 1 or len(set(ids)) > 1):
+            return ids
+    return [""] * len(jobs)
+
+
+def name_jobs(jobs: list[Job]) -> list[str]:
+    """Give those without an id numbers in time order, or the names of their files; return which ids are there twice."""
+    timed = all(job.started_s is not None for job in jobs)
+    for number, job in enumerate(jobs, 1):
+        job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)
+    faults, by_id = [], {}
+    for job in jobs:
+        by_id.setdefault(job.id, []).append(job)
+    for twice, alike in by_id.items():
+        if len(alike) > 1:
+            faults.append(f"{twice} is there {len(alike)} times: {', '.join(sorted({job.file for job in alike}))}")
+        for number, job in enumerate(alike[1:], 2):
+            job.id = f"{twice}-{number}"
+    return faults

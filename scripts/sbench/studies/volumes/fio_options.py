@@ -1,0 +1,249 @@
+"""The options of a job of fio, of its file or its output: which jobs are the same, their names, what they ask for."""
+
+import configparser
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from sbench.probe.program import Problem
+
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# `fio --cmdhelp=<option>` names the alias; fio's output has the name.
+_ALIASES = {
+    **{"blocksize": "bs", "blocksize_range": "bsrange", "fileoffset": "offset", "fill_fs": "fill_device"},
+    **{"io_limit": "io_size", "iomem": "mem", "iodepth_batch_submit": "iodepth_batch", "nr_files": "nrfiles"},
+    **{"readwrite": "rw", "timeout": "runtime", "ss": "steadystate"},
+    **{"ss_dur": "steadystate_duration", "ss_ramp": "steadystate_ramp_time"},
+}
+# Options that may be given without a value; fio's output leaves them out where they were, so they tell no jobs apart.
+_FLAGS = (
+    "blocksize_unaligned|bs_unaligned|exitall|exitall_on_error|group_reporting|new_group|norandommap|refill_buffers|"
+    "stonewall|thread|time_based|verify_only|wait_for_previous|zero_buffers"
+)
+# Names, places and reporting: a job with others of these is the same job.
+_NO_MATTER = re.compile(
+    f"{_FLAGS}|(all)?randrepeat|randseed|description|directory|disk_util|exec_(pre|post)run|filename(_format)?|name|"
+    "unique_filename|unlink|percentile_list|[cs]?lat_percentiles|unified_rw_reporting|status_interval|log_.*|write_.*_log"
+)
+_DEFAULTS = {"rw": "read", "bs": "4096", "ioengine": "psync", "iodepth": "1", "numjobs": "1", "direct": "0"}
+_SIZES = frozenset(("bs", "filesize", "io_size", "offset", "size"))
+_TIMES = frozenset(("ramp_time", "runtime", "startdelay"))
+# With one of these a job ends elsewhere than at its size, or its output counts more or less than that.
+_ENDS_ELSEWHERE = (
+    *("bsrange", "bssplit", "fill_device", "flow", "number_ios", "ramp_time"),
+    *("read_iolog", "runtime", "steadystate", "verify", "zonemode"),
+)
+
+
+def of_job_file(text: str) -> dict[str, str]:
+    """Return the options of a job file with one job, those of its [global] section included."""
+    parser = configparser.ConfigParser(
+        allow_no_value=True, interpolation=None, delimiters=("=",), inline_comment_prefixes=(";", "#"), strict=False
+    )
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise Problem(f"no job file of fio: {' '.join(str(error).split())}") from error
+    jobs = [section for section in parser.sections() if section != "global"]
+    if len(jobs) != 1:
+        raise Problem(f"a job file here has one job, this one has {len(jobs)}: {', '.join(jobs)}")
+    shared = dict(parser["global"]) if parser.has_section("global") else {}
+    return {_name(key): value or "1" for key, value in (shared | dict(parser[jobs[0]])).items()}
+
+
+def total_bytes(options: Mapping[str, str]) -> int:
+    """Return the bytes of all files of a job: its size for each of its processes."""
+    if "size" not in options:
+        raise Problem("a job file here says the size of its files: size=…")
+    return _bytes(options["size"]) * int(options.get("numjobs", 1))
+
+
+def block_bytes(options: Mapping[str, str]) -> int:
+    """Return the bytes of one operation."""
+    return _bytes(canonical(options)["bs"].split(",")[0])
+
+
+def runtime_s(options: Mapping[str, str]) -> float:
+    """Return how long a job runs, in seconds, or 0 where its size says when it ends."""
+    return _seconds(options["runtime"]) if options.get("time_based", "0") != "0" and "runtime" in options else 0.0
+
+
+def canonical(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that decide what a job does, in one spelling, with the defaults of the chief ones.
+
+    Jobs are the same if these are. Sizes are in bytes, times in seconds. Options without a value (time_based …) are not
+    among them: fio's output leaves them out.
+    """
+    spelled = dict(_DEFAULTS)
+    for key, value in options.items():
+        name = _ALIASES.get(_name(key), _name(key))
+        if name == "buffered":
+            spelled["direct"] = "0" if value == "1" else "1"
+        elif not _NO_MATTER.fullmatch(name):
+            spelled[name] = value.strip()
+            with suppress(Problem, ValueError):
+                if name in _SIZES:
+                    spelled[name] = ",".join(str(_bytes(part)) if part else "" for part in value.split(","))
+                elif name in _TIMES:
+                    spelled[name] = f"{_seconds(value):g}"
+    if spelled["rw"] == "readwrite":
+        spelled["rw"] = "rw"
+    return dict(sorted(spelled.items()))
+
+
+def signature(options: Mapping[str, str]) -> str:
+    """Return a short readable name: `write-2300-sync-fdatasync`, `randread-16k-libaio-qd16x4` (depth × jobs)."""
+    if "metric" in options:
+        return _readable(options["metric"].removesuffix("_duration_seconds").replace("_", "-"))
+    if all(_NO_MATTER.fullmatch(_name(key)) for key in options):
+        return "unknown"
+    spelled = canonical(options)
+    block = "-".join(map(_readable, spelled["bs"].split(",")))
+    words = [_readable(spelled["rw"]), block, _readable(spelled["ioengine"].rpartition("/")[2])]
+    words += [name if every == "1" else f"{name}{_readable(every)}" for name, every in _forced(spelled).items()]
+    if (spelled["iodepth"], spelled["numjobs"]) != ("1", "1"):
+        words.append(f"qd{_readable(spelled['iodepth'])}x{_readable(spelled['numjobs'])}")
+    return "-".join(words)
+
+
+def names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> list[str]:
+    """Return the name of each job: that of the job file with the same options, else its signature.
+
+    Of jobs that are not the same but would share a name, it also has what differs. `job_files` are texts by name
+    (config/fio); one that is not a job file of one job is skipped.
+    """
+    files = {}
+    for name, text in sorted(job_files.items(), reverse=True):
+        with suppress(Problem):
+            files[tuple(canonical(of_job_file(text)).items())] = name
+    spelled = [tuple(canonical(options).items()) for options in jobs]
+    short = {one: files.get(one) or signature(options) for one, options in zip(spelled, jobs, strict=True)}
+    unique = {}
+    for one, name in short.items():
+        alike = [other for other, theirs in short.items() if theirs == name]
+        differing = sorted({key for other in alike for key, _ in set(other) ^ set(one)})
+        unique[one] = "-".join([name, *(f"{key}-{_readable(dict(one).get(key, 'unset'))}" for key in differing)])
+    return [unique[one] for one in spelled]
+
+
+def asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the bytes that a job reads and writes, and how many it may be away; None: it does not end at its size.
+
+    Files that are no multiple of the block end with their last whole block.
+    """
+    spelled = canonical(options)
+    if "trim" in spelled["rw"] or any(_given(spelled, key) for key in _ENDS_ELSEWHERE):
+        return None
+    try:
+        size = _bytes(spelled.get("io_size") or spelled.get("size", ""))
+        block = max(map(_bytes, spelled["bs"].split(",")))
+    except (Problem, ValueError):
+        return None
+    files, loops, processes = (_small(spelled.get(key, "1")) for key in ("nrfiles", "loops", "numjobs"))
+    rounds = loops * processes
+    return (size * rounds, block * files * rounds) if size and files and rounds else None
+
+
+def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | None:
+    """Return how often a job that writes so often forces them to the disk, and how many it may be away from that.
+
+    None: it does not, or it also reads: then fio syncs after reads as well.
+    """
+    spelled = canonical(options)
+    every = [_small(value) for value in _forced(spelled).values()]
+    processes, writing = _small(spelled["numjobs"]), spelled["rw"].partition(":")[0] in ("write", "randwrite")
+    other = _given(spelled, "sync_file_range") or _given(spelled, "verify")
+    if len(every) != 1 or not every[0] or not processes or other or not writing:
+        return None
+    last = _given(spelled, "end_fsync") + _given(spelled, "fsync_on_close")
+    # Writes that are under way when the last one is done are not forced any more.
+    return writes / every[0], processes * (max(_small(spelled["iodepth"]), 1) + last)
+
+
+def asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
+    """Return how long a job was to run; 0 where it may have ended before, as its files were done."""
+    spelled = canonical(options)
+    if not _given(spelled, "runtime") or any(_given(spelled, key) for key in ("number_ios", "steadystate")):
+        return 0.0
+    amount = asked_bytes({key: value for key, value in spelled.items() if key not in ("runtime", "ramp_time")})
+    timed = options.get("time_based", "0") != "0"
+    with suppress(Problem, ValueError):
+        return _seconds(spelled["runtime"]) if timed or (amount and done_bytes < amount[0] - amount[1]) else 0.0
+    return 0.0
+
+
+def without_latencies(options: Mapping[str, str]) -> str:
+    """Return the option with which a job leaves out the latencies that are asked for here; "" of none."""
+    spelled = canonical(options)
+    return next((name for name in ("gtod_reduce", "disable_clat", "disable_lat") if _given(spelled, name)), "")
+
+
+def contradicts(options: Mapping[str, str], reads: int, writes: int) -> bool:
+    """Return whether a job read or wrote what its options say that it never does."""
+    kind = {_name(key): value for key, value in options.items()}.get("rw", options.get("readwrite", ""))
+    kind = kind.partition(":")[0]
+    never = {"read": writes, "randread": writes, "write": reads, "randwrite": reads}.get(kind, 0)
+    return bool(never) and not _given(canonical(options), "verify")
+
+
+def open_loop(options: Mapping[str, str]) -> float:
+    """Return the operations that are due per second, one at a time and evenly; 0 where a job has no such rate."""
+    spelled = canonical(options)
+    even = spelled.get("rate_process", "linear") == "linear" and spelled.get("io_submit_mode", "inline") == "inline"
+    return float(_small(spelled.get("rate_iops", ""))) if even and in_flight(options) == 1 else 0.0
+
+
+def in_flight(options: Mapping[str, str]) -> int:
+    """Return how many operations a job has under way at most: its queue depth in each of its processes."""
+    spelled = canonical(options)
+    return max(_small(spelled["iodepth"]), 1) * max(_small(spelled["numjobs"]), 1)
+
+
+def syncs(options: Mapping[str, str]) -> bool:
+    """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
+    spelled = canonical(options)
+    return spelled["rw"].partition(":")[0] not in ("read", "randread") and bool(_forced(spelled))
+
+
+def _forced(spelled: dict[str, str]) -> dict[str, str]:
+    """Return by which calls writes are forced to the disk, and after how many writes each time."""
+    return {name: spelled[name] for name in ("fdatasync", "fsync") if _given(spelled, name)}
+
+
+def _given(spelled: dict[str, str], name: str) -> bool:
+    return spelled.get(name, "0") != "0"
+
+
+def _small(text: str) -> int:
+    """Return a number of at most nine digits, 0 for anything else."""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+
+
+def _name(key: str) -> str:
+    return key.lower().replace("-", "_")
+
+
+def _bytes(text: str) -> int:
+    """Return the bytes of "2300", "16k", "200m" or "1GiB"."""
+    match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
+    if not match:
+        raise Problem(f"{text!r} is no size; write it as 2300, 16k, 200m or 1g")
+    # fio counts in powers of two whether the prefix has an i or not, as kb_base=1024 is its default.
+    return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of "30", "30s" or "2m"."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]*)\s*", text, re.IGNORECASE)
+    if not match or match[2].lower() not in _SECONDS:
+        raise Problem(f"{text!r} is no time; write it as 30, 30s or 2m")
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def _readable(value: str) -> str:
+    """A number of bytes that is whole in KiB, MiB or GiB is written so; what no name of a folder has becomes a dash."""
+    if re.fullmatch(r"[0-9]{1,18}", value) and int(value):
+        for power, letter in ((30, "g"), (20, "m"), (10, "k")):
+            if int(value) % 2**power == 0:
+                return f"{int(value) >> power}{letter}"
+    return re.sub(r"[^A-Za-z0-9.]+", "-", value[:40]).strip("-")

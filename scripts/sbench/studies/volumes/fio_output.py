@@ -1,0 +1,344 @@
+"""What fio says of its jobs: its JSON output, of versions 3.x, with the bins of json+ or without."""
+
+import json
+import math
+import re
+import statistics
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from typing import NamedTuple
+
+from sbench.probe.program import Problem
+from sbench.studies.volumes import fio_facts, fio_options, fio_text
+
+OPERATIONS = ("sync", "read", "write")
+PERCENTILES = (50, 99, 99.9, 99.99)
+# No number of a record is larger (config/schema/record.yaml).
+_MOST = 10**18
+# Percentiles and bins are the middle of a bucket, of 64 to each power of two: they may lie above the maximum by a part.
+_BUCKET = 1 / 64
+_LAST_BIN = 17_112_760_320
+# fio may be told to start jobs by another clock than that of the world; such starts are small.
+_EPOCH_MS = 1e12
+_LOGGED = re.compile(r"^\d+, (\d+), ([01]),", re.MULTILINE)
+
+
+class Histogram(NamedTuple):
+    """Bins, rows of (ns, count) in the order of ns, or ranges, rows of (lowest ns, highest ns, count), end to end."""
+
+    width: int  # numbers of a row
+    numbers: array
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, ...]], width: int) -> "Histogram":
+        """Return what holds these rows."""
+        return cls(width, array("q", chain.from_iterable(rows)))
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """Return its rows."""
+        return list(zip(*[iter(self.numbers)] * self.width, strict=True))
+
+
+@dataclass(slots=True)
+class Job:
+    """What one job did, all its processes together. Times are seconds since 1970 (UTC), as far as they can be told."""
+
+    name: str
+    version: str  # of fio
+    options: dict[str, str]  # with the global ones
+    columns: dict[str, float | None]  # of a sample: latencies in ms, counts, rates, run time
+    histograms: dict[str, "Histogram"]  # by operation
+    began_s: float | None
+    exact_start: bool  # whether fio itself says when it began
+    ended_s: float | None
+    errors: int  # operations that failed where it went on
+    disks: dict[str, dict[str, float | None]]  # figures of the devices, by name; none where jobs in turn share them
+    # What its battery knows of it beside fio's output.
+    host: str = ""  # as fio's client calls it
+    signal: str = ""  # that ended fio early
+    unlike: bool = False  # whether it is several jobs of unlike options, which fio told of as one
+    file: str = ""
+    mark: str = ""  # of the content
+    alone: bool = True  # whether there is no other job in the file
+    id: str = ""  # until it has one
+    facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
+    line: fio_facts.LogLine | None = None  # the log line written before the job
+    kind: tuple = ()  # its options, so that those that mean the same are equal
+    place: int = 0  # of what is large in it, in a spool
+    log: int | None = None  # place of what it logged of its operations
+    open_loop: bool = False  # whether its latencies count from when operations were due
+    started_s: float | None = None  # when it began by the clock that all jobs have
+
+
+def jobs(output: dict) -> list[Job]:
+    """Return what a document of `fio_text` says of its jobs, in its order; the message of a Problem begins with a verb.
+
+    The processes of a job, which are told apart without group_reporting, are merged; jobs of the same options that ran
+    one after the other are not, nor are those of several hosts (fio's client).
+    """
+    version = str(output["fio version"])
+    number = re.search(r"(\d+)\.(\d+)", version)
+    if number and (int(number[1]), int(number[2])) < (2, 99):
+        raise Problem(f"is of {version}; fio 3 and later are read")
+    entries = _objects(output.get("jobs"))
+    # Of several clients, what they did together is there, too.
+    entries += [entry for entry in _objects(output.get("client_stats")) if entry.get("jobname") != fio_text.ALL]
+    if not entries:
+        raise Problem("has no jobs in it")
+    shared = _options(output.get("global options"))
+    disks: dict[str, dict] = {}
+    for disk in _objects(output.get("disk_util")):
+        counts = {key: _number(disk, key, "disk") for key in ("read_ios", "write_ios", "util")}
+        disks.setdefault(_host(disk), {})[str(disk.get("name"))] = counts
+    ended_ms = _number(output, "timestamp_ms") or 1000 * (_number(output, "timestamp") or 0)
+    groups: dict[tuple, list[dict]] = {}
+    for entry in entries:
+        options = shared | _options(entry.get("job options"))
+        place = _host(entry), str(entry.get("groupid"))
+        groups.setdefault((*place, *fio_options.canonical(options).items()), []).append(entry)
+    made: list[Job] = []
+    ended_s, last = ended_ms / 1000 or None, None
+    for (host, group, *_), members in reversed(groups.items()):
+        if last not in (None, (host, group)):
+            # Groups run one after the other; the output is written when the last of them is done. Hosts run together.
+            ended_s = made[-1].began_s if last[0] == host else ended_ms / 1000 or None
+        alone = sum(other[0] == host for other in groups) == 1
+        made.append(_job(members, version, shared, disks.get(host, {}) if alone else {}, ended_s))
+        made[-1].host, made[-1].signal = host, str(output.get(fio_text.SIGNAL, ""))
+        last = host, group
+    return made[::-1]
+
+
+def _host(part: dict) -> str:
+    """Return the host, of fio's client mode, that a part of its output is about; "" where it does not say."""
+    return str(part.get("hostname") or "")
+
+
+def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: float | None) -> Job:
+    options = shared | _options(entries[0].get("job options"))
+    columns, histograms, seconds = {}, {}, 0.0
+    if any("mixed" in entry for entry in entries):
+        raise Problem("counts reads and writes together (unified_rw_reporting), which cannot be told apart")
+    for operation in OPERATIONS:
+        sections = [part if isinstance(part := entry.get(operation), dict) else {} for entry in entries]
+        latency = _merged([part for section in sections if (part := _latency(section, operation))])
+        if latency:
+            columns |= columns_of(operation, latency)
+            if latency["bins"]:
+                histograms[operation] = Histogram.of(latency["bins"].items(), 2)
+            elif latency["ranges"]:
+                histograms[operation] = Histogram.of(latency["ranges"], 3)
+        elif operation != "sync" or not fio_options.syncs(options):
+            columns[f"{operation}_N"] = 0
+        if operation != "sync":
+            traffic, own = _traffic(sections, operation)
+            columns, seconds = columns | traffic, max(seconds, own)
+    starts = [start for entry in entries if (start := _number(entry, "job_start") or 0) > _EPOCH_MS]
+    errors = [_count(entry, "error") or 0 for entry in entries]
+    columns |= {"runtime_s": seconds, "error": next(filter(None, errors), 0)}
+    began_s = min(starts) / 1000 if starts else None if ended_s is None else ended_s - seconds
+    failed, name = sum(_count(entry, "total_err") or 0 for entry in entries), str(entries[0].get("jobname", ""))
+    # Told as one, jobs have the options of the last of them.
+    unlike = fio_text.MIXED in entries[0] or fio_options.contradicts(options, columns["read_ios"], columns["write_ios"])
+    options = {} if unlike else options
+    job = Job(name, version, options, columns, histograms, began_s, bool(starts), ended_s, failed, disks)
+    job.unlike = unlike
+    return job
+
+
+def columns_of(operation: str, latency: dict) -> dict[str, float | None]:
+    """Return the columns of an operation's latency, {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns."""
+    named = {key: latency[key] for key in ("max", "mean", "stddev")}
+    named |= {f"p{p:g}": _percentile(latency, p) for p in PERCENTILES}
+    columns = {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in named.items()}
+    return columns | {f"{operation}_N": latency["n"]}
+
+
+def _traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], float]:
+    """Return the columns of what was read, or written, and the seconds from first to last."""
+    ios = [_count(section, "total_ios", kind) or 0 for section in sections]
+    runtimes = [_number(section, "runtime", kind) for section in sections]
+    if any(count and runtime == 0 for count, runtime in zip(ios, runtimes, strict=True)):
+        raise Problem(f"says that operations of {kind} took no time")
+    seconds = max(runtime or 0 for runtime in runtimes) / 1000
+    nbytes = sum(_count(section, "io_bytes", kind) or 0 for section in sections)
+    columns = {f"{kind}_ios": sum(ios), f"{kind}_bytes": nbytes}
+    if seconds:
+        columns |= {f"{kind}_iops": sum(ios) / seconds, f"{kind}_mib_s": nbytes / 2**20 / seconds}
+    return columns, seconds
+
+
+def _latency(section: dict, operation: str) -> dict | None:
+    """Return {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns; None where nothing took place.
+
+    Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only.
+    """
+    chosen = [part for key in ("clat_ns", "lat_ns") if isinstance(part := section.get(key), dict)]
+    if not chosen:
+        return None
+    part = next((part for part in chosen if part.get("percentile") or part.get("bins")), chosen[0])
+    latency = {key: _number(part, key, operation) for key in ("max", "mean", "stddev")}
+    bins, n = _bins(part.get("bins")), _count(part, "N", operation)
+    if n is None:
+        n = sum(bins.values()) or _count(section, "total_ios", operation) or None
+    named = part["percentile"] if isinstance(part.get("percentile"), dict) else {}
+    named = {key: _number(named, key, operation) for key in named if re.fullmatch(r"[0-9]{1,3}(\.[0-9]*)?", key)}
+    percentiles = {round(float(key), 6): ns for key, ns in named.items() if ns is not None}
+    if n == 0 or not (latency["max"] or latency["mean"]):
+        return None
+    ordered = [ns for _, ns in sorted(percentiles.items())]
+    if ordered != sorted(ordered):
+        raise Problem(f"has percentiles of {operation} of which a higher one is less than a lower one")
+    most = math.inf if latency["max"] is None else latency["max"] * (1 + _BUCKET) + 1
+    for what, ns in (latency | {"percentile": max(ordered, default=0), "bin": max(bins, default=0)}).items():
+        if (ns or 0) > most:
+            raise Problem(f"has a {what} of {operation} above the maximum")
+    least, rounded = _number(part, "min", operation) or 0, _number(part, fio_text.ROUNDED, operation) or 0
+    # A mean that is rounded to whole numbers may lie below the minimum by a part.
+    if (latency["mean"] if latency["mean"] is not None else math.inf) + 1 + rounded < least:
+        raise Problem(f"has a mean of {operation} below the minimum")
+    ranges = (
+        []
+        if bins or n is None or latency["max"] is None
+        else ranges_between(percentiles, n, max(0, least - rounded), latency["max"] + rounded, rounded)
+    )
+    return latency | {"n": n, "percentiles": percentiles, "bins": bins, "ranges": ranges}
+
+
+def ranges_between(
+    percentiles: dict[float, float], n: int, least: float, most: float, rounded: float
+) -> list[tuple[int, int, int]]:
+    """Return (lowest, highest, count) in ns of the operations between the percentiles that fio names.
+
+    Each percentile is the bin in which its operation lies; `rounded` ns is what it may have been raised by.
+    """
+    ranges, counted, floor = [], 0, least
+    for p, ns in sorted(percentiles.items()):
+        place = math.ceil(round(n * p / 100, 9))
+        # Nothing beyond the last bin is told apart.
+        low, high = (ns - rounded) * (1 - _BUCKET / 2), most if ns >= _LAST_BIN else ns * (1 + _BUCKET / 2)
+        # A percentile may lie above the maximum by a part of its bin.
+        low, high = min(max(low, least), most), min(high, most)
+        if place > counted + 1:
+            ranges.append((floor, high, place - 1 - counted))
+        if place > counted:
+            ranges.append((low, high, 1))
+        counted, floor = max(place, counted), max(low, floor)
+    if n > counted:
+        ranges.append((floor, most, n - counted))
+    return [(math.floor(low), math.ceil(high), count) for low, high, count in ranges]
+
+
+def _bins(part: object) -> dict[int, int]:
+    """Return {ns: count} in the order of ns; empty where there are none."""
+    if not isinstance(part, dict):
+        return {}
+    try:
+        bins = {int(ns): count for ns, count in part.items()}
+    except ValueError as error:
+        raise Problem("is damaged: its bins are no numbers") from error
+    if not set(map(type, bins.values())) <= {int}:
+        raise Problem("is damaged: its bins are no numbers")
+    if min(bins, default=0) < 0 or min(bins.values(), default=0) < 0:
+        raise Problem("has a bin below zero")
+    if max(bins, default=0) > _MOST or sum(bins.values()) > _MOST:
+        raise Problem("has bins of more than fio can have counted")
+    return {ns: bins[ns] for ns in sorted(bins) if bins[ns]}
+
+
+def _merged(parts: list[dict]) -> dict | None:
+    """Return the latencies of several processes: histograms are merged, percentiles never (METHOD 18)."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    merged = {"n": None, "mean": None, "stddev": None, "percentiles": {}, "bins": {}, "ranges": []}
+    merged["max"] = max((part["max"] for part in parts if part["max"] is not None), default=None)
+    if all(part["n"] is not None for part in parts):
+        n = merged["n"] = sum(part["n"] for part in parts)
+        if all(part[key] is not None for part in parts for key in ("mean", "stddev")):
+            mean = merged["mean"] = sum(part["n"] * part["mean"] for part in parts) / n
+            squares = (part["stddev"] ** 2 * (part["n"] - 1) + part["n"] * (part["mean"] - mean) ** 2 for part in parts)
+            merged["stddev"] = math.sqrt(sum(squares) / (n - 1)) if n > 1 else None
+    if all(part["bins"] for part in parts):
+        merged["bins"] = dict(sorted(sum((Counter(part["bins"]) for part in parts), Counter()).items()))
+    elif all(part["ranges"] for part in parts):
+        merged["ranges"] = [own for part in parts for own in part["ranges"]]
+    return merged
+
+
+def _percentile(latency: dict, p: float) -> float | None:
+    """Return a percentile in ns: what fio says, else the first bin at which so many have been counted, else None."""
+    if p in latency["percentiles"] or not latency["bins"]:
+        return latency["percentiles"].get(p)
+    counted = list(accumulate(latency["bins"].values()))
+    return list(latency["bins"])[bisect_left(counted, p / 100 * counted[-1])]
+
+
+def _options(part: object) -> dict[str, str]:
+    return {key: str(value) for key, value in part.items()} if isinstance(part, dict) else {}
+
+
+def _objects(part: object) -> list[dict]:
+    return [one for one in part if isinstance(one, dict)] if isinstance(part, list) else []
+
+
+def _number(part: dict, key: str, of: str = "") -> float | None:
+    """Return a number of the output, None where it has none; `of` says in a message whose it is."""
+    value = part.get(key)
+    if value is None or (type(value) in (int, float) and 0 <= value <= _MOST):
+        return value
+    shown = json.dumps(value)
+    shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+    raise Problem(f"has {f'{of} {key}'.strip()} {shown}, which fio cannot have measured")
+
+
+def _count(part: dict, key: str, of: str = "") -> int | None:
+    """Return a whole number of the output (see `_number`)."""
+    value = _number(part, key, of)
+    if value is not None and value != int(value):
+        raise Problem(f"has {f'{of} {key}'.strip()} {value:g}, which is no whole number")
+    return None if value is None else int(value)
+
+
+def count_from_due(job: Job, log: str) -> bool:
+    """Give a job with a fixed rate (rate_iops) the latencies of an open loop; return whether it has them.
+
+    fio counts each operation from when it was begun, so a stall is one, however many were due meanwhile. But its log
+    (write_lat_log: a line for each operation, in ns) has the latency of each: from these follow those that count.
+    """
+    rate, lines = fio_options.open_loop(job.options), _LOGGED.findall(log)
+    kinds = {kind for _, kind in lines}
+    if not rate or len(kinds) != 1:
+        return False
+    kind = "read" if kinds == {"0"} else "write"
+    if len(lines) != job.columns[f"{kind}_N"]:
+        return False
+    latencies = from_due([int(ns) for ns, _ in lines], rate)
+    bins = dict(sorted(Counter(map(_middle, latencies)).items()))
+    latency = {"n": len(latencies), "max": max(latencies), "mean": statistics.fmean(latencies), "percentiles": {}}
+    latency |= {"stddev": statistics.stdev(latencies) if len(latencies) > 1 else None, "bins": bins}
+    job.columns |= columns_of(kind, latency)
+    job.histograms = {kind: Histogram.of(bins.items(), 2)}
+    return True
+
+
+def from_due(latencies_ns: Sequence[int], rate: float) -> list[int]:
+    """Return latencies (ns) from when each operation was due, of those since it was begun, in their order.
+
+    An operation is due 1 / rate seconds after the one before, and begins when that is done, if it is then due (Lindley,
+    Mathematical Proceedings of the Cambridge Philosophical Society 48, 1952).
+    """
+    every, late, counted = 1e9 / rate, 0.0, []
+    for ns in latencies_ns:
+        counted.append(round(late + ns))
+        late = max(0.0, late + ns - every)
+    return counted
+
+
+def _middle(ns: int) -> int:
+    """The middle of fio's bucket of a latency: 64 buckets to each power of two."""
+    width = 1 << max(ns.bit_length() - 7, 0)
+    return ns // width * width + width // 2

@@ -1,0 +1,311 @@
+"""Says in one word whether a volume keeps a limit: three batteries of the application's own job, apart in time.
+
+Each battery lasts a minute and 20 jobs at least; a job ends after 20 s on a slow disk. The word is that of the report:
+`meets`, `misses` or `undecided`. What was measured stays in results/fit/, with a configuration that makes a report of
+it. With --quick it is one job of at most 10 s, and in place of `meets` there is `below`.
+"""
+
+import math
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from sbench.pages import prose
+from sbench.probe import host, provenance
+from sbench.probe.program import Problem, expect_room, print_json, tool, write_json
+from sbench.studies.volumes import fio, fio_options, import_fio, limits, measure, series, study, tables
+from sbench.studies.volumes.report import phrases
+from sbench.studies.volumes.report.statements import Jobs, read_limit
+from sbench.verdicts import histograms
+from sbench.verdicts.outcomes import Outcome
+
+BATTERIES = 3
+RESULTS = Path("results/fit")
+STATUS = {"meets": 0, "below": 0, "misses": 1, "undecided": 3}
+# A job ends after so many seconds where its files are not done by then.
+_JOB_S, _QUICK_S = 20, 10
+_TOLD_S = 60  # where there is no terminal, a line each minute
+_INTERRUPTED = 130
+_BEGUN = re.compile(r"\[\w+\] (\d+) of \d+, ")
+_TIME_LIMIT_S = 36_000
+_NAME = 60  # characters of the volume's name
+_NEXT = {
+    "below": "this is no proof: caches and burst credits last longer than {seconds} s; call without --quick to decide",
+    Outcome.MEETS: "it holds for this load at this hour; burst credits last longer: measure a volume that has them for "
+    "hours (docs/volumes.md)",
+    Outcome.MISSES: "put {limit}'s data on a faster volume, or move other load off this one, and call again",
+    Outcome.UNDECIDED: "call again at another hour or with a longer PAUSE; jobs that differ widely mean that something "
+    "else uses the volume",
+}
+Say = Callable[[str], None]
+
+
+def decide(limit_name: str, directory: str, pause: str, quick: bool, as_json: bool = False) -> int:
+    """Measure, and print the word, its reason and what to do next; return the word's status.
+
+    Args:
+        limit_name: a limit of `study.LIMITS`.
+        directory: a folder on the volume.
+        pause: seconds between two batteries.
+        quick: one job of at most a minute.
+        as_json: print one JSON object.
+    """
+    limit, place = limit_of(limit_name), folder_of(directory)
+    pause_s = float(pause) if re.fullmatch(r"\d+(\.\d+)?", pause) else math.inf
+    if pause_s > 86400:
+        raise Problem(f"--pause {pause}: write the seconds between two batteries, from 0 to 86400")
+    folder = RESULTS / f"{limit['name']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    console, course = Console(stderr=True, highlight=False, markup=False), Course(limit)
+    try:
+        with console.status("") as status:
+            show = status.update if console.is_terminal else _every_minute(console.print)
+            word, reason = fit(place, course, folder, pause_s=pause_s, quick=quick, say=console.print, show=show)
+    except KeyboardInterrupt:
+        so_far = course.reason().splitlines() if course.rows else []
+        ended = f"interrupted; the volume is clean, and what was measured is in {folder}"
+        print(*so_far, ended, sep="\n", file=sys.stderr)
+        return _INTERRUPTED
+    after = _NEXT[word].format(limit=limit["name"], seconds=_QUICK_S)
+    command = f"sbench import --config {folder}/import.yaml"
+    if as_json:
+        whole = {name: course.rows[0][name] for name in ("value_ms", "low_ms", "high_ms", "jobs", "jobs_over")}
+        answer = {"word": word, "limit": limit["name"], "limit_ms": limit["p99_ms"], **whole, "reason": reason}
+        print_json(answer | {"next": after, "report": command})
+    else:
+        print(word, *reason.splitlines(), f"Next: {after}.", f"The report: {command}", sep="\n")
+    return STATUS[word]
+
+
+def _every_minute(say: Say) -> Say:
+    """Return what passes on one line a minute."""
+    latest = time.monotonic()
+
+    def pass_on(line: str) -> None:
+        nonlocal latest
+        if time.monotonic() - latest >= _TOLD_S:
+            latest = time.monotonic()
+            say(line)
+
+    return pass_on
+
+
+def limit_of(name: str) -> dict:
+    """Return a documented limit, with the job that its application's documentation recommends."""
+    names = [name for name, entry in study.documented(study.LIMITS)["limits"].items() if "job" in entry]
+    if name not in names:
+        raise Problem(f"--limit {name}: name one of {', '.join(names)}")
+    return limits.read([name])[0]
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder to measure in: it is there and not in memory, and fio is here."""
+    place = Path(name)
+    if not place.is_dir():
+        raise Problem(f"{name} is no folder: name one on the volume, such as /var/lib/etcd")
+    if memory := host.in_memory(place):
+        study.refuse_memory(place, memory)
+    tool("fio", remedy=study.NO_FIO)
+    return place.resolve()
+
+
+class Course:
+    """The batteries of a volume so far, and what they say of a limit, one of `limits.read` with the name of its job."""
+
+    def __init__(self, limit: dict) -> None:
+        """Begin without batteries."""
+        self.limit = limit
+        self.batteries: list[dict] = []
+        self._judged: list[dict] = []
+        self.rows: list[dict] = []
+
+    def judge(self, *further: dict) -> None:
+        """Judge the batteries, and one that is under way."""
+        self._judged = [*self.batteries, *further]
+        self.rows = judged(self._judged, self.limit)
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether the limit is missed by what was measured so far, so that no further battery is needed."""
+        return self.rows[0]["verdict"] == Outcome.MISSES
+
+    def word(self) -> str:
+        """Return the verdict on the volume: `undecided` where a check of the jobs does not bear it out."""
+        verdict = self.rows[0]["verdict"]
+        return Outcome.UNDECIDED if (verdict == Outcome.MEETS and self.unseen) or not self.is_borne_out else verdict
+
+    @property
+    def is_borne_out(self) -> bool:
+        """Whether the jobs, as fio printed them, bear out what is said of the limit."""
+        operation = self.limit["operation"]
+        rows = [
+            {"repeat": repeat, "p99_ms": row.get(f"{operation}_lat_p99_ms"), "status": "done", "valid": True} | row
+            for repeat, battery in enumerate(self._judged or self.batteries, 1)
+            for row in battery["samples"]
+        ]
+        return read_limit((), self.rows[0], self.rows[1:]).holds(Jobs(pd.DataFrame(rows)))
+
+    @property
+    def unseen(self) -> bool:
+        """Whether nothing shows that what was written reached a device."""
+        return not any(row.get("device_write_ios") for one in self.batteries for row in one["samples"])
+
+    def so_far(self) -> str:
+        """Return the p99 so far, in one line."""
+        row = self.rows[-1] if self.rows else {"value_ms": math.nan, "low_ms": math.nan, "high_ms": math.nan}
+        return f"p99 {phrases.latency(row)} so far" if phrases.latency(row) else ""
+
+    def reason(self) -> str:
+        """Return the figures of each battery, or of its segments where its level changed, and what they mean."""
+        limit, parts = self.limit, Counter(row["repeat"] for row in self.rows[1:])
+        lines = [f"p99 of {limit['operation']} latency; {limit['name']}'s limit is {limit['p99_ms']:g} ms:"]
+        for row in self.rows[1:]:
+            changed = parts[row["repeat"]] > 1
+            jobs = (
+                f", jobs {row['first_job']} to {row['last_job']}" if changed else f", {prose.count(row['jobs'], 'job')}"
+            )
+            figures = f"{phrases.latency(row)}: {row['verdict']} ({row['reason']})"
+            lines.append(f"  battery {row['repeat']}{jobs}: {figures}")
+            lines += [f"    at or above the limit: {over}"] if (over := phrases.over(row)) else []
+        if self.rows[0]["verdict"] == Outcome.UNDECIDED and Outcome.MISSES in (row["verdict"] for row in self.rows):
+            lines.append(f"  {self.rows[0]['reason']}; a busier hour is as likely as a slow volume")
+        if not self.is_borne_out:
+            lines.append("  the jobs as fio printed them do not bear this out: a fault of this program, to be reported")
+        if self.unseen and self.rows[0]["verdict"] == Outcome.MEETS:
+            lines.append("  the kernel counts no writes of this volume, so nothing shows that they reached a disk")
+        return "\n".join([*lines, *self._consequences()])
+
+    def _consequences(self) -> list[str]:
+        """Return what latencies that were seen mean for the application."""
+        own = [bins for one in self.batteries for bins in _histograms(one, self.limit["operation"])]
+        lines = []
+        for consequence in self.limit.get("consequences", []) if own else []:
+            over = sum(histograms.at_or_above(bins, consequence["ms"])[1][0] for bins in own)
+            if over:
+                share = prose.number(100 * over / sum(bins[:, -1].sum() for bins in own))
+                lines.append(f"  {share} % took {consequence['ms']:,} ms or more: {consequence['means']}")
+        return lines
+
+
+def _histograms(battery: dict, operation: str) -> list[np.ndarray]:
+    """Return the histograms of a battery's jobs, in ms."""
+    own = (np.asarray(by_name.get(operation) or np.empty((0, 2)), float) for by_name in battery["histograms"].values())
+    return [bins / (*[1e6] * (bins.shape[1] - 1), 1) for bins in own if len(bins)]
+
+
+def fit(
+    place: Path,
+    course: Course,
+    folder: Path,
+    *,
+    jobs: int = limits.LEAST_JOBS,
+    at_least_s: float = limits.LEAST_S,
+    pause_s: float = 180,
+    job_text: str = "",
+    quick: bool = False,
+    say: Say = print,
+    show: Say = print,
+) -> tuple[str, str]:
+    """Return the verdict on the volume of a folder, and its reason.
+
+    It stops as soon as the limit is surely missed (`Course.is_missed`). Nothing stays in `place`; `folder` gets the
+    batteries' results, as `sbench import` reads them, and `course` what is known so far. `job_text` may stand in place
+    of the limit's job. A battery has `jobs` at least and lasts `at_least_s`, and `pause_s` lie between two; a `quick`
+    one is a single job. `say` prints a line that stays, `show` what is under way.
+    """
+    limit = course.limit
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", str(place))[-_NAME:].strip("-.") or "root"
+    text = f"{job_text or study.job_text(limit['job'])}\nruntime={_QUICK_S if quick else _JOB_S}\n"
+    settings = {"cell": {"store": name}, "store": {"kind": "posix", "path": str(place)}, "background": None}
+    settings |= {"job": {"name": limit["job"], "text": text}, "pause_s": 0}
+    settings |= {"jobs": 1, "at_least_s": 0} if quick else {"jobs": jobs, "at_least_s": at_least_s}
+    section = {"limits": [limit["name"]], "imports": [{"from": str(folder), "name": name}]}
+    expect_room(folder / "import.yaml")
+    # JSON is YAML.
+    write_json(folder / "import.yaml", {"run": f"fit-{folder.name}", "studies": {"volumes": section}})
+    options = fio_options.of_job_file(text)
+    forced = " and ".join(name for name in ("fdatasync", "fsync") if name in options)
+    say(
+        f"job {limit['job']}: writes of {fio_options.block_bytes(options):,} bytes, each followed by {forced or 'none'}"
+    )
+    clock = _Clock(settings, pause_s, 1 if quick else BATTERIES)
+    for number in range(1, clock.batteries + 1):
+        if number > 1:
+            say(f"a pause of {pause_s:g} s")
+            time.sleep(pause_s)
+        say(clock.at(number))
+        course.batteries.append(_battery(settings, folder, number, clock, course, show))
+        course.judge()
+        if course.is_missed:
+            break
+    if not quick:
+        return course.word(), course.reason()
+    row = course.rows[-1]
+    if row["high_ms"] < limit["p99_ms"] and not course.unseen:
+        row |= {"verdict": "below", "reason": f"at most {row['high_ms']:.3g} ms"}
+    return row["verdict"], course.reason()
+
+
+def judged(batteries: Sequence[dict], limit: dict) -> list[dict]:
+    """Return the rows of `limits.verdicts` on batteries of one volume: of all of them first, then of each segment."""
+    code = provenance.facts([])
+    records = [
+        record | {"provenance": code | record["provenance"]} for record in import_fio.records(list(batteries), "fit")
+    ]
+    imported = {"status": "done", "records": records}
+    (volume,) = series.read(pd.DataFrame(columns=["twin_of"]), [], imported, {})
+    return limits.verdicts(volume, tables.segments_of(volume), [limit])
+
+
+class _Clock:
+    """How far the batteries are, and the time that is left, by the jobs so far."""
+
+    def __init__(self, settings: dict, pause_s: float, batteries: int) -> None:
+        self.batteries = batteries
+        self._jobs, self._at_least_s, self._pause_s = settings["jobs"], settings["at_least_s"], pause_s
+        self._began, self._battery_s = time.monotonic(), study.STUDY.estimate(settings)["seconds"]
+
+    def at(self, number: int, job: int = 0) -> str:
+        """Return which battery and which of its jobs are under way, and the time that is left."""
+        if job < 2:
+            self._began = time.monotonic()
+        spent = time.monotonic() - self._began
+        if job > 1:
+            self._battery_s = max(self._jobs * spent / (job - 1), self._at_least_s)
+        left = max(self._battery_s - spent, 0) + (self.batteries - number) * (self._battery_s + self._pause_s)
+        named = f", job {job}" if job else ""
+        return f"battery {number} of {self.batteries}{named}; about {phrases.duration(left)} left"
+
+
+def _battery(settings: dict, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
+    """Run a battery until it is done, or the limit is surely missed; return what its folder says (`gather`)."""
+
+    def results() -> dict:
+        (place,) = folder.glob(f"b{number}_*")
+        return fio.read_battery(place) | {"source": str(place), "entry": {"name": settings["cell"]["store"]}}
+
+    def hear(line: str) -> bool:
+        match = _BEGUN.match(line)
+        if match and int(match[1]) > 1:
+            battery = results()
+            # That one under way has not all its jobs is no fault of it.
+            battery["faults"] = [fault for fault in battery["faults"] if not fault.startswith(fio.EARLY)]
+            course.judge(battery | {"facts": battery["facts"] | {"jobs": len(battery["samples"])}})
+        if match:
+            show("; ".join(filter(None, (course.so_far(), clock.at(number, int(match[1]))))))
+        return bool(match and course.rows and course.is_missed)
+
+    job = {"settings": settings, "run": "fit", "repeat": number, "time_limit_s": _TIME_LIMIT_S, "scratch": str(folder)}
+    measure.run_battery(measure.battery(job), hear)
+    battery = results()
+    if battery["faults"]:
+        raise Problem(
+            f"battery {number} of {clock.batteries}: {battery['faults'][0]}; what was measured is in {folder}"
+        )
+    return battery

@@ -1,0 +1,80 @@
+"""What the volume below a folder is, asked of the cloud that this machine runs in: Amazon's EC2.
+
+Nothing is asked unless a store says `volume: instance`. The device below the folder is an NVMe disk whose serial
+number is the volume's id; EC2 describes it to who may call DescribeVolumes.
+"""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from sbench.probe import host
+from sbench.probe.program import Problem
+
+_SYS = Path("/sys")
+# A machine outside the cloud is to hear so soon.
+_CONNECT_S, _READ_S = 5, 20
+
+
+def volume_of(place: Path | str) -> dict:
+    """Return {"type", "size_gib", "iops", "throughput_mib_s", "source"} of the EBS volume below a folder or device."""
+    try:
+        disk = _disk(Path(place))
+        serial = disk / "device/serial"
+        match = re.fullmatch(r"vol-?([0-9a-f]{8,17})\s*", serial.read_text(encoding="utf-8") if serial.exists() else "")
+        if not match:
+            raise Problem(f"the disk {disk.name} has no serial number of an EBS volume")
+        facts = _described(f"vol-{match[1]}")
+    except Problem as problem:
+        raise Problem(
+            f"what volume {place} is on is not known: {problem};"
+            " write its type and size into the configuration, as in volume: {type: gp3, size_gib: 100}"
+        ) from problem
+    return {
+        "type": facts["VolumeType"],
+        "size_gib": facts["Size"],
+        "iops": facts.get("Iops"),
+        "throughput_mib_s": facts.get("Throughput"),
+        "source": f"EC2's description of vol-{match[1]}",
+    }
+
+
+def _disk(place: Path) -> Path:
+    """Return the folder in /sys of the one disk below a folder or device: below partitions and logical volumes."""
+    status = os.stat(place)
+    number = status.st_rdev if stat.S_ISBLK(status.st_mode) else status.st_dev
+    folder = _SYS / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
+    if not folder.exists():
+        # Some file systems have numbers of their own; their mount names the device.
+        device = os.path.realpath(host.mount(place)["device"] or "")
+        folder = _SYS / "class/block" / os.path.basename(device)
+    if not (folder / "dev").exists():
+        raise Problem(f"no disk is below it ({host.mount(place)['file_system']})")
+    folder = folder.resolve()
+    while below := sorted((folder / "slaves").glob("*")):
+        if len(below) > 1:
+            raise Problem(f"{folder.name} lies on several disks: {', '.join(path.name for path in below)}")
+        folder = below[0].resolve()
+    # A partition lies in the folder of its disk.
+    return folder.parent if (folder / "partition").exists() else folder
+
+
+def _described(volume: str) -> dict:
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.utils import IMDSRegionProvider
+    except ImportError as error:
+        raise Problem(f"{error.name} is not installed") from error
+    try:
+        session = boto3.session.Session()
+        region = os.environ.get("AWS_REGION") or session.region_name or IMDSRegionProvider(session._session).provide()
+        if not region:
+            raise Problem("the instance's metadata do not say in which region it is")
+        limits = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries={"total_max_attempts": 2})
+        client = session.client("ec2", region_name=region, config=limits)
+        return client.describe_volumes(VolumeIds=[volume])["Volumes"][0]
+    except (BotoCoreError, ClientError, LookupError) as error:
+        raise Problem(f"EC2 does not describe {volume}: {' '.join(str(error).split())}") from error

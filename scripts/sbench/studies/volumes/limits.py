@@ -1,0 +1,250 @@
+"""Limits of latency with their sources, and whether a series of jobs keeps them: meets, misses or undecided."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from sbench.probe.program import Problem
+from sbench.studies.volumes import etcd_metrics, fio_facts, fio_options, study
+from sbench.studies.volumes.changes import Segment
+from sbench.studies.volumes.series import Series, histograms_of, percentiles, ranges_of
+from sbench.verdicts import histograms, stats
+from sbench.verdicts.outcomes import Outcome
+
+# A battery below these has not met a limit, however fast: it ended before a volume's caches and credits did.
+LEAST_JOBS, LEAST_S = 20, 60.0
+# A disk does not force a write in less: half of the operations below it mean that they reached none.
+_LEAST_SYNC_MS = 0.01
+# A battery alone decides that a limit is missed from so many times the limit on, of few jobs further above: batteries
+# of one volume differ among themselves by some percent.
+SURE, SURE_FEW = 1.1, 2.0
+# What etcd's limit of fsync is about, where etcd tells of itself.
+_WAL = etcd_metrics.METRICS["wal_fsync"]
+# Writes that are so many times as large as an application's are none of it.
+_OTHER_SIZE = 4
+# The autocorrelation of jobs is taken for at most so much: of few jobs it is not known better.
+_MOST_ALIKE = 0.9
+# What a verdict's row has of operations, and of time, at or above the limit.
+SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") for end in ("", "_low", "_high"))
+
+
+def read(entries: Sequence[str | dict]) -> list[dict]:
+    """Return limits: names in config/facts/limits.yaml, or mappings like those there.
+
+    Each has "name", "p99_ms", which the p99 must stay below, perhaps "source", and the "operation" that it limits.
+    """
+    documented = study.documented(study.LIMITS)["limits"]
+    return [{"name": entry, **documented[entry]} if isinstance(entry, str) else entry for entry in entries]
+
+
+def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict], seed: int = 1) -> list[dict]:
+    """Return a row per limit and segment of a series, "all" first: its jobs, the p99 with its interval, the verdict.
+
+    The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
+    hour and slow ever after has a p99 between the two that it never showed. `find_doubt` has what a single battery does
+    not decide. `kept_s` is the time from a battery's start until the first segment that does not meet the limit, the
+    shortest of several batteries. Where the files lay in memory, nothing is decided. A limit of fsync says nothing
+    about reads, or about etcd's commits.
+    """
+    jobs = series.jobs
+    options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
+    # etcd's own histogram is of all that it has done, and of no battery.
+    short = {} if "metric" in options else _short(jobs)
+    memory = [fio_facts.memory(battery.record.get("battery") or {}) for battery in series.batteries]
+    memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
+    memory = memory or _unreached(series, options)
+    unproven = _unproven(series, options)
+    parts = [jobs.iloc[one.first : one.last] for one in segments]
+    estimates = [_p99(part, seed) for part in parts]
+    # A single segment is the whole series.
+    estimates.insert(0, estimates[0] if len(parts) == 1 else _p99(jobs, seed))
+    # What is due evenly asks at any moment alike: there the share of operations is that of time.
+    in_flight, rows = math.nan if series.loop == "open" else fio_options.in_flight(options), []
+    for limit in limits:
+        if series.operation and limit.get("operation") not in (None, series.operation):
+            continue
+        if options.get("metric", _WAL) != limit.get("metric", _WAL):
+            continue
+        height, own = float(limit["p99_ms"]), []
+        head = {"limit": limit["name"], "metric": "p99", "limit_ms": height, "kept_s": math.nan}
+        head["source"] = " ".join(limit.get("source", "").split())
+        for number, (part, estimate) in enumerate(zip((jobs, *parts), estimates, strict=True)):
+            ids, repeats = [*part["job_Id"]] or [""], part["repeat"].unique()
+            row = head | {
+                **{"segment": str(number or "all"), "repeat": int(repeats[0]) if len(repeats) == 1 else None},
+                **{"first_job": ids[0], "last_job": ids[-1], "jobs": len(part)},
+                **{"jobs_over": int((part["p99_ms"] >= height).sum()), **_shares(part, height, in_flight, seed)},
+                **{"value_ms": estimate.value, "low_ms": estimate.low, "high_ms": estimate.high},
+            }
+            if estimate.reason and not estimate.low >= height:
+                row["low_ms"] = math.nan
+            lacking = short.get(repeats[0], "") or unproven if number else ""
+            verdict = _judged(part, estimate, height, memory, lacking) if number else {}
+            own.append(row | verdict | _of_other_size(options, limit, verdict.get("verdict", "")))
+        whole = _whole(jobs, parts, [row["verdict"] for row in own[1:]])
+        near = find_doubt(own[1:], whole["verdict"], height) if "metric" not in options else ""
+        rows += [own[0] | whole | ({"verdict": Outcome.UNDECIDED, "reason": near} if near else {}), *own[1:]]
+    return rows
+
+
+def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
+    """Return why the `verdict` of segments is not that of their series, or "" where it is.
+
+    That a limit is missed a battery alone decides from `SURE` × the limit on. Nearer to it more than half of the
+    batteries have to miss it, two at least.
+    """
+    batteries, deciding = {row["repeat"] for row in parts}, [row for row in parts if row["verdict"] == verdict]
+    counted = {row["repeat"] for row in deciding}
+    if verdict == Outcome.MISSES and (len(counted) == 1 or 2 * len(counted) <= len(batteries)):
+        least = (SURE if row["jobs"] >= stats.MIN_BLOCKS else SURE_FEW for row in deciding)
+        if not any(row["low_ms"] >= sure * height for row, sure in zip(deciding, least, strict=True)):
+            of = f"{len(counted)} of {len(batteries)} batteries" if len(batteries) > 1 else "the battery"
+            return f"{of} alone, by less than {SURE:g} × the limit: more than half of them have to, and 2 at least"
+    return ""
+
+
+def _unproven(series: Series, options: Mapping[str, str]) -> str:
+    """Return that nothing shows that writes reached a device; "" where something does, or nothing was written.
+
+    Evidence is a device that counted writes, calls of fsync or fdatasync that fio timed, or files that were opened past
+    the page cache.
+    """
+    if series.operation != "write" or series.jobs["device_writes"].sum() > 0:
+        return ""
+    if any(str(options.get(name, "0")) not in ("", "0", "none") for name in ("direct", "sync")):
+        return ""
+    return "nothing shows that what was written reached a device: no sync was timed, and none counted the writes"
+
+
+def _of_other_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
+    """Return why a verdict says nothing of the writes that a limit is for, as theirs are much smaller, or larger.
+
+    Larger writes take longer, so they may miss what smaller ones keep.
+    """
+    if "job" not in limit or "bs" not in options:
+        return {}
+    theirs = fio_options.block_bytes(fio_options.of_job_file(study.job_text(limit["job"])))
+    try:
+        own = fio_options.block_bytes(options)
+    except (Problem, ValueError):
+        return {}
+    says_nothing = {Outcome.MISSES: own >= _OTHER_SIZE * theirs, Outcome.MEETS: own * _OTHER_SIZE <= theirs}
+    if not says_nothing.get(verdict):
+        return {}
+    return {"verdict": Outcome.UNDECIDED, "reason": f"writes of {own:,} bytes are not {limit['name']}'s, of {theirs:,}"}
+
+
+def _p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
+    """Return the p99 of jobs; where it is refused, its lower end is that of the highest percentile that is not."""
+    own = percentiles(jobs, (99, 95, 90, 50), seed)
+    p99 = own.pop(99, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
+    if p99.reason:
+        return p99._replace(low=next((one.low for one in own.values() if not one.reason), math.nan))
+    middle, wider = p99.value if math.isfinite(p99.value) else math.sqrt(p99.low * p99.high), _of_correlation(jobs)
+    if wider == 1 or not middle > 0:
+        return p99
+    # Without bins the merged percentile may be anywhere in its interval, which never gets narrower for that.
+    below, above = (middle, middle) if histograms_of(jobs) else (p99.high, p99.low)
+    return p99._replace(low=below * (p99.low / below) ** wider, high=above * (p99.high / above) ** wider)
+
+
+def _of_correlation(jobs: pd.DataFrame) -> float:
+    """Return how many times as wide an interval of jobs is, since jobs are like those before them.
+
+    Of n jobs whose p99s (logarithms) have the autocorrelation r at lag 1, n (1 - r) / (1 + r) count where r is above 0
+    (Bayley & Hammersley, The "effective" number of independent observations, 1946).
+    """
+    own = np.log(jobs["p99_ms"].to_numpy(float))
+    own = own - own.mean()
+    squares = float(own @ own)
+    if len(own) < stats.MIN_BLOCKS or not (math.isfinite(squares) and squares > 0):
+        return 1.0
+    r = min(max(0.0, float(own[:-1] @ own[1:]) / squares), _MOST_ALIKE)
+    return math.sqrt((1 + r) / (1 - r))
+
+
+def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
+    """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms.
+
+    That of time is the sum of such latencies / time of the jobs × operations under way. The interval is that over jobs,
+    never narrower than the bounds of the bins.
+    """
+    if not (merged := ranges_of(jobs)):
+        return dict.fromkeys(SHARES, math.nan)
+    over = np.stack([histograms.at_or_above(own, height) for own in merged])
+    wholes = (jobs["N"].astype(float), 1000 * in_flight * jobs["seconds"].astype(float))
+    ends = []
+    for place, whole in enumerate(wholes):
+        estimate = stats.total_over_total(over[:, 1, place], whole, seed)
+        least, most = over[:, [0, 2], place].sum(axis=0) / whole.sum(skipna=False)
+        ends += [estimate.value, np.fmin(estimate.low, least), np.fmax(estimate.high, most)]
+    return {key: 100 * min(float(end), 1.0) for key, end in zip(SHARES, ends, strict=True)}
+
+
+def _unreached(series: Series, options: Mapping[str, str]) -> str:
+    """Return why what a series wrote cannot have reached a disk; "" where nothing says so."""
+    jobs = series.jobs
+    if options.get("ioengine") in ("falloc", "null"):
+        return f"the engine {options['ioengine']} writes nothing"
+    middle = jobs["p50_ms"].fillna(jobs["mean_ms"]).median() if len(jobs) else math.nan
+    if series.operation == "sync" and middle < _LEAST_SYNC_MS:
+        return f"half of the operations took {1000 * middle:.2g} µs or less, as none does that reaches a disk"
+    seen = jobs["device_writes"]
+    if len(jobs) and seen.notna().all() and not seen.sum() and jobs["writes"].sum() and jobs["seconds"].sum() > 1:
+        return "the device counted no write: what was written reached none"
+    return ""
+
+
+def _short(jobs: pd.DataFrame) -> dict[int, str]:
+    """Why a battery is too short to meet a limit, by its repeat; "" where it is not, or its time is not known."""
+    reasons = {}
+    for repeat, own in jobs.groupby("repeat"):
+        seconds = float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
+        time = "" if math.isnan(seconds) else f" in {seconds:.0f} s"
+        count = f"{len(own)} job{'s' * (len(own) > 1)}{time}"
+        few = len(own) < LEAST_JOBS or seconds < LEAST_S
+        reasons[int(repeat)] = f"{count} is too short a battery to meet a limit" if few else ""
+    return reasons
+
+
+def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, lacking: str) -> dict:
+    verdict, reason = Outcome.UNDECIDED, f"{height:g} ms lies in the interval"
+    # A percentile of bins is the middle of one, in which the limit may lie.
+    half = 0 if ranges_of(jobs) and not histograms_of(jobs) else histograms.RESOLUTION / 2
+    low, high = estimate.low * (1 - half), estimate.high * (1 + half)
+    if memory or (lacking and high < height):
+        return {"verdict": verdict, "reason": estimate.reason or memory or lacking}
+    if high < height:
+        verdict, reason = Outcome.MEETS, f"at most {estimate.high:.3g} ms"
+    elif low >= height:
+        verdict, reason = Outcome.MISSES, f"at least {estimate.low:.3g} ms"
+        if estimate.reason:
+            return {"verdict": verdict, "reason": f"{reason}, as a lower percentile is that; {estimate.reason}"}
+    few = f"; {len(jobs)} job{'s are' if len(jobs) > 1 else ' is'} too few to resample"
+    few = few if len(jobs) < stats.MIN_BLOCKS else ""
+    without = (
+        "what is known of the histogram" if ranges_of(jobs) else "the jobs' own p99, as there are no bins to merge"
+    )
+    doubt = few if histograms_of(jobs) else f"; between bounds: {without}"
+    return {"verdict": verdict, "reason": estimate.reason or reason + doubt}
+
+
+def _whole(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: Sequence[str]) -> dict:
+    """The verdict on a whole series by those on its segments, how long the limit was kept, and the reason."""
+    if not parts:
+        return {"verdict": Outcome.UNDECIDED, "reason": "no valid battery"}
+    if set(verdicts) == {Outcome.MEETS}:
+        return {"verdict": Outcome.MEETS, "reason": "every segment meets it"}
+    whole = Outcome.MISSES if Outcome.MISSES in verdicts else Outcome.UNDECIDED
+    judged = zip(parts, verdicts, strict=True)
+    kept = [float(part["start_s"].iloc[0]) for part, verdict in judged if verdict != Outcome.MEETS]
+    where = [
+        f"segment {number} (jobs {part['number'].iloc[0]} to {part['number'].iloc[-1]})"
+        for number, (part, verdict) in enumerate(zip(parts, verdicts, strict=True), 1)
+        if verdict == whole
+    ]
+    derived = "" if jobs["timed"].all() else "; times are derived from latencies and pauses"
+    reason = f"{' and '.join(where)}: {whole}{derived}"
+    return {"verdict": whole, "kept_s": min(filter(math.isfinite, kept), default=math.nan), "reason": reason}

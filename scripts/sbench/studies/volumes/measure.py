@@ -1,0 +1,200 @@
+"""Measures one cell of the volumes study once: a battery of fio's jobs on a volume, run by fio_battery.sh.
+
+Started by scripts.step with the workflow's interpreter; see sbench.probe.window for the conversation.
+"""
+
+import argparse
+import math
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sbench.probe import host, software
+from sbench.probe.program import Problem, run
+from sbench.probe.window import Step, run_measurement
+from sbench.studies.volumes import fio, fio_facts, fio_options, instance_volume
+
+_BATTERY = "scripts/sbench/studies/volumes/fio_battery.sh"
+# What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
+_MARGIN, _MARGIN_S = 0.1, 30.0
+# Sizes are told in rounded GiB.
+_ROUNDING = 1.01
+# Of the I/Os that spend a volume's credits: what it does in bursts is not exactly what is promised.
+_SPENT = 0.95
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure what the step says on standard input."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    return run_measurement(measure)
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of the record."""
+    job, settings = step.job, step.job["settings"]
+    place = place_of(settings["store"], job["run"])
+    volume = volume_of(settings["store"], place)
+    confirm(job, volume)
+    start = bring_to_start(job)
+    command = battery(job)
+    step.open_window()
+    began = time.monotonic()
+    run_battery(command)
+    seconds = time.monotonic() - began
+    step.close_window()
+    results = fio.read_battery(*Path(job["scratch"]).iterdir())
+    samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
+    # What is not as asked, beside what the reader of results has found (METHOD 10).
+    faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
+    options, canonical = fio_options.of_job_file(settings["job"]["text"]), fio_options.canonical
+    if samples and canonical(options) != canonical(results["job_options"]):
+        faults.append("fio's output has other options than the job file")
+    if settings["background"] and not results["background"]:
+        faults.append("the background load left no results")
+    if canonical(options).get("rate_iops") and results["loop"] != "open":
+        faults.append("fio's log of latencies does not hold each operation, so none counts from when it was due")
+    memory, host_facts = host.in_memory(place), {}
+    if "shell" in settings["store"]:
+        memory, host_facts = fio_facts.memory(results["facts"]), {"host": fio_facts.host(results["facts"])}
+        if (results["facts"].get("file_system_bytes") or 0) / 2**30 > volume.get("size_gib", math.inf) * _ROUNDING:
+            faults.append(f"{place}: its file system is not on a volume of {volume['size_gib']:g} GiB")
+    if "jobs_done" not in results["facts"]:
+        unread = [f"{entry['file']} {entry['reason']}" for entry in results["left_out"]]
+        raise Problem(f"the battery's results are not whole: {'; '.join(unread) or 'battery.txt is cut'}; run again")
+    return {
+        **host_facts,
+        **{key: results[key] for key in ("histograms", "fio", "job_options", "background", "loop")},
+        "samples": samples,
+        "battery": results["facts"] | {"memory": memory},
+        "volume": volume,
+        "start": start,
+        "work": fio.work(settings["jobs"], results["facts"]["jobs_done"], samples),
+        "seconds": {"total": seconds},
+        "faults": faults,
+        "modules": [_BATTERY],
+        "files": software.program("fio"),
+    }
+
+
+def place_of(store: dict, run_name: str) -> Path:
+    """Return the folder, or the raw device, that a store names; without one, the folder of the run's results."""
+    return Path(store.get("device") or store.get("path") or Path("results", run_name))
+
+
+def volume_of(store: dict, place: Path) -> dict:
+    """Return what is known of a store's volume and who says so; {} where nobody does."""
+    volume = store.get("volume", {})
+    if volume == "instance":
+        return instance_volume.volume_of(place)
+    return {**volume, "source": "the configuration"} if volume else {}
+
+
+def confirm(job: dict, volume: dict) -> None:
+    """Raise the Problem of a volume that is not what its label says, before hours are spent on it (METHOD 3)."""
+    settings = job["settings"]
+    if "shell" in settings["store"]:
+        return
+    place = place_of(settings["store"], job["run"])
+    if "device" not in settings["store"] and place.is_dir() and volume.get("size_gib"):
+        size = shutil.disk_usage(place).total / 2**30
+        if size > volume["size_gib"] * _ROUNDING:
+            raise Problem(
+                f"{place}: a file system of {size:.1f} GiB is not on a volume of {volume['size_gib']:g} GiB;"
+                " correct the store's path or its volume"
+            )
+    if settings["cell"]["background"] == "other" and "device" not in settings["store"]:
+        other = place_of(settings["background"]["store"], job["run"])
+        if host.mount(other)["device"] == host.mount(place)["device"]:
+            raise Problem(f"{other} is on the same volume as {place}, not on another; name another store as other")
+
+
+def bring_to_start(job: dict) -> dict | None:
+    """Wait until a volume's credits are full, or spend them; return {"state", "seconds", "ios"}, None where not asked.
+
+    The time is taken off that of the battery. It is a Problem if the I/Os that were done do not spend the credits.
+    """
+    start = job["settings"].get("start")
+    if not start:
+        return None
+    began, done, state = time.monotonic(), 0, start["state"]
+    _log(f"credits are to be {state}: {start['seconds']:g} s")
+    if state == "full":
+        time.sleep(start["seconds"])
+    else:
+        text = f"{start['text']}\ntime_based=1\nruntime={start['seconds']:g}\n"
+        settings = job["settings"] | {"jobs": 1, "at_least_s": 0, "background": None}
+        settings["job"] = {"name": state, "text": text}
+        scratch = Path(job["scratch"], "before")
+        scratch.mkdir()
+        run_battery(battery(job | {"settings": settings, "scratch": str(scratch)}))
+        done = sum(row["write_ios"] for row in fio.read_battery(*scratch.iterdir())["samples"])
+        shutil.rmtree(scratch)
+        if done < _SPENT * start["ios"]:
+            raise Problem(
+                f"{done:,} I/Os in {start['seconds']:g} s do not spend the credits; it takes {start['ios']:,.0f}"
+            )
+    seconds = time.monotonic() - began
+    job["time_limit_s"] -= seconds
+    return {"state": state, "seconds": seconds, "ios": done}
+
+
+def battery(job: dict) -> list[str]:
+    """Return the command that runs the battery of a step's job."""
+    settings, background = job["settings"], job["settings"]["background"]
+    store, limit = settings["store"], job["time_limit_s"]
+    options = {
+        "battery": f"b{job['repeat']}",
+        "cluster": settings["cell"]["store"],
+        "device" if "device" in store else "directory": place_of(store, job["run"]),
+        "job-name": settings["job"]["name"],
+        "job-text": settings["job"]["text"],
+        "jobs": settings["jobs"],
+        "at-least": math.ceil(settings["at_least_s"]),
+        "pause": settings["pause_s"],
+        "time-limit": max(1, int(limit - min(_MARGIN_S, _MARGIN * limit))),
+        "out": job["scratch"],
+    }
+    if background:
+        options |= {
+            "background-name": background["job"]["name"],
+            "background-text": background["job"]["text"],
+            "background-directory": place_of(background["store"], job["run"]),
+        }
+    flags = [f"--{flag}" for flag, holds in (("elsewhere", "shell" in store), ("erase", store.get("erase"))) if holds]
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    shell = ["--", *store["shell"]] if "shell" in store else []
+    return ["sh", _BATTERY, "--watch-input", *flags, *words, *shell]
+
+
+def run_battery(command: list[str], say: Callable[[str], bool | None] = _log) -> None:
+    """Run a battery to its end; `say` gets each line of what it says, and returns whether the jobs so far are enough.
+
+    It runs in a session of its own and ends when its standard input does, so it empties its folder even when this
+    program is killed. A battery that has not begun is the Problem that it says itself.
+    """
+    words, pipe = "", subprocess.PIPE
+    streams = {"stdin": pipe, "stdout": subprocess.DEVNULL, "stderr": pipe, "text": True, "errors": "replace"}
+    process = subprocess.Popen(command, start_new_session=True, **streams)
+    try:
+        for words in process.stderr:
+            if say(words.rstrip()):
+                process.stdin.write("enough\n")
+                process.stdin.flush()
+    finally:
+        process.stdin.close()
+        status = process.wait()
+    if status not in (0, 1):
+        raise Problem(words.strip().removeprefix("problem: ") or f"the battery ended with status {status}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,182 @@
+"""Reads files that somebody else packed: file after file, in memory, and never more than was agreed to.
+
+How a file is packed is told by its first bytes, whatever its name. A tarball or zip that tries to land outside, or
+holds anything but files and folders, is refused, although nothing is written. Limits hold for what comes out of the
+stream, whatever headers say.
+"""
+
+import bz2
+import gzip
+import lzma
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from sbench.probe.program import Problem, shortened
+
+# Names of files that hold others, and of those that are one file.
+_SEVERAL = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".tar", ".zip")
+SUFFIXES = (*_SEVERAL, ".gz", ".xz", ".bz2")
+_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"BZ": bz2.open}
+_ZIP, _TAR, _TAR_AT = b"PK\x03\x04", b"ustar", 257
+_CUT_OFF = "is cut off: it was not copied whole"
+_READ = 2**16
+# Names and other particulars of one file, and what tarfile reads ahead; more than that is an attack on the reader.
+_HEADER_BYTES = 2**20
+# A file of results has 0.5 MB with all bins of json+, times the processes without group_reporting; no larger is read.
+FILE_BYTES = 16 * 2**20
+# What a tarball may hold: files and folders, and bytes in all when unpacked.
+MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
+
+
+def stem(name: str) -> str:
+    """Return a packed file's name without its suffix, any other name as it is."""
+    return name[: -len(next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")) or None]
+
+
+def holds_files(path: Path) -> bool:
+    """Return whether a file is a tarball, packed or not, or a zip, or is called so."""
+    if path.name.lower().endswith(_SEVERAL):
+        return True
+    with _problems(), _opener(path)(path, "rb") as stream:
+        head = stream.read(_TAR_AT + len(_TAR))
+        return head.startswith(_ZIP) or head[_TAR_AT:] == _TAR
+
+
+def read(path: Path) -> bytes:
+    """Return the content of a file, unpacked where it is packed alone."""
+    with _problems(), _opener(path)(path, "rb") as stream:
+        data = stream.read(FILE_BYTES + 1)
+    if len(data) > FILE_BYTES:
+        raise Problem(f"has more than {FILE_BYTES // 2**20} MiB")
+    return data
+
+
+def contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield (name, content) of the files in a tarball or zip; after a Problem what was yielded is void."""
+    with _problems():
+        with _opener(path)(path, "rb") as stream:
+            is_zip = stream.read(len(_ZIP)) == _ZIP
+        if is_zip:
+            yield from _of_zip(path)
+            return
+        with _opener(path)(path, "rb") as stream:
+            yield from _contents(_Metered(stream))
+
+
+def _opener(path: Path):
+    with open(path, "rb") as file:
+        return _OPENERS.get(file.read(2), open)
+
+
+@contextmanager
+def _problems() -> Iterator[None]:
+    """Turn what goes wrong while a packed file is read into a Problem that begins with a verb."""
+    try:
+        yield
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        if "unexpected end" in str(error):
+            raise Problem(_CUT_OFF) from error
+        raise Problem(f"is no tarball or zip, or damaged: {' '.join(str(error).split())}") from error
+    except (NotImplementedError, RuntimeError) as error:
+        raise Problem(f"is not unpacked: {' '.join(str(error).split())}") from error
+    except EOFError as error:
+        raise Problem(_CUT_OFF) from error
+    except OSError as error:
+        raise Problem(f"cannot be read: {error.strerror or error}") from error
+
+
+def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
+    total = 0
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if len(members) > MEMBERS:
+            raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
+        for member in members:
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            _refuse(
+                member.filename,
+                member.file_size,
+                "" if kind in (0, stat.S_IFREG, stat.S_IFDIR) else "is a link or the like",
+            )
+            if member.is_dir() or not wanted(member.filename):
+                continue
+            with archive.open(member) as file:
+                data = file.read(FILE_BYTES + 1)
+            total += len(data)
+            if len(data) > FILE_BYTES or total > TOTAL_BYTES:
+                raise Problem("is not unpacked: it holds more than its directory says")
+            yield shortened(PurePosixPath(member.filename).as_posix()), data
+
+
+def wanted(name: str) -> bool:
+    """Return whether a file may have something to say: it is not hidden."""
+    return not PurePosixPath(name).name.startswith(".")
+
+
+def _contents(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
+        for count, member in enumerate(archive):
+            if count == MEMBERS:
+                raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
+            _check(member)
+            stream.until = member.offset_data + member.size + _HEADER_BYTES
+            if member.isreg() and wanted(member.name):
+                yield shortened(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
+    # Only at the very end is it known whether the checksum is right.
+    stream.until = TOTAL_BYTES
+    while stream.read(_READ):
+        pass
+
+
+def _check(member: tarfile.TarInfo) -> None:
+    """Refuse what is no plain file or folder below the tarball's own, and what is too large."""
+    link = f"is a link (to {shortened(member.linkname)})" if member.issym() or member.islnk() else ""
+    special = not (member.isreg() or member.isdir()) or member.issparse()
+    _refuse(member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""))
+
+
+def _refuse(name: str, size: int, reason: str) -> None:
+    """Refuse a member of a tarball or zip for a reason that is known, its name or its size."""
+    reasons = {
+        reason: bool(reason),
+        "is an absolute path": name.startswith("/"),
+        "would lie outside its folder": ".." in PurePosixPath(name.replace("\\", "/")).parts,
+        f"has more than {FILE_BYTES // 2**20} MiB": size > FILE_BYTES,
+    }
+    if reason := next((reason for reason, holds in reasons.items() if holds), ""):
+        raise Problem(f"is not unpacked: {shortened(name)} {reason}")
+
+
+class _Member(tarfile.TarInfo):
+    """A header; a damaged one among others is an error, and not the end as tarfile would have it."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from error
+
+
+class _Metered:
+    """A stream of no more than `TOTAL_BYTES`, and of no more than `until` for the time being."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._count, self.until = stream, 0, _HEADER_BYTES
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._count += len(data)
+        if self._count > TOTAL_BYTES:
+            raise Problem(f"is not unpacked: it is larger than {TOTAL_BYTES // 2**20:,} MiB")
+        if self._count > self.until:
+            raise Problem("is not unpacked: a name or a header is larger than it should be")
+        return data

@@ -1,0 +1,75 @@
+"""What a volume promises by its type and size (AWS EBS; the facts: config/facts/volume_types.yaml)."""
+
+import math
+from typing import NamedTuple
+
+from sbench.studies.volumes import study
+
+_GIB_PER_TIB = 1024
+
+
+class Volume(NamedTuple):
+    """What a volume promises; NaN where its type or size is not known, `credits` NaN where it has none to spend."""
+
+    volume_type: str
+    size_gib: float
+    baseline_iops: float
+    burst_iops: float
+    credits: float
+    ceiling_mib_s: float
+    note: str
+
+
+def describe(volume: dict) -> Volume:
+    """Return what a volume of this type, size_gib, iops and throughput_mib_s promises, as config/facts documents it."""
+    name = volume.get("type") or ""
+    size, iops, throughput = (
+        math.nan if volume.get(key) is None else float(volume[key]) for key in ("size_gib", "iops", "throughput_mib_s")
+    )
+    documented = study.documented(study.VOLUME_TYPES)
+    if name not in documented["types"]:
+        note = f"{name} is not in {study.VOLUME_TYPES}" if name else ""
+        return Volume(name, size, *[math.nan] * 4, note)
+    facts = documented["types"][name]
+    baseline, burst = _iops(facts["iops"], size, iops)
+    bucket = math.nan if baseline >= burst else facts["iops"].get("credits", math.nan)
+    least, most = facts["size_gib"]
+    notes = []
+    if not (math.isnan(size) or least <= size <= most):
+        notes.append(f"{name} had {least} to {most:,} GiB in {documented['as_of']}, this one has {size:g}")
+    if "burst_per_tib" in facts["throughput_mib_s"]:
+        notes.append(f"the throughput of {name} bursts on credits, which are not modelled")
+    ceiling = _throughput(facts["throughput_mib_s"], size, baseline) if math.isnan(throughput) else throughput
+    return Volume(name, size, baseline, burst, bucket, ceiling, "; ".join(notes))
+
+
+def lead(volume: Volume, state: str) -> dict[str, float]:
+    """Return {"seconds", "ios"} before a battery begins with full, or spent, credits; infinite where it has none.
+
+    A refill takes what an empty bucket needs, whatever is left in it: nobody knows what others took before. Spending
+    takes that long at the burst rate, with as many I/Os of the device.
+    """
+    if math.isnan(volume.credits + volume.baseline_iops):
+        return {"seconds": math.inf, "ios": 0.0}
+    full = state == "full"
+    lasting = volume.credits / (volume.baseline_iops if full else volume.burst_iops - volume.baseline_iops)
+    return {"seconds": math.ceil(lasting), "ios": 0.0 if full else volume.burst_iops * lasting}
+
+
+def _iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
+    """The I/Os a second that a volume always does, and does on credits."""
+    if "per_gib" in facts:
+        baseline = float(min(max(facts["per_gib"] * size, facts["least"]), facts["most"]))
+        return baseline, max(baseline, facts["burst"])
+    baseline = float(facts.get("included", math.nan)) if math.isnan(provisioned) else provisioned
+    return baseline, baseline
+
+
+def _throughput(facts: dict, size: float, iops: float) -> float:
+    """The most MiB/s that a volume ever moves; NaN where what it depends on is not known."""
+    if "up_to_170_gib" in facts:
+        return math.nan if math.isnan(size) else float(facts["up_to_170_gib" if size <= 170 else "beyond"])
+    factors = {"included": 1.0, "per_iops": iops, "burst_per_tib": size / _GIB_PER_TIB}
+    plain = sum(facts[name] * factor for name, factor in factors.items() if name in facts)
+    beyond = min(facts.get("per_iops_beyond", 0) * iops, facts.get("most_beyond", 0))
+    return max(min(plain, facts.get("most", math.inf)), beyond)

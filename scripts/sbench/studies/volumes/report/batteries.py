@@ -1,0 +1,226 @@
+"""The tables of the study, measured, imported or published (samples of nine columns alone), battery by battery."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sbench.pages import reading, results
+from sbench.pages.reading import is_true, read_facts, read_table
+from sbench.probe.program import Problem
+from sbench.studies.volumes.fio_output import OPERATIONS
+from sbench.studies.volumes.report import REPORT
+from sbench.studies.volumes.report.statements import Jobs, Levels, Ratio
+from sbench.studies.volumes.series import FACTORS
+
+LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
+# Columns that call a job as imported results do, a1 … a5, b1 …; jobs measured here are called by their numbers.
+LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
+TEXTS = (
+    *(*REPORT.names, *reading.TEXTS, *LABELS, "node_name", "battery_id", "layout", "operation", "limit", "source"),
+    *("segment", "reason", "method", "interval", "text", "volume_type"),
+)
+TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparisons", "credits", "collapses", "matrix")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One battery: its levels by factor, its number where a volume was measured again, its jobs in time order."""
+
+    levels: dict[str, str]
+    repeat: int
+    jobs: pd.DataFrame
+
+    @property
+    def volume(self) -> tuple[str, str]:
+        """The volume, on its host."""
+        return self.levels["store"], self.levels["host"]
+
+    @property
+    def times(self) -> pd.Series:
+        """Where jobs stand on the axis of time, by their numbers."""
+        return self.jobs.set_index("number")["time"]
+
+    @property
+    def seconds(self) -> float:
+        """From the start of the first job to the end of the last; NaN where the times are not known."""
+        last = self.jobs.iloc[-1]
+        return 60 * last["minutes"] + last.get("runtime_s", 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Results(results.Results):
+    """The study's tables, where `verdicts` are those of comparisons.
+
+    `samples` has, beside the columns of the file, the latency of the operation that the report is about: `operation`,
+    N and p50_ms … stddev_ms, `iops` and `mib_s` of reads and writes together, `device_iops`, `minutes` since the
+    battery began, `time`, those or the number of the job, and modelled burst credits at its start, `credits_million`.
+    `limits` are the verdicts on limits, with the jump of each segment; `traces` the valid batteries, in the order of
+    the samples, and `invalid_traces` those that broke a rule of measuring: drawn, and in no verdict.
+    """
+
+    limits: pd.DataFrame = field(default_factory=pd.DataFrame)
+    segments: pd.DataFrame = field(default_factory=pd.DataFrame)
+    percentiles: pd.DataFrame = field(default_factory=pd.DataFrame)
+    collapses: pd.DataFrame = field(default_factory=pd.DataFrame)
+    traces: list[Trace] = field(default_factory=list)
+    invalid_traces: list[Trace] = field(default_factory=list)
+
+    @cached_property
+    def by_job_file(self) -> dict[str, list[Trace]]:
+        """The valid batteries by the fio job that they are of."""
+        jobs = dict.fromkeys(trace.levels["job"] for trace in self.traces)
+        return {job: [trace for trace in self.traces if trace.levels["job"] == job] for job in jobs}
+
+    @property
+    def clock(self) -> str:
+        """What the axis of time is called."""
+        minutes = self.samples["minutes"].notna().all()
+        return "Minutes since the battery's first job began" if minutes else "Number of the job"
+
+    @property
+    def changes(self) -> pd.DataFrame:
+        """The segments that another precedes."""
+        return self.segments[self.segments["jump"].notna()] if len(self.segments) else self.segments
+
+    @cached_property
+    def checks(self) -> Jobs:
+        """The jobs that statements are checked against."""
+        return Jobs(self.samples)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether there are jobs."""
+        return bool(self.checks)
+
+    def to_comparisons(self, rows: pd.DataFrame) -> tuple[Ratio, ...]:
+        """Return comparisons, rows as `comparisons` has them, as statements have them."""
+        return tuple(
+            Ratio(
+                *(_levels_of(row | {row["factor"]: row[side]}) for side in ("baseline", "contender")),
+                column=row["metric"] if (is_rate := row["metric"] == "iops") else f"{row['metric']}_ms",
+                part=row["phase"],
+                outcome=row["verdict"],
+                values=tuple(float(row.get(f"{side}_value", np.nan)) for side in ("baseline", "contender")),
+                ratio=float(row["ratio"]),
+                low=float(row["ratio_low"]),
+                high=float(row["ratio_high"]),
+                more_is_faster=is_rate,
+            )
+            for row in rows.to_dict("records")
+        )
+
+    def has_bins(self, trace: Trace) -> bool:
+        """Return whether the percentiles of a battery's series are of merged histograms."""
+        cells = of(self.cells, trace.levels)
+        return bool(len(cells)) and str(cells.iloc[0].get("interval", "")).startswith("bins")
+
+    @cached_property
+    def options(self) -> dict[tuple[str, ...], dict]:
+        """The options of fio by store, job and background."""
+        batteries = self.facts.get("batteries") or []
+        return {tuple(str(one.get(name) or "") for name in FACTORS[:3]): one.get("options") or {} for one in batteries}
+
+
+def _levels_of(row: Mapping[str, str]) -> Levels:
+    return tuple((name, row[name]) for name in FACTORS)
+
+
+def of(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.DataFrame:
+    """Return the rows of a table that belong to a series, or to one battery of it, if the table tells these apart."""
+    if table.empty:
+        return table
+    rows = table[(table[list(FACTORS)] == [levels[name] for name in FACTORS]).all(axis=1)]
+    return rows[rows["repeat"] == repeat] if repeat and "repeat" in rows else rows
+
+
+def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+    """Return what the tables in a folder hold, and `facts`, the JSON object that the workflow wrote about the run."""
+    folder, run_facts = Path(tables), read_facts(facts)
+    frames = {name: read_table(folder / f"{name}.csv", TEXTS) for name in TABLES}
+    # Tables of before there were levels of credits.
+    frames = {name: table.assign(start_credits=table.get("start_credits", "")) for name, table in frames.items()}
+    if frames["samples"].empty and frames["cells"].empty:
+        raise reading.nothing(folder)
+    absent = tuple(f"{name}.csv has no rows, and the page nothing of it." for name in TABLES[:-2] if frames[name].empty)
+    if not any(battery.get("position") is None for battery in run_facts.get("batteries") or [{}]):
+        frames = {name: table.assign(**{one: "" for one in LABELS if one in table}) for name, table in frames.items()}
+    samples = _complete_samples(frames["samples"], frames["cells"], folder)
+    if len(samples) and len(credits := frames["credits"]):
+        keys = [name for name in (*FACTORS, "repeat", "number") if name in credits]
+        credits = credits.assign(credits_million=credits["credits_start"] / 1e6)
+        samples = samples.merge(credits[[*keys, "credits_million", "modelled_iops"]], on=keys, how="left")
+    columns = ["cell", *REPORT.names, "repeat", "valid"]
+    records = samples.reindex(columns=columns).drop_duplicates().astype({"valid": bool})
+    cells = results.complete_cells(frames["cells"], records, REPORT)
+    limits, keys = frames["verdicts"], [*FACTORS, "segment"]
+    if len(limits):
+        jumps = frames["segments"].reindex(columns=[*keys, "jump", "jump_low", "jump_high", "first_number"])
+        limits = limits.merge(jumps, on=keys, how="left")
+    traces: dict[bool, list[Trace]] = {True: [], False: []}
+    done = samples[samples["status"] == "done"] if len(samples) else samples
+    for (*levels, repeat, valid), rows in done.groupby([*FACTORS, "repeat", "valid"], sort=False) if len(done) else ():
+        levels = dict(zip(FACTORS, levels, strict=True))
+        traces[bool(valid)].append(Trace(levels, int(repeat), rows.sort_values("number", kind="stable")))
+    tables = {name: frames[name] for name in ("matrix", "segments", "percentiles", "collapses")}
+    tables |= {"samples": samples, "cells": cells, "verdicts": _as_verdicts(frames["comparisons"]), "limits": limits}
+    said = {"facts": run_facts, "absent": absent, "report": REPORT, "records": records}
+    return Results(**tables, **said, traces=traces[True], invalid_traces=traces[False])
+
+
+def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Comparisons with all columns that verdicts on blocks have.
+
+    Where a series changed, what lies on either side says more than both together, which is left out.
+    """
+    if rows.empty:
+        return rows
+    phases = rows.groupby(["factor", "baseline", "contender", *FACTORS], sort=False)["phase"].transform("nunique")
+    rows = rows[(rows["phase"] != "all") | (phases == 1)]
+    jobs = rows[["n_baseline", "n_contender"]].min(axis=1)
+    return rows.assign(blocks=jobs, detectable_ratio=np.nan, role="", note=rows["method"])
+
+
+def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Give samples of the published columns what ours carry, and all samples the latency that the report is about."""
+    if samples.empty:
+        return samples
+    p99 = samples.reindex(columns=[f"{one}_lat_p99_ms" for one in OPERATIONS]).set_axis(OPERATIONS, axis=1).notna()
+    latencies = {f"{one}_lat_{name}_ms" for one in OPERATIONS for name in LATENCIES}
+    if "job_Id" not in samples or latencies.isdisjoint(samples):
+        lacks = "sync_lat_p99_ms" if "job_Id" in samples else "job_Id"
+        raise Problem(f"{folder / 'samples.csv'} lacks the column {lacks}")
+    layout = samples.get("layout", "")
+    usual = dict.fromkeys(REPORT.names, "") | {"store": layout, "cell": layout, "host": samples.get("node_name", "")}
+    usual |= {"valid": True, "status": "done", "repeat": 1}
+    samples = samples.assign(**{column: value for column, value in usual.items() if column not in samples})
+    if "number" not in samples:
+        samples["number"] = samples.groupby([*FACTORS, "repeat"], sort=False).cumcount() + 1
+    # As the table of series says, else the first operation of the series whose latencies are there.
+    operation = p99.groupby([samples[name] for name in FACTORS], sort=False).transform("any").idxmax(axis=1).to_numpy()
+    if "operation" in cells:
+        stated = samples[list(FACTORS)].merge(cells[[*FACTORS, "operation"]], how="left")["operation"].fillna("")
+        operation = np.where(stated != "", stated, operation)
+
+    def of_operation(what: str) -> np.ndarray:
+        columns = samples.reindex(columns=[f"{one}_{what}" for one in OPERATIONS]).to_numpy(float).T
+        return np.select([operation == one for one in OPERATIONS], list(columns), np.nan)
+
+    def total(*parts: str) -> pd.Series:
+        return samples.reindex(columns=parts).astype(float).sum(axis=1, min_count=1)
+
+    seconds, minutes = total("runtime_s"), total("started_s") / 60
+    return samples.assign(
+        valid=is_true(samples["valid"]),
+        operation=operation,
+        N=of_operation("N"),
+        **{f"{name}_ms": of_operation(f"lat_{name}_ms") for name in LATENCIES},
+        iops=total("read_iops", "write_iops"),
+        mib_s=total("read_mib_s", "write_mib_s"),
+        device_iops=total("device_read_ios", "device_write_ios") / seconds,
+        minutes=minutes,
+        time=minutes if minutes.notna().all() else samples["number"].astype(float),
+    )

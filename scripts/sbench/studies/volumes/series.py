@@ -1,0 +1,341 @@
+"""Batteries of fio jobs as the analysis uses them: records read, jobs in time order, their histograms and times.
+
+A series is what was measured at one (store, job, background, start_credits, host): its batteries, one after the
+other, each of many jobs. Latencies are in ms throughout.
+"""
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sbench.design import fingerprint, records
+from sbench.probe.program import Problem
+from sbench.studies.volumes import fio_options
+from sbench.studies.volumes.fio_output import PERCENTILES
+from sbench.verdicts import histograms, stats
+
+FACTORS = ("store", "job", "background", "start_credits", "host")
+ALL_HOSTS = "all"
+# The pause of the published batteries, for results that say nothing of theirs.
+_USUAL_PAUSE_S = 10.0
+_NS = 1e6
+_OWN = tuple(f"p{p:g}_ms" for p in PERCENTILES)
+_COLUMNS = (
+    *("repeat", "number", "job_Id", "N", "mean_ms", "stddev_ms", "max_ms", *_OWN),
+    *("ios", "bytes", "reads", "writes", "seconds", "start_s", "pause_s", "device_writes", "bins", "counted", "timed"),
+)
+Levels = tuple[str, str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Battery:
+    """One record, {} where it cannot be used, and why it is in no figure and no verdict.
+
+    `histograms` are by job and operation, (bins, 2) of ms and count or (ranges, 3) of lowest, highest ms and count;
+    `software` is the fingerprint (`frame.software`).
+    """
+
+    cell: str
+    levels: Levels
+    repeat: int
+    record: dict
+    reasons: Sequence[str]
+    histograms: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    software: str = ""
+
+    @property
+    def valid(self) -> bool:
+        """Whether figures and verdicts are made of it."""
+        return bool(self.record) and self.record["status"] == "done" and not self.reasons
+
+    @property
+    def rows(self) -> list[dict]:
+        """Its samples as they are in the record."""
+        return self.record["samples"] if self.record.get("status") == "done" else []
+
+
+@dataclass(frozen=True)
+class Series:
+    """The batteries of one (store, job, background, start_credits, host); `cell` is "" where hosts are taken together.
+
+    `volume` is what is known of the volume: type, size_gib, iops, throughput_mib_s.
+    """
+
+    cell: str
+    levels: Levels
+    batteries: tuple[Battery, ...]
+    volume: dict = field(default_factory=dict)
+
+    @property
+    def head(self) -> dict[str, str]:
+        """The levels by factor, which every table has."""
+        return dict(zip(FACTORS, self.levels, strict=True))
+
+    @property
+    def valid(self) -> list[Battery]:
+        """The valid batteries, the only ones that figures and verdicts are made of."""
+        return [battery for battery in self.batteries if battery.valid]
+
+    @property
+    def loop(self) -> str:
+        """Whether the jobs are an "open" loop, whose latencies count from when operations were due, or "closed"."""
+        return next((battery.record.get("loop") for battery in self.valid), None) or "closed"
+
+    @cached_property
+    def operation(self) -> str:
+        """The operation whose latency the series is about (`operation_of` all jobs); "" without jobs."""
+        rows = [row for battery in self.valid for row in battery.rows]
+        return operation_of(rows) if rows else ""
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job of the valid batteries, in time order, with `_COLUMNS`.
+
+        p50_ms … p99.99_ms are its own percentiles, start_s counts from its battery on, pause_s is to the next, bins its
+        histogram or None. `counted` and `timed` are False where N, or the times, had to be derived (`_derived`).
+        """
+        parts = [_jobs(battery, self.operation) for battery in self.valid if battery.rows]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
+
+
+def operation_of(rows: Sequence[dict]) -> str:
+    """Return the operation whose latency samples are about: sync where there was one, else what there was more of."""
+    names = ["sync_N", "sync_lat_mean_ms", "read_ios", "write_ios"]
+    totals = pd.DataFrame(rows).reindex(columns=names).astype(float).sum()
+    if totals["sync_N"] or totals["sync_lat_mean_ms"]:
+        return "sync"
+    return "read" if totals["read_ios"] > totals["write_ios"] else "write"
+
+
+def started_utc(battery: Battery) -> str:
+    """Return when a battery began; "" where that is not known."""
+    return str(battery.record.get("started_utc") or (battery.record.get("battery") or {}).get("started_utc") or "")
+
+
+def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
+    """Return the series of a run: the matrix's, with or without records, then the imported ones.
+
+    A record that cannot be used counts as failed. Twins of the matrix (controls) are left out. A volume that a record
+    does not describe is the store's in `stores`.
+    """
+    cells = {row["cell"]: _levels(row) for row in matrix[matrix["twin_of"] == ""].to_dict("records")}
+    batteries: dict[Levels, dict[int, Battery]] = {levels: {} for levels in cells.values()}
+    names = {levels: cell for cell, levels in cells.items()}
+    for battery in map(_battery, [*(one for one in kept if one.cell in cells), *_imported(imported)]):
+        others = batteries.setdefault(battery.levels, {})
+        repeat = max(others) + 1 if battery.repeat in others else battery.repeat
+        others[repeat] = replace(battery, repeat=repeat)
+        names.setdefault(battery.levels, battery.cell)
+    series = []
+    for levels, own in batteries.items():
+        volumes = [*(one.record.get("volume") for one in own.values()), (stores.get(levels[0]) or {}).get("volume")]
+        volume = next((volume for volume in volumes if volume and isinstance(volume, dict)), {})
+        series.append(Series(names[levels], levels, tuple(own.values()), volume))
+    return series
+
+
+def by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> list[Series]:
+    """Return the series with the credits that their batteries began with; those that began otherwise are series apart.
+
+    `batteries` are the rows per battery of `credits.tables`; one without a row stays with those that have no state.
+    """
+    states = {(*(row[factor] for factor in FACTORS), row["repeat"]): row["began"] for row in batteries}
+    split = []
+    for one in series:
+        parts: dict[str, list[Battery]] = {}
+        for battery in one.batteries:
+            state = states.get((*one.levels, battery.repeat)) or one.head["start_credits"]
+            parts.setdefault(state, []).append(battery)
+        for state, own in (parts or {one.head["start_credits"]: []}).items():
+            levels = (*one.levels[:3], state, one.levels[-1])
+            split.append(replace(one, levels=levels, batteries=tuple(replace(each, levels=levels) for each in own)))
+    return split
+
+
+def with_hosts_together(series: Sequence[Series]) -> list[Series]:
+    """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
+    shown = []
+    for one in series:
+        shown.append(one)
+        hosts = [host for host in series if host.levels[:-1] == one.levels[:-1]]
+        if one is hosts[-1] and sum(bool(host.valid) for host in hosts) > 1:
+            batteries = tuple(battery for host in hosts for battery in host.batteries)
+            volume = next((host.volume for host in hosts if host.volume), {})
+            shown.append(Series("", (*one.levels[:-1], ALL_HOSTS), batteries, volume))
+    return shown
+
+
+def histograms_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
+    """Return the jobs' histograms, or None where one has no bins: then nothing can be merged."""
+    histograms_or_ranges = ranges_of(jobs) or []
+    return histograms_or_ranges if {own.shape[1] for own in histograms_or_ranges} == {2} else None
+
+
+def ranges_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
+    """Return what is known of the jobs' latencies, as bins or as ranges; None where of one nothing is."""
+    return list(jobs["bins"]) if len(jobs) and jobs["bins"].notna().all() else None
+
+
+def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
+    """Return percentiles of jobs together, by p: merged from their bins, else between the bounds of their ranges.
+
+    Where not even ranges are known, there are those that the samples have, between the bounds of the jobs' own; of few
+    jobs between the neighbouring percentiles. Without bins the value is the median of the jobs' own. A refused one is
+    NaN with its reason.
+    """
+    if merged := histograms_of(jobs):
+        return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
+    if between := ranges_of(jobs):
+        bounded = dict(zip(ps, histograms.bounded_percentiles(between, ps, seed), strict=True))
+        medians = {p: jobs[f"p{p:g}_ms"].median(skipna=False) for p in PERCENTILES}
+        return {
+            p: one if one.reason or math.isfinite(one.value) else one._replace(value=medians.get(p, math.nan))
+            for p, one in bounded.items()
+        }
+    n = float(jobs["N"].astype(float).sum(skipna=False)) if len(jobs) else math.nan
+    estimates = {}
+    for p in ps:
+        own = jobs.get(f"p{p:g}_ms", pd.Series(dtype=float)).dropna()
+        if len(own):
+            refusal = histograms.refusal(n, p)
+            unknown = histograms.Percentile(*[math.nan] * 3, n, refusal)
+            estimates[p] = unknown if refusal else histograms.bounds(own)._replace(n=n, **_neighbours(jobs, p))
+    return estimates
+
+
+def _neighbours(jobs: pd.DataFrame, p: float) -> dict[str, float]:
+    """Return the ends of an interval of a few jobs by the percentiles next to the p-th; {} of jobs enough to resample.
+
+    What lies between the jobs' own p-th percentiles is certain of what was measured, and of few jobs no more than that.
+    """
+    if len(jobs) >= stats.MIN_BLOCKS:
+        return {}
+    below = [f"p{one:g}_ms" for one in sorted(PERCENTILES) if one < p]
+    above = [*(f"p{one:g}_ms" for one in sorted(PERCENTILES) if one > p), "max_ms"]
+    ends = {"low": jobs.get(below[-1]) if below else None, "high": jobs.get(above[0])}
+    return {
+        end: float((own.min if end == "low" else own.max)(skipna=False)) if own is not None else math.nan
+        for end, own in ends.items()
+    }
+
+
+def _levels(row: Mapping[str, str]) -> Levels:
+    return tuple(str(row.get(factor) or "") for factor in FACTORS)
+
+
+def _imported(imported: dict) -> Iterator[records.Kept]:
+    if imported and imported.get("status") != "done":
+        print(f"nothing was imported: {'; '.join(imported.get('reasons', []))}", file=sys.stderr)
+    for number, record in enumerate(imported.get("records", []), 1):
+        name = f"imported record {number}"
+        try:
+            records.expect_sound(record, name)
+        except Problem as problem:
+            print(f"left out: {problem}", file=sys.stderr)
+            yield records.Kept("", {"store": name}, 1, Path(name), None, str(problem))
+        else:
+            yield records.Kept(record["name"], record["cell"], record["repeat"], Path(name), record)
+
+
+def _battery(kept: records.Kept) -> Battery:
+    """Return the battery of a record; one whose histograms cannot be used has failed."""
+    place, record = (kept.cell, _levels(kept.levels), kept.repeat), kept.record
+    if not record:
+        return Battery(*place, {}, [kept.problem])
+    try:
+        bins = _histograms(record.get("histograms") or {}) if record["status"] == "done" else {}
+    except (AttributeError, IndexError, TypeError, ValueError):
+        problem = (
+            f"{kept.path}: its histograms are not latencies (one, or lowest and highest) and counts, all at least 0"
+        )
+        print(f"left out: {problem}", file=sys.stderr)
+        return Battery(*place, {}, [problem])
+    return Battery(*place, record, records.faults(record), bins, fingerprint.of(kept))
+
+
+def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
+    """Histograms in ms, those without operations left out."""
+    kept: dict[str, dict[str, np.ndarray]] = {}
+    for job, operations in by_job.items():
+        for name, pairs in operations.items():
+            bins = np.asarray(pairs or np.empty((0, 2)), dtype=float)
+            bins = bins / (*[_NS] * (bins.shape[1] - 1), 1)
+            if bins.shape[1] not in (2, 3) or not (np.isfinite(bins) & (bins >= 0)).all():
+                raise ValueError
+            if bins[:, -1].sum():
+                kept.setdefault(job, {})[name] = bins
+    return kept
+
+
+def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
+    """A battery's jobs; NaN where neither the sample, nor its histogram, nor the options tell."""
+    kind, derived = "read" if operation == "read" else "write", _derived(battery.record.get("job_options") or {})
+    latencies = ("mean_ms", "stddev_ms", "max_ms", *_OWN)
+    sources = {
+        **{"number": "number", "N": f"{operation}_N", **{name: f"{operation}_lat_{name}" for name in latencies}},
+        **{"ios": f"{kind}_ios", "bytes": f"{kind}_bytes", "reads": "read_ios", "writes": "write_ios"},
+        **{"seconds": "runtime_s", "start_s": "started_s", "device_writes": "device_write_ios"},
+    }
+    rows = [row for row in battery.rows if not row.get("error")]
+    bins = [battery.histograms.get(str(row.get("job_Id")), {}).get(operation) for row in rows]
+    jobs = pd.DataFrame(rows, columns=[*sources.values()]).astype(float).set_axis([*sources], axis=1)
+    jobs[["N", "seconds"]] = jobs[["N", "seconds"]].replace(0, math.nan)
+    # What a sample leaves open, its histogram says.
+    jobs = jobs.fillna(pd.DataFrame(map(_of_histogram, bins), jobs.index, ["N", *latencies]))
+    n = jobs["N"].fillna(derived.get("operations", math.nan))
+    ios = jobs["ios"].fillna(n)
+    jobs = jobs.assign(
+        job_Id=[str(row.get("job_Id")) for row in rows],
+        repeat=battery.repeat,
+        N=n,
+        ios=ios,
+        bytes=jobs["bytes"].fillna(ios * derived.get("block", math.nan)),
+        reads=jobs["reads"].fillna(ios if kind == "read" else 0),
+        writes=jobs["writes"].fillna(ios if kind == "write" else 0),
+        seconds=jobs["seconds"].fillna(n * jobs["mean_ms"] / 1000 if derived.get("one at a time") else math.nan),
+        bins=pd.Series(bins, index=jobs.index, dtype=object),
+        counted=jobs["N"].notna(),
+        timed=jobs["seconds"].notna() & jobs["start_s"].notna(),
+    )
+    jobs = jobs[jobs["mean_ms"].notna() | jobs["bins"].notna()].reset_index(drop=True)
+    jobs["number"] = jobs["number"].fillna(pd.Series(np.arange(1.0, len(jobs) + 1))).astype(int)
+    facts = [battery.record.get("battery") or {}, battery.record.get("settings") or {}]
+    pause_s = next((float(one["pause_s"]) for one in facts if one.get("pause_s") is not None), _USUAL_PAUSE_S)
+    jobs = jobs.sort_values("number", kind="stable", ignore_index=True)
+    # Where not all times were measured, one job followed the other.
+    seconds, start = jobs["seconds"].to_numpy(float), jobs["start_s"].to_numpy(float)
+    if np.isnan(start).any():
+        start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
+    pauses = np.append(np.fmax(start[1:] - (start + seconds)[:-1], 0), pause_s)[: len(jobs)]
+    return jobs.assign(start_s=start, pause_s=pauses)[[*_COLUMNS]]
+
+
+def _of_histogram(bins: np.ndarray | None) -> list[float]:
+    """N, mean, standard deviation, maximum and percentiles of one job; NaN without bins."""
+    if bins is None or bins.shape[1] != 2:
+        return [math.nan] * (4 + len(PERCENTILES))
+    return [*histograms.moments(bins), *(one.value for one in histograms.percentiles([bins], PERCENTILES))]
+
+
+def _derived(options: Mapping[str, object]) -> dict:
+    """What options alone tell of a job: operations and their size, and whether only one is under way at a time.
+
+    A job that writes a file of `size` once does size / bs operations; one at a time they take their latencies.
+    """
+    options = {key: str(value) for key, value in options.items()}
+    if "metric" in options:
+        return {}
+    try:
+        block = fio_options.block_bytes(options)
+    except (Problem, ValueError):
+        return {}
+    amount = fio_options.asked_bytes(options)
+    if not amount or options.get("fdatasync", options.get("fsync", "1")) not in ("0", "1"):
+        return {"block": block}
+    return {"block": block, "operations": amount[0] // block, "one at a time": fio_options.in_flight(options) == 1}

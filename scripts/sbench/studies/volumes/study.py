@@ -1,0 +1,236 @@
+"""The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
+
+import math
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbench.design import records
+from sbench.design.records import Kept
+from sbench.design.study import Cell, Study, mappings
+from sbench.probe import host
+from sbench.probe.program import Problem, read_yaml, tool
+from sbench.stores import store as stores
+from sbench.studies.volumes import fio_options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JOB_FILE = "config/fio/{}.fio"
+LIMITS = Path("config/facts/limits.yaml")
+NO_FIO = "apt install fio, or dnf install fio"
+VOLUME_TYPES = Path("config/facts/volume_types.yaml")
+# What the section says of the batteries together, and what `background` takes the place of.
+_NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
+# The job that spends a volume's credits before a battery.
+_SPENDING = "spend-credits"
+_REACH_S = 60
+# A write that is forced to the disk takes about this long where nothing is known: 1 ms, as gp2 and gp3 were published.
+_SYNC_S = 0.001
+
+
+class Volumes(Study):
+    """Latency of fio's jobs on volumes."""
+
+    environment = "fio"
+
+    def mistakes(self, config: dict) -> Iterator[str]:
+        """Yield limits and types of volumes that are not documented, and a shell or background that leads nowhere."""
+        section, types = self.section(config), documented(VOLUME_TYPES)["types"]
+        limits = documented(LIMITS)["limits"]
+        for number, limit in enumerate(section["limits"]):
+            if isinstance(limit, str) and limit not in limits:
+                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(limits)}"
+        named = {f"stores.{name}": store for name, store in config["stores"].items()}
+        imports = ((number, one) for number, one in enumerate(section["imports"]) if isinstance(one, dict))
+        named |= {f"studies.volumes.imports[{number}]": one for number, one in imports}
+        for place, entry in named.items():
+            volume = entry.get("volume")
+            if isinstance(volume, dict) and volume["type"] not in types:
+                yield f"{place}.volume.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
+            if "shell" in entry and not {"path", "device"} & entry.keys():
+                yield f"{place}.shell: name the path, or the device, on the host that it leads to"
+            if "shell" in entry and volume == "instance":
+                yield f"{place}.volume: instance asks the cloud of this machine; give type and size_gib"
+        if "other" not in section and any("other" in part["background"] for part in mappings(section)):
+            yield f"studies.volumes.other: name the store for the background load: {', '.join(config['stores'])}"
+
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        store, other = config["stores"][levels["store"]], self.section(config).get("other")
+        beside = config["stores"][other] if levels["background"] == "other" else {}
+        if not _has_folders(store) and "device" not in store:
+            yield f"fio does not write to a store of the kind {store['kind']}"
+        if state := levels["start_credits"]:
+            before_s, limit_s = _lead(state, store)["seconds"], self.section(config)["time_limit_s"]
+            if before_s == math.inf:
+                yield f"store {levels['store']} has no credits that could be {state}, or its volume lacks its size_gib"
+            elif before_s >= limit_s:
+                yield f"it takes {before_s:,.0f} s until credits are {state}: raise time_limit_s, which is {limit_s:g}"
+        if levels["background"] == "other":
+            if other == levels["store"]:
+                yield f"the other volume is {other} itself"
+            elif beside.get("shell") != store.get("shell"):
+                yield f"{other}, which has the background load, is on another host"
+            elif not _has_folders(beside):
+                yield f"{other}, which has the background load, is no folder"
+        options = fio_options.of_job_file(job_text(levels["job"]))
+        if fio_options.canonical(options).get("rate_iops") and not fio_options.open_loop(options):
+            yield f"{levels['job']} has rate_iops: an open loop is measured evenly and with one operation in flight"
+        if levels["background"] == "same" and "device" in store:
+            yield "a raw device has no room for the files of a background load"
+
+    def in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
+        """Return whether a volume is known to have burst credits with which a battery begins as the one before left it.
+
+        Random orders would have each battery begin with other credits.
+        """
+        stores_as_left = {cell.levels["store"] for cell in cells if not cell.levels["start_credits"]}
+        return any(_lead("full", config["stores"][store])["seconds"] < math.inf for store in stores_as_left)
+
+    def complete(self, settings: dict, config: dict) -> dict:
+        """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
+        kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
+        if state := settings["cell"].get("start_credits"):
+            text = job_text(_SPENDING) if state == "spent" else ""
+            kept["start"] = {"state": state, **_lead(state, settings["store"]), "text": text}
+        level = settings["cell"]["background"]
+        if level == "none":
+            return kept | {"background": None}
+        job = {"name": settings["background_job"], "text": job_text(settings["background_job"])}
+        store = settings["store"] if level == "same" else config["stores"][settings["other"]]
+        return kept | {"background": {"job": job, "store": store}}
+
+    def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield fio, and that each volume is one and not the machine's memory."""
+        used = {cell.levels["store"]: config["stores"][cell.levels["store"]] for cell in cells}
+        if not all("shell" in store for store in used.values()):
+            yield "tool fio", lambda: tool("fio", remedy=NO_FIO)
+        for name, store in sorted(used.items()):
+            if "shell" in store:
+                yield f"volume {name}", partial(_reach, store)
+                continue
+            place = Path(store.get("device") or store.get("path", "results"))
+            if place.exists() and (memory := host.in_memory(place)):
+                yield f"volume {name}", partial(refuse_memory, place, memory)
+
+    def sources(self, config: dict) -> list[Path]:
+        """Return the files of fio's results that are imported."""
+        # What reads them is not loaded where a battery is measured.
+        from sbench.studies.volumes import import_fio
+
+        return import_fio.sources(self.section(config)["imports"])
+
+    def tables(
+        self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
+    ) -> "dict[str, pd.DataFrame]":
+        """Return samples, cells, verdicts, segments, percentiles, comparisons, credits and collapses."""
+        from sbench.studies.volumes import series, tables
+
+        measured = series.read(matrix, kept, imported, config["stores"])
+        return tables.build(measured, config | self.section(config))
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
+        """Return the job files by name, what is said about each battery, and the files that were not imported."""
+        jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
+        sound = [one for one in imported.get("records", []) if records.is_sound(one)]
+        batteries = [
+            {
+                **record["battery"],
+                **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
+                **{key: record.get(key) for key in ("position", "fio")},
+                **{"volume": record.get("volume") or {}, "options": record.get("job_options", {})},
+                "reasons": record.get("reasons", []),
+            }
+            for record in [*(one.record for one in kept if one.record), *sound]
+            if record.get("battery")
+        ]
+        return {
+            "jobs": {job["name"]: {"text": job["text"]} for job in jobs if job},
+            "batteries": batteries,
+            "left_out": imported.get("left_out", []),
+        }
+
+    def repeats(self, config: dict) -> int:
+        """Return how many batteries each volume has: the unit that is repeated."""
+        return self.section(config)["batteries"]
+
+    def estimate(self, settings: dict) -> dict:
+        """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
+        options = fio_options.of_job_file(settings["job"]["text"])
+        size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
+        each = size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
+        if rate := fio_options.open_loop(options):
+            each = max(each, size / block / rate)
+        each = settings["pause_s"] + (fio_options.runtime_s(options) or each)
+        jobs = max(settings["jobs"], settings["at_least_s"] / each)
+        before_s = settings.get("start", {}).get("seconds", 0)
+        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each + before_s, "before_s": before_s}
+
+    def disk_bytes(self, settings: dict) -> int:
+        """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
+        background = (settings["background"] or {}).get("job", {}).get("text")
+        texts = filter(None, (settings["job"]["text"], background, settings.get("start", {}).get("text")))
+        return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
+
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why nothing was measured: no job was finished."""
+        return [] if record["samples"] else [*record["faults"], "no job of the battery was finished"][:1]
+
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return what was not done as asked, as the measuring program found it in fio's own output (METHOD 9, 10)."""
+        work = record["work"]
+        short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
+        return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
+
+
+def job_text(name: str) -> str:
+    """Return the text of a job file of config/fio."""
+    return Path(JOB_FILE.format(name)).read_text(encoding="utf-8", errors="replace")
+
+
+def _has_folders(store: dict) -> bool:
+    """Whether fio can make files in a store, here or through its shell."""
+    return (stores.of(store).files or "shell" in store) and "device" not in store
+
+
+def _reach(store: dict) -> str:
+    """Return the name of the host that a store's shell leads to; it has the folder, or the device, and fio."""
+    place, words = shlex.quote(store.get("path") or store["device"]), shlex.join(store["shell"])
+    script, pipes = f"uname -n; test -e {place} && command -v fio", {"capture_output": True, "text": True}
+    try:
+        done = subprocess.run([*store["shell"], "sh", "-s"], input=script, timeout=_REACH_S, check=False, **pipes)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Problem(f"'{words}' does not lead to a shell ({error}); correct the store's shell") from error
+    name, *_ = [*done.stdout.split(), ""]
+    if done.returncode:
+        silent = " ".join(done.stderr.split())[-200:] or "it says nothing"
+        why = f"on {name} there is no {place}, or no fio" if name else silent
+        raise Problem(f"'{words}' does not lead to the volume: {why}; correct the store's shell or path")
+    return name
+
+
+def _lead(state: str, store: dict) -> dict:
+    """How long it takes, at most, until a volume's credits are full, or spent, and the I/Os that spend them."""
+    # A module that reads what this one documents.
+    from sbench.studies.volumes import promises
+
+    volume = store.get("volume")
+    return promises.lead(promises.describe(volume if isinstance(volume, dict) else {}), state)
+
+
+@cache
+def documented(path: Path) -> dict:
+    """Return facts with their sources, of config/facts."""
+    return read_yaml(path)
+
+
+def refuse_memory(place: Path, memory: str) -> str:
+    """Raise the Problem of a place whose files are in memory, in what `memory` names."""
+    raise Problem(f"{place} lies in memory ({memory}); name a folder on a disk, as no volume is measured there")
+
+
+STUDY = Volumes("volumes")

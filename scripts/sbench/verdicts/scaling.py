@@ -1,0 +1,55 @@
+"""Where arms stop scaling: from which number of workers on more take no less time (METHOD 19)."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from sbench.verdicts import stats
+
+
+def find_stops(
+    runs: pd.DataFrame, arm: Sequence[str], by: str = "workers", time: str = "total_s", equivalence_percent: float = 5
+) -> pd.DataFrame:
+    """Return where each arm stops scaling: the workers beyond which no larger number is shown to take less time.
+
+    Less time: over complete blocks, the interval of the ratio of total times (`stats.bootstrap_interval`) lies below 1
+    and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
+
+    `runs` has one row per valid record (or several that are alike) with the factors `arm` that tell arms apart, the
+    factor `by` that grows, whole numbers, repeat, perhaps session, and the column `time` of the total time in seconds.
+
+    Returns:
+        One row per arm, in order of appearance: its levels, base and base_s (the least level and its median time,
+        METHOD 19), outcome (`single`: one level was measured; `few`: blocks are too few to tell; `stops`; `gains`: the
+        most measured still reduces the time), stops_at, next; ratio, ratio_low and ratio_high of the time at `next` to
+        that at `stops_at`.
+    """
+    rows, block = [], [column for column in ("repeat", "session") if column in runs]
+    for levels, part in runs.groupby(list(arm), sort=False, observed=True):
+        part = part.assign(**{by: part[by].astype(int)})
+        totals = part.pivot_table(index=block, columns=by, values=time, aggfunc="first")
+        rows.append({**dict(zip(arm, levels, strict=True)), **_find_stop(totals, equivalence_percent)})
+    columns = [*arm, "base", "base_s", "outcome", "stops_at", "next", "ratio", "ratio_low", "ratio_high"]
+    return pd.DataFrame(rows, columns=columns).astype({"stops_at": "Int64", "next": "Int64"})
+
+
+def _find_stop(totals: pd.DataFrame, equivalence_percent: float) -> dict:
+    counts = list(totals.columns)
+    base = {"base": counts[0], "base_s": float(totals[counts[0]].median())}
+    if len(counts) == 1:
+        return base | {"outcome": "single"}
+    bound = math.log1p(equivalence_percent / 100)
+    logs = np.log(totals.to_numpy(dtype=float))
+    for place, count in enumerate(counts[:-1]):
+        d = logs[:, place + 1 :] - logs[:, [place]]
+        low, high = stats.bootstrap_interval(d)
+        if ((high < 0) & (low < -bound)).any():
+            continue
+        if np.isnan(high).any():
+            return base | {"outcome": "few"}
+        ratio, least, most = np.exp([np.nanmedian(d[:, 0]), low[0], high[0]]).tolist()
+        ends = {"ratio": ratio, "ratio_low": least, "ratio_high": most}
+        return base | {"outcome": "stops", "stops_at": count, "next": counts[place + 1], **ends}
+    return base | {"outcome": "gains"}

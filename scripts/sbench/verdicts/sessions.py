@@ -1,0 +1,238 @@
+"""Tests of which the unit is the session: how runs are compared.
+
+Runs of one machine on two days differ by the day, too. So sessions are exchanged between two sides, whole and in all
+comparisons at once (METHOD 2, 14, 17).
+"""
+
+import itertools
+import math
+import warnings
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from sbench.verdicts import stats
+from sbench.verdicts.outcomes import Outcome
+from sbench.verdicts.stats import Verdict
+
+# Sessions of each side that an exact test needs: of 4 and 4 there are 70 splits, of 6 pairs 64 flips.
+LEAST, LEAST_PAIRS = 4, stats.MIN_BLOCKS
+# From this ratio of standard deviations on, sides are not taken for equally spread.
+UNEQUAL = 2
+# Beyond so many splits of the sessions into two sides, so many seeded ones.
+SPLITS = 20_000
+COUNTS = ("requests", "bytes", "opens", "connections")
+HASHES = ("code", "data", "packages")
+COLUMNS = ("repeat", "session", "valid", "figure", "value", "unit", *COUNTS, "cache_state", "read", *HASHES)
+# What a record is of where it was measured; tables of before do not have it.
+MACHINE = "machine"
+# Sides take turns if their sessions, in order, are at least so many stretches of one side, two of each.
+LEAST_STRETCHES = 4
+
+
+def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
+    """Return in what the sessions of two sides do not take turns: `times` or `days`, and `machines`; [] if they do.
+
+    What differs between two weeks, or two machines, cannot be told from what differs between two sides of which each
+    has one (METHOD 17). Of machines that measured one session each, only their kinds can belong to a side.
+
+    Args:
+        base: the records of one side: `session`, `unit_of`, which names a session whatever run it is of, and where it
+            is known `machine`.
+        other: those of the other side.
+    """
+    rows = []
+    for number, side in enumerate((base, other)):
+        for _, of in side.assign(**{MACHINE: side.get(MACHINE, "")}).groupby("unit_of"):
+            rows.append((of["session"].iloc[0], number, sorted(set(of[MACHINE].fillna("")))))
+    rows.sort()
+    days = [{session[:10] for session, number, _ in rows if number == side} for side in (0, 1)]
+    nodes = [(" ".join(machines), number) for _, number, machines in rows]
+    kinds = [(" ".join(name.partition(" ")[0] for name in machines), number) for _, number, machines in rows]
+    apart = [] if _take_turns([("", number) for _, number, _ in rows]) else ["times" if days[0] & days[1] else "days"]
+    of_sides = [{place for place, number in nodes if number == side} for side in (0, 1)]
+    by_machine = (sorted(order, key=lambda place: place[0]) for order in (nodes, kinds))
+    if all(map(_take_turns, by_machine)) or (apart and of_sides[0] == of_sides[1]):
+        return apart
+    return [*apart, "machines"]
+
+
+def _take_turns(order: Sequence[tuple[str, int]]) -> bool:
+    """Return whether sessions, each with a place and a side, are enough stretches of one side in one place.
+
+    Enough are two of each side, `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most so many (Wald
+    and Wolfowitz, Annals of Mathematical Statistics 11, 1940).
+    """
+    stretches = [side for (_, side), _ in itertools.groupby(order)]
+    if len(stretches) < LEAST_STRETCHES or min(map(stretches.count, (0, 1))) < LEAST_STRETCHES / 2:
+        return False
+    of_first = sum(side == 0 for _, side in order)
+    m, n = of_first - 1, len(order) - of_first - 1
+    ways = 0
+    for number in range(2, len(stretches) + 1):
+        most, least = number - number // 2 - 1, number // 2 - 1
+        ways += math.comb(m, most) * math.comb(n, least) + math.comb(m, least) * math.comb(n, most)
+    return ways / math.comb(len(order), of_first) > 1 - stats.CONFIDENCE
+
+
+def judge(
+    base: np.ndarray,
+    other: np.ndarray,
+    paired: bool = False,
+    equivalence_percent: float = 5,
+    seed: int = 1,
+    means: Sequence[np.ndarray] = (),
+) -> list[Verdict]:
+    """Return a verdict for each comparison of a family, in the order of METHOD 17, with the session as the unit.
+
+    Args:
+        base: ln of what each session of one side says (sessions, comparisons), NaN where it does not.
+        other: the same of the other side; ratios are other / base.
+        paired: whether the sessions of both sides are pairs, in their order: then `stats.judge` of the differences.
+        equivalence_percent: what counts as the same.
+        seed: of the splits, where they are too many to take all.
+        means: of both sides the ln of the sessions' mean times where `base` and `other` are of medians: `same` needs
+            their ratio within the same bounds.
+
+    Without pairs the ratio is the median of all differences between two sessions (Hodges & Lehmann, Annals of
+    Mathematical Statistics 34, 1963) with the interval of the exact rank-sum test, and sessions are split anew into two
+    sides in all comparisons at once, |t| being held against the largest of each split (`stats.max_t`). Splits take the
+    sides for equally spread, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
+    (Bonferroni) where one side has more sessions, or its sessions scatter `UNEQUAL` times as much as the other's; in
+    the latter case the interval holds its own, too. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the
+    verdict is `too few repeats`, with a ratio and without an interval.
+    """
+    bound = math.log1p(equivalence_percent / 100)
+    if paired:
+        judged = stats.judge(other - base, equivalence_percent, seed)
+        apart = _beyond(*stats.bootstrap_interval(means[1] - means[0]), bound) if means else [False] * len(judged)
+    else:
+        judged = _of_splits(base, other, bound, seed)
+        shifts = [_shift(*columns) for columns in zip(*(side.T for side in means), strict=True)] if means else []
+        apart = _beyond(*np.array(shifts).T[1:], bound) if shifts else [False] * len(judged)
+    return [
+        one._replace(verdict=Outcome.NO_EVIDENCE) if parts and one.verdict == Outcome.SAME else one
+        for one, parts in zip(judged, apart, strict=True)
+    ]
+
+
+def _of_splits(base: np.ndarray, other: np.ndarray, bound: float, seed: int) -> list[Verdict]:
+    counts = np.minimum(*(np.isfinite(side).sum(axis=0) for side in (base, other)))
+    enough, p = counts >= LEAST, np.full(base.shape[1], math.nan)
+    ends = np.full((2, base.shape[1]), math.nan)
+    if enough.any():
+        p[enough], ends[:, enough] = _welch(base[:, enough], other[:, enough])
+        p[enough] = np.maximum(p[enough], _max_t(base[:, enough], other[:, enough], seed))
+    verdicts = []
+    for column, (is_enough, n) in enumerate(zip(enough, counts, strict=True)):
+        centre, low, high = _shift(base[:, column], other[:, column])
+        low, high = np.fmin(low, ends[0, column]), np.fmax(high, ends[1, column])
+        verdict = stats.decide(low, high, p[column], stats.LEVEL, bound) if is_enough else Outcome.TOO_FEW
+        numbers = (*np.exp([centre, low, high]).tolist(), float(p[column]), math.nan)
+        verdicts.append(Verdict(verdict, int(n), *numbers))
+    return verdicts
+
+
+def _beyond(low: np.ndarray, high: np.ndarray, bound: float) -> np.ndarray:
+    """Return which intervals do not lie within ±`bound`."""
+    return ~((low >= -bound) & (high <= bound))
+
+
+def exactly(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
+    """Return how a count of two sides compares: `same`, `more` or `fewer` of the other side, or why that is not known.
+
+    Counts of records that read the same are compared; they repeat exactly, so two records of each side are enough
+    (METHOD 11). "" where one side has no such count.
+    """
+    sides = [side[side[name].notna()].fillna({"read": ""}) for side in (base, other)]
+    if any(side.empty for side in sides):
+        return ""
+    if any((side.groupby("read")[name].nunique() > 1).any() for side in sides):
+        return "differs between repeats"
+    first, second = (side.groupby("read")[name].agg(["first", "size"]) for side in sides)
+    both = first.join(second, lsuffix="_base", how="inner")
+    if both.empty:
+        return "other objects were read"
+    if min(both["size_base"].sum(), both["size"].sum()) < 2:
+        return "one repeat"
+    signs = set(np.sign(both["first"] - both["first_base"]))
+    of_sign = {0.0: Outcome.SAME, 1.0: Outcome.MORE, -1.0: Outcome.FEWER}
+    return of_sign[signs.pop()] if len(signs) == 1 else Outcome.DEPENDS
+
+
+def _max_t(base: np.ndarray, other: np.ndarray, seed: int) -> np.ndarray:
+    """The p of each comparison, adjusted for all: the share of splits that have a |t| as large in any of them."""
+    values = np.vstack([other, base])
+    present, filled = np.isfinite(values), np.nan_to_num(values)
+    n, total, squares = present.sum(axis=0), filled.sum(axis=0), (filled**2).sum(axis=0)
+    spread = squares - total**2 / n
+    splits = _splits(len(other), len(values), seed)
+    ours, sums = splits @ present, splits @ filled
+    with np.errstate(divide="ignore", invalid="ignore"):
+        between = np.where((ours > 0) & (ours < n), sums**2 / ours + (total - sums) ** 2 / (n - ours) - total**2 / n, 0)
+        # The total spread is that of each split, so |t| follows from the part of it that lies between the sides.
+        share = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), between / spread, 0)
+        t = np.sqrt((n - 2) * share / np.where(share > 1 - 1e-12, 0.0, 1 - share))
+    return (t.max(axis=1)[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
+
+
+def _welch(base: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Welch's p of each comparison, and the ends of its 95 % interval, NaN where the sides are about equally spread.
+
+    Where they are not, or one has more sessions, p is that of all comparisons together. It is 0 where no session
+    differs from another.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of equal sessions
+        test = scipy.stats.ttest_ind(other, base, equal_var=False, nan_policy="omit")
+        ends = np.array(test.confidence_interval(stats.CONFIDENCE))
+    p = np.nan_to_num(np.asarray(test.pvalue, dtype=float))
+    spreads = sorted(math.sqrt(np.nanvar(side, axis=0, ddof=1).mean()) for side in (base, other))
+    unequal = spreads[1] > UNEQUAL * spreads[0]
+    together = np.minimum(1, p * len(p)) if unequal or len(base) != len(other) else p
+    return together, ends if unequal else np.full(ends.shape, math.nan)
+
+
+def _shift(base: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
+    """The median difference between two sessions, and its 95 % interval; NaN where they are too few."""
+    base, other = base[np.isfinite(base)], other[np.isfinite(other)]
+    if not len(base) or not len(other):
+        return (math.nan,) * 3
+    differences = np.sort((other[:, None] - base).ravel())
+    rank = _rank(len(base), len(other))
+    ends = (differences[rank - 1], differences[-rank]) if rank else (math.nan, math.nan)
+    return float(np.median(differences)), *map(float, ends)
+
+
+@cache
+def _rank(m: int, n: int) -> int:
+    """The largest rank whose differences from below and above hold the shift with at least 95 %; 0 where none does.
+
+    Of the rank-sum test: at most 2.5 % of the splits have fewer pairs in that order (Hollander & Wolfe, Nonparametric
+    Statistical Methods, section 4.3).
+    """
+    ways = np.zeros(m * n + 1)
+    ways[0] = 1
+    # Of a Gaussian binomial coefficient: times (1 - q^(n + i)), divided by (1 - q^i), for i = 1 … m.
+    for i in range(1, m + 1):
+        ways[n + i :] -= ways[: -(n + i)].copy() if n + i < len(ways) else 0
+        for place in range(i, len(ways)):
+            ways[place] += ways[place - i]
+    return int((np.cumsum(ways) / ways.sum() <= (1 - stats.CONFIDENCE) / 2 + 1e-12).sum())
+
+
+@cache
+def _splits(ours: int, sessions: int, seed: int) -> np.ndarray:
+    """Which sessions are the first side's (splits, sessions), as they were first."""
+    if math.comb(sessions, ours) <= SPLITS:
+        chosen = np.array([*itertools.combinations(range(sessions), ours)])
+    else:
+        random = np.random.default_rng(seed)
+        drawn = [random.permutation(sessions)[:ours] for _ in range(SPLITS - 1)]
+        chosen = np.array([range(ours), *drawn])
+    splits = np.zeros((len(chosen), sessions))
+    np.put_along_axis(splits, chosen, 1, axis=1)
+    return splits

@@ -1,0 +1,76 @@
+"""h5py over a Python file object, for files and for objects that anybody may ask for over HTTP."""
+
+import io
+import urllib.request
+from typing import TYPE_CHECKING
+
+from sbench.drivers import Access, Driver, File, Where
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sbench.stores.store import Store
+
+
+class FileObject(Driver):
+    """HDF5's driver `fileobj`."""
+
+    def reads(self, store: "Store") -> bool:
+        """Return whether the store's objects are files, or at a URL that needs no credentials."""
+        return store.files or store.spec["kind"] == "httpd"
+
+    def open(self, address: str, access: Access) -> File:
+        """Open a file or an object."""
+        return _File(_Object(address) if "://" in address else open(address, "rb"), access)
+
+
+class _File:
+    def __init__(self, source: io.IOBase, access: Access) -> None:
+        import h5py
+
+        self._source, self._file = source, h5py.File(source, "r", rdcc_nbytes=access.rdcc_nbytes)
+
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        return self._file[path][where]
+
+    def effective(self) -> dict:
+        return {"driver": self._file.driver, "rdcc_nbytes": self._file.id.get_access_plist().get_cache()[2]}
+
+    def close(self) -> None:
+        self._file.close()
+        self._source.close()
+
+
+class _Object(io.RawIOBase):
+    """An object at a URL; each read is a request."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._position = url, 0
+        with self._get("bytes=0-0") as answer:
+            self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: memoryview) -> int:
+        count = min(len(buffer), self._size - self._position)
+        if count <= 0:
+            return 0
+        with self._get(f"bytes={self._position}-{self._position + count - 1}") as answer:
+            count = answer.readinto(buffer[:count])
+        self._position += count
+        return count
+
+    def _get(self, asked: str):
+        return urllib.request.urlopen(urllib.request.Request(self._url, headers={"Range": asked}))
+
+
+class Samba(FileObject):
+    """The same over a network that few libraries speak."""
+
+    needs = ("smbprotocol",)
+
+
+DRIVERS = {"fileobj": FileObject(), "samba": Samba()}

@@ -1,0 +1,23 @@
+"""What the report of the study calls its factors and metrics."""
+
+from pathlib import Path
+
+from sbench.pages.declaration import Factor, Metric, Report
+from sbench.pages.reading import read_facts, read_table
+from sbench.pages.results import Results
+
+REPORT = Report(
+    study="hashing",
+    title="Checksums",
+    headline="algorithm",
+    factors=(Factor("algorithm", subject="{}"), Factor("store", place=True), Factor("cache", place=True)),
+    metrics=(Metric("total", "total runtime"), Metric("read", "reading", "read the file")),
+)
+_TEXTS = (*REPORT.names, "control", "cell", "baseline", "contender", "omitted", "twin_of", "reasons", "note")
+
+
+def load(tables: str, facts: str) -> Results:
+    """Return the tables and facts of a run."""
+    names = ("samples", "cells", "verdicts", "matrix")
+    found = {name: read_table(Path(tables, f"{name}.csv"), _TEXTS) for name in names}
+    return Results(**found, facts=read_facts(facts), report=REPORT)
