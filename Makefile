@@ -31,15 +31,15 @@ test: setup ## lint, format, and all tests on real servers; FAST=1: those that s
 faults: setup ## fail 100 calls of write, open, fork … in a small run: nothing may be lost
 	@.venv/bin/python -sE -m tests.inject
 
-bench: setup ## measure the project's own costs and print ratios, its size and the time of its tests
+bench: setup ## measure false verdicts, overhead, scale and size of the project, beside goals
 	@.venv/bin/python -sE -m tests.bench
 
 mutants: setup ## change what judges in many small ways, for an hour or more, and print each change that no test notices
-	@.venv/bin/python -sE -m tests.mutants
+	@.venv/bin/python -sE -m tests.bench.mutants
 
 lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test
 	@$(COMPILE) --output-file envs/workflow.lock envs/workflow.in envs/mpi.in envs/fio.in envs/tools.in
-	@for name in measure build go node mutants; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
+	@for name in measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in yt arrays; do $(COMPILE) --constraints envs/measure.lock --output-file envs/$$name.lock envs/$$name.in; done
 	@echo h5py | $(COMPILE) --excludes /dev/stdin --constraints envs/measure.lock --output-file envs/readers.lock envs/readers.in
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done

@@ -1,9 +1,5 @@
-"""Synthetic records, which nothing measured: what tests and benchmarks of tables and report are made from.
+"""Synthetic records, which nothing measured: what tests and benchmarks of tables and report are made from."""
 
-`python -m tests.records --out DIR --records 2000 --samples 46` writes DIR/matrix.csv and DIR/records/…
-"""
-
-import argparse
 import hashlib
 import itertools
 import json
@@ -218,23 +214,3 @@ def _sample(
         "bytes": 3 * MIB,
         "worker-pid": 1000 + task,
     }
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Write a synthetic run of about as many records as asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.records", description="Write synthetic records.")
-    parser.add_argument("--out", required=True, type=Path, help="folder for matrix.csv and records/")
-    parser.add_argument("--records", type=int, default=2000, help="how many records (2000)")
-    parser.add_argument("--samples", type=int, default=46, help="samples a record (46)")
-    parser.add_argument("--repeats", type=int, default=6, help="blocks (6)")
-    parser.add_argument("--seed", type=int, default=1, help="of drift and noise (1)")
-    arguments = parser.parse_args(argv)
-    workers = tuple(str(count) for count in range(1, arguments.records // arguments.repeats // 16 + 1))
-    twins = arguments.records // arguments.repeats - 16 * len(workers)
-    cells = synthetic_cells(twins, workers=workers)
-    write_synthetic_run(arguments.out, cells, arguments.repeats, arguments.samples, arguments.seed)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -23,7 +23,7 @@ from sbench.stores import bare, embedded
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.stores.embedded import Served
-from tests.bench.instruments import ranges
+from tests.ranges import serve_ranges
 
 S3 = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1", "anonymous": False}
 BLOB = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
@@ -135,7 +135,7 @@ def test_reports_of_requests_that_were_lost_are_noticed():
 def proxied(tmp_path: Path, environments: Path, network: dict):
     """Yield an emulated network before a server of ranges."""
     program = artefact(environments / "servers.json")["toxiproxy"]
-    with ranges() as endpoint, contextlib.ExitStack() as stack:
+    with serve_ranges() as endpoint, contextlib.ExitStack() as stack:
         log = stack.enter_context(open(tmp_path / "log", "w", encoding="utf-8"))
         yield embedded.Proxy(stack, program, endpoint, network, log)
 

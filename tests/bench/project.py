@@ -1,7 +1,5 @@
-"""The size of the project itself, and how long its tests took: what to look at before it grows."""
+"""The size of the project, and the time of its tests."""
 
-import datetime
-import json
 import re
 import sys
 from collections import Counter
@@ -10,17 +8,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from sbench.design import study as studies
-from tests.bench.common import TREE, Row, Say, configuration, copy_tree, snakemake, used
+from tests.bench.common import DISK, Row, Say, copy_tree, run_command, snakemake, write_configuration
 
-# What `make test` leaves behind.
-TIMES = Path(".pytest_cache/tests.xml")
-_FIRST_PAGE = Path("tests/__snapshots__/test_pages/test_index_of_all_studies_is_as_it_was.md")
-_CODE = (".py", ".sh", ".smk", ".ipynb", ".js", ".css", ".j2")
-_LINES, _REPORT_LINES, _FILES = 20_000, 350, 25
-# Three studies may take 500 words and 15 minutes of tests, each further one a third of the words and 3 minutes.
-_WORDS, _MINUTES = 500 * len(studies.names()) // 3, 15 + 3 * (len(studies.names()) - 3)
-# Appended to the package that every process of a run imports, in a copy: it notes the files whose functions are called.
-# Only functions called by functions count (CO_OPTIMIZED): what happens while a module is imported tells nothing.
+TIMES = Path(".pytest_cache/tests.xml")  # written by `make test`
+PACKAGE = Path("scripts/sbench")
+ENGINE = ("probe", "drivers", "stores", "build", "design", "measure", "verdicts", "pages")
+_CODE = (".py", ".sh", ".smk", ".go", "")  # the last one of the Snakefile
+# Appended to the package that every process of a run imports, in a copy: it notes the files whose functions are called
+# by functions (CO_OPTIMIZED), not while a module is imported.
 _WITNESS = """
 import sys, threading
 
@@ -34,115 +29,95 @@ def _witness(frame, event, _, seen=set(), root={root!r}, notes={notes!r}):
 threading.settrace(_witness)
 sys.settrace(_witness)
 """
-_LIBRARIES, _STORES = {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}}, {"disk": {"kind": "posix"}}
-_CELL = {
-    "data": {"shots": 2, "signals": 4},
-    "matrix": {
-        **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
-        **{"access": ["shots"], "workers": [1], "page_buffer": ["unset", "0"], "cache": ["any"]},
-    },
-    "compare": [{"factor": "page_buffer", "baseline": "0"}],
-}
 _FINDINGS = """
 import sys
 sys.path[0] = "scripts"
 from sbench.pages import pages
 from sbench.studies.shots.report import results
-def sentences():
+def write_sentences():
     assert any(pages.of_run(results.load("results/bench/shots", "results/bench/shots/facts.json")))
-sentences()
+write_sentences()
 """
-# What a cell passes through, and a word of the commands that do it: the step, the measuring program and its workers …
+# The parts of a cell's way, and words of the commands that each consists of.
 _WAY = {
     "from the cell to its record": ("scripts/step.py measure", "sbench.studies.shots.measure", "multiprocessing"),
     "from the record to tables": ("scripts/gather.py",),
     "from tables to sentences": ("pages.of_run",),
 }
+_MATRIX = {
+    **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
+    **{"access": ["shots"], "workers": [1], "page_buffer": ["unset", "0"], "cache": ["any"]},
+}
 
 
-def rows(folder: Path, say: Say) -> Iterator[Row]:
-    """Count lines, words and files of the project, and sum up the time of its tests by file."""
-    yield from lines()
-    words = len(re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", _FIRST_PAGE.read_text(encoding="utf-8")).split())
-    yield Row("words of the first page of the synthetic runs", f"{words}", "", "", f"≤ {_WORDS}", words <= _WORDS)
+def measure_project(folder: Path, say: Say) -> Iterator[Row]:
+    """Count the project's lines and the files on a cell's way, and sum up the time of tests by file."""
+    yield from count_lines()
     say("one cell on its way")
-    yield from _way(folder)
-    yield from times()
+    yield from _trace_cell(folder)
+    yield from sum_times()
 
 
-def lines() -> Iterator[Row]:
-    """Count the lines of programs, rules, notebooks and templates by folder, and of each study and its report."""
-    paths = [path for name in TREE for path in (Path(name), *Path(name).rglob("*")) if path.is_file()]
-    counts = {path: _lines(path) for path in paths if path.suffix in _CODE or path.name == "Snakefile"}
-    folders: Counter = Counter()
-    for path, count in counts.items():
-        folders[_folder(path)] += count
-    total = sum(counts.values())
-    by_folder = ", ".join(f"{name} {count:,}" for name, count in folders.most_common())
-    yield Row("lines outside tests", f"{total:,}", by_folder, "", f"≤ {_LINES:,}", total <= _LINES)
+def count_lines() -> Iterator[Row]:
+    """Count the lines of code: their sum, and those of each room, study, driver and store."""
+    rooms = {path.name: _count(path) for path in sorted(PACKAGE.iterdir()) if (path / "__init__.py").exists()}
+    parts = rooms | {"scripts/*": _count(*Path("scripts").glob("*.*"), *PACKAGE.glob("*.py"))}
+    parts |= {"rules": _count(Path("rules"), Path("Snakefile")), "plugins": _count(Path("plugins"))}
+    parts |= {"Go": _count(Path("envs/servers"))}
+    yield _to_row("scripts, rules, plugins and Go", sum(parts.values()), 40_399)
+    yield from (_to_row(f"  {name}", count) for name, count in parts.items())
+    yield _to_row(f"engine: {', '.join(ENGINE)}", sum(rooms[room] for room in ENGINE), 15_500)
+    yield _to_row("rules/common.smk", _count(Path("rules/common.smk")), 150)
     for name in studies.names():
-        home = Path("scripts/sbench/studies", name)
-        report = sum(count for path, count in counts.items() if path.is_relative_to(home / "report"))
-        blocks = type(studies.of(name)).tables is studies.Study.tables
-        limit = (f"report ≤ {_REPORT_LINES}", report <= _REPORT_LINES) if blocks else ("", None)
-        files = Counter({str(path.relative_to(home)): n for path, n in counts.items() if path.is_relative_to(home)})
-        largest = ", ".join(f"{file} {count:,}" for file, count in files.most_common())
-        yield Row(f"  of {name}", f"{files.total():,}", f"its report: {report:,} ({largest})", "", *limit)
+        has_blocks = type(studies.of(name)).tables is studies.Study.tables
+        yield _to_row(f"study {name}", _count(PACKAGE / "studies" / name), 2_000 if has_blocks else 4_000)
+        yield _to_row("  its page", _count(PACKAGE / "studies" / name / "report"), 400 if has_blocks else None)
+    for path in sorted((PACKAGE / "drivers").glob("[!_]*.py")):
+        yield _to_row(f"drivers/{path.name}", _count(path), 150)
+    for path in sorted(PACKAGE.glob("stores/*/store.py")):
+        yield _to_row(f"store {path.parent.name}", _count(path.parent), 450)
 
 
-def _lines(path: Path) -> int:
-    """Return the lines of a file; of a notebook those of its cells."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".ipynb":
-        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
-    return len(text.splitlines())
+def _count(*paths: Path) -> int:
+    """Return the lines of code in files and folders."""
+    files = [file for path in paths for file in (path, *path.rglob("*")) if file.suffix in _CODE and file.is_file()]
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
 
 
-def _folder(path: Path) -> str:
-    """Return the folder that a file is counted in: of `scripts` and its studies the ones inside."""
-    parts = path.parts[:-1]
-    depth = 3 if parts[:2] == ("scripts", "studies") else 2 if parts[:1] == ("scripts",) else 1
-    return "/".join(parts[:depth]) or "."
+def _to_row(what: str, count: int, goal: int | None = None, unit: str = "lines") -> Row:
+    limit, within = ("", None) if goal is None else (f"≤ {goal:,}", count <= goal)
+    return Row(what, f"{count:,} {unit}", goal=limit, within=within)
 
 
-def _way(folder: Path) -> Iterator[Row]:
-    """Count the files that one cell of `shots` passes through on its way to a sentence: all, and part by part."""
-    # A file counts if one of its functions is called, other than by a module that is imported, in a process that
-    # measures the cell, gathers its record, or makes findings; what such a process does for every cell counts, too.
+def _trace_cell(folder: Path) -> Iterator[Row]:
+    """Count the files whose functions one cell of `shots` calls on its way to a sentence: all, and part by part."""
     tree, notes = copy_tree(folder), folder / "files"
-    config = configuration(folder / "cell.json", _LIBRARIES, _STORES, **_CELL)
-    package = tree / "scripts/sbench/__init__.py"
-    used(snakemake(config, "--until", "ready"), tree)
-    witness = _WITNESS.format(root=f"{tree}/", notes=str(notes))
-    package.write_text(package.read_text(encoding="utf-8") + witness, encoding="utf-8")
-    used(snakemake(config, "--", "results/bench/shots/facts.json"), tree)
-    used([sys.executable, "-sE", "-c", _FINDINGS], tree)
+    libraries, compare = {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}}, [{"factor": "page_buffer", "baseline": "0"}]
+    section = {"data": {"shots": 2, "signals": 4}, "matrix": _MATRIX, "compare": compare}
+    config = write_configuration(folder / "cell.json", libraries, {"disk": DISK}, **section)
+    run_command(snakemake(config, "--until", "ready"), tree)
+    with open(tree / PACKAGE / "__init__.py", "a", encoding="utf-8") as package:
+        package.write(_WITNESS.format(root=f"{tree}/", notes=str(notes)))
+    run_command(snakemake(config, "--", "results/bench/shots/facts.json"), tree)
+    run_command([sys.executable, "-sE", "-c", _FINDINGS], tree)
     called = [line.split("\t") for line in notes.read_text(encoding="utf-8").splitlines()]
-    parts = {
-        part: sorted({Path(file) for file, command in called if any(word in command for word in words)})
-        for part, words in _WAY.items()
-    }
-    files = sorted(set().union(*parts.values()))
-    by_folder = ", ".join(f"{name} {count}" for name, count in Counter(map(_folder, files)).most_common())
+    parts = {part: {file for file, command in called if any(map(command.count, of))} for part, of in _WAY.items()}
     what = "files on the way of one cell of shots to a sentence"
-    yield Row(what, f"{len(files)}", by_folder, "", f"≤ {_FILES}", len(files) <= _FILES)
-    for part, of_part in parts.items():
-        names = " ".join(str(file.relative_to("scripts").with_suffix("")) for file in of_part)
-        yield Row(f"  {part}", f"{len(of_part)}", names)
+    yield _to_row(what, len(set().union(*parts.values())), 25, "files")
+    for part, files in parts.items():
+        yield Row(f"  {part}", f"{len(files)} files", " ".join(sorted(file.removeprefix("scripts/") for file in files)))
 
 
-def times() -> Iterator[Row]:
-    """Sum up how long tests took by file, the longest first."""
+def sum_times() -> Iterator[Row]:
+    """Sum up the time of the latest `make test` by file, the longest first."""
     if not TIMES.exists():
-        yield Row("time of `make test`", "not known", "make test leaves it behind")
+        yield Row("time of `make test`", "unknown", "make test writes it")
         return
-    seconds: Counter = Counter()
-    suite = next(ElementTree.parse(TIMES).iter("testsuite"))
+    suite, seconds = next(ElementTree.parse(TIMES).iter("testsuite")), Counter()
     for case in suite.iter("testcase"):
         seconds[re.search(r"test_\w+", case.get("classname", "")).group()] += float(case.get("time", 0))
-    minutes = float(suite.get("time", 0)) / 60
-    when = datetime.datetime.fromisoformat(suite.get("timestamp", "")).strftime("%Y-%m-%d %H:%M")
-    limit = f"≤ {_MINUTES} min on 2 idle cores"
-    yield Row("time of `make test`", f"{minutes:.1f} min", f"at {when}", "", limit, minutes <= _MINUTES)
+    # On 2 idle cores; three studies may take 15 minutes, each further one 3.
+    goal = 60 * (15 + 3 * (len(studies.names()) - 3))
+    yield _to_row("time of `make test`", round(float(suite.get("time", 0))), goal, "s")
     for name, taken in seconds.most_common():
         yield Row(f"  {name}", f"{taken:.0f} s")
