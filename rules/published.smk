@@ -1,6 +1,7 @@
 """Published studies: their data -> tables -> the study's own notebook, and an audit of what they claim.
 
-Reads:  config/published.yaml, results/published/{study}/*.csv, audit/; raw files from a folder (`published_data`) or the network
+Reads:  config/published.yaml, results/published/{study}/*.csv, audit/, the study's published_claims.py; raw files from a
+        folder (`published_data`) or the network
 Writes: results/published/{study}/tables/; reports/published/ (of a part of the data: published-partial/) {study}.html and
         {study}-audit.html, .md, _files/, index.html
 """
@@ -11,6 +12,7 @@ rule published_tables:
     input:
         sources="config/published.yaml",
         printed=printed_of,
+        claims="scripts/sbench/studies/{published}/published_claims.py",
         machines="config/facts/machines.yaml",
     output:
         facts="results/published/{published}/tables/facts.json",

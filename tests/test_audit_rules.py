@@ -5,6 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from conftest import ROOT
 
 from sbench.court import audit, ceilings, claims, labels, page, raw_data, rules, timings
+from sbench.design.claim import Claims
 from sbench.probe.program import Problem
 
 PRINTED, SOURCES = ROOT / "results/published", ROOT / "config/published.yaml"
@@ -445,34 +447,51 @@ def test_declared_columns_are_there(study: str, published: Path):
 # Labels
 
 
+LABELLED = SimpleNamespace(
+    __name__="labelled",
+    claims=Claims(t="t"),
+    stores=lambda t: t["store"],
+    sizes=lambda t: t["size"],
+    megabytes=lambda t: t["pb-size"] / 1e6,
+    large=lambda t: t["pb-size"][t["pb-size"] > 3e8],
+)
+SIZES_AND_STORES = pd.DataFrame({"store": ["s3", "s3"], "pb-size": ["268435456", "268435456"]})
+
+
+def labels_file(folder: Path, says: str, function: str) -> Path:
+    path = folder / "labels.csv"
+    path.write_text(f"label,where,correct,why,data,says,function\nx,y,z,w,t,{says},{function}\n", encoding="utf-8")
+    return path
+
+
 @pytest.mark.parametrize(
-    "says, expression, judged",
+    "says, function, judged",
     [
-        ("local", "store", ("s3", claims.NOT)),
-        ("s3", "store", ("s3", claims.HOLDS)),
-        ("264", "`pb-size` / 1e6", ("268.435", claims.NOT)),
-        ("268", "`pb-size` / 1e6", ("268.435", claims.HOLDS)),
+        ("local", "stores", ("s3", claims.NOT)),
+        ("s3", "stores", ("s3", claims.HOLDS)),
+        ("264", "megabytes", ("268.435", claims.NOT)),
+        ("268", "megabytes", ("268.435", claims.HOLDS)),
         ("", "", ("", labels.BY_READING)),
+        ("268", "large", ("", "cannot be told: the rows that it is about are not there")),
     ],
 )
-def test_a_label_is_computed_where_it_can_be(says: str, expression: str, judged: tuple, tmp_path: Path):
-    path = tmp_path / "labels.csv"
-    path.write_text(f"label,where,correct,why,data,says,expression\nx,y,z,w,t,{says},{expression}\n", encoding="utf-8")
-    table = pd.DataFrame({"store": ["s3", "s3"], "pb-size": ["268435456", "268435456"]})
-    rows = labels.judged(path, {"t": table})
+def test_a_label_is_computed_where_it_can_be(says: str, function: str, judged: tuple, tmp_path: Path):
+    rows = labels.judged(labels_file(tmp_path, says, function), LABELLED, {"t": SIZES_AND_STORES})
     assert tuple(rows.loc[0, ["computed", "outcome"]]) == judged
 
 
-def test_a_label_that_cannot_be_computed_is_one_line(tmp_path: Path):
-    path = tmp_path / "labels.csv"
-    path.write_text("label,where,correct,why,data,says,rows,expression\nx,y,z,w,t,5,,sise / 2\n", encoding="utf-8")
-    with pytest.raises(Problem, match="the label 'x' cannot be computed: name 'sise'"):
-        labels.judged(path, {"t": pd.DataFrame({"size": ["1"]})})
-    assert labels.judged(path, {}).loc[0, "outcome"] == "cannot be told: t is not there"
-    text = path.read_text(encoding="utf-8").replace(",,sise", ",size > 5,size")
-    path.write_text(text, encoding="utf-8")
-    outcome = labels.judged(path, {"t": pd.DataFrame({"size": ["1"]})}).loc[0, "outcome"]
-    assert outcome == "cannot be told: the rows that it is about are not there"
+@pytest.mark.parametrize(
+    "function, line", [("sizes", " from t: size is missing"), ("length", ": labelled has no function length")]
+)
+def test_a_label_that_cannot_be_computed_is_one_line(function: str, line: str, tmp_path: Path):
+    path = labels_file(tmp_path, "5", function)
+    with pytest.raises(Problem, match=f"^the label 'x' cannot be computed{line}$"):
+        labels.judged(path, LABELLED, {"t": SIZES_AND_STORES})
+
+
+def test_a_label_of_a_table_that_is_not_there_cannot_be_told(tmp_path: Path):
+    rows = labels.judged(labels_file(tmp_path, "5", "sizes"), LABELLED, {})
+    assert rows.loc[0, "outcome"] == "cannot be told: t is not there"
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_a_thousand_files_are_looked_at(tmp_path):
     [
         ["plan", "config/smoke.yaml", "--json"],
         ["archive", EXAMPLE, "--cite", "--by", "Ada"],
-        ["published", "--audit", "results/published/shots/audit/claims.csv"],
+        ["published", "--audit", "results/published/shots/audit/labels.csv"],
         ["run", "config/quick.yaml", "--again", "nothing"],
         ["compare", "monday", "tuesday"],
         ["bisect", "s3fs", "2024.12.0", "2024.12.0", "--metric", "speed"],

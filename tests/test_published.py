@@ -20,6 +20,7 @@ from small_runs import snakemake
 
 from sbench.court import claims, derived, raw_data, tables
 from sbench.design import csv_file
+from sbench.design.claim import Claims
 from sbench.pages import notebook
 from sbench.probe.program import Problem, read_json
 from sbench.studies.shots.published import COLUMNS as OF_SHOTS
@@ -256,50 +257,60 @@ def test_a_table_that_is_not_as_published_is_one_line(change: Callable[[str], st
 )
 def test_a_printed_value_stands_for_all_that_it_can_be_rounded_from(printed: str, values: list, outcome: str):
     table = pd.DataFrame({"name": [f"n{number}" for number in range(len(values))], "value": list(map(str, values))})
-    claim = dict.fromkeys(claims.COLUMNS, "") | {"id": "one", "printed": printed, "table": "t", "expression": "value"}
-    assert claims.judged(claim, {"t": table})["outcome"] == outcome
+    assert judge_claim(printed, lambda t: t.set_index("name")["value"], t=table)["outcome"] == outcome
 
 
-def test_rows_are_compared_with_those_of_the_baseline_that_agree(tmp_path: Path):
-    table = pd.DataFrame(
-        {
-            "arm": ["a", "a", "b", "b"],
-            "workers": ["1", "2", "1", "2"],
-            "seconds": ["2", "4", "1", "8"],
-            "task": list("wxyz"),
-        }
-    )
-    claim = dict.fromkeys(claims.COLUMNS, "") | {
-        **{"id": "one", "printed": "<1", "table": "t", "rows": 'arm == "b"', "baseline": 'arm == "a"', "by": "workers"},
-        "expression": "seconds / base_seconds",
-    }
-    judged = claims.judged(claim, {"t": table})
-    assert judged == {"outcome": "holds only if", "computed": "0.500 to 2.00", "why": "workers 1"}
-    assert claims.judged(claim, {})["why"] == "t is not there, or not all of it"
+def judge_claim(printed: str, compute: Callable, **tables: pd.DataFrame) -> dict:
+    """Return what is said of a claim whose function gets the tables that its parameters name."""
+
+    def claim(t):
+        """Words of a study."""
+        return compute(t)
+
+    claims_of_study = Claims(t="t")
+    claims_of_study.compares("page 1", printed)(claim)
+    return claims.judged(claims_of_study, tables).iloc[0].to_dict()
+
+
+def test_a_claim_that_holds_in_part_names_the_rows():
+    table = pd.DataFrame({"arm": list("aabb"), "workers": list("1212"), "seconds": ["2", "4", "1", "8"]})
+
+    def ratio(t: pd.DataFrame) -> pd.Series:
+        arms = t.pivot(index="workers", columns="arm", values="seconds")
+        return arms["b"] / arms["a"]
+
+    claim = judge_claim("<1", ratio, t=table)
+    assert claim["quote"] == "Words of a study."
+    assert (claim["outcome"], claim["computed"], claim["why"]) == ("holds only if", "0.500 to 2.00", "workers 1")
+    assert judge_claim("<1", ratio)["why"] == "t is not there, or not all of it"
     many = pd.DataFrame({"name": [f"n{number}" for number in range(15)], "seconds": ["2", *["1"] * 14]})
-    most = claim | {"printed": "<2", "rows": "", "baseline": "", "by": "", "expression": "seconds"}
-    assert claims.judged(most, {"t": many})["why"] == "all but name n0"
-    lacking = claim | {"baseline": "", "expression": "seconds.where(workers > 2).mean()"}
-    assert claims.judged(lacking, {"t": table})["outcome"] == "cannot be told"
-    with pytest.raises(Problem, match="one cannot be computed: "):
-        claims.judged(claim | {"expression": "second / base_seconds"}, {"t": table})
+    assert judge_claim("<2", lambda t: t.set_index("name")["seconds"], t=many)["why"] == "all but name n0"
+    assert judge_claim("<2", lambda t: t["seconds"], t=many)["why"] == "14 of 15"
+    none = judge_claim("<2", lambda t: t["seconds"][t["seconds"] > 2], t=many)
+    assert (none["outcome"], none["why"]) == ("cannot be told", "the rows of t that it is about are not there")
+    assert judge_claim("", lambda t: None, t=many)["why"] == "no data are published"
 
 
-@pytest.mark.parametrize(
-    "row, line",
-    [
-        ("x,guesses,words,5,,", "row 2, column kind: 'guesses' is none of compares, quantifies, explains"),
-        (
-            "x,compares,words,much,value,",
-            "row 2, column printed: 'much' is no value such as 386, ~30, >5 or 4",
-        ),
-    ],
-)
-def test_a_claim_that_cannot_be_judged_is_named(row: str, line: str, tmp_path: Path):
-    path = tmp_path / "claims.csv"
-    path.write_text(f"id,kind,quote,printed,expression,table\n{row}\n", encoding="utf-8")
-    with pytest.raises(Problem, match=re.escape(line)):
-        claims.read(path)
+def test_a_claim_that_cannot_be_judged_is_one_line():
+    table = pd.DataFrame({"seconds": ["2"]})
+    with pytest.raises(Problem, match=r"^claim cannot be computed from t: second is missing$"):
+        judge_claim("<1", lambda t: t["second"], t=table)
+    with pytest.raises(Problem, match=r"^claim: 'much' is no value such as 386, ~30, >5 or 4"):
+        judge_claim("much", lambda t: t["seconds"], t=table)
+
+
+def test_levels_in_a_list_make_a_claim_of_each():
+    of_study = Claims(t="t")
+
+    @of_study.explains("page 1", operation=["write", "read"], share="p99.9", name="faster")
+    @of_study.compares("page 2", ">1", "factor", operation="write", share=["p99.9"])
+    def much_faster(t, operation, share):
+        """Much faster."""
+        return f"{len(t)} {operation} {share}"
+
+    assert [claim.id for claim in of_study] == ["faster-write", "faster-read", "much-faster-p99-9"]
+    assert [claim.compute(t=[]) for claim in of_study] == ["0 write p99.9", "0 read p99.9", "0 write p99.9"]
+    assert {(claim.quote, *claim.tables.items()) for claim in of_study} == {("Much faster.", ("t", "t"))}
 
 
 # Recomputed
@@ -341,14 +352,57 @@ def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_listed(tmp
 # The published data
 
 
+def claims_of(study: str) -> Claims:
+    return importlib.import_module(f"sbench.studies.{study}.published_claims").claims
+
+
+@pytest.fixture
+def tables_of(audited: Callable[[str], Path], published: Path) -> Callable[[str], dict[str, pd.DataFrame]]:
+    """Return a function study -> its published tables by name, all of them text."""
+
+    def read(study: str) -> dict[str, pd.DataFrame]:
+        files, _ = raw_data.files(raw_data.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
+        files |= {"cells": audited(study) / "cells.csv"}
+        return {name: pd.read_csv(path, dtype=str, keep_default_na=False) for name, path in files.items()}
+
+    return read
+
+
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_claim_that_has_an_expression_is_computed_from_the_raw_data(study: str, audited: Callable[[str], Path]):
+def test_every_claim_that_has_a_value_is_computed_from_the_raw_data(study: str, audited: Callable[[str], Path]):
     folder = audited(study)
     assert read_json(folder / "facts.json")["limits"] == []
     judged = pd.read_csv(folder / "audit/claims.csv", dtype=str, keep_default_na=False)
-    computed = judged[judged["expression"] != ""]
-    assert list(computed.loc[computed["outcome"] == claims.UNKNOWN, "id"]) == []
+    assert list(judged["id"]) == [claim.id for claim in claims_of(study)]
+    assert judged["id"].is_unique
+    # What gets no table is a constant of the study, or words that nothing computes.
+    computed = {claim.id for claim in claims_of(study) if claim.tables or claim.compute() is not None}
+    assert set(judged.loc[judged["outcome"] != claims.UNKNOWN, "id"]) == computed
     assert len(computed) >= 5
+
+
+@pytest.mark.parametrize(
+    "study, table, column, claim",
+    [
+        ("arrays", "article_tables.csv", "write_MBps", "stream-write-devone"),
+        ("blobs", "INPUT_Extended_to_Larger_File_Sizes.csv", "Blob Latency (s)", "sections-divided"),
+        ("particles", "timings_from_notebook.csv", "mean_s", "time-x2000-array"),
+        ("shots", "ec2-s3-libaws.csv", "total-runtime", "comparable-or-better-signals"),
+        ("volumes", "all_metrics_long.csv", "sync_lat_p99_ms", "gp3-below-max"),
+    ],
+)
+def test_a_claim_does_not_hold_of_other_data(study: str, table: str, column: str, claim: str, tables_of: Callable):
+    def outcome() -> str:
+        return claims.judged(claims_of(study), tables).set_index("id").loc[claim, "outcome"]
+
+    tables = tables_of(study)
+    assert outcome() == claims.HOLDS
+    tables[table][column] = (4 * tables[table][column].astype(float)).astype(str)
+    assert outcome() == claims.NOT
+    tables = {name: frame.drop(columns=column, errors="ignore") for name, frame in tables.items()}
+    with pytest.raises(Problem, match=rf"^[\w-]+ cannot be computed from .*{re.escape(column)} is missing$") as raised:
+        outcome()
+    assert "\n" not in str(raised.value)
 
 
 def test_the_raw_files_are_those_that_are_named(published: Path):

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sbench.court.claims import called
-from sbench.court.timings import Timings
+from sbench.court.timings import Timings, called
 from sbench.pages import prose
 from sbench.probe.program import read_yaml
 

@@ -10,8 +10,7 @@ import pandas as pd
 
 from sbench.court import derived
 from sbench.court.ceilings import BROKEN, KEPT, UNTOLD, ceilings, plateaus, rates
-from sbench.court.claims import called
-from sbench.court.timings import Timings, timings
+from sbench.court.timings import Timings, called, timings
 from sbench.pages import prose
 from sbench.verdicts import MIN_BLOCKS
 

@@ -59,20 +59,20 @@ def audited(
     """Return what the audit of a study says, by table.
 
     Returns:
-        claims and labels: those of claims.csv and labels.csv with what is computed; rules: what each says of the tables
-        that columns.yaml declares; derived: the cells that do not follow from others, by the expressions of
-        derived.csv; setup: that file as it is. Tables of claims and expressions are the files by name, and the tables
-        that were made of them. What is said of all rows cannot be told of a part of a file that is `absent`.
+        claims and labels: those of the study's claims and of labels.csv with what is computed; rules: what each says of
+        the tables that columns.yaml declares; derived: the cells that do not follow from others, by the expressions of
+        derived.csv; setup: that file as it is. Tables of claims are the files by name, and the tables that were made of
+        them. What is said of all rows cannot be told of a part of a file that is `absent`.
     """
     printed_tables = {name: pd.read_csv(path, dtype=str, keep_default_na=False) for name, path in files.items()}
     whole = {name: table for name, table in printed_tables.items() if name not in absent}
     tables = whole | {name: table for name, table in made.items() if name in ("cells", "samples") and not absent}
-    judged = [claim | claims.judged(claim, tables) for claim in claims.read(printed / "audit/claims.csv")]
+    module = importlib.import_module(f"sbench.studies.{study}.published_claims")
     return {
-        "claims": pd.DataFrame(judged, columns=[*claims.COLUMNS, "outcome", "computed", "why"]),
+        "claims": claims.judged(module.claims, tables),
         "rules": rules.judged(timings.read(printed / timings.FILE), tables, ceilings.of_machines(study)),
         "derived": derived.judged(printed / "audit/derived.csv", printed_tables),
-        "labels": labels.judged(printed / "audit/labels.csv", tables),
+        "labels": labels.judged(printed / "audit/labels.csv", module, tables),
         "setup": csv_file.read(printed / "audit/setup.csv", _SETUP),
     }
 

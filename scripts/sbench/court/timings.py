@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from sbench.court import derived
-from sbench.court.claims import called, chosen, typed, united
 from sbench.probe.program import read_yaml
 
 FILE = Path("audit/columns.yaml")
@@ -97,7 +97,7 @@ def timings(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping
         texts = texts if name in printed else texts.drop(columns=name)
     frame = typed(texts.drop(columns=numbers.keys() & {*texts})).assign(**numbers)[order]
     frame = frame.assign(**{name: frame.eval(text, engine="python") for name, text in spec.get("columns", {}).items()})
-    frame = chosen(frame, spec.get("rows", ""))
+    frame = frame.query(spec["rows"], engine="python") if "rows" in spec else frame
     texts = texts[printed]
     return Timings(spec, texts if len(frame) == len(texts) else texts.loc[frame.index], frame, machines)
 
@@ -110,3 +110,27 @@ def _long(texts: pd.DataFrame, wide: Mapping) -> pd.DataFrame:
         if names.keys() <= set(texts):
             parts.append(texts.rename(columns=names).assign(**{wide["column"]: level}))
     return pd.concat(parts, join="inner", ignore_index=True)
+
+
+def united(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the table of a name, or those that a plus joins as one, with a column `source`."""
+    parts = names.split(" + ")
+    if len(parts) == 1:
+        return tables[names]
+    return pd.concat([tables[name].assign(source=Path(name).stem) for name in parts], ignore_index=True)
+
+
+def typed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of text with numbers as numbers: in columns where most texts begin with one."""
+    numbered = table.copy()
+    for name in table:
+        values, _ = derived.numbers(table[name])
+        if values.notna().mean() > 0.5:
+            numbered[name] = values
+    return numbered
+
+
+def called(levels: object) -> str:
+    """Return what a level, or a combination of levels, is called."""
+    parts = levels if isinstance(levels, tuple | np.ndarray) else (levels,)
+    return ", ".join(f"{level:.10g}" if isinstance(level, float) else str(level) for level in parts)
