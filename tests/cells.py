@@ -186,7 +186,7 @@ class Place:
 
     def _generate(self, folder: Path) -> None:
         settings = ("--dataset", self.cell.dataset, "--settings", json.dumps(self.cell.settings["data"]))
-        step = self._step(folder / "manifest.json", f"studies.{self.study}.make", *settings)
+        step = self._step(folder / "manifest.json", f"sbench.studies.{self.study}.make", *settings)
         assert step["status"] == "done", step
 
     def _step(self, out: Path, name: str, *arguments: object, env: dict | None = None) -> dict:

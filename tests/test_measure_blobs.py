@@ -69,7 +69,7 @@ def test_the_manifest_says_what_objects_hold_and_holds_none(tmp_path):
 )
 def test_settings_that_describe_no_objects_are_one_line(tmp_path, settings, reason):
     done = program(
-        "studies.blobs.make", "--dataset", "x", "--settings", json.dumps(settings), "--out", tmp_path / "m.json"
+        "sbench.studies.blobs.make", "--dataset", "x", "--settings", json.dumps(settings), "--out", tmp_path / "m.json"
     )
     assert done.returncode == 2
     assert reason in done.stderr

@@ -364,6 +364,7 @@ def _time_limit(name: str, limit_s: float) -> Iterator[None]:
 
 def ending(name: str, status: int, log: Path) -> str:
     """Return how a program ended that has failed: by a signal from outside, or by itself, in its own last words."""
+    name = name.removeprefix("sbench.")
     if status == -signal.SIGKILL:
         return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
     how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"

@@ -1,6 +1,6 @@
 """What a measuring program says to the step that started it, and what it hears back.
 
-The step (`scripts.step`) writes one JSON line, the job, to the program's standard input. The program answers with
+The step (`scripts/step.py`) writes one JSON line, the job, to the program's standard input. The program answers with
 JSON lines on its standard output: `open`, when it is about to measure, upon which the step sets the state of the page
 cache and starts to count requests; `close`, when it is done and nobody reads any more; and at the end `record`, or
 `unable` with the `reason`, where what is there cannot be read as the cell asks. The last window counts. Whatever else a
@@ -58,7 +58,7 @@ class Step:
         """Return its next line."""
         line = sys.stdin.readline()
         if not line:
-            raise Problem("this program is started by scripts.step, which tells it what to measure, and that is gone")
+            raise Problem("this program is started by scripts/step.py, which tells it what to measure, and that is gone")
         return json.loads(line)
 
 

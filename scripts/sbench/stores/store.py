@@ -322,7 +322,7 @@ def serve(
 
 
 def needed(specs: Iterable[dict]) -> list[str]:
-    """Return the names of the servers that stores of a configuration need (`--need` of `scripts.build_servers`)."""
+    """Return the names of the servers that stores of a configuration need (`--need` of `scripts/build_servers.py`)."""
     embedded = [store for spec in specs if (store := of(spec)).embedded]
     proxies = {"toxiproxy" for store in embedded if store.spec.get("network") is not None}
     return sorted(({store.served_by for store in embedded} | proxies) - {""})

@@ -1,6 +1,6 @@
 """Measures one cell of the arrays study once: writes or reads an array.
 
-Started by scripts.step with the interpreter of the library under test; see sbench.probe.window for the conversation.
+Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.window for the conversation.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Measures one cell of the particles study once: loads or reduces the chunks of a snapshot, again and again.
 
-Started by scripts.step with the interpreter of the library under test; see sbench.probe.window for the conversation.
+Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.window for the conversation.
 """
 
 import argparse

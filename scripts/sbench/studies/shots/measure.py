@@ -1,6 +1,6 @@
 """Measures one cell of the shots study once: reads shots or signals of HDF5 files with Dask workers.
 
-Started by scripts.step with the interpreter of the library under test; see sbench.probe.window for the conversation.
+Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.window for the conversation.
 """
 
 import argparse

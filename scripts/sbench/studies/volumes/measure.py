@@ -1,6 +1,6 @@
 """Measures one cell of the volumes study once: a battery of fio's jobs on a volume, run by fio_battery.sh.
 
-Started by scripts.step with the workflow's interpreter; see sbench.probe.window for the conversation.
+Started by scripts/step.py with the workflow's interpreter; see sbench.probe.window for the conversation.
 """
 
 import argparse
