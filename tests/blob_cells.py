@@ -91,7 +91,8 @@ class Cell:
         """Let each MPI process run `prelude` before the program: a fault planted where it counts."""
         launcher, rank = self.folder / "launcher", self.folder / "rank.py"
         rank.write_text(
-            f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{prelude}\nfrom mpi4py import run\nrun.main()\n",
+            f"import sys\nsys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
+            f"{prelude}\nfrom mpi4py import run\nrun.main()\n",
             encoding="utf-8",
         )
         gforker = Path(sys.executable).with_name("mpiexec.gforker")

@@ -231,11 +231,11 @@ def test_the_page_cache_counts_of_the_objects_that_are_read_alone(cell):
 def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
     here = cell(cache="warm")
     here.pretend(
-        f"{steady.PRELUDE}from sbench.probe import cache\nfrom sbench.stores.posix import reader as posix\n"
+        f"{steady.PRELUDE}from sbench.probe import page_cache\nfrom sbench.stores.posix import reader as posix\n"
         "read = posix.Reader.read\n"
         "def lose(self, *arguments):\n"
         "    read(self, *arguments)\n"
-        "    cache.evict([self.path(arguments[0])])\n"
+        "    page_cache.evict([self.path(arguments[0])])\n"
         "posix.Reader.read = lose"
     )
     record = here.measure()

@@ -50,10 +50,10 @@ def test_a_truncated_file_fails_the_cell_in_one_line(shots_cell):
 def test_a_worker_killed_in_mid_task_fails_the_cell(shots_cell):
     here = shots_cell(workers=2)
     here.pretend(
-        "import os, signal\nfrom sbench.probe import dask_workers\nfrom sbench.studies.shots import reader\n"
+        "import os, signal\nfrom sbench.probe import dask_workers\nfrom sbench.studies.shots import tasks\n"
         "real = dask_workers.Workers.map\n"
         "def kill(self, function, batches):\n"
-        "    if function is reader.read:\n"
+        "    if function is tasks.read:\n"
         "        os.kill(next(iter(self.pids.values())), signal.SIGKILL)\n"
         "    return real(self, function, batches)\n"
         "dask_workers.Workers.map = kill"

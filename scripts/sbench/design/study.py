@@ -55,7 +55,7 @@ class Study:
     """A study without peculiarities: `scripts/sbench/studies/<study>/study.py` declares its own as `STUDY`.
 
     Attributes:
-        name: that of its folder in scripts/studies.
+        name: that of its folder in scripts/sbench/studies.
         environment: that of the file in envs/ from which conda makes what its cells are measured in.
         spans_nodes: whether cells run on several nodes of a cluster, by a factor `nodes`.
         of_tasks: the metrics of single tasks: cells of different numbers of tasks are not compared by them.
@@ -68,7 +68,7 @@ class Study:
     of_record: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:
-        """Name it as its folder in scripts/studies."""
+        """Name it as its folder in scripts/sbench/studies."""
         self.name = name
 
     def section(self, config: dict) -> dict:

@@ -58,7 +58,7 @@ class Step:
         """Return its next line."""
         line = sys.stdin.readline()
         if not line:
-            raise Problem("this program is started by scripts/step.py, which tells it what to measure, and that is gone")
+            raise Problem("this program is started by scripts/step.py, which says what to measure, and that is gone")
         return json.loads(line)
 
 

@@ -1,6 +1,6 @@
 """Measures one cell of the blobs study once: MPI processes read objects again and again, between barriers.
 
-Started by scripts/step.py with the workflow's interpreter; see sbench.probe.window for the conversation. The processes are
+Started by scripts/step.py with the workflow's interpreter; see sbench.probe.window. The processes are
 sbench.studies.blobs.read; after the window, when nothing counts any more, they measure the store's own ceiling.
 """
 
