@@ -7,7 +7,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test faults bench mutants lock format
+.PHONY: help setup run quick test wheel bench mutants lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -28,8 +28,8 @@ test: setup ## lint, format, and all tests on real servers; FAST=1: those that s
 	@PYTHONPATH=scripts .venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
 	@.venv/bin/python -m pytest --numprocesses=logical --dist=worksteal $(if $(FAST),--fast,--junitxml=.pytest_cache/tests.xml)
 
-faults: setup ## fail 100 calls of write, open, fork … in a small run: nothing may be lost
-	@.venv/bin/python -sE -m tests.inject
+wheel: setup ## build the package: dist/storage_benchmarks-….whl
+	@.venv/bin/uv build --quiet --wheel
 
 bench: setup ## measure false verdicts, overhead, scale and size of the project, beside goals
 	@.venv/bin/python -sE -m tests.bench
@@ -38,13 +38,15 @@ mutants: setup ## change what judges in many small ways, for an hour or more, an
 	@.venv/bin/python -sE -m tests.bench.mutants
 
 lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test
-	@$(COMPILE) --output-file envs/workflow.lock envs/workflow.in envs/mpi.in envs/fio.in envs/tools.in
+	@$(COMPILE) --output-file envs/workflow.lock envs/package.in envs/report.in envs/workflow.in envs/snakemake.in envs/mpi.in \
+		envs/fio.in envs/tools.in
 	@for name in measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in yt arrays; do $(COMPILE) --constraints envs/measure.lock --output-file envs/$$name.lock envs/$$name.in; done
 	@echo h5py | $(COMPILE) --excludes /dev/stdin --constraints envs/measure.lock --output-file envs/readers.lock envs/readers.in
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 	@for name in workflow mpi fio; do sed -i '/^  - pip:$$/q' envs/$$name.yaml; \
-		$(PINS) -c envs/workflow.lock envs/$$name.in | sed 's/^/      - /' >> envs/$$name.yaml; done
+		[ $$name = workflow ] && more="envs/package.in envs/report.in" || more=; \
+		$(PINS) -c envs/workflow.lock envs/$$name.in $$more | sed 's/^/      - /' >> envs/$$name.yaml; done
 	@for name in envs/hdf5-*.yaml; do sed -i '/^  - h5py$$/q' $$name; \
 		$(PINS) -c envs/measure.lock --no-deps envs/measure.in | sed 's/^dask=/dask-core=/; s/==/=/; s/^/  - /' >> $$name; done
 

@@ -1,4 +1,4 @@
-"""Faults that `make faults` injects: the library counts calls in all processes and lets the chosen ones fail."""
+"""Faults that `tests.inject` injects: the library counts calls in all processes and lets the chosen ones fail."""
 
 import os
 import random

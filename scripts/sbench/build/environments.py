@@ -92,7 +92,8 @@ def is_built(name: str, spec: dict) -> bool:
 
 def lacking() -> list[str]:
     """Return the packages of the workflow's programs that this interpreter does not have."""
-    wanted = re.findall(r"^[a-z][\w-]*", (ENVS / "workflow.in").read_text(encoding="utf-8"), re.MULTILINE)
+    texts = ((ENVS / f"{name}.in").read_text(encoding="utf-8") for name in ("package", "report", "workflow"))
+    wanted = re.findall(r"^[a-z][\w-]*", "".join(texts), re.MULTILINE)
     return [name for name in wanted if not any(importlib.metadata.distributions(name=name))]
 
 

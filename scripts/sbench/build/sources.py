@@ -11,7 +11,7 @@ from pathlib import Path
 from sbench.build.shell import Workshop
 from sbench.probe.program import Problem, file_digest, read_yaml, tool
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).absolute().parents[3]
 ENVS = ROOT / "envs"
 # What all libraries under test have beside their own.
 LOCK = ENVS / "measure.lock"

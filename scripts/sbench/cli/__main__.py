@@ -5,9 +5,8 @@ import importlib
 import os
 import sys
 
-from sbench.cli import options
+from sbench.cli import home, options
 from sbench.probe.program import Problem, run
-from sbench.probe.unpacked import ROOT
 
 # Each command with the line that describes it; those of the first screen, and the others.
 FIRST = {
@@ -28,6 +27,8 @@ OTHERS = {
     "export": "write all observations of a run as one long table",
     "pack": "write an archive that runs where there is no network, compiler, root or git",
 }
+# These write no files there.
+_PRINTING = ("look", "plan", "check")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,10 +42,18 @@ def main(argv: list[str] | None = None) -> int:
         raise Problem(f"sbench has no command {name}{f'; did you mean {near[0]}' if near else ''}; see sbench --help")
     command = importlib.import_module(f"sbench.cli.{name}")
     called_from = os.getcwd()
-    os.chdir(ROOT)
+    os.chdir(home.find_home())
+    if home.CARRIED.is_dir() and name not in _PRINTING:
+        print(f"sbench keeps results and reports in {os.getcwd()}", file=sys.stderr)
     parser = options.Parser(name, command.__doc__, called_from)
     command.add_options(parser)
-    return command.start(parser.parse(rest))
+    given = parser.parse(rest)
+    try:
+        return command.start(given)
+    except ModuleNotFoundError as error:
+        if not home.CARRIED.is_dir():
+            raise
+        raise Problem(f"sbench {name}: {home.name_extra(error.name.partition('.')[0])}") from error
 
 
 def _list_commands() -> list[str]:
@@ -56,5 +65,10 @@ def _list_commands() -> list[str]:
     ]
 
 
-if __name__ == "__main__":
+def start() -> None:
+    """Start the command as a program."""
     run(main)
+
+
+if __name__ == "__main__":
+    start()

@@ -7,7 +7,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).absolute().parents[3]
 # What an archive has beside the files of the project and .venv: it takes the place of the cache.
 FOLDER = Path("packed")
 MANIFEST = FOLDER / "pack.json"

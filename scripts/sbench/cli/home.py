@@ -1,0 +1,58 @@
+"""The folder that commands work in: the clone, or for an installed package a folder that has what a clone has."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+from sbench.probe.program import Problem, replacing
+
+PACKAGE = Path(__file__).absolute().parents[1]
+CARRIED = PACKAGE / "clone"
+HOME = "SBENCH_HOME"
+_DEFAULT = "~/.local/share/storage-benchmarks"
+_VERSION = ".version"
+
+
+def find_home() -> Path:
+    """Return the clone, or make the folder of an installed package; results and reports lie in it."""
+    if not CARRIED.is_dir():
+        return PACKAGE.parents[1]
+    home = Path(os.environ.get(HOME) or _DEFAULT).expanduser().absolute()
+    version = _describe_version()
+    with contextlib.suppress(OSError):
+        if (home / _VERSION).read_text(encoding="utf-8") == version:
+            return home
+    if home.is_dir() and any(home.iterdir()) and not (home / _VERSION).exists():
+        raise Problem(f"{home} is not empty and no folder of sbench; name another one in {HOME}")
+    for path in sorted(CARRIED.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            with replacing(home / path.relative_to(CARRIED)) as part:
+                shutil.copy(path, part)
+    link = home / "scripts/sbench"
+    link.unlink(missing_ok=True)
+    link.symlink_to(PACKAGE)
+    with replacing(home / _VERSION) as part:
+        part.write_text(version, encoding="utf-8")
+    return home
+
+
+def name_extra(module: str) -> str:
+    """Return what to install for a module that an installed package lacks."""
+    extra = "workflow"
+    for text in metadata.requires("storage-benchmarks") or ():
+        requirement, _, marker = text.partition(";")
+        if requirement.split("=")[0].strip().replace("-", "_") == module and "report" in marker:
+            extra = "report"
+    return f"{module} is not installed: pip install 'storage-benchmarks[{extra}]'"
+
+
+def _describe_version() -> str:
+    """Return a hash of the carried files and of where the package lies, by which another installation is known."""
+    files = [
+        (path.relative_to(CARRIED).as_posix(), path.stat().st_size, path.stat().st_mtime_ns)
+        for path in CARRIED.rglob("*")
+    ]
+    return hashlib.sha256(repr((str(PACKAGE), sorted(files))).encode()).hexdigest()

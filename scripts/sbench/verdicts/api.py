@@ -1,0 +1,106 @@
+"""The verdict rule on tables of times, for programs of any project: docs/verdicts.md."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from sbench.verdicts import sessions, stats
+from sbench.verdicts.stats import Verdict
+
+
+def judge(
+    blocks: pd.DataFrame,
+    baseline: Hashable,
+    equivalence_percent: float = 5,
+    looks: Sequence[int] | int = 1,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Judge each arm against a baseline, in blocks in which all arms were measured one after the other (METHOD 17).
+
+    All comparisons are one family: the signs of whole blocks are flipped in all of them at once (Westfall & Young,
+    Resampling-Based Multiple Testing, 1993), so that a family in which nothing differs raises a false alarm in 5 % of
+    runs. `stats.judge` has the formulas and their sources.
+
+    Args:
+        blocks: times in any unit, positive; a row per block, a column per arm, NaN where an arm failed. Six complete
+            blocks or more decide.
+        baseline: the column that the others are compared with.
+        equivalence_percent: arms are the same if the interval lies within 1/(1 + this) … 1 + this.
+        looks: how often the results were read, this time included, of all comparisons or of each.
+        seed: of the flips, which are drawn beyond 12 blocks.
+
+    Returns:
+        A row per other arm, in the order of the columns: verdict (`Outcome`), blocks (complete ones), ratio (the median
+        of arm / baseline), low and high (its 95 % interval), p (of the family), and detectable_ratio (the least
+        slowdown that these blocks would have found with a power of 0.8). NaN where six blocks are not complete.
+
+    Raises:
+        ValueError: there is no such column, no other one, or a time is not positive.
+
+    >>> import pandas as pd
+    >>> blocks = pd.DataFrame({"old": [10.1, 9.9, 10.0, 10.3, 9.8, 10.2], "new": [8.1, 7.9, 8.2, 8.2, 7.7, 8.3]})
+    >>> judge(blocks, baseline="old").round(2)
+        verdict  blocks  ratio   low  high     p  detectable_ratio
+    new  faster       6    0.8  0.79  0.82  0.03              1.05
+    """
+    if baseline not in blocks or len(blocks.columns) < 2:
+        raise ValueError(f"the blocks have no column {baseline!r}, or no other one; they have {list(blocks.columns)}")
+    arms = blocks.columns.drop(baseline)
+    logs = _take_logs(blocks)
+    d = logs[arms].to_numpy() - logs[[baseline]].to_numpy()
+    return _make_table(stats.judge(d, equivalence_percent, seed, looks), arms)
+
+
+def compare_sessions(
+    base: pd.DataFrame,
+    other: pd.DataFrame,
+    paired: bool = False,
+    equivalence_percent: float = 5,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Compare two sides that were measured in sessions of their own, such as two weeks, with the session as the unit.
+
+    What differs between two days differs between all sessions of these days. So whole sessions are exchanged between
+    the sides, in all comparisons at once, and Welch's test has to agree where the sides scatter unequally.
+    `sessions.judge` has the formulas and their sources.
+
+    Args:
+        base: times in any unit, positive; a row per session, a column per comparison, NaN where it has none. Four
+            sessions of each side or more decide.
+        other: those of the other side, with the same columns.
+        paired: sessions are pairs in the order of the rows; six pairs or more decide.
+        equivalence_percent: as for `judge`.
+        seed: of the splits, which are drawn where there are more than 20,000.
+
+    Returns:
+        A row per column as `judge` has; `blocks` are the sessions of the smaller side, and the ratio is other / base.
+
+    Raises:
+        ValueError: the sides have different columns, a time is not positive, or pairs are not as many on both sides.
+
+    >>> import pandas as pd
+    >>> base = pd.DataFrame({"read": [10.0, 10.2, 9.9, 10.1], "write": [5.0, 5.1, 4.9, 5.0]})
+    >>> other = pd.DataFrame({"read": [11.6, 11.4, 11.5, 11.7], "write": [5.0, 5.0, 5.1, 4.9]})
+    >>> compare_sessions(base, other)[["verdict", "blocks", "ratio", "low", "high", "p"]].round(2)
+          verdict  blocks  ratio   low  high     p
+    read   slower       4   1.15  1.12  1.18  0.03
+    write    same       4   1.00  0.96  1.04  1.00
+    """
+    if list(base.columns) != list(other.columns):
+        raise ValueError(f"the sides have different columns: {list(base.columns)} and {list(other.columns)}")
+    if paired and len(base) != len(other):
+        raise ValueError(f"pairs need as many sessions on both sides: {len(base)} and {len(other)}")
+    sides = (_take_logs(side).to_numpy() for side in (base, other))
+    return _make_table(sessions.judge(*sides, paired, equivalence_percent, seed), base.columns)
+
+
+def _take_logs(times: pd.DataFrame) -> pd.DataFrame:
+    numbers = times.astype(float)
+    if (numbers <= 0).any(axis=None) or np.isinf(numbers).any(axis=None):
+        raise ValueError("times are positive numbers; write NaN where there is none")
+    return np.log(numbers)
+
+
+def _make_table(verdicts: Sequence[Verdict], index: pd.Index) -> pd.DataFrame:
+    return pd.DataFrame([verdict._asdict() for verdict in verdicts], index=index)

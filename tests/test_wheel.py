@@ -1,0 +1,112 @@
+"""The installed package, away from a clone: look, compare, the verdict rule, and what it says where an extra lacks."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT
+
+UV = Path(sys.executable).with_name("uv")
+EXAMPLE = next((ROOT / "results/example").glob("*.tar.xz"))
+
+
+@pytest.fixture(scope="session")
+def wheel(once: Callable) -> Path:
+    """Return the wheel, as `make wheel` builds it."""
+
+    def build(folder: Path) -> None:
+        subprocess.run([UV, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT], check=True)
+
+    return next(once("wheel", build).glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def installed(once: Callable, wheel: Path) -> Callable[[str], Path]:
+    """Return a function that returns the folder of programs of an environment with the wheel and its extras."""
+
+    def install(extras: str) -> Path:
+        def make(folder: Path) -> None:
+            subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder / "home"], check=True)
+            words = [UV, "pip", "install", "--quiet", "--python", folder / "home/bin/python"]
+            subprocess.run([*words, "--constraint", ROOT / "envs/workflow.lock", f"{wheel}{extras}"], check=True)
+
+        return once(f"installed{extras}", make) / "home/bin"
+
+    return install
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Callable:
+    """Return a function that calls the installed command in a folder of its own, in a home of its own."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+
+    def run(programs: Path, *words: object) -> subprocess.CompletedProcess:
+        command = [programs / "sbench", *map(str, words)]
+        return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+    run.folder = folder
+    run.home = tmp_path / ".local/share/storage-benchmarks"
+    return run
+
+
+def test_look_needs_no_extra_and_takes_paths_of_the_folder_it_is_called_in(installed, call):
+    with h5py.File(call.folder / "a.h5", "w") as file:
+        file["x"] = np.arange(1000.0)
+    done = call(installed(""), "look", "a.h5")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+    assert done.stdout.startswith("1 file")
+
+
+def test_the_verdict_rule_is_there(installed):
+    code = (ROOT / "docs/verdicts.md").read_text(encoding="utf-8").split("```python\n")[1].partition("```")[0]
+    subprocess.run([installed("") / "python", "-I", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        (
+            ("compare", EXAMPLE, EXAMPLE),
+            "sbench compare: jsonschema is not installed: pip install 'storage-benchmarks[report]'",
+        ),
+        (("run",), "sbench run: psutil is not installed: pip install 'storage-benchmarks[workflow]'"),
+    ],
+)
+def test_what_lacks_is_one_line_that_names_the_extra(installed, call, words, line):
+    done = call(installed(""), *words)
+    place = f"sbench keeps results and reports in {call.home}"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{place}\nproblem: {line}\n")
+
+
+def test_two_archives_are_compared_and_pages_lie_in_the_home(installed, call, tiny_archive):
+    done = call(installed("[report]"), "compare", EXAMPLE, tiny_archive)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in call.home.glob("reports/compare/*.html")]
+    # Another call finds the home as it is.
+    before = (call.home / ".version").stat().st_mtime_ns
+    assert call(installed("[report]"), "plan").returncode == 2
+    assert (call.home / ".version").stat().st_mtime_ns == before
+
+
+def test_a_folder_of_somebody_else_is_left_alone(installed, call):
+    call.home.mkdir(parents=True)
+    (call.home / "mine.txt").write_text("mine", encoding="utf-8")
+    done = call(installed(""), "look", "a.h5")
+    assert done.returncode == 2
+    assert "is not empty and no folder of sbench; name another one in SBENCH_HOME" in done.stderr
+    assert [path.name for path in call.home.iterdir()] == ["mine.txt"]
+
+
+@pytest.fixture
+def tiny_archive(tiny_run: Path) -> Path:
+    """Return the archive of a run that was measured here."""
+    done = subprocess.run([tiny_run / "sbench", "archive"], cwd=tiny_run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return next((tiny_run / "results/tiny").glob("*.tar.xz"))
