@@ -1,6 +1,6 @@
 """The configuration, resolved, and what the rules share; no rules.
 
-Reads:  the configuration file, config/schema/
+Reads:  the configuration file
 Writes: nothing
 """
 

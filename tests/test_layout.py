@@ -10,6 +10,7 @@ from conftest import ROOT
 from sbench.design import config as configuration
 from sbench.design import study as studies
 
+KINDS = ("posix", "s3", "azure-blob", "azure-files", "hsds")
 PROGRAMS = [path for path in ROOT.glob("scripts/*.py")]
 SHARED = [ROOT / "scripts/sbench" / name for name in ("design", "measure", "pages", "probe", "verdicts")]
 
@@ -34,12 +35,12 @@ def test_no_program_and_nothing_that_is_shared_names_a_study():
     shared = [*SHARED, ROOT / "scripts/sbench/stores", ROOT / "scripts/sbench/build"]
     files = [*PROGRAMS, *(file for folder in shared for file in folder.rglob("*.py"))]
     assert len(names) >= 3
-    assert naming([*files, ROOT / "config/schema/run.yaml", ROOT / "rules/common.smk"], names) == []
+    assert naming([*files, ROOT / "scripts/sbench/design/run.yaml", ROOT / "rules/common.smk"], names) == []
 
 
 @pytest.mark.parametrize("study", folders_of(ROOT / "scripts/sbench/studies"))
 def test_a_study_is_a_folder_a_schema_a_notebook_a_page_and_a_part_of_the_smoke_run(study: str):
-    parts = (f"config/schema/{study}.yaml", f"notebooks/{study}.ipynb", f"docs/{study}.md")
+    parts = (f"scripts/sbench/studies/{study}/schema.yaml", f"notebooks/{study}.ipynb", f"docs/{study}.md")
     assert [part for part in parts if not (ROOT / part).is_file()] == []
     assert study in configuration.load(ROOT / "config/smoke.yaml")["studies"]
     assert studies.of(study).name == study
@@ -61,3 +62,10 @@ def test_a_kind_of_store_is_asked_for_in_its_own_folder_only(folder: str):
     asked = [f'"{folder}', f"stores.{folder}", f"stores import {folder}"]
     quoted = [line for line in naming([*PROGRAMS, *files], [folder]) if any(part in line for part in asked)]
     assert quoted == []
+
+
+def test_nobody_outside_stores_asks_for_the_kind_of_a_store():
+    kinds = "|".join(KINDS)
+    asking = re.compile(rf"""kind["']?\]?\)? *(==|!=|in) *[("']*({kinds})\b|({kinds})["'] *(==|!=)""")
+    files = [path for path in (ROOT / "scripts").rglob("*.py") if "stores" not in path.parts]
+    assert [f"{path}: {line}" for path in files for line in path.read_text().splitlines() if asking.search(line)] == []

@@ -12,8 +12,9 @@ from conftest import ROOT, artefact, sbench
 from small_runs import launch, records
 
 TOYS = ROOT / "tests/toys"
-NAMES = {"study": "hashing", "store": "httpd", "driver": "fileobj"}
-SECTIONS = {"study": "Adding a study", "store": "Adding a kind of store", "driver": "Adding a driver"}
+NAMES = {"study": "hashing", "store": "httpd", "bucket": "garage", "driver": "fileobj"}
+SECTIONS = {"study": "Adding a study", "driver": "Adding a driver"}
+SECTIONS |= dict.fromkeys(("store", "bucket"), "Adding a kind of store")
 # What the toys' own cells are measured with, small enough for seconds.
 RUN = {
     "run": "toys",
@@ -73,7 +74,7 @@ def toys(clone: Path) -> Path:
 def test_a_toy_is_in_the_places_that_contributing_names(toy):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = text.partition(f"\n## {SECTIONS[toy]}\n")[2].partition("\n## ")[0]
-    placeholder = "<kind>" if toy == "store" else f"<{toy}>"
+    placeholder = "<kind>" if toy in ("store", "bucket") else f"<{toy}>"
     places = [name.replace(placeholder, NAMES[toy]) for name in re.findall(r"`([^`\s]+)`", section)]
     strange = [
         name

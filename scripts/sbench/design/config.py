@@ -12,11 +12,12 @@ from typing import Any
 
 import jsonschema
 
+from sbench import drivers
 from sbench.design import study as studies
 from sbench.design import yaml_file
 from sbench.probe.program import Problem, read_yaml
 
-SCHEMAS = Path("config/schema")
+PACKAGE = Path(__file__).parents[1]
 # Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # A rule's command carries the configuration as JSON, and Linux takes 128 KiB of one argument.
@@ -32,20 +33,30 @@ def schema() -> dict:
 
     What it refers to stands in the place of each reference.
     """
-    whole = _part("run")
-    for name in ("stores", *studies.names()):
-        part = _part(name)
-        whole["$defs"] |= part.pop("$defs")
-        of_studies = whole["properties"]["studies"].setdefault("properties", {})
-        (whole["properties"] if name == "stores" else of_studies)[name] = part
+    whole, of_studies = _read_part("design/run.yaml"), {}
+    whole["properties"] |= {"stores": _read_part("stores/schema.yaml")}
+    whole["properties"]["studies"]["properties"] = of_studies
+    parts = [whole["properties"]["stores"]]
+    for name in studies.names():
+        of_studies[name] = _read_part(f"studies/{name}/schema.yaml")
+        parts.append(of_studies[name])
+    of_kind = whole["properties"]["stores"]["additionalProperties"]
+    of_kind["oneOf"] = []
+    for file in sorted((PACKAGE / "stores").glob("*/schema.yaml")):
+        kinds = _read_part(file)
+        of_kind["oneOf"] += kinds.pop("variants")
+        parts.append(kinds)
+    of_kind["properties"]["kind"]["enum"] = [kind["title"] for kind in of_kind["oneOf"]]
+    for part in parts:
+        whole["$defs"] |= part.pop("$defs", {})
     # What an editor, which does not compose them, must let pass.
     for part in (whole, whole["properties"]["studies"]):
         part["additionalProperties"] = False
     return _written_out(whole, whole["$defs"])
 
 
-def _part(name: str) -> dict:
-    part = read_yaml(SCHEMAS / f"{name}.yaml")
+def _read_part(name: Path | str) -> dict:
+    part = read_yaml(PACKAGE / name)
     return {key: value for key, value in part.items() if key != "$schema"}
 
 
@@ -56,6 +67,8 @@ def _written_out(node: Any, definitions: dict) -> Any:
         return node
     if reference := node.get("$ref"):
         node = definitions[reference.removeprefix("#/$defs/")] | {k: v for k, v in node.items() if k != "$ref"}
+    if node.get("x-drivers"):
+        return {"enum": drivers.list_readers()}
     return {key: _written_out(child, definitions) for key, child in node.items()}
 
 

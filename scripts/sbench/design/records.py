@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sbench.probe.program import Problem, read_json, read_yaml, write_json
 
-SCHEMA = Path("config/schema/record.yaml")
+SCHEMA = Path(__file__).with_name("record.yaml")
 # The requests of a cell's first record, one row each, beside it.
 REQUESTS = "requests.csv.gz"
 _SHOWN = 40

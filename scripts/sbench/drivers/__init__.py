@@ -107,7 +107,7 @@ class Driver(ABC):
         page_buffers: it has HDF5's page buffer.
         chunk_caches: it has HDF5's chunk cache, and `File.effective` reads it back.
         read_caches: the kinds of read caches that it can be given beside its default.
-        walks: it can walk a file's tree (`File.walk`).
+        reads_copy: it reads a copy of the data in another format, which the study makes.
     """
 
     files = False
@@ -118,11 +118,11 @@ class Driver(ABC):
     page_buffers = False
     chunk_caches = False
     read_caches: tuple[str, ...] = ()
-    walks = True
+    reads_copy = False
 
     def reads(self, store: "Store") -> bool:
         """Return whether it reads a store of this kind."""
-        return (self.files and store.files) or (self.s3 and store.spec["kind"] == "s3")
+        return (self.files and store.files) or (self.s3 and store.speaks_s3)
 
     def follows(self, need: str, address: str) -> bool:
         """Return whether it reads what has a need, WITHIN, BESIDE, IN_PLACE or LINKS, of a file at a path or URL."""
@@ -191,6 +191,11 @@ def declared() -> dict[str, Driver]:
     """Return all drivers by their level of the factor `driver`."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
     return {name: driver for module in modules for name, driver in module.DRIVERS.items()}
+
+
+def list_readers() -> list[str]:
+    """Return the levels of `driver` that read the files as they are."""
+    return sorted(name for name, driver in declared().items() if not driver.reads_copy)
 
 
 def of(name: str) -> Driver:

@@ -14,7 +14,7 @@ class _Parquet(Driver):
     files = True
     needs = ("pyarrow",)
     libraries = ("pyarrow.parquet",)
-    walks = False
+    reads_copy = True
 
     def open(self, address: str, access: Access) -> "_File":
         return _File(address)

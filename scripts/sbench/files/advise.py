@@ -25,6 +25,7 @@ from sbench.files.probes import find_misses, find_next_best
 from sbench.files.trial import LONGEST_S, MOST_COPIES, ORIGINAL, Trial
 from sbench.probe import sizes
 from sbench.probe.program import Problem, make_command, print_json, read_json, write_json
+from sbench.stores import store as stores
 from sbench.studies.shots import accesses as access
 from sbench.studies.shots import arms as ways
 from sbench.studies.shots import choice, sets
@@ -347,7 +348,7 @@ def _locate(trial: Trial, first: Source, at: dict | None) -> dict:
     if trial.is_mirrored and not at:
         name = copies.name_of(Path(path), True)
     copied = {key: copies.LARGE if layout.merged else f"{key}/{name}" for key, (layout, _) in trial.made.items()}
-    if store["kind"] == "posix":
+    if stores.of(store).files:
         return {"files": {ORIGINAL: path} | copied, "region": ""}
     own = at or (store if store.get("upload") else {"bucket": "bucket", "prefix": ""})
     within = "/".join(filter(None, [own["bucket"], own["prefix"]]))

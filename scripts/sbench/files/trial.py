@@ -14,6 +14,7 @@ from sbench.files.copies import Layout, Made
 from sbench.files.place import Place
 from sbench.probe import sizes
 from sbench.probe.program import Problem, write_text
+from sbench.stores import store as stores
 from sbench.studies.shots import arms as ways
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.arms import Arm, Question
@@ -140,7 +141,7 @@ class Trial:
 
     @property
     def _from_s3(self) -> bool:
-        return self.place.store["kind"] == "s3"
+        return stores.of(self.place.store).speaks_s3
 
     @property
     def _object(self) -> list[Path]:

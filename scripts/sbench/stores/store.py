@@ -10,9 +10,10 @@ import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from sbench.probe.processes import PATIENCE_S, started
 from sbench.probe.program import Problem, read_json
@@ -22,6 +23,12 @@ from sbench.stores.bare import Address
 from sbench.stores.embedded import Proxy, Served, Server
 from sbench.stores.reading import Access, Reader
 from sbench.stores.transfer import File, Say, Target
+
+if TYPE_CHECKING:
+    import obstore.store
+
+# Of clients of obstore: embedded servers speak plain HTTP.
+PLAIN = {"client_options": {"allow_http": True}}
 
 
 class Store(ABC):
@@ -34,6 +41,8 @@ class Store(ABC):
         attributes: that server keeps attributes of its own with its files.
         copies: its client has a second copy of each chunk that is under way.
         service, server: what people call the service, and the embedded server that stands in its place.
+        speaks_s3: clients of S3 read it.
+        makes_arrays: it is a service that makes arrays itself and takes no files.
     """
 
     files = False
@@ -43,6 +52,8 @@ class Store(ABC):
     copies = False
     service = ""
     server = ""
+    speaks_s3 = False
+    makes_arrays = False
 
     def __init__(self, spec: dict) -> None:
         """Take the store's entry in the configuration."""
@@ -90,6 +101,22 @@ class Store(ABC):
         Raises:
             Problem: one line that names the place or the object and what to do.
         """
+
+    def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
+        """Return the objects below a prefix through obstore; credentials are in the environment.
+
+        Raises:
+            Problem: obstore does not read such a store.
+        """
+        raise Problem(f"obstore does not read a store of kind {self.spec['kind']}")
+
+    def list_node_variables(self) -> dict[str, str]:
+        """Return the environment with which a node of HSDS stores its objects there.
+
+        Raises:
+            Problem: HSDS does not store there.
+        """
+        raise Problem(f"HSDS does not store in a store of kind {self.spec['kind']}")
 
     def own_server(self, binaries: dict, folder: Path) -> Server | None:
         """Return how the embedded server of the objects in `folder` is started; None for a kind that has none."""
@@ -166,7 +193,8 @@ class Store(ABC):
         """Return what figures of the store cannot say (METHOD 22); its files were on these types of file systems."""
 
     def _module(self, name: str) -> ModuleType:
-        return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
+        folders = (kind.__module__.rpartition(".")[0] for kind in type(self).__mro__)
+        return importlib.import_module(next(f"{one}.{name}" for one in folders if find_spec(f"{one}.{name}")))
 
 
 class ObjectStore(Store):

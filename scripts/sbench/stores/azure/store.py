@@ -1,12 +1,18 @@
 """A container of Azure Blob, or of the workflow's own Azurite, and a share of Azure Files."""
 
 import base64
+import os
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from sbench.probe.program import Problem
 from sbench.stores.azure import CONNECTION
 from sbench.stores.embedded import AccessLog, Served, Server
-from sbench.stores.store import ObjectStore, with_own
+from sbench.stores.store import PLAIN, ObjectStore, with_own
+
+if TYPE_CHECKING:
+    import obstore.store
 
 # Azurite's account here; its keys are made for each start.
 ACCOUNT = "benchmark"
@@ -53,6 +59,20 @@ class Blob(_Azure):
     # Azurite saves its metadata when it is asked to end: they grow with the number of blocks.
     saves_s = 60.0
 
+    def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
+        """Return the objects below a prefix through obstore."""
+        from obstore.store import AzureStore
+
+        parts = dict(part.split("=", 1) for part in _read_connection().split(";") if part)
+        account = {"account_name": parts["AccountName"], "account_key": parts["AccountKey"]}
+        # An endpoint names the account only where it is not that of the service itself.
+        account |= {"endpoint": parts["BlobEndpoint"]} if "BlobEndpoint" in parts else {}
+        return AzureStore(self.spec["container"], prefix=prefix, **account, **PLAIN)
+
+    def list_node_variables(self) -> dict[str, str]:
+        """Return the environment with which a node of HSDS stores its objects in the container."""
+        return {"AZURE_CONNECTION_STRING": _read_connection(), "BUCKET_NAME": self.spec["container"]}
+
     def own_server(self, binaries: dict, folder: Path) -> Server:
         """Return how Azurite serves the containers in `folder` over Azure's REST.
 
@@ -82,6 +102,13 @@ class Blob(_Azure):
         connection = connection_string(served.endpoint, served.credentials)
         url = f"{served.endpoint}/{served.credentials['account']}/{self.spec['container']}"
         return url, env | {CONNECTION: connection}
+
+
+def _read_connection() -> str:
+    """Return the connection string of an account, which HSDS needs and obstore takes, too."""
+    if text := os.environ.get(CONNECTION):
+        return text
+    raise Problem(f"HSDS and Zarr take the credentials of Azure from {CONNECTION}; set it")
 
 
 def extents(folder: Path) -> list[Path]:

@@ -1,13 +1,18 @@
 """A bucket of an S3 service, or of the workflow's own server, versitygw."""
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sbench.probe.program import Problem
 from sbench.stores.embedded import Served, Server, StatsD
 from sbench.stores.s3 import ENDPOINT, KEYS
-from sbench.stores.store import ObjectStore
+from sbench.stores.store import PLAIN, ObjectStore
+
+if TYPE_CHECKING:
+    import obstore.store
 
 # So many objects are asked for one by one.
 _FEW = 10
@@ -19,12 +24,29 @@ class S3(ObjectStore):
     served_by, attributes = "versitygw", True
     service = server = "S3"
     holder = "bucket"
+    speaks_s3 = True
     emulated = ("an S3 server", "AWS or another service")
 
     @property
     def billed(self) -> str:
         """AWS's own service; what others charge is not known."""
         return "s3" if self.elsewhere and not self.spec.get("endpoint") else ""
+
+    def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
+        """Return the objects below a prefix through obstore."""
+        from obstore.store import S3Store
+
+        credentials = dict(zip(("access_key_id", "secret_access_key"), map(os.environ.get, KEYS), strict=True))
+        service = {"region": self.spec["region"], "endpoint": os.environ.get(ENDPOINT)} | credentials
+        given = {key: value for key, value in service.items() if value}
+        return S3Store(self.spec["bucket"], prefix=prefix, **given, **PLAIN)
+
+    def list_node_variables(self) -> dict[str, str]:
+        """Return the environment with which a node of HSDS stores its objects in the bucket."""
+        keys = {name: os.environ[name] for name in KEYS if name in os.environ}
+        region = self.spec["region"]
+        gateway = os.environ.get(ENDPOINT, f"https://s3.{region}.amazonaws.com")
+        return keys | {"AWS_S3_GATEWAY": gateway, "AWS_REGION": region, "BUCKET_NAME": self.spec["bucket"]}
 
     def own_server(self, binaries: dict, folder: Path) -> Server:
         """Return how versitygw serves the buckets that are folders in `folder`."""

@@ -12,6 +12,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from sbench.probe.program import Problem
+from sbench.stores import store as stores
 from sbench.studies.arrays import backends, objects
 from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
 from sbench.studies.arrays.pieces import Piece
@@ -270,7 +271,7 @@ def _prefix(root: str) -> str:
 
 
 def _elsewhere(target: Target) -> bool:
-    return target.store.get("kind") == "hsds"
+    return bool(target.store) and stores.of(target.store).makes_arrays
 
 
 def _all_of(target: Target) -> dict[str, str]:

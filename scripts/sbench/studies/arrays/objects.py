@@ -1,15 +1,11 @@
 """Objects of a store, or files of a folder, through obstore: Zarr's chunks, and what a service has stored."""
 
-import os
 from collections.abc import Mapping
 
 import obstore
-from obstore.store import AzureStore, LocalStore, ObjectStore, S3Store
+from obstore.store import LocalStore, ObjectStore
 
-from sbench.probe.program import Problem
-from sbench.stores import azure, s3
-
-_PLAIN = {"client_options": {"allow_http": True}}
+from sbench.stores import store as stores
 
 
 def opened(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
@@ -20,23 +16,7 @@ def opened(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
     """
     if "folder" in place:
         return LocalStore(place["folder"], mkdir=True)
-    if spec["kind"] == "s3":
-        credentials = dict(zip(("access_key_id", "secret_access_key"), map(os.environ.get, s3.KEYS), strict=True))
-        service = {"region": spec["region"], "endpoint": os.environ.get(s3.ENDPOINT)} | credentials
-        given = {key: value for key, value in service.items() if value}
-        return S3Store(spec["bucket"], prefix=place["prefix"], **given, **_PLAIN)
-    parts = dict(part.split("=", 1) for part in connection_string().split(";") if part)
-    account = {"account_name": parts["AccountName"], "account_key": parts["AccountKey"]}
-    # An endpoint names the account only where it is not that of the service itself.
-    account |= {"endpoint": parts["BlobEndpoint"]} if "BlobEndpoint" in parts else {}
-    return AzureStore(spec["container"], prefix=place["prefix"], **account, **_PLAIN)
-
-
-def connection_string() -> str:
-    """Return the connection string of an Azure account, which HSDS needs and Zarr takes, too."""
-    if text := os.environ.get(azure.CONNECTION):
-        return text
-    raise Problem(f"HSDS and Zarr take the credentials of Azure from {azure.CONNECTION}; set it")
+    return stores.of(spec).open_objects(place["prefix"])
 
 
 def content(store: ObjectStore, key: str) -> bytes:

@@ -60,7 +60,8 @@ def target_of(job: dict) -> Target:
 def _place(job: dict) -> dict:
     settings, location, name = job["settings"], job["location"], name_of(job)
     cell, store = settings["cell"], settings["store"]
-    here = stores.of(store).files
+    of_kind = stores.of(store)
+    here = of_kind.files
     match cell["backend"]:
         case "library":
             written = cell["operation"] == "write"
@@ -72,11 +73,11 @@ def _place(job: dict) -> dict:
             }
         case "zarr":
             return {"folder": str(folder_of(job) / "array.zarr")} if here else {"prefix": f"{location['key']}/{name}"}
-        case _ if store["kind"] == "hsds":
+        case _ if of_kind.makes_arrays:
             elsewhere = {"domain": f"{store['folder']}/{name}.h5", "endpoint": store["endpoint"]}
             return elsewhere | ({"bucket": store["bucket"]} if "bucket" in store else {})
         case _:
-            holder = {"bucket": store.get("bucket") or store.get("container") or BUCKET}
+            holder = {"bucket": BUCKET if here else store[of_kind.holder]}
             return {"domain": f"/{name}.h5"} | holder | ({"folder": str(folder_of(job) / "hsds")} if here else {})
 
 

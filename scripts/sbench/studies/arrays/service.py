@@ -17,8 +17,7 @@ from sbench.probe import memory
 from sbench.probe.processes import free_port, owned, wait_for_port
 from sbench.probe.program import Problem, make_command, write_json
 from sbench.probe.resources import Meter
-from sbench.stores import s3
-from sbench.studies.arrays import objects
+from sbench.stores import store as stores
 
 READY_S = 30
 USER = "benchmark"
@@ -88,11 +87,7 @@ def storage(place: Mapping[str, str], spec: Mapping) -> dict[str, str]:
     """Return the environment that says where nodes store: a folder, or the bucket or container of a store."""
     if "folder" in place:
         return {"ROOT_DIR": place["folder"], "BUCKET_NAME": place["bucket"]}
-    if spec["kind"] == "s3":
-        keys = {name: os.environ[name] for name in s3.KEYS if name in os.environ}
-        gateway = os.environ.get(s3.ENDPOINT, f"https://s3.{spec['region']}.amazonaws.com")
-        return keys | {"AWS_S3_GATEWAY": gateway, "AWS_REGION": spec["region"], "BUCKET_NAME": spec["bucket"]}
-    return {"AZURE_CONNECTION_STRING": objects.connection_string(), "BUCKET_NAME": spec["container"]}
+    return stores.of(spec).list_node_variables()
 
 
 @contextlib.contextmanager

@@ -32,8 +32,8 @@ class Arrays(Study):
         """Yield why a combination of levels cannot exist."""
         spec, backend, writes = config["stores"][levels["store"]], levels["backend"], levels["operation"] == "write"
         reads, trials = levels["operation"] == "read", levels["operation"] in TRIALS
-        running = spec["kind"] == "hsds"
         store, shape = stores.of(spec), pieces.of_levels(levels["shape"], levels["chunks"])
+        running = store.makes_arrays
         limit, service = sizes.in_bytes(levels["request_limit"]), backend == "hsds"
         others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
         bands = pieces.bands(shape, int(levels["clients"]))

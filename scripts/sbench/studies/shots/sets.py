@@ -104,7 +104,7 @@ def misread(levels: dict[str, str], config: dict, files: dict | str | None) -> I
         yield f"access {access} is for {'files with shots' if own else 'sets of files of your own'}"
     if selected != selection.ALL and not own:
         yield f"selection {selected} is for sets of files of your own; shots are read as a whole"
-    if selected == selection.METADATA and not drivers.of(levels["driver"]).walks:
+    if selected == selection.METADATA and drivers.of(levels["driver"]).reads_copy:
         yield f"driver {levels['driver']} does not walk a file's tree"
 
 

@@ -17,7 +17,7 @@ from sbench.studies.volumes import fio_facts, fio_options, fio_text
 
 OPERATIONS = ("sync", "read", "write")
 PERCENTILES = (50, 99, 99.9, 99.99)
-# No number of a record is larger (config/schema/record.yaml).
+# No number of a record is larger (design/record.yaml).
 _MOST = 10**18
 # Percentiles and bins are the middle of a bucket, of 64 to each power of two: they may lie above the maximum by a part.
 _BUCKET = 1 / 64

@@ -1,0 +1,1 @@
+"""Another kind of store that speaks S3."""
