@@ -42,7 +42,7 @@ class Store(ABC):
         copies: its client has a second copy of each chunk that is under way.
         service, server: what people call the service, and the embedded server that stands in its place.
         speaks_s3: clients of S3 read it.
-        makes_arrays: it is a service that makes arrays itself and takes no files.
+        takes_files: files can be put into it; else it is a service that makes its own datasets.
     """
 
     files = False
@@ -53,7 +53,7 @@ class Store(ABC):
     service = ""
     server = ""
     speaks_s3 = False
-    makes_arrays = False
+    takes_files = True
 
     def __init__(self, spec: dict) -> None:
         """Take the store's entry in the configuration."""

@@ -40,7 +40,7 @@ class Hsds(Store):
     """A folder of a service, in which datasets are made and removed."""
 
     service = "HSDS"
-    makes_arrays = True
+    takes_files = False
 
     def provide(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
         """Put nothing there: what is written and read, is so through the service."""

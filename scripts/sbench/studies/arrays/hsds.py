@@ -271,7 +271,7 @@ def _prefix(root: str) -> str:
 
 
 def _elsewhere(target: Target) -> bool:
-    return bool(target.store) and stores.of(target.store).makes_arrays
+    return bool(target.store) and not stores.of(target.store).takes_files
 
 
 def _all_of(target: Target) -> dict[str, str]:

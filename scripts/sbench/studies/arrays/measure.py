@@ -184,7 +184,7 @@ class _Measured:
         """Start a service of our own, or a fresh one in place of the one that runs; one elsewhere gets its user."""
         if self._cell["backend"] != "hsds":
             return
-        if stores.of(self._target.store).makes_arrays:
+        if not stores.of(self._target.store).takes_files:
             self._target = replace(self._target, secrets=tuple(os.environ[name] for name in NAMES))
             return
         # Libraries under test that are no service's lack what it needs.

@@ -73,7 +73,7 @@ def _place(job: dict) -> dict:
             }
         case "zarr":
             return {"folder": str(folder_of(job) / "array.zarr")} if here else {"prefix": f"{location['key']}/{name}"}
-        case _ if of_kind.makes_arrays:
+        case _ if not of_kind.takes_files:
             elsewhere = {"domain": f"{store['folder']}/{name}.h5", "endpoint": store["endpoint"]}
             return elsewhere | ({"bucket": store["bucket"]} if "bucket" in store else {})
         case _:

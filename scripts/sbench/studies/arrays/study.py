@@ -33,7 +33,7 @@ class Arrays(Study):
         spec, backend, writes = config["stores"][levels["store"]], levels["backend"], levels["operation"] == "write"
         reads, trials = levels["operation"] == "read", levels["operation"] in TRIALS
         store, shape = stores.of(spec), pieces.of_levels(levels["shape"], levels["chunks"])
-        running = store.makes_arrays
+        running = not store.takes_files
         limit, service = sizes.in_bytes(levels["request_limit"]), backend == "hsds"
         others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
         bands = pieces.bands(shape, int(levels["clients"]))
