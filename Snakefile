@@ -59,5 +59,5 @@ rule all:
         "reports/{run}/index.html".format(run=RUN),
         expand("reports/{run}/{study}.html", run=RUN, study=STUDIES),
         expand("results/{run}/{study}/facts.json", run=RUN, study=STUDIES),
-        gathered_records,
-        ready_studies,
+        CALL.list_gathered_records,
+        CALL.list_ready,

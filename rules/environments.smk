@@ -8,7 +8,7 @@ Writes: results/{run}/environments/{library}.json, servers.json
 rule environment:
     """Build or find one library under test."""
     input:
-        lock=lock_of,
+        lock=CALL.list_locks,
         sources="envs/sources.yaml",
     output:
         "results/{run}/environments/{library}.json",
@@ -17,11 +17,11 @@ rule environment:
     priority: 2
     retries: 1
     conda:
-        conda_of_library
+        CALL.get_conda_of_library
     resources:
-        attempt=attempt_of,
+        attempt=get_attempt,
     params:
-        spec=lookup(dpath="libraries/{library}", within=SPECS),
+        spec=lookup(dpath="libraries/{library}", within=CALL.specs),
     message:
         "build library {wildcards.library}"
     shell:
@@ -42,7 +42,7 @@ rule servers:
     conda:
         "../envs/workflow.yaml"
     resources:
-        attempt=attempt_of,
+        attempt=get_attempt,
     params:
         need=stores.needed(CONFIG["stores"].values()),
     message:

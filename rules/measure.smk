@@ -16,7 +16,7 @@ rule plan:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=study_config,
+        config=CALL.get_config,
     message:
         "plan {wildcards.study}"
     shell:
@@ -26,7 +26,7 @@ rule plan:
 rule measure:
     """Measure one cell once, alone on the machine."""
     input:
-        unpack(needs_of),
+        unpack(CALL.list_needs),
         ready=ancient("results/{run}/{study}/ready.json"),
         plan=ancient("results/{run}/{study}/plan.json"),
     output:
@@ -34,17 +34,17 @@ rule measure:
         update("results/{run}/{study}/records/{cell}/repeat={repeat}.json"),
     log:
         "results/{run}/logs/{study}/{cell}/repeat={repeat}.log",
-    priority: cell_priority
+    priority: CALL.get_priority
     retries: 1
     conda:
-        conda_of_study
+        get_conda_of_study
     threads: workflow.cores
     resources:
-        attempt=attempt_of,
-        runtime=runtime_of,
-        nodes=nodes_of,
-        tasks=nodes_of,
-        mpi=mpi_of,
+        attempt=get_attempt,
+        runtime=CALL.get_runtime,
+        nodes=CALL.get_nodes,
+        tasks=CALL.get_nodes,
+        mpi=CALL.get_mpi,
     message:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}"
     shell:
@@ -55,7 +55,7 @@ rule measure:
 checkpoint append:
     """Append blocks of all cells where records of the last ones failed or are invalid: a hole is not filled up later."""
     input:
-        records_of,
+        CALL.list_records,
     output:
         "results/{run}/{study}/appended.json",
     log:
@@ -64,7 +64,7 @@ checkpoint append:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=json.dumps(CONFIG),
+        config=CALL.dump(),
     message:
         "look for what is lacking in {wildcards.study}"
     shell:

@@ -15,10 +15,10 @@ rule data:
     conda:
         "../envs/workflow.yaml"
     resources:
-        attempt=attempt_of,
+        attempt=get_attempt,
     params:
-        study=study_of_data,
-        settings=lookup(dpath="data/{dataset}", within=SPECS),
+        study=get_study,
+        settings=lookup(dpath="data/{dataset}", within=CALL.specs),
     message:
         "make data {wildcards.dataset}"
     shell:
@@ -29,7 +29,7 @@ rule provision:
     """Put a dataset into a store through its API and verify it there."""
     input:
         manifest="results/{run}/data/{dataset}/manifest.json",
-        servers=servers_of,
+        servers=CALL.list_servers,
     output:
         "results/{run}/data/{dataset}/{store}.json",
     log:
@@ -38,9 +38,9 @@ rule provision:
     conda:
         "../envs/workflow.yaml"
     resources:
-        attempt=attempt_of,
+        attempt=get_attempt,
     params:
-        store=lookup(dpath="stores/{store}", within=SPECS),
+        store=lookup(dpath="stores/{store}", within=CALL.specs),
     message:
         "put {wildcards.dataset} into {wildcards.store}"
     shell:
@@ -51,7 +51,7 @@ rule provision:
 checkpoint provided:
     """Wait until libraries are built and data are in their stores: which cells can be measured (on clusters)."""
     input:
-        needed,
+        CALL.list_artefacts,
     output:
         touch("results/{run}/provided"),
 
@@ -60,8 +60,8 @@ rule ready:
     """Read all data of a study once, when everything that it needs is there."""
     input:
         plan="results/{run}/{study}/plan.json",
-        environments=environments_of,
-        provisions=provisions_of,
+        environments=CALL.list_environments,
+        provisions=CALL.list_provisions,
     output:
         "results/{run}/{study}/ready.json",
     log:
@@ -70,7 +70,7 @@ rule ready:
     conda:
         "../envs/workflow.yaml"
     resources:
-        attempt=attempt_of,
+        attempt=get_attempt,
     message:
         "read all data of {wildcards.study} once"
     shell:

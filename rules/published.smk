@@ -11,7 +11,7 @@ rule published_tables:
     """Make of what a study has published the tables that its notebook reads, and compute what it claims."""
     input:
         sources="config/published.yaml",
-        printed=printed_of,
+        printed=list_printed,
         claims="scripts/sbench/studies/{published}/published_claims.py",
         machines="config/facts/machines.yaml",
     output:

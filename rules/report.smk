@@ -9,8 +9,8 @@ Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, records.csv,
 rule gather:
     """Merge the records of a study into tables, judge the comparisons, and gather what the report says beside them."""
     input:
-        records=all_records_of,
-        imported=imported_of,
+        records=CALL.list_all_records,
+        imported=CALL.list_imported,
         matrix="results/{run}/{study}/matrix.csv",
         plan="results/{run}/{study}/plan.json",
     output:
@@ -25,7 +25,7 @@ rule gather:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=study_config,
+        config=CALL.get_config,
     message:
         "merge and judge {wildcards.study}"
     shell:
@@ -40,7 +40,7 @@ rule report:
         notebook="notebooks/{study}.ipynb",
         matrix="results/{run}/{study}/matrix.csv",
         facts=rules.gather.output.facts,
-        references=references_of,
+        references=CALL.list_references,
     output:
         html=report(
             "reports/{run}/{study}.html",
@@ -81,7 +81,7 @@ rule export:
     conda:
         "../envs/workflow.yaml"
     resources:
-        attempt=attempt_of,
+        attempt=get_attempt,
     message:
         "write the long table"
     shell:
@@ -101,7 +101,7 @@ rule extra:
     conda:
         "../envs/workflow.yaml"
     resources:
-        attempt=attempt_of,
+        attempt=get_attempt,
     message:
         "report notebooks/extra/{wildcards.extra}.ipynb"
     shell:
@@ -146,7 +146,7 @@ rule check:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=json.dumps(CONFIG),
+        config=CALL.dump(),
     message:
         "look for failures"
     shell:

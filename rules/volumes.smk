@@ -8,7 +8,7 @@ Writes: results/{run}/volumes/imported.json
 rule import_fio:
     """Read fio's results from elsewhere; files that are none are named and left out."""
     input:
-        SOURCES.get("volumes", []),
+        CALL.sources.get("volumes", []),
     output:
         "results/{run}/volumes/imported.json",
     log:
@@ -17,9 +17,9 @@ rule import_fio:
     conda:
         "../envs/workflow.yaml"
     resources:
-        attempt=attempt_of,
+        attempt=get_attempt,
     params:
-        imports=json.dumps(CONFIG["studies"].get("volumes", {}).get("imports", [])),
+        imports=CALL.dump_imports("volumes"),
     message:
         "import results of fio"
     shell:

@@ -72,7 +72,7 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: row(c).update(page_buffer=["64MB"]), "matrix[0].page_buffer[0]: '64MB' is not understood"),
         (lambda c: row(c).update(workers=["2y"]), "matrix[0].workers[0]: '2y' is not understood"),
         (lambda c: row(c).update(driver="sec2"), "matrix[0].driver: 'sec2' is not of type array"),
-        (lambda c: row(c).update(driver=["sec3"]), "matrix[0].driver[0]: 'sec3' is none of h5coro, h5netcdf, kerchunk, "),
+        (lambda c: row(c).update(driver=["sec3"]), "matrix[0].driver[0]: 'sec3' is none of h5coro, "),
         (lambda c: row(c).pop("driver"), "matrix[0]: driver is missing"),
         (lambda c: row(c).update(library=["x"]), "matrix[0].library: 'x' is not among libraries: hdf5-1.14.6"),
         (
@@ -80,7 +80,7 @@ def test_every_key_of_the_schema_is_described():
             "libraries.mine: there is no envs/mine.yaml, from which conda would make it",
         ),
         (lambda c: row(c).update(store=["x"]), "matrix[0].store: 'x' is not among stores: disk, s3"),
-        (lambda c: c["stores"]["s3"].update(kind="s4"), "stores.s3.kind: 's4' is none of azure-blob, azure-files, hsds, posix, s3"),
+        (lambda c: c["stores"]["s3"].update(kind="s4"), "stores.s3.kind: 's4' is none of azure-blob, "),
         (lambda c: c["stores"]["s3"].update(buket="b"), "stores.s3.buket: unknown key; did you mean bucket?"),
         (lambda c: c["stores"]["s3"]["network"].update(latency_ms="20"), "latency_ms: '20' is not of type integer"),
         (
