@@ -119,7 +119,7 @@ class Cell:
         """Measure the cell; returns the program's part of the record, with the study's own verdict as `reasons`."""
         status, record, words = self.converse()
         assert status == 0, words
-        record["reasons"] = study.STUDY.faults(record, self.settings)
+        record["reasons"] = study.STUDY.check_record(record, self.settings)
         return record
 
     def problem(self) -> str:

@@ -250,8 +250,10 @@ WORK = {
 )
 def test_a_cell_that_was_not_measured_as_its_label_says_has_failed(effective, reason):
     record = {"effective": EFFECTIVE, "requests": {}}
-    assert STUDY.failures(record, SETTINGS, {"layout": {}}) == []
-    assert STUDY.failures(record | {"effective": EFFECTIVE | effective}, SETTINGS, {"layout": {}}) == [reason]
+    assert STUDY.check_label(record, SETTINGS, {"layout": {}}) == []
+    assert STUDY.check_label(record | {"effective": EFFECTIVE | effective}, SETTINGS, {"layout": {}}) == [
+        f"{reason} (rule 10)"
+    ]
 
 
 @pytest.mark.rule(3)
@@ -259,18 +261,18 @@ def test_nodes_and_limits_are_asked_of_a_service_alone_and_the_library_s_layout_
     of_library = {key: EFFECTIVE[key] for key in ("hdf5", "clients", "clients_asked")}
     cell = SETTINGS["cell"] | {"backend": "library", "concurrency": "unset"}
     record, layout = {"effective": of_library, "requests": {}}, {"chunks": "1500x275", "compression": "none"}
-    assert STUDY.failures(record, SETTINGS | {"cell": cell}, {"layout": layout}) == []
+    assert STUDY.check_label(record, SETTINGS | {"cell": cell}, {"layout": layout}) == []
     other = layout | {"chunks": "10x10"}
-    assert STUDY.failures(record, SETTINGS | {"cell": cell}, {"layout": other}) == [
-        "chunks is 10x10, 1500x275 was asked"
+    assert STUDY.check_label(record, SETTINGS | {"cell": cell}, {"layout": other}) == [
+        "chunks is 10x10, 1500x275 was asked (rule 10)"
     ]
 
 
 @pytest.mark.rule(3)
 def test_a_read_of_an_embedded_server_that_saw_no_request_has_failed():
     record, read = {"effective": EFFECTIVE, "requests": {}}, SETTINGS["cell"] | {"operation": "read"}
-    assert STUDY.failures(record, SETTINGS | {"cell": read}, {"layout": {}}) == [
-        "no request reached the embedded server, or none was counted"
+    assert STUDY.check_label(record, SETTINGS | {"cell": read}, {"layout": {}}) == [
+        "no request reached the embedded server, or none was counted (rule 11)"
     ]
 
 
@@ -278,17 +280,20 @@ def test_a_read_of_an_embedded_server_that_saw_no_request_has_failed():
 @pytest.mark.parametrize(
     "change, reason",
     [
-        ({"work": WORK | {"checksum": "wrong"}}, "the values that were read do not have the checksum of the manifest"),
-        ({"work": WORK | {"tasks_done": 0}}, "0 tasks were done, 1 asked"),
-        ({"work": WORK | {"logical_bytes": 7}}, "7 logical bytes were done, 8 asked"),
-        ({"effective": EFFECTIVE | {"clients_asked": 2}}, "1 clients took part, 2 were asked"),
+        (
+            {"work": WORK | {"checksum": "wrong"}},
+            "the values that were read do not have the checksum of the manifest (rule 9)",
+        ),
+        ({"work": WORK | {"tasks_done": 0}}, "0 tasks were done, 1 asked (rule 9)"),
+        ({"work": WORK | {"logical_bytes": 7}}, "7 logical bytes were done, 8 asked (rule 9)"),
+        ({"effective": EFFECTIVE | {"clients_asked": 2}}, "1 clients took part, 2 were asked (rule 9)"),
         (
             {"cache": {"asked": "cold", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}},
-            "the page cache was warm (100.0% resident), cold was asked",
+            "the page cache was warm (100.0% resident), cold was asked (rule 8)",
         ),
         (
             {"cache": {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 0.5}},
-            "the page cache lost pages while the cell ran (50.0% resident after), warm was asked",
+            "the page cache lost pages while the cell ran (50.0% resident after), warm was asked (rule 8)",
         ),
     ],
 )
@@ -296,8 +301,8 @@ def test_a_record_that_broke_a_rule_is_not_valid(change, reason):
     cold = {"asked": "cold", "state": "cold", "resident_before": 0.0, "resident_after": 1.0}
     settings = SETTINGS | {"cell": SETTINGS["cell"] | {"operation": "read"}}
     record = {"work": WORK, "effective": EFFECTIVE, "cache": cold}
-    assert STUDY.faults(record, settings) == []
-    assert STUDY.faults(record | change, settings) == [reason]
+    assert STUDY.check_record(record, settings) == []
+    assert STUDY.check_record(record | change, settings) == [reason]
 
 
 def test_each_backend_is_judged_against_the_library_and_the_headline_says_what_the_service_costs(run):

@@ -208,7 +208,7 @@ def test_other_bytes_of_the_same_size_are_found_by_their_checksums(store, cell):
     here = cell(iterations=2, pattern="broadcast", processes="2")
     store.put("0000.bin", bytes(2**20))
     record = here.measure()
-    assert record["reasons"] == ["1024 blocks were read that do not have the checksum of the manifest"]
+    assert record["reasons"] == ["1024 blocks were read that do not have the checksum of the manifest (rule 9)"]
 
 
 @pytest.mark.parametrize("operation_size", ["1GiB", "64KiB"])
@@ -225,7 +225,7 @@ def test_a_changed_byte_in_a_file_with_its_old_time_is_found_by_its_checksum(on_
     record = here.measure()
     wrong = record["work"]["blocks_wrong"]
     assert wrong >= 1
-    assert record["reasons"] == [f"{wrong} blocks were read that do not have the checksum of the manifest"]
+    assert record["reasons"] == [f"{wrong} blocks were read that do not have the checksum of the manifest (rule 9)"]
     assert record["work"]["checksum"] != record["work"]["checksum_asked"]
 
 

@@ -220,7 +220,7 @@ def record(**changes: object) -> dict:
     ],
 )
 def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str | None):
-    found = study.STUDY.faults(record(**changes), {})
+    found = study.STUDY.check_record(record(**changes), {})
     assert found == [] if fault is None else found[0].startswith(fault)
 
 
@@ -236,7 +236,7 @@ def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str 
 def test_what_is_not_its_label_fails(changes: dict, failure: str | None):
     (cell,), _ = matrix.expand(resolved(store=["s3"]), "blobs")
     manifest = {"dataset": "blobs-1MiB", "layout": {"size_bytes": 2**20}}
-    found = study.STUDY.failures(record(**changes), cell.settings, manifest)
+    found = study.STUDY.check_label(record(**changes), cell.settings, manifest)
     assert found == [] if failure is None else found[0].startswith(failure)
 
 

@@ -86,7 +86,7 @@ def test_a_control_that_did_not_wait_is_invalid(shots_cell):
     here = shots_cell(control_cells=1)
     here.pretend("from sbench.probe import slowed\nslowed.waited = lambda control, seconds: {}")
     record = here.measure(cell=here.cells[-1])
-    assert record["reasons"] == ["control slow10 did not wait after its reads"]
+    assert record["reasons"] == ["control slow10 did not wait after its reads (rule 6)"]
     assert here.measure()["valid"]
 
 

@@ -98,7 +98,7 @@ def test_jobs_that_are_missing_make_a_record_invalid(tmp_path: Path):
     folder = ours(tmp_path / "in", status="interrupted")
     (folder / "fio_results_write_a2.json").unlink()
     (record,) = imported(tmp_path, [folder])["records"]
-    assert record["reasons"] == ["the battery ended early: interrupted", "1 jobs were done, 2 asked"]
+    assert record["reasons"] == ["the battery ended early: interrupted (rule 10)", "1 jobs were done, 2 asked (rule 9)"]
     assert not record["valid"]
 
 

@@ -124,7 +124,7 @@ def test_a_wrong_value_in_a_stored_chunk_is_an_invalid_record(cell, backend):
     )
     record = measured(here)
     assert (record["status"], record["valid"]) == ("done", False)
-    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
+    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest (rule 9)"]
 
 
 @pytest.mark.rule(7)
@@ -221,7 +221,7 @@ def test_a_write_above_the_limit_that_the_service_loses_is_an_invalid_record(cel
     here.pretend("from sbench.studies.arrays import hsds\nhsds.Rest.put = lambda self, piece, values: None")
     record = measured(here)
     assert not record["valid"]
-    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
+    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest (rule 9)"]
 
 
 @pytest.mark.rule(8)

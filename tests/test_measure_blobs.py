@@ -164,7 +164,7 @@ def test_bytes_that_an_iteration_does_not_bring_are_not_those_of_the_one_before(
         "posix.Reader.read = once"
     )
     # The second and the third iteration of both processes, of 256 blocks each.
-    assert here.measure()["reasons"] == ["1024 blocks were read that do not have the checksum of the manifest"]
+    assert here.measure()["reasons"] == ["1024 blocks were read that do not have the checksum of the manifest (rule 9)"]
 
 
 @pytest.mark.rule(11, 20)
@@ -193,7 +193,7 @@ def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell
         "        pass_on(self, number, one)\n"
         "delivery.Broadcast._pass_on = once"
     )
-    assert here.measure()["reasons"] == ["512 blocks were read that do not have the checksum of the manifest"]
+    assert here.measure()["reasons"] == ["512 blocks were read that do not have the checksum of the manifest (rule 9)"]
 
 
 @pytest.mark.rule(13)
@@ -239,7 +239,9 @@ def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
         "posix.Reader.read = lose"
     )
     record = here.measure()
-    assert record["reasons"] == ["the page cache lost pages while the cell ran (0.0% resident after), warm was asked"]
+    assert record["reasons"] == [
+        "the page cache lost pages while the cell ran (0.0% resident after), warm was asked (rule 8)"
+    ]
     assert record["cache"]["resident_after"] == 0.0
 
 

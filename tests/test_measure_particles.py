@@ -91,7 +91,7 @@ def test_a_wrong_value_is_an_invalid_record(cell):
     with h5py.File(store, "r+") as file:
         file["PartType0/Density"][17] = 1e6
     record = here.measure()
-    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
+    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest (rule 9)"]
 
 
 def test_files_elsewhere_are_read_through_the_same_drivers_and_their_requests_counted(cell):

@@ -111,7 +111,7 @@ def test_requests_of_an_embedded_store_are_counted_and_repeat_exactly(shots_cell
     assert first["bytes_offered"] > stored > 0
     less = records[0] | {"requests": {"GET": first | {"bytes_offered": stored - 1}}}
     offered = f"{stored:,} bytes had to come from the store, which offered {stored - 1:,}"
-    assert study.STUDY.faults(less, records[0]["settings"]) == [f"too fast to be true: {offered}"]
+    assert study.STUDY.check_record(less, records[0]["settings"]) == [f"too fast to be true: {offered} (rule 20)"]
     # The parts of the data as they were asked for, and as the store tells them.
     for record in records:
         assert record["valid"], record["reasons"]
@@ -167,7 +167,7 @@ def test_corrupted_values_make_the_record_invalid(shots_cell):
             raw.write(bytes([byte[0] ^ 1]))
     record = here.measure()
     assert not record["valid"]
-    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
+    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest (rule 9)"]
 
 
 @pytest.mark.rule(8)
@@ -274,8 +274,8 @@ def test_whatever_was_not_as_asked_makes_a_record_invalid(good_record, block, ke
     good = {**good_record, "cache": kept}
     changed = {**good, block: {**good[block], key: value}}
     settings = {"cell": {"page_buffer": "unset"}}
-    assert [line for line in study.STUDY.faults(changed, settings) if line.startswith(reason)]
-    assert study.STUDY.faults(good, settings) == []
+    assert [line for line in study.STUDY.check_record(changed, settings) if line.startswith(reason)]
+    assert study.STUDY.check_record(good, settings) == []
 
 
 def test_a_driver_without_a_page_buffer_is_valid_only_where_none_is_asked_for(good_record):
@@ -283,7 +283,7 @@ def test_a_driver_without_a_page_buffer_is_valid_only_where_none_is_asked_for(go
     effective = {key: value for key, value in good_record["effective"].items() if key not in told}
     plain = {**good_record, "effective": effective}
     for level, reasons in (("unset", 0), ("0", 0), ("64MiB", 1)):
-        found = study.STUDY.faults(plain, {"cell": {"page_buffer": level}})
+        found = study.STUDY.check_record(plain, {"cell": {"page_buffer": level}})
         assert len([line for line in found if "ignored the page buffer" in line]) == len(found) == reasons
 
 
@@ -291,5 +291,5 @@ def test_a_cell_that_asked_its_server_for_nothing_has_failed(shots_cell, good_re
     here = shots_cell(**ROS3, layout="shot-major", make=False)
     manifest = {"dataset": "d", "layout": {"paged": False}}
     for requests, many in (({}, 1), ({"GET": {"count": 3}}, 0)):
-        reasons = study.STUDY.failures({**good_record, "requests": requests}, here.cell.settings, manifest)
+        reasons = study.STUDY.check_label({**good_record, "requests": requests}, here.cell.settings, manifest)
         assert len([reason for reason in reasons if "no request reached the embedded server" in reason]) == many

@@ -59,7 +59,7 @@ def outcomes(snapshot: list[Path], with_yt: Path, tmp_path_factory: pytest.TempP
     manifest.write_text(json.dumps(snapshots.describe(snapshot)), encoding="utf-8")
     arguments = [manifest, snapshot[0].parent, str(AT_MOST), scratch]
     command = [artefact(with_yt / "yt.json")["python"], ROOT / "tests/particle_methods.py", *arguments]
-    ours = os.environ | {"PYTHONPATH": str(ROOT)}
+    ours = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
     done = subprocess.run(command, env=ours, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return {tuple(key): value for key, value in json.loads(done.stdout)}

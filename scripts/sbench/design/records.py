@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from sbench.design import checks
 from sbench.probe.program import Problem, read_json, read_yaml, write_json
 
 SCHEMA = Path(__file__).with_name("record.yaml")
@@ -146,8 +147,8 @@ def _shown_faults(record: dict) -> list[str]:
 
     # What an earlier version wrote may lack what a study looks at by now.
     with contextlib.suppress(LookupError, TypeError, AttributeError):
-        return studies.of(record["study"]).faults(record, record["settings"])
-    return studies.undone(record.get("work") or {})
+        return studies.of(record["study"]).check_record(record, record["settings"])
+    return checks.check_work(record.get("work") or {})
 
 
 def edited(record: dict) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sbench import drivers
 from sbench.design.records import Kept
-from sbench.probe import page_cache
 from sbench.probe.program import Problem
 from sbench.stores import store as stores
 from sbench.stores import trust
@@ -173,7 +172,7 @@ class Study:
         """Return how many of them lie in results/data: none where they are made on their way into stores."""
         return self.data_bytes(data)
 
-    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+    def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
 
         `record` is what the measuring program handed over; the `layout` of the dataset's manifest was read back, and
@@ -181,8 +180,8 @@ class Study:
         """
         return []
 
-    def faults(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+    def check_record(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 23)."""
         return []
 
     def tables(
@@ -275,63 +274,3 @@ def lacking(levels: dict[str, str], config: dict, needs: Sequence[str], what: st
     missing = [name for name in needs if library["kind"] not in ("conda", "python") and name not in pins(library)]
     if missing:
         yield f"library {levels['library']} lacks {', '.join(missing)}, which {what} needs"
-
-
-def idle(effective: dict) -> list[str]:
-    """Return that fewer Dask workers were alive than were asked for."""
-    alive, wanted = effective["workers"], effective["workers_asked"]
-    return [] if alive == wanted else [f"{alive} workers were alive, {wanted} asked"]
-
-
-def elsewhere(effective: dict, settings: dict) -> list[str]:
-    """Return that a cell of several nodes ran on another number of them."""
-    nodes = int(settings["cell"].get("nodes", 1))
-    if nodes == 1 or (used := len(set(effective["ran_on"]))) == nodes:
-        return []
-    return [f"{nodes} nodes were asked for, {used} were used"]
-
-
-def undone(work: dict) -> list[str]:
-    """Return where the work that was done is not the work that was asked (METHOD 9)."""
-    names = (
-        ("tasks_done", "tasks_asked", "tasks"),
-        ("datasets", "datasets_asked", "datasets"),
-        ("logical_bytes", "logical_bytes_asked", "logical bytes"),
-        ("blocks_verified", "blocks_asked", "blocks with the right checksum"),
-    )
-    reasons = [
-        f"{work.get(done)} {what} were done, {work[expected]} asked"
-        for done, expected, what in names
-        if expected in work and work.get(done) != work[expected]
-    ]
-    if work.get("checksum") != work.get("checksum_asked"):
-        reasons.append("the values that were read do not have the checksum of the manifest")
-    return reasons
-
-
-def uncounted(record: dict, settings: dict) -> list[str]:
-    """Return why no request can be told for an embedded server."""
-    if settings["store"].get("server") == "embedded" and not record["requests"].get("GET", {}).get("count"):
-        return ["no request reached the embedded server, or none was counted"]
-    return []
-
-
-def unaccounted(record: dict, fetched: int | None) -> list[str]:
-    """Return that readers got more bytes than the embedded server has offered (METHOD 20).
-
-    `fetched`: how many they must have had from it at the least; None where that is not known.
-    """
-    offered = record.get("requests", {}).get("GET", {}).get("bytes_offered")
-    if offered is None or fetched is None or offered >= fetched:
-        return []
-    return [f"too fast to be true: {fetched:,} bytes had to come from the store, which offered {offered:,}"]
-
-
-def lost_pages(state: dict) -> list[str]:
-    """Return that files of a warm cell were no longer in the page cache when it was done (METHOD 8)."""
-    after = state["resident_after"]
-    if state["asked"] != "warm" or after is None or after >= page_cache.WARM_AT_LEAST:
-        return []
-    return [
-        f"the page cache lost pages while the cell ran ({page_cache.in_percent(after)} resident after), warm was asked"
-    ]

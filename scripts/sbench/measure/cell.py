@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from sbench.design import blocks, fingerprint, records, session
+from sbench.design import blocks, checks, fingerprint, records, session
 from sbench.design import study as studies
-from sbench.probe import host, page_cache, provenance, resources, slowed
+from sbench.probe import host, page_cache, provenance, resources
 from sbench.probe.processes import owned
 from sbench.probe.program import Problem, make_command, read_json, replacing, write_json
 from sbench.stores import bare, faults, trust
@@ -132,14 +132,14 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
             f"{replaced[0]} was replaced or changed since it was examined; end what writes to it, remove"
             f" {provision['manifest']} and run again"
         )
-    if failed := study.failures(record, settings, manifest):
+    if failed := study.check_label(record, settings, manifest):
         raise Problem("; ".join(failed))
-    amiss = study.faults(record, settings)
+    amiss = study.check_record(record, settings)
     if window.passed:
         # What passed an emulated network is held against its hard bound (METHOD 20).
-        amiss += networks.too_fast(settings["store"].get("network"), window.passed["sent"], window.seconds)
+        amiss += checks.check_rate(settings["store"].get("network"), window.passed["sent"], window.seconds)
         _keep_exchanges(arguments, window.passed)
-    amiss += slowed.fault(settings["cell"].get("control", ""), record["work"])
+    amiss += checks.check_wait(settings["cell"].get("control", ""), record["work"])
     modules, seen = record.pop("modules"), record.pop("software")
     fingerprint.expect_promised(environment, seen)
     servers = served.processes if served else {}

@@ -1,6 +1,9 @@
 """Tables about cells (requests, what was in force, the harness's cost, trouble), data, libraries and the machine."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,7 @@ import pandas as pd
 from sbench.measure.tables import factors, without_doubles
 from sbench.pages import names, prose, words
 from sbench.pages.declaration import Column, Value
+from sbench.pages.markup import link
 from sbench.pages.page import Table
 from sbench.pages.reading import is_true
 from sbench.pages.results import Results
@@ -16,6 +20,8 @@ from sbench.verdicts import HARNESS
 from sbench.verdicts.outcomes import ORDERED, Outcome
 
 MIB = 2**20
+# From reports/<run>/; and what a check ends its lines with (`design.checks.rule`).
+_METHOD, _RULE = "../../docs/method.md#{}", re.compile(r"\((rule (\d+))\)")
 COLOURED = (Outcome.FASTER, Outcome.SLOWER, Outcome.SAME)
 # More bytes than twice the data asked for are called high; nothing says that less is good.
 HIGH_AMPLIFICATION = 2.0
@@ -267,6 +273,7 @@ def troubled(run: Results) -> Table:
     frame.insert(0, "", [mark(cell) for cell in cells.to_dict("records")])
     for column in ("failed", "invalid", "n", "reasons"):
         frame["valid" if column == "n" else column] = cells[column]
+    frame["reasons"] = frame["reasons"].map(link_rules)
     return Table(
         "failed-and-invalid",
         words.fill("table of trouble"),
@@ -274,6 +281,18 @@ def troubled(run: Results) -> Table:
         over={"": cells["invalid"] > 0},
         meaning="invalid",
     )
+
+
+def link_rules(reasons: str) -> str:
+    """Return reasons with a link to each rule of docs/method.md that they name."""
+    return _RULE.sub(lambda match: f"({link(match[1], _METHOD.format(_read_anchors()[match[2]]))})", reasons)
+
+
+@cache
+def _read_anchors() -> dict[str, str]:
+    """Return the anchor of each rule, by its number."""
+    headings = re.findall(r"^### ((\d+)\. .+)$", Path("docs/method.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return {number: re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text, number in headings}
 
 
 def mark(cell: dict) -> str:

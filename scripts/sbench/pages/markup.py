@@ -169,7 +169,8 @@ def _as_html(token: re.Match) -> str:
 
 
 def _address(path: str) -> str:
-    return quote(path, safe="/:" if path.startswith("https://") else "/")
+    file, mark, anchor = path.partition(".md#")
+    return quote(file, safe="/:" if path.startswith("https://") else "/") + mark + anchor
 
 
 def _as_markdown(token: re.Match) -> str:

@@ -162,7 +162,7 @@ def in_percent(fraction: float) -> str:
     return f"{fraction:.{decimals}%}"
 
 
-def fault(state: dict, of: str = "", when: str = "") -> str | None:
+def describe_mismatch(state: dict, of: str = "", when: str = "") -> str | None:
     """Return in one line that a state is not the one that was asked for; what cannot be checked is no fault.
 
     Args:

@@ -30,8 +30,3 @@ class Waits:
 def waited(control: str, seconds: float) -> dict[str, float]:
     """Return what the `work` of a record says of its waits: those that its total has in it; of others nothing."""
     return {"waited_s": seconds} if control in SHARES else {}
-
-
-def fault(control: str, work: dict) -> list[str]:
-    """Return that a control which should have waited did not."""
-    return [f"control {control} did not wait after its reads"] if control in SHARES and not work.get("waited_s") else []

@@ -23,15 +23,6 @@ def counted(fault: dict, passed: dict) -> dict:
     return {**fault, "count": passed["injected"], "gets": gets}
 
 
-def missed(record: dict) -> list[str]:
-    """Return that no request of a record met a fault that was to be injected: it says nothing of recovery."""
-    injected = record.get("injected")
-    if not injected or injected["count"]:
-        return []
-    gets, first = injected["gets"], injected["first"]
-    return [f"no fault was injected: of {gets} GETs number {first} was to be the first; let faults come more often"]
-
-
 def impossible(level: str, name: str, store: dict) -> Iterator[str]:
     """Yield why nothing can inject faults into a store of that name."""
     if level != NONE and store.get("network") is None:

@@ -11,8 +11,8 @@ from sbench.stores.bare import Http
 
 MIB = 2**20
 # A sender may be this far behind its rate and catch up (`slack` in envs/servers/toxiproxy).
-_SLACK_S = 0.010
-_TOLERANCE = 1.05
+SLACK_S = 0.010
+TOLERANCE = 1.05
 # Enough for the rate to show beside the round trip, and a third of a second at 50 MiB/s.
 READ_BYTES = 16 * MIB
 _ROUNDS = 10
@@ -107,12 +107,3 @@ def under_way(passed: dict | None) -> dict:
     waited = sum(end - begin for begin, end in spans)
     shaken = {"handshakes": passed["handshakes"]} if passed.get("handshakes") else {}
     return {"connections": passed["connections"], "in_flight": waited / busy if busy else None, **shaken}
-
-
-def too_fast(network: dict | None, sent: int, seconds: float) -> list[str]:
-    """Return why bytes cannot have come through the emulated network within a window: the rate that all share."""
-    shared = mib_s(network) * MIB
-    if sent <= shared * (seconds + _SLACK_S) * _TOLERANCE:
-        return []
-    most = f"the emulated network lets through {shared / MIB:g} MiB/s"
-    return [f"too fast to be true: {sent / MIB:.1f} MiB came within {seconds:.3f} s, and {most}"]

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
-from sbench.design.study import Cell, Study, lacking, lost_pages, uncounted, undone, unreadable
-from sbench.probe import page_cache, sizes
+from sbench.design.checks import check_page_cache, check_requests, check_work
+from sbench.design.study import Cell, Study, lacking, unreadable
+from sbench.probe import sizes
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.arrays import pieces
+from sbench.studies.arrays.checks import check_clients, check_settings
 from sbench.studies.arrays.pieces import MOST, TRIALS
 
 # What each backend needs that the lock of a library may lack.
@@ -111,30 +113,21 @@ class Arrays(Study):
         """Return the bytes of what a record writes."""
         return self.data_bytes(settings["cell"])
 
-    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
+    def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
         cell, effective = settings["cell"], {**manifest["layout"], **record["effective"]}
-        labels = {"chunks": cell["chunks"], "compression": cell["compression"], "hdf5": settings["library"]["hdf5"]}
+        label = {"chunks": cell["chunks"], "compression": cell["compression"], "hdf5": settings["library"]["hdf5"]}
         if cell["backend"] == "hsds" and not stores.of(settings["store"]).elsewhere:
-            labels |= {"nodes": int(cell["nodes"]), "request_limit": sizes.in_bytes(cell["request_limit"])}
+            label |= {"nodes": int(cell["nodes"]), "request_limit": sizes.in_bytes(cell["request_limit"])}
         if cell["concurrency"] != "unset" and "concurrency" in effective:
-            labels |= {"concurrency": int(cell["concurrency"])}
-        wrong = [
-            f"{name} is {effective[name]}, {level} was asked"
-            for name, level in labels.items()
-            if effective[name] != level
-        ]
-        return wrong + (uncounted(record, settings) if cell["operation"] == "read" else [])
+            label |= {"concurrency": int(cell["concurrency"])}
+        counted = check_requests(record, settings) if cell["operation"] == "read" else []
+        return [*check_settings(effective, label), *counted]
 
-    def faults(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
-        work, effective = record["work"], record["effective"]
-        reasons = undone(work)
-        if effective["clients"] != effective["clients_asked"]:
-            reasons.append(f"{effective['clients']} clients took part, {effective['clients_asked']} were asked")
-        if settings["cell"]["operation"] != "read":
-            return reasons
-        return reasons + ([line] if (line := page_cache.fault(record["cache"])) else lost_pages(record["cache"]))
+    def check_record(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 8, 9)."""
+        reasons = [*check_work(record["work"]), *check_clients(record["effective"])]
+        return reasons + (check_page_cache(record["cache"]) if settings["cell"]["operation"] == "read" else [])
 
 
 STUDY = Arrays("arrays")

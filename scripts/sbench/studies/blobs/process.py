@@ -396,7 +396,7 @@ def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
         "not_as_asked": [
             line
             for one in states
-            if (line := page_cache.fault(one, f" of {one['host']}", f" before iteration {number}"))
+            if (line := page_cache.describe_mismatch(one, f" of {one['host']}", f" before iteration {number}"))
         ],
     }
 

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from sbench.design.study import Cell, Study, apart, elsewhere, lost_pages, mappings, unaccounted, uncounted, undone
+from sbench.design.checks import check_bytes, check_nodes, check_pages_kept, check_requests, check_work
+from sbench.design.study import Cell, Study, apart, mappings
 from sbench.probe import memory, sizes
 from sbench.probe.program import Problem, read_yaml, tool
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.blobs import patterns
+from sbench.studies.blobs.checks import check_iterations, check_memory, check_page_caches, check_size
 from sbench.studies.blobs.mpi import BY_NODES, hosts_of, slots
 
 # What stores and patterns that are compared pairwise have in common, beside the size.
@@ -130,23 +132,22 @@ class Blobs(Study):
         """Return the bytes of objects that lie where they are described: none."""
         return 0
 
-    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
-        size, label = manifest["layout"]["size_bytes"], settings["data"]["size"]
+    def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
         # Where objects were changed before the first read, none was asked for.
-        reasons = uncounted(record, settings) if record["samples"] else []
-        reasons += elsewhere(record["effective"], settings)
-        if size != sizes.in_bytes(label):
-            reasons.append(f"{manifest['dataset']}: objects have {size} bytes, {label} was asked")
-        return reasons
+        reasons = check_requests(record, settings) if record["samples"] else []
+        return [*reasons, *check_nodes(record["effective"], settings), *check_size(manifest, settings["data"]["size"])]
 
-    def faults(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
-        reasons = list(record["faults"]) or [*lost_pages(record["cache"]), *undone(record["work"])]
-        grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
-        if grown > allowed:
-            reasons.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
-        return [*reasons, *unaccounted(record, record["work"].get("fetched_bytes"))]
+    def check_record(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 4, 8, 9, 20)."""
+        return [
+            *(
+                [*check_page_caches(record), *check_iterations(record)]
+                or [*check_pages_kept(record["cache"]), *check_work(record["work"])]
+            ),
+            *check_memory(record["memory"]),
+            *check_bytes(record, record["work"].get("fetched_bytes")),
+        ]
 
     def contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
         """Return what stores and patterns that deliver the same have in common: each is compared with each."""

@@ -3,23 +3,27 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from sbench import drivers
+from sbench.design.checks import (
+    check_bytes,
+    check_caches,
+    check_driver,
+    check_nodes,
+    check_page_cache,
+    check_requests,
+    check_work,
+    check_workers,
+)
 from sbench.design.study import (
     Cell,
     Study,
     apart,
-    elsewhere,
-    idle,
     lacking,
-    lost_pages,
     mappings,
-    unaccounted,
-    uncounted,
-    undone,
     unreadable,
 )
-from sbench.probe import page_cache, sizes
+from sbench.probe import sizes
 from sbench.stores import network as networks
+from sbench.studies.particles.checks import check_chunks, check_particles, check_threads
 from sbench.studies.particles.methods import METHODS
 
 # What methods that are compared with each other have in common.
@@ -121,25 +125,29 @@ class Particles(Study):
         """Return the bytes of a copy in Parquet."""
         return _particles(settings["data"]) * _FIELD_BYTES if settings["cell"]["driver"] == "parquet" else 0
 
-    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
+    def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
         effective, cell = record["effective"], settings["cell"]
-        reasons = list(drivers.failures(effective, settings["library"]["hdf5"], cell["driver"]))
-        if effective["threads"] != int(cell["threads"]):
-            reasons.append(f"workers had {effective['threads']} threads, {cell['threads']} were asked")
         wanted = settings["data"].get("particles")
-        if wanted and manifest["layout"]["particles"] != _particles(settings["data"]):
-            reasons.append(f"the snapshot has {manifest['layout']['particles']} particles, {wanted} was asked")
-        return [*reasons, *elsewhere(effective, settings), *uncounted(record, settings)]
+        return [
+            *check_driver(effective, settings["library"]["hdf5"], cell["driver"]),
+            *check_threads(effective, int(cell["threads"])),
+            *(check_particles(manifest["layout"], wanted, _particles(settings["data"])) if wanted else []),
+            *check_nodes(effective, settings),
+            *check_requests(record, settings),
+        ]
 
-    def faults(self, record: dict, settings: dict) -> list[str]:
+    def check_record(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
         work, effective = record["work"], record["effective"]
-        reasons = [*undone(work), *drivers.faults(effective, settings["cell"]["page_buffer"]), *idle(effective)]
-        if work["chunks_twice"]:
-            reasons.append(f"{work['chunks_twice']} chunks were read more or less often than they were listed")
-        reasons += [line] if (line := page_cache.fault(record["cache"])) else lost_pages(record["cache"])
-        return reasons + unaccounted(record, work["stored_bytes"])
+        return [
+            *check_work(work),
+            *check_caches(effective, settings["cell"]["page_buffer"]),
+            *check_workers(effective),
+            *check_chunks(work),
+            *check_page_cache(record["cache"]),
+            *check_bytes(record, work["stored_bytes"]),
+        ]
 
     def contest(self, levels: dict[str, str], config: dict) -> tuple[str | None, ...] | None:
         """Return what methods have in common that do the same: each is compared with each."""

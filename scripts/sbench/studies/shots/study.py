@@ -5,21 +5,25 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from sbench import drivers
+from sbench.design.checks import (
+    check_bytes,
+    check_caches,
+    check_driver,
+    check_injected,
+    check_nodes,
+    check_page_cache,
+    check_requests,
+    check_work,
+    check_workers,
+)
 from sbench.design.records import Kept
 from sbench.design.study import (
     Cell,
     Study,
     apart,
-    elsewhere,
-    idle,
-    lost_pages,
     mappings,
-    unaccounted,
-    uncounted,
-    undone,
     unreadable,
 )
-from sbench.probe import page_cache
 from sbench.probe.program import Problem, read_json
 from sbench.stores import faults
 from sbench.stores import network as networks
@@ -27,6 +31,7 @@ from sbench.stores import store as stores
 from sbench.studies.shots import injected, runtimes, selection
 from sbench.studies.shots import sets as own_sets
 from sbench.studies.shots.arms import key_of
+from sbench.studies.shots.checks import check_layout, check_pages
 from sbench.studies.shots.order import describe_order
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
@@ -164,36 +169,34 @@ class Shots(Study):
         """Return how many files are generated."""
         return 0 if "files" in data else data["shots"] if data["layout"] == "single-shot" else 1
 
-    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
+    def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed.
 
         Args:
             record: what the measuring program handed over.
             settings: the cell's settings.
             manifest: the dataset's manifest, whose `layout` was read back from the files.
         """
-        effective = record["effective"]
-        settings = settings | {"data": {}} if "datasets" in settings["data"] else settings
-        reasons = list(drivers.failures(effective, settings["library"]["hdf5"], settings["cell"]["driver"]))
-        reasons += [*elsewhere(effective, settings), *uncounted(record, settings)]
-        reasons += mislabelled(manifest, settings["data"])
-        layout = manifest["layout"]
-        for key in ("paged", "page_size") if layout["paged"] else ("paged",):
-            # Of files of one's own, of which some are read, None is that they differ.
-            if layout[key] is not None and effective.get(key, layout[key]) != layout[key]:
-                reasons.append(f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}")
-        return reasons
+        effective, cell = record["effective"], settings["cell"]
+        label = {} if "datasets" in settings["data"] else settings["data"]
+        return [
+            *check_driver(effective, settings["library"]["hdf5"], cell["driver"]),
+            *check_nodes(effective, settings),
+            *check_requests(record, settings),
+            *check_layout(manifest, label),
+            *check_pages(effective, manifest["layout"]),
+        ]
 
-    def faults(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
+    def check_record(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 3, 8, 9, 10, 20)."""
         cell = settings["cell"]
         return [
-            *undone(record["work"]),
-            *unaccounted(record, record["work"].get("stored_bytes")),
-            *([line] if (line := page_cache.fault(record["cache"])) else lost_pages(record["cache"])),
-            *drivers.faults(record["effective"], cell["page_buffer"], cell.get("read_cache", drivers.DEFAULT)),
-            *idle(record["effective"]),
-            *faults.missed(record),
+            *check_work(record["work"]),
+            *check_bytes(record, record["work"].get("stored_bytes")),
+            *check_page_cache(record["cache"]),
+            *check_caches(record["effective"], cell["page_buffer"], cell.get("read_cache", drivers.DEFAULT)),
+            *check_workers(record["effective"]),
+            *check_injected(record),
         ]
 
 
@@ -252,18 +255,6 @@ def _orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
             manifest = read_json(one.path.parents[3] / "data" / dataset / "manifest.json")
             orders.append({"data": dataset} | describe_order(manifest, access, one.record["read"]))
     return orders
-
-
-def mislabelled(manifest: dict, label: dict) -> list[str]:
-    """Return where the data, as read back from the files, are not what their label says (METHOD 3)."""
-    layout = manifest["layout"]
-    # Of a user's own files only the layout is promised; plain files have no pages.
-    promised = {"layout"} if "files" in label else label.keys() - (set() if label.get("paged") else {"page_size"})
-    return [
-        f"{manifest['dataset']}: {key} was asked to be {label[key]}, the files have {layout[key]}"
-        for key in sorted(promised & layout.keys() - {"shots", "signals"})
-        if layout[key] != label[key]
-    ]
 
 
 STUDY = Shots("shots")

@@ -143,7 +143,7 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
     facts = battery["facts"]
     samples = [row | {"layout": levels["store"]} for row in battery["samples"]]
     work = fio.work(facts.get("jobs", len(samples)), len(samples), samples)
-    reasons = study.STUDY.faults({"faults": battery["faults"], "work": work}, {})
+    reasons = study.STUDY.check_record({"faults": battery["faults"], "work": work}, {})
     readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
     volume, last = battery["entry"].get("volume"), samples[-1]
     ended_s = _ran_s(battery) if last["started_s"] is None else last["started_s"] + last["runtime_s"]

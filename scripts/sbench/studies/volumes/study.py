@@ -15,6 +15,7 @@ from sbench.probe import host
 from sbench.probe.program import Problem, read_yaml, tool
 from sbench.stores import store as stores
 from sbench.studies.volumes import fio_options
+from sbench.studies.volumes.checks import check_finished, check_jobs, check_output
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,15 +177,13 @@ class Volumes(Study):
         texts = filter(None, (settings["job"]["text"], background, settings.get("start", {}).get("text")))
         return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
 
-    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why nothing was measured: no job was finished."""
-        return [] if record["samples"] else [*record["faults"], "no job of the battery was finished"][:1]
+    def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why nothing was measured (METHOD 9): no job was finished."""
+        return check_finished(record)
 
-    def faults(self, record: dict, settings: dict) -> list[str]:
-        """Return what was not done as asked, as the measuring program found it in fio's own output (METHOD 9, 10)."""
-        work = record["work"]
-        short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
-        return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
+    def check_record(self, record: dict, settings: dict) -> list[str]:
+        """Return what was not done as asked (METHOD 9, 10)."""
+        return [*check_output(record), *check_jobs(record["work"])]
 
 
 def job_text(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from sbench.design.study import Study, undone
+from sbench.design.checks import check_work
+from sbench.design.study import Study
 from sbench.stores import store as stores
 
 
@@ -24,9 +25,9 @@ class Hashing(Study):
         """Return the bytes of the file."""
         return data["bytes"]
 
-    def faults(self, record: dict, settings: dict) -> list[str]:
+    def check_record(self, record: dict, settings: dict) -> list[str]:
         """Return whether all of the file was read and its checksum is that of the manifest."""
-        return undone(record["work"])
+        return check_work(record["work"])
 
 
 STUDY = Hashing("hashing")

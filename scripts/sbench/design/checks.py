@@ -1,0 +1,161 @@
+"""Checks of a record: what makes it failed or invalid, each with the number of its rule in docs/method.md.
+
+Checks that one study alone has are in its own checks.py.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+
+from sbench import drivers
+from sbench.drivers import DEFAULT, UNSET
+from sbench.probe import page_cache, sizes
+from sbench.probe.slowed import SHARES
+from sbench.stores import network as networks
+
+Check = Callable[..., list[str]]
+
+
+def rule(number: int) -> Callable[[Callable[..., Iterable[str]]], Check]:
+    """Make a check of a function that yields what is wrong: each line names the rule that it breaks."""
+
+    def mark(function: Callable[..., Iterable[str]]) -> Check:
+        @functools.wraps(function)
+        def check(*arguments: object) -> list[str]:
+            return [f"{line} (rule {number})" for line in function(*arguments)]
+
+        check.rule = number
+        return check
+
+    return mark
+
+
+@rule(3)
+def check_driver(effective: dict, library: str, driver: str) -> Iterator[str]:
+    """Check that files were opened with the HDF5 `library` and the `driver` of the label."""
+    if effective.get("hdf5") != library:
+        yield f"the library under test is HDF5 {effective.get('hdf5')}, not {library}"
+    if effective["driver"] != driver:
+        yield f"files were opened with driver {effective['driver']}, not {driver}"
+    if drivers.of(driver).optional and not effective.get(driver):
+        yield f"the library has no {driver.upper()}"
+
+
+@rule(3)
+def check_injected(record: dict) -> Iterator[str]:
+    """Check that some request met a fault that was to be injected; without one a record says nothing of recovery."""
+    injected = record.get("injected")
+    if injected and not injected["count"]:
+        gets, first = injected["gets"], injected["first"]
+        yield f"no fault was injected: of {gets} GETs number {first} was to be the first; let faults come more often"
+
+
+@rule(6)
+def check_wait(control: str, work: dict) -> Iterator[str]:
+    """Check that a control which is slowed on purpose has waited."""
+    if control in SHARES and not work.get("waited_s"):
+        yield f"control {control} did not wait after its reads"
+
+
+@rule(8)
+def check_page_cache(state: dict) -> Iterator[str]:
+    """Check that the page cache was as asked when the window opened, and of a warm cell until it closed."""
+    if line := page_cache.describe_mismatch(state):
+        yield line
+    else:
+        yield from _list_lost_pages(state)
+
+
+@rule(8)
+def check_pages_kept(state: dict) -> Iterator[str]:
+    """Check that files of a warm cell were still in the page cache when it was done."""
+    yield from _list_lost_pages(state)
+
+
+def _list_lost_pages(state: dict) -> Iterator[str]:
+    after = state["resident_after"]
+    if state["asked"] == "warm" and after is not None and after < page_cache.WARM_AT_LEAST:
+        resident = page_cache.in_percent(after)
+        yield f"the page cache lost pages while the cell ran ({resident} resident after), warm was asked"
+
+
+@rule(9)
+def check_work(work: dict) -> Iterator[str]:
+    """Check that the work that was done is the work that was asked."""
+    names = (
+        ("tasks_done", "tasks_asked", "tasks"),
+        ("datasets", "datasets_asked", "datasets"),
+        ("logical_bytes", "logical_bytes_asked", "logical bytes"),
+        ("blocks_verified", "blocks_asked", "blocks with the right checksum"),
+    )
+    for done, expected, what in names:
+        if expected in work and work.get(done) != work[expected]:
+            yield f"{work.get(done)} {what} were done, {work[expected]} asked"
+    if work.get("checksum") != work.get("checksum_asked"):
+        yield "the values that were read do not have the checksum of the manifest"
+
+
+@rule(10)
+def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -> Iterator[str]:
+    """Check that each cache and the page buffer, as `drivers.File.effective` read them back, are as requested."""
+    kind, _, size = read_cache.partition("-")
+    requested = drivers.read_cache_level(kind, sizes.in_bytes(size)) if size else kind
+    if requested not in (DEFAULT, held := effective.get("read_cache", "none")):
+        yield f"the driver made a read cache {held} out of {read_cache}"
+    requested, held = drivers.page_buffer_bytes(page_buffer), effective.get("page_buffer_bytes", 0)
+    if requested not in (UNSET, held):
+        # Rounded down to whole pages, the label is still true; all this the library does silently.
+        if held == 0:
+            yield f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
+        elif held > requested:
+            yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
+        elif held != requested - requested % effective["page_size"]:
+            yield f"the library made a page buffer of {held} bytes out of {requested}"
+    size, slots = effective.get("rdcc_nbytes"), effective.get("rdcc_nslots")
+    if size not in (None, effective["rdcc_nbytes_asked"]):
+        yield f"the library made a chunk cache of {size} bytes out of {effective['rdcc_nbytes_asked']}"
+    # 0 leaves them to the library; records of before have none.
+    if (requested := effective.get("rdcc_nslots_asked", 0)) not in (0, slots):
+        yield f"the library made a chunk cache of {slots} slots out of {requested}"
+
+
+@rule(10)
+def check_workers(effective: dict) -> Iterator[str]:
+    """Check that as many Dask workers were alive as were asked for."""
+    alive, wanted = effective["workers"], effective["workers_asked"]
+    if alive != wanted:
+        yield f"{alive} workers were alive, {wanted} asked"
+
+
+@rule(10)
+def check_nodes(effective: dict, settings: dict) -> Iterator[str]:
+    """Check that a cell of several nodes ran on that number of them."""
+    nodes = int(settings["cell"].get("nodes", 1))
+    if nodes > 1 and (used := len(set(effective["ran_on"]))) != nodes:
+        yield f"{nodes} nodes were asked for, {used} were used"
+
+
+@rule(11)
+def check_requests(record: dict, settings: dict) -> Iterator[str]:
+    """Check that requests of an embedded server were counted."""
+    if settings["store"].get("server") == "embedded" and not record["requests"].get("GET", {}).get("count"):
+        yield "no request reached the embedded server, or none was counted"
+
+
+@rule(20)
+def check_bytes(record: dict, fetched: int | None) -> Iterator[str]:
+    """Check that readers got no more bytes than the embedded server has offered.
+
+    `fetched`: how many they must have had from it at the least; None where that is not known.
+    """
+    offered = record.get("requests", {}).get("GET", {}).get("bytes_offered")
+    if offered is not None and fetched is not None and offered < fetched:
+        yield f"too fast to be true: {fetched:,} bytes had to come from the store, which offered {offered:,}"
+
+
+@rule(20)
+def check_rate(network: dict | None, sent: int, seconds: float) -> Iterator[str]:
+    """Check that bytes can have come through the emulated network within a window, at the rate that all share."""
+    shared = networks.mib_s(network) * networks.MIB
+    if sent > shared * (seconds + networks.SLACK_S) * networks.TOLERANCE:
+        most = f"the emulated network lets through {shared / networks.MIB:g} MiB/s"
+        yield f"too fast to be true: {sent / networks.MIB:.1f} MiB came within {seconds:.3f} s, and {most}"

@@ -1,0 +1,20 @@
+"""Checks of arrays: settings that were read back, and clients."""
+
+from collections.abc import Iterator
+
+from sbench.design.checks import rule
+
+
+@rule(10)
+def check_settings(effective: dict, label: dict) -> Iterator[str]:
+    """Check that what was in force is what the label says."""
+    for name, level in label.items():
+        if effective[name] != level:
+            yield f"{name} is {effective[name]}, {level} was asked"
+
+
+@rule(9)
+def check_clients(effective: dict) -> Iterator[str]:
+    """Check that as many clients took part as were asked for."""
+    if effective["clients"] != effective["clients_asked"]:
+        yield f"{effective['clients']} clients took part, {effective['clients_asked']} were asked"

@@ -1,0 +1,26 @@
+"""Checks of snapshots that are read in chunks: their particles, threads, and what was read more than once."""
+
+from collections.abc import Iterator
+
+from sbench.design.checks import rule
+
+
+@rule(3)
+def check_particles(layout: dict, label: int | str, particles: int) -> Iterator[str]:
+    """Check that a snapshot has the particles of its label."""
+    if layout["particles"] != particles:
+        yield f"the snapshot has {layout['particles']} particles, {label} was asked"
+
+
+@rule(9)
+def check_chunks(work: dict) -> Iterator[str]:
+    """Check that every chunk was read as often as it was listed."""
+    if work["chunks_twice"]:
+        yield f"{work['chunks_twice']} chunks were read more or less often than they were listed"
+
+
+@rule(10)
+def check_threads(effective: dict, threads: int) -> Iterator[str]:
+    """Check that workers had the threads of the label."""
+    if effective["threads"] != threads:
+        yield f"workers had {effective['threads']} threads, {threads} were asked"

@@ -1,0 +1,51 @@
+"""Checks of records: each has its rule, is listed by the method, and leads from a page to it."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from sbench.design import checks
+from sbench.pages import listings, markup
+from tests.rules import titles
+
+MODULES = sorted((ROOT / "scripts/sbench").rglob("checks.py"))
+METHOD = ROOT / "docs/method.md"
+
+
+def find_checks(path: Path) -> dict:
+    """Return the checks that a module defines, by name."""
+    module = importlib.import_module(".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts))
+    named = {name: check for name, check in vars(module).items() if name.startswith("check_")}
+    return {name: check for name, check in named.items() if check.__module__ == module.__name__}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.parent.name)
+def test_each_check_has_a_rule_of_the_method_that_lists_it(path):
+    found = find_checks(path)
+    assert found
+    assert {name: check.rule for name, check in found.items() if check.rule not in titles()} == {}
+    text = METHOD.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| \[?(\d+)\b.*?\|(.+)\|$", text, re.MULTILINE))
+    assert [name for name, check in found.items() if f"`{name}`" not in rows.get(str(check.rule), "")] == []
+
+
+def test_a_line_of_a_check_ends_with_its_rule():
+    assert checks.check_workers({"workers": 1, "workers_asked": 2}) == ["1 workers were alive, 2 asked (rule 10)"]
+    assert checks.check_workers({"workers": 2, "workers_asked": 2}) == []
+
+
+@pytest.mark.rule(23)
+def test_a_page_links_the_rule_that_was_broken():
+    text = listings.link_rules("repeat 1: 1 workers were alive, 2 asked (rule 10); ended (rule x)")
+    assert markup.markdown_line(text).endswith(
+        "2 asked ([rule 10](../../docs/method.md#10-settings-are-read-back-from-the-library)); ended (rule x)"
+    )
+    assert 'href="../../docs/method.md#10-settings-are-read-back-from-the-library"' in markup.html_line(text)
+
+
+def test_every_rule_has_an_anchor():
+    lines = "; ".join(f"x (rule {number})" for number in titles())
+    assert markup.html_line(listings.link_rules(lines)).count("<a ") == len(titles())
