@@ -22,6 +22,8 @@ from sbench.probe.program import Problem, write_json
 from sbench.studies.shots import accesses, arms, inputs, manifest
 from sbench.studies.shots.arms import Question
 
+pytestmark = pytest.mark.late
+
 needs_h5repack = pytest.mark.skipif(
     not all(map(shutil.which, ("h5repack", "h5copy"))), reason="there is no h5repack: apt install hdf5-tools"
 )

@@ -32,6 +32,8 @@ from small_runs import (
 
 from sbench.measure import gather
 
+pytestmark = pytest.mark.late
+
 
 @pytest.mark.rule(22)
 def test_records_alone_unpacked_elsewhere_stay_and_are_reported_even_where_nothing_can_be_measured(tiny_run):

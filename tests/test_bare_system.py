@@ -9,6 +9,8 @@ from conftest import run_code
 
 from sbench.probe.program import run
 
+pytestmark = pytest.mark.late
+
 _NO_LOOPBACK = ("unshare", "--net")
 _NO_ADDRESS = (*_NO_LOOPBACK, "sh", "-c", 'ip link set lo up && ip address del 127.0.0.1/8 dev lo && exec "$@"', "sh")
 _NO_SHARED_MEMORY = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro tmpfs /dev/shm && exec "$@"', "sh")

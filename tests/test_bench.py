@@ -9,6 +9,8 @@ from conftest import Done, copy_project
 from tests.bench import common, mutants, project
 from tests.bench.__main__ import BENCHMARKS
 
+pytestmark = pytest.mark.late
+
 
 def bench(*arguments: object, cwd: Path) -> Done:
     words = [sys.executable, "-sE", "-m", "tests.bench", *map(str, arguments)]

@@ -43,6 +43,8 @@ from sbench.files.judged_releases import (
 from sbench.probe.program import Problem, file_digest
 from tests.records import FEW, failed, synthetic_cells, write_synthetic_run
 
+pytestmark = pytest.mark.late
+
 WHEN = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2025-01-01T00:00:00Z")
 S3FS = ("s3fs", "2024.9.0", "2024.12.0")
 

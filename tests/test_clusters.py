@@ -19,6 +19,8 @@ from sbench.measure import gather
 from sbench.probe import dask_workers, slurm
 from sbench.probe.program import Problem
 
+pytestmark = pytest.mark.late
+
 # What a site changes in the profile: cores of a node, nodes of the blocks, cells in the queue, when jobs are looked at.
 PIN = "--exclusive --nodelist=' + ['node1', 'node2'][int(wildcards.repeat) % 2]"
 GROUPED = """groups:

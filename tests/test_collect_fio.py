@@ -10,6 +10,8 @@ from conftest import ROOT, processes_of
 
 from sbench.studies.volumes import fio
 
+pytestmark = pytest.mark.late
+
 COLLECT = ROOT / "scripts/sbench/studies/volumes/collect_fio.sh"
 
 

@@ -18,6 +18,8 @@ from sbench.design import matrix
 from sbench.probe import dask_workers
 from sbench.studies.shots import signals
 
+pytestmark = pytest.mark.late
+
 FILES = {"ec2-s3.csv": ("1.14.6", "s3"), "ec2-s3-libaws.csv": ("2.0.0", "s3"), "ec2-local.csv": ("1.14.6", "local")}
 CELL = ["obj-type", "pb-size", "num-workers"]
 

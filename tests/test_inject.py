@@ -13,6 +13,8 @@ from conftest import ROOT
 from tests.inject import points
 from tests.inject.points import Point
 
+pytestmark = pytest.mark.late
+
 # Writes two files, the second by a process without LD_PRELOAD, as measuring programs are started.
 CODE = """
 import os, subprocess, sys

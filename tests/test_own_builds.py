@@ -30,6 +30,8 @@ from sbench.pages.names import software as named
 from sbench.probe.program import Problem, file_digest
 from sbench.studies.shots.report import REPORT, hdf5_version
 
+pytestmark = pytest.mark.late
+
 SOURCE = {"kind": "source", "hdf5": "2.0.0"}
 # The same commit on each machine, so that what is built of it is in the cache.
 WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost")

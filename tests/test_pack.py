@@ -21,6 +21,8 @@ from sbench.measure import pack
 from sbench.probe import unpacked
 from sbench.probe.program import Problem
 
+pytestmark = pytest.mark.late
+
 # What the archive has to bring: an HDF5 from source that reads from an embedded S3 server, and fio.
 CONFIG = {
     "run": "packed",

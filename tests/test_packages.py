@@ -24,6 +24,8 @@ from sbench.pages.names import software as named
 from sbench.probe.program import Problem, file_digest
 from sbench.studies.shots.report import hdf5_version
 
+pytestmark = pytest.mark.late
+
 WHEEL = {"kind": "wheel", "hdf5": "2.0.0"}
 LEVELS = {"library": "mine", "driver": "s3fs", "store": "s3"}
 STORES = {"s3": {"kind": "s3", "bucket": "b", "server": "embedded"}}

@@ -27,7 +27,7 @@ from tests import blobs_tables, browser, records, report_tables, volumes_records
 from tests.fio_files import imported, make_battery, ours, tarball
 from tests.pages import write, write_index, write_words
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.late]
 
 HOSTILE = (
     "<script>window.hit=1</script> <img src=x onerror=window.hit=1> [x](javascript:window.hit=1) **bold** `code` "

@@ -11,6 +11,8 @@ import yaml
 from conftest import ROOT, artefact, sbench
 from small_runs import launch, records
 
+pytestmark = pytest.mark.late
+
 TOYS = ROOT / "tests/toys"
 NAMES = {"study": "hashing", "store": "httpd", "bucket": "garage", "driver": "fileobj"}
 SECTIONS = {"study": "Adding a study", "driver": "Adding a driver"}

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.late
+
 UV = Path(sys.executable).with_name("uv")
 EXAMPLE = next((ROOT / "results/example").glob("*.tar.xz"))
 
