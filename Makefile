@@ -42,7 +42,8 @@ lock: setup ## resolve the .in files again; changed locks rebuild the libraries 
 		envs/fio.in envs/tools.in
 	@for name in measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in yt arrays; do $(COMPILE) --constraints envs/measure.lock --output-file envs/$$name.lock envs/$$name.in; done
-	@echo h5py | $(COMPILE) --excludes /dev/stdin --constraints envs/measure.lock --output-file envs/readers.lock envs/readers.in
+	@sed -n 's/^\(zarr==.*[0-9]'\''*\) .*/\1/p' envs/arrays.lock >envs/.zarr && echo h5py | $(COMPILE) --excludes /dev/stdin \
+		--constraints envs/measure.lock --constraints envs/.zarr --output-file envs/readers.lock envs/readers.in; rm envs/.zarr
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 	@for name in workflow mpi fio; do sed -i '/^  - pip:$$/q' envs/$$name.yaml; \
 		[ $$name = workflow ] && more="envs/package.in envs/report.in" || more=; \

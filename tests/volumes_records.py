@@ -1,9 +1,5 @@
-"""Records of the volumes study that nothing measured, and the published ones as records: what tests of its tables use.
+"""Records of the volumes study that nothing measured, and the published ones as records, for tests of its tables."""
 
-`python -m tests.volumes_records --out DIR --batteries 40 --jobs 50` writes DIR/matrix.csv and DIR/records/…
-"""
-
-import argparse
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -191,25 +187,3 @@ def changed(found: dict, change: Callable[[dict], None]) -> dict:
     """Return a record after `change` was done to it."""
     change(found)
     return found
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Write a run of many batteries with bins, the fifth part of which gets slow half-way."""
-    parser = argparse.ArgumentParser(prog="python -m tests.volumes_records", description="Write synthetic records.")
-    parser.add_argument("--out", required=True, type=Path, help="folder for matrix.csv and records/")
-    parser.add_argument("--batteries", type=int, default=40, help="how many (40)")
-    parser.add_argument("--jobs", type=int, default=50, help="jobs a battery (50)")
-    parser.add_argument("--operations", type=int, default=20_000, help="operations a job (20,000)")
-    arguments = parser.parse_args(argv)
-    records = []
-    for number in range(arguments.batteries):
-        slow = np.where((number % 5 == 0) & (np.arange(arguments.jobs) >= arguments.jobs // 2), 7.0, 1.0)
-        medians = slow * np.random.default_rng(number).lognormal(0, 0.08, arguments.jobs)
-        volume = {"type": ("gp2", "gp3")[number % 2], "size_gib": 128}
-        records.append(battery(f"volume{number:02}", medians, number, arguments.operations, volume=volume))
-    write_run(arguments.out, records)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -20,6 +20,7 @@ from sbench.build import distributions, own, toolchain
 from sbench.build.cache import Recipe, finding, provide
 from sbench.build.distributions import H5PY
 from sbench.build.hdf5 import CFLAGS, provide_hdf5
+from sbench.build.interpreters import find_python
 from sbench.build.packages import Package, Wheel
 from sbench.build.shell import Workshop, clean_environment, cores, make_environment, uv
 from sbench.build.sources import ENVS, LOCK, OF_RELEASES, ROOT, fetch_sdist, pinned
@@ -168,16 +169,19 @@ def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
     source, wheels = _source_of_wheel(name, spec, added), [package.wheel() for package in added]
     unmet = distributions.unmet(wheels, distributions.pins(spec) | {wheel.name: wheel.version for wheel in wheels})
     locks = [LOCK, *([lock] if lock else [])]
+    other = find_python(spec["python"]) if "python" in spec else {}
+    if other and wheels:
+        raise Problem(f"library {name}: packages of your own are for the workflow's Python; leave out python")
 
     def build(folder: Path, workshop: Workshop) -> dict:
         if not wheels:
-            return inspect_python(make_environment(workshop, folder, *locks))
+            return inspect_python(make_environment(workshop, folder, *locks, base=other.get("path")))
         gives_way = partial(distributions.gives_way, names=set.union(*(wheel.brings for wheel in wheels)))
         python = make_environment(workshop, folder, *locks, _lock_of(wheels, workshop), gives_way=gives_way)
         required = [line for wheel in wheels for line in _expect_installed(python, wheel, distributions.locked(spec))]
         return inspect_python(python) | {"required": required}
 
-    inputs = {"locks": list(map(file_digest, locks)), "python": toolchain.python_identity()}
+    inputs = {"locks": list(map(file_digest, locks)), "python": toolchain.python_identity() | other}
     inputs |= {"added": [[wheel.name, wheel.version, wheel.key] for wheel in wheels]} if wheels else {}
     piece = provide(Recipe(f"wheel-{spec['hdf5']}", inputs, build, ("bin/python",)))
     seen = dict(piece.facts)

@@ -108,14 +108,20 @@ def uv() -> Path:
 
 
 def make_environment(
-    workshop: Workshop, folder: Path, *locks: Path, gives_way: Callable[[str], bool] | None = None
+    workshop: Workshop,
+    folder: Path,
+    *locks: Path,
+    gives_way: Callable[[str], bool] | None = None,
+    base: Path | str | None = None,
 ) -> Path:
     """Make a Python environment with exactly the wheels of the hashed locks, and return its interpreter.
+
+    It is made from the interpreter `base`, by default that of this process.
 
     What a later lock pins otherwise than the first is as the later one has it. Where `gives_way` is given, the last
     lock wins over all others, which lose the distributions of which it is true.
     """
-    workshop.run("make the Python environment", uv(), "venv", "--no-project", "--python", base_python(), folder)
+    workshop.run("make the Python environment", uv(), "venv", "--no-project", "--python", base or base_python(), folder)
     texts = [lock.read_text(encoding="utf-8") for lock in locks]
     if gives_way:
         texts[:-1] = [PIN.sub(lambda pin: "" if gives_way(pin["name"]) else pin[0], text) for text in texts[:-1]]

@@ -42,7 +42,7 @@ def pack(file: str, out: str) -> int:
     top = title(code)
     archive = expect_archive(out or f"{top}{SUFFIX}")
     config = configuration.load(file)
-    if own := [name for name, spec in config["libraries"].items() if spec["kind"] == "python"]:
+    if own := [name for name, spec in config["libraries"].items() if "python" in spec]:
         raise Problem(
             f"library {own[0]} is an interpreter of your own, which is not packed; leave it out, or use a wheel"
         )
