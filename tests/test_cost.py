@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -33,7 +32,7 @@ def billed(store: dict, **machine: object) -> prices.Bill | None:
     matrix = TWO_CELLS["studies"]["shots"]["matrix"]
     values = TWO_CELLS | {"stores": {"disk": {"kind": "posix"}, "s3": store}, "studies": {"shots": {"matrix": matrix}}}
     config = configuration.resolve(values | ({"machine": machine} if machine else {}), [])
-    return prices.bill(config, Counter(TOTALS), 7200)
+    return prices.bill(config, cost.Totals(TOTALS), 7200)
 
 
 def test_a_bill_is_one_line_with_each_part_its_price_and_the_dates():
@@ -112,7 +111,7 @@ def test_the_time_of_a_run_is_that_of_its_records_its_data_and_its_pages(tmp_pat
         "libraries": {"l": {"kind": "source", "hdf5": "2.0.0"}},
     }
 
-    def totals(**more: object) -> Counter:
+    def totals(**more: object) -> cost.Totals:
         config = configuration.resolve(values | {"studies": {"shots": section | more}}, [])
         cells, omitted = matrix.expand(config, "shots")
         return cost.of(config, "shots", cells, omitted, blocks.decide(config, cells, {})).totals
@@ -131,7 +130,7 @@ def test_the_time_of_a_run_is_that_of_its_records_its_data_and_its_pages(tmp_pat
     )
     assert generated["seconds_beside"] == pytest.approx(20 + 2 + 128e6 / 2**20 * (1 / 20 + 1 / 100))
     assert cost.announced(generated).startswith("about ")
-    assert cost.announced(Counter()) == "about 0 s"
+    assert cost.announced(cost.Totals()) == "about 0 s"
 
 
 def test_published_runtimes_are_those_of_the_published_data(published):

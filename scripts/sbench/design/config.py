@@ -33,7 +33,8 @@ def schema() -> dict:
 
     What it refers to stands in the place of each reference.
     """
-    whole, of_studies = _read_part("design/run.yaml"), {}
+    whole: dict = _read_part("design/run.yaml")
+    of_studies: dict[str, dict] = {}
     whole["properties"] |= {"stores": _read_part("stores/schema.yaml")}
     whole["properties"]["studies"]["properties"] = of_studies
     parts = [whole["properties"]["stores"]]
@@ -52,7 +53,8 @@ def schema() -> dict:
     # What an editor, which does not compose them, must let pass.
     for part in (whole, whole["properties"]["studies"]):
         part["additionalProperties"] = False
-    return _written_out(whole, whole["$defs"])
+    written: dict = _written_out(whole, whole["$defs"])
+    return written
 
 
 def _read_part(name: Path | str) -> dict:
@@ -113,7 +115,8 @@ def expect_plain(config: dict, where: str) -> None:
 
 def factors(study: str) -> dict[str, dict]:
     """Return the factors of a study in their order, each with its part of the schema."""
-    return schema()["$defs"][f"{study}_matrix"]["properties"]
+    parts: dict[str, dict] = schema()["$defs"][f"{study}_matrix"]["properties"]
+    return parts
 
 
 @cache
@@ -131,7 +134,7 @@ def of_study(config: dict, study: str) -> dict:
 
 def is_series(study: str) -> bool:
     """Return whether each record of a study is a series, of which fewer than 6 give verdicts, too."""
-    return schema()["$defs"][f"{study}_matrix"].get("x-series", False)
+    return bool(schema()["$defs"][f"{study}_matrix"].get("x-series", False))
 
 
 def _complete(config: dict, where: str) -> dict:
@@ -172,10 +175,10 @@ def _validator(config: dict) -> jsonschema.protocols.Validator:
     # compared each with each, as the library does where they are not of one type.
     plain = jsonschema.Draft202012Validator
 
-    def is_integer(_, value: object) -> bool:
+    def is_integer(_: Any, value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
 
-    def is_number(_, value: object) -> bool:
+    def is_number(_: Any, value: object) -> bool:
         return is_integer(_, value) or (isinstance(value, float) and math.isfinite(value))
 
     def properties(validator: Any, parts: dict, value: object, node: dict) -> Errors:
@@ -190,23 +193,26 @@ def _validator(config: dict) -> jsonschema.protocols.Validator:
         else:
             yield from validator.descend(value, variants[meant], schema_path=meant)
 
-    def unique(_, wanted: bool, value: object, node: dict) -> Errors:
+    def unique(_: Any, wanted: bool, value: object, node: dict) -> Errors:
         if wanted and isinstance(value, list) and len(set(map(repr, value))) < len(value):
             yield jsonschema.ValidationError(f"{value!r} has non-unique elements")
 
-    def names(_, part: str, value: object, node: dict) -> Errors:
+    def names(_: Any, part: str, value: object, node: dict) -> Errors:
         there = list(config[part]) if isinstance(config.get(part), dict) else []
         if absent := [name for name in _listed(value) if name not in there]:
             yield jsonschema.ValidationError(f"{_shown(absent[0])} is not among {part}: {', '.join(map(str, there))}")
 
-    def file(_, pattern: str, value: object, node: dict) -> Errors:
+    def file(_: Any, pattern: str, value: object, node: dict) -> Errors:
         there = sorted(path.stem for path in Path(pattern).parent.glob(f"*{Path(pattern).suffix}"))
         if absent := [name for name in _listed(value) if name not in there]:
             yield jsonschema.ValidationError(f"there is no {pattern.format(absent[0])}: {', '.join(there)}")
 
     keywords = {"properties": properties, "oneOf": one_of, "uniqueItems": unique, "x-names": names, "x-file": file}
     types = plain.TYPE_CHECKER.redefine_many({"integer": is_integer, "number": is_number})
-    return jsonschema.validators.extend(plain, keywords, type_checker=types)(schema())
+    validator: jsonschema.protocols.Validator = jsonschema.validators.extend(plain, keywords, type_checker=types)(
+        schema()
+    )
+    return validator
 
 
 def _fits(validator: Any, variant: dict, value: Any) -> bool:
@@ -214,8 +220,8 @@ def _fits(validator: Any, variant: dict, value: Any) -> bool:
     if kind := variant.get("properties", {}).get("kind"):
         return isinstance(value, dict) and value.get("kind") == kind["const"]
     if "type" in variant:
-        return validator.is_type(value, variant["type"])
-    return validator.evolve(schema=variant).is_valid(value)
+        return bool(validator.is_type(value, variant["type"]))
+    return bool(validator.evolve(schema=variant).is_valid(value))
 
 
 def _listed(value: object) -> list:
@@ -225,7 +231,10 @@ def _listed(value: object) -> list:
 def _explain(error: jsonschema.ValidationError) -> str:
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     key, place = place.lstrip("."), place.lstrip(".") or "the file"
-    part, value, due, described = error.schema, error.instance, error.validator_value, _description(error)
+    part: Any = error.schema
+    value: Any = error.instance
+    due: Any = error.validator_value
+    described = _description(error)
     if variables := part.get("x-credentials"):
         # What is wrong with it may be that it holds a password.
         return f"{place} is not understood{described}; credentials stand in the environment, as {variables}, never here"

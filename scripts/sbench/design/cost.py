@@ -1,8 +1,9 @@
 """What a run still has to measure: how long it takes, what it reads and asks for, and what each figure comes from."""
 
 import contextlib
+import itertools
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,14 @@ _STUDY_S, _JOB_S, _MADE_BYTES_S, _PUT_BYTES_S = 20, 1, 20 * 2**20, 100 * 2**20
 _PART_BYTES = 2**24
 
 
+class Totals(dict[str | tuple[str, str], float]):
+    """Sums by what they are of, or by that and a store; 0 of what nothing was added to."""
+
+    def __missing__(self, key: str | tuple[str, str]) -> float:
+        """Return 0, and keep no key for it."""
+        return 0
+
+
 class Cost(NamedTuple):
     """What a study has still to measure.
 
@@ -35,7 +44,7 @@ class Cost(NamedTuple):
 
     cells: list[tuple[Cell, int, float, str]]
     omitted: list[matrix.Omitted]
-    totals: Counter
+    totals: Totals
 
 
 def of(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], opened: blocks.Open) -> Cost:
@@ -46,7 +55,8 @@ def of(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted
     estimate.
     """
     program, (seconds_of, ratios) = studies.of(study), _before(study)
-    rows, totals = [], Counter()
+    rows: list[tuple[Cell, int, float, str]] = []
+    totals = Totals()
     for cell in cells:
         to_do = len(opened.blocks) + len(opened.anew.get(cell.name, []))
         guess = program.estimate(cell.settings)
@@ -67,7 +77,8 @@ def of(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted
         totals["seconds_least"] += seconds * to_do * is_least
         basis += f", {before_s / 3600:.1f} h of it before the cell begins" if before_s else ""
         rows.append((cell, to_do, seconds, basis))
-        totals.update({what: amount * to_do for what, amount in _of_record(cell, guess, seconds).items()})
+        for what, amount in _of_record(cell, guess, seconds).items():
+            totals[what] += amount * to_do
     for name, data in matrix.datasets(cells).items():
         folder = Path("results", config["run"], "data", name)
         if not (folder / "manifest.json").exists():
@@ -83,12 +94,15 @@ def of(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted
     return Cost(rows, omitted, totals)
 
 
-def total(costs: dict[str, Cost]) -> Counter:
-    """Return the sums over all studies."""
-    return sum((cost.totals for cost in costs.values()), Counter())
+def total(costs: dict[str, Cost]) -> Totals:
+    """Return the sums over all studies that are not 0."""
+    totals = Totals()
+    for what, amount in itertools.chain(*(cost.totals.items() for cost in costs.values())):
+        totals[what] += amount
+    return Totals({what: amount for what, amount in totals.items() if amount > 0})
 
 
-def announced(totals: Counter, more: float = 0) -> str:
+def announced(totals: Totals, more: float = 0) -> str:
     """Return in words how long records and so many seconds `more` take; where most was never timed, it is a least."""
     least = 2 * totals["seconds_least"] > totals["seconds"] + more
     return f"{'at least' if least else 'about'} {duration(totals['seconds'] + more)}"
@@ -101,23 +115,25 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _of_record(cell: Cell, guess: dict, seconds: float) -> dict:
+def _of_record(cell: Cell, guess: dict, seconds: float) -> Totals:
     """Return what one record of a cell adds to the sums."""
     store, puts = cell.levels["store"], guess.get("puts", 0)
     requests = guess["requests"] * stores.of(cell.settings["store"]).elsewhere
-    each = {"records": 1, "seconds": seconds, "bytes": guess["bytes"], "requests": requests}
-    return each | {("gets", store): guess["requests"] - puts, ("puts", store): puts, ("bytes", store): guess["bytes"]}
+    each = Totals({"records": 1, "seconds": seconds, "bytes": guess["bytes"], "requests": requests})
+    each["gets", store], each["puts", store], each["bytes", store] = guess["requests"] - puts, puts, guess["bytes"]
+    return each
 
 
 def _guessed(guess: dict) -> float:
     """Return the seconds of a cell's step by its study's estimate, once it begins."""
-    return guess["seconds"] - guess.get("before_s", 0) + _CELL_OVERHEAD_S
+    return float(guess["seconds"] - guess.get("before_s", 0) + _CELL_OVERHEAD_S)
 
 
 def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Return what a study's steps took: seconds by cell, and by store (a hash of it) the ratio to their estimate."""
     # Of the last session that has any, by one record of each cell: a plan may have thousands.
-    taken, ratios = (defaultdict(lambda: defaultdict(list)) for _ in range(2))
+    taken: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    ratios: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell in Path("results").glob(f"*/{study}/records/*/"):
         for _, path in records.repeats(cell):
             # What an earlier version wrote may lack what is estimated by now.

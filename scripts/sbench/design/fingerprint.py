@@ -20,7 +20,7 @@ _DIGITS = 16
 _UNKNOWN = "unknown"
 
 
-def keep(folder: Path, seen: dict, servers: Mapping[str, Popen], environment: dict) -> str | None:
+def keep(folder: Path, seen: dict, servers: Mapping[str, Popen[str]], environment: dict) -> str | None:
     """Keep what measured a record in `folder`, once, and return what the record refers to it by.
 
     A file is hashed once for as long as it stays what it is.
@@ -154,9 +154,10 @@ def _comes_with(file: str, varied: Iterable[str]) -> bool:
     return wheel in varied or library.startswith(("lib",) if "copy" in varied else tuple(varied))
 
 
-def _programs(servers: Mapping[str, Popen]) -> dict[str, str]:
+def _programs(servers: Mapping[str, Popen[str]]) -> dict[str, str]:
     """Return the identities of the files in the commands of servers: a program, or an interpreter and its script."""
-    files = ((name, Path(word)) for name, process in servers.items() for word in process.args if Path(word).is_file())
+    commands = ((name, process.args) for name, process in servers.items() if isinstance(process.args, list))
+    files = ((name, Path(word)) for name, command in commands for word in command if Path(word).is_file())
     return {name if name == path.name else f"{name} {path.name}": software.identity(path) for name, path in files}
 
 

@@ -63,8 +63,8 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
                 cells.setdefault(cell.name, cell)
     originals = list(cells.values())
     if mappings and not cells:
-        reasons = "; ".join(sorted({one.reason for one in omitted.values()}))
-        raise Problem(f"studies.{study}.matrix: no cell of it can exist ({reasons})")
+        why = "; ".join(sorted({one.reason for one in omitted.values()}))
+        raise Problem(f"studies.{study}.matrix: no cell of it can exist ({why})")
     # The levels of imported results are in their files.
     for comparison in [] if section.get("imports") else section["compare"]:
         factor, baseline = comparison["factor"], str(comparison["baseline"])
@@ -76,10 +76,10 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     chosen = random.Random(f"{config['seed']} control").sample(steady, min(section["control_cells"], len(steady)))
     controls = [(cell, "twin") for cell in chosen] + [(cell, level) for cell in chosen[:1] for level in SHARES]
     for level in section.get("twins", ()):
-        reasons = {cell.name: studies.of(study).lacks(cell.settings, level) for cell in steady}
-        controls += [(cell, level) for cell in [*chosen, *steady] if not reasons[cell.name]][:1]
-        if steady and all(reasons.values()):
-            omitted[level] = Omitted({**steady[0].levels, "control": level}, reasons[steady[0].name])
+        lacking = {cell.name: studies.of(study).lacks(cell.settings, level) for cell in steady}
+        controls += [(cell, level) for cell in [*chosen, *steady] if not lacking[cell.name]][:1]
+        if steady and all(lacking.values()):
+            omitted[level] = Omitted({**steady[0].levels, "control": level}, lacking[steady[0].name])
     repeated = [_cell(config, study, cell.levels, level, cell.name) for cell, level in controls]
     return originals + repeated, list(omitted.values())
 
@@ -108,12 +108,13 @@ def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
         for cell in cells
         if all(cell.levels[factor] in map(str, wanted) for factor, wanted in only.items() if factor in cell.levels)
     }
-    controls = [cell for cell in cells if cell.twin_of and _needs(cell) in chosen.values()]
+    names, needs = set(chosen), set(chosen.values())
+    controls = [cell for cell in cells if cell.twin_of and _needs(cell) in needs]
     for level in ("twin", *SHARES, *ANEW):
         own = [cell for cell in controls if cell.levels["control"] == level]
-        if not any(cell.name in chosen for cell in own):
-            chosen |= {name: () for cell in own[:1] for name in (cell.twin_of, cell.name)}
-    return [cell for cell in cells if cell.name in chosen]
+        if not any(cell.name in names for cell in own):
+            names.update(name for cell in own[:1] for name in (cell.twin_of, cell.name))
+    return [cell for cell in cells if cell.name in names]
 
 
 def _caches(levels: dict[str, str], config: dict) -> Iterator[str]:
@@ -122,7 +123,7 @@ def _caches(levels: dict[str, str], config: dict) -> Iterator[str]:
         yield f"store {levels['store']} is elsewhere: its caches cannot be filled on purpose; take cold"
 
 
-def _needs(cell: Cell) -> tuple:
+def _needs(cell: Cell) -> tuple[str | None, str]:
     return cell.levels.get("library"), cell.levels["store"]
 
 

@@ -1,10 +1,10 @@
 """What a run costs in US dollars, by the dated prices in config/facts/prices.yaml; what has none is not counted."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from sbench.design.cost import Totals
 from sbench.probe.program import read_yaml
 from sbench.stores import store as stores
 
@@ -28,7 +28,7 @@ class Bill(NamedTuple):
     line: str
 
 
-def bill(config: dict, totals: Counter, seconds: float) -> Bill | None:
+def bill(config: dict, totals: Totals, seconds: float) -> Bill | None:
     """Return what a run costs; None where it asks no store elsewhere and no machine is named.
 
     Args:
@@ -46,9 +46,9 @@ def bill(config: dict, totals: Counter, seconds: float) -> Bill | None:
     for name, store in elsewhere.items():
         own = {what: totals[what, name] for what in ("gets", "puts", "bytes")}
         parts += _of_store(name, store, own, machine, prices)
-    priced = [part for part in parts if part.usd is not None]
-    usd, dates = sum(part.usd for part in priced), sorted({part.as_of for part in priced} - {""})
-    shown = ", ".join(f"{part.usd:.2f} {part.words}" for part in priced) or "nothing of it has a price"
+    priced = [(part, part.usd) for part in parts if part.usd is not None]
+    usd, dates = sum(amount for _, amount in priced), sorted({part.as_of for part, _ in priced} - {""})
+    shown = ", ".join(f"{amount:.2f} {part.words}" for part, amount in priced) or "nothing of it has a price"
     lacking = [part.words for part in parts if part.usd is None]
     line = (
         f"about {seconds / 3600:.1f} h, {totals['requests']:,.0f} requests, {totals['bytes'] / 2**30:,.0f} GiB;"

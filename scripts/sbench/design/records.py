@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sbench.design import checks
 from sbench.probe.program import Problem, read_json, read_yaml, write_json
@@ -72,8 +73,11 @@ def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = No
     # What reads configurations asks studies, which ask for records.
     from sbench.design.config import added
 
-    for factor in sorted(record["cell"].keys() | levels.keys()) if levels is not None else ():
-        level, due = (of.get(factor, added(study).get(factor, "")) for of in (record["cell"], levels))
+    if levels is None:
+        return record
+    for factor in sorted(record["cell"].keys() | levels.keys()):
+        before = added(study).get(factor, "")
+        level, due = record["cell"].get(factor, before), levels.get(factor, before)
         if level != due:
             raise Problem(f"{path} was measured with {factor} {level or 'unknown'}, its folder says {due or 'nothing'}")
     return record
@@ -207,7 +211,8 @@ def expect_sound(record: object, name: str, remedy: str = "") -> None:
 
 def of_samples() -> dict[str, dict]:
     """Return the columns of samples that the schema of records names, each with its part of it."""
-    return read_yaml(SCHEMA)["then"]["properties"]["samples"]["items"]["properties"]
+    columns: dict[str, dict] = read_yaml(SCHEMA)["then"]["properties"]["samples"]["items"]["properties"]
+    return columns
 
 
 @cache
@@ -218,7 +223,7 @@ def _check() -> Callable[[object], dict]:
     return fastjsonschema.compile(_written_out(schema, schema["definitions"]), use_default=False)
 
 
-def _written_out(part: object, definitions: dict) -> object:
+def _written_out(part: Any, definitions: dict) -> Any:
     """Put definitions where they are referred to: a compiled check works out its place at every reference."""
     if isinstance(part, list):
         return [_written_out(one, definitions) for one in part]

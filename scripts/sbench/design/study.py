@@ -1,10 +1,10 @@
 """What the workflow must know of a study beside its schema; a study states only what it has."""
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sbench import drivers
 from sbench.design.records import Kept
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     # Measuring a cell asks its study, too, and makes no tables.
     import pandas as pd
 
+T = TypeVar("T")
 _FOLDER = Path(__file__).parents[1] / "studies"
 # Levels of `control` whose twins have something anew that a cell keeps across blocks (METHOD 6), and what that is.
 COPIED, REBUILT = "copied", "rebuilt"
@@ -72,7 +73,8 @@ class Study:
 
     def section(self, config: dict) -> dict:
         """Return what a resolved configuration says of this study."""
-        return config["studies"][self.name]
+        section: dict = config["studies"][self.name]
+        return section
 
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield what is wrong with the study's section and the schema cannot see."""
@@ -126,7 +128,10 @@ class Study:
         """Return what was printed elsewhere, as the study's `printed` reads it in the file that `published` names."""
         path = self.section(config).get("published")
         # What reads tables is needed by nothing else that is asked of a study.
-        return importlib.import_module(f"sbench.studies.{self.name}.printed").read(Path(path)) if path else []
+        rows: list[dict] = (
+            importlib.import_module(f"sbench.studies.{self.name}.printed").read(Path(path)) if path else []
+        )
+        return rows
 
     def sources(self, config: dict) -> list[Path]:
         """Return the files of results from elsewhere that the study's `imports` name.
@@ -138,7 +143,7 @@ class Study:
 
     def repeats(self, config: dict) -> int:
         """Return how often each cell is measured."""
-        return config["repeats"]
+        return int(config["repeats"])
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
@@ -200,8 +205,11 @@ class Study:
         By default it is what `of_record` names, of each record that tells what was in force, and what was printed
         elsewhere; what was measured is shown without that if need be.
         """
-        telling = [one for one in kept if self.of_record and one.record and one.record.get("effective")]
-        readers = [{"cell": one.cell, **{name: one.record.get(name) for name in self.of_record}} for one in telling]
+        readers = [
+            {"cell": one.cell, **{name: one.record.get(name) for name in self.of_record}}
+            for one in kept
+            if self.of_record and one.record and one.record.get("effective")
+        ]
         try:
             return {"readers": readers, "printed": self.printed(config)}
         except Problem as problem:
@@ -212,9 +220,9 @@ class Study:
         return None
 
 
-def for_level(value: object, levels: dict[str, str]) -> object:
+def for_level(value: T | Mapping[str, T], levels: dict[str, str]) -> T:
     """Return a setting for a cell: it may be a mapping from the levels of a factor."""
-    return next(value[level] for level in levels.values() if level in value) if isinstance(value, dict) else value
+    return next(value[level] for level in levels.values() if level in value) if isinstance(value, Mapping) else value
 
 
 def names() -> list[str]:
@@ -230,7 +238,8 @@ def mappings(section: dict) -> list[dict]:
 
 def of(name: str) -> Study:
     """Return the study of that name, as its folder declares it."""
-    return importlib.import_module(f"sbench.studies.{name}.study").STUDY
+    study: Study = importlib.import_module(f"sbench.studies.{name}.study").STUDY
+    return study
 
 
 def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
@@ -257,11 +266,13 @@ def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
 def apart(levels: dict[str, str], config: dict, processes: int | None) -> Iterator[str]:
     """Yield why a cell cannot run on several nodes of a cluster; `processes`: how many it has, None: by the cores."""
     nodes, store = int(levels["nodes"]), stores.of(config["stores"][levels["store"]])
-    if nodes > 1 and store.embedded:
+    if nodes == 1:
+        return
+    if store.embedded:
         yield f"an embedded server is reached from its own machine only, not from {nodes} nodes"
-    if nodes > 1 and processes is None:
+    if processes is None:
         yield "a multiple of the cores is of one machine; write how many workers several nodes have together"
-    elif nodes > 1 and (processes < nodes or processes % nodes):
+    elif processes < nodes or processes % nodes:
         yield f"{processes} cannot be divided among {nodes} nodes"
 
 

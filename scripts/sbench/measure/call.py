@@ -7,9 +7,10 @@ import json
 import math
 import re
 import sys
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from snakemake.io import ancient
 
@@ -17,13 +18,26 @@ from sbench.build.environments import lacking
 from sbench.design import blocks, matrix, records, session
 from sbench.design import config as configuration
 from sbench.design import study as studies
+from sbench.design.study import Cell
 from sbench.measure import failures
 from sbench.probe import slurm
 from sbench.probe.program import Problem, expect_folders, expect_room, read_json
 
 # What a cell may take beside its time limit: servers that start, files that are looked at, what waits for a disk.
 _STEP_MINUTES = 10
-Wildcards = Any
+
+
+class Wildcards(Protocol):
+    """What a job of Snakemake's is of: those that its rule has."""
+
+    run: str
+    study: str
+    cell: str
+    repeat: str
+    dataset: str
+    library: str
+    store: str
+    published: str
 
 
 class Call:
@@ -71,7 +85,7 @@ class Call:
         self.specs = {part: {name: json.dumps(spec) for name, spec in specs.items()} for part, specs in parts.items()}
         self.opened = self._begin() if workflow.is_main_process else self._read_blocks()
         # A function that Snakemake calls for each job; of what is there later it asks anew.
-        self._get_places, self._is_done = cache(self._get_places), cache(is_done)
+        self._places_of, self._is_done = cache(self._get_places), cache(is_done)
 
     def _read_blocks(self) -> dict[str, blocks.Open]:
         """Return the blocks that the main process has opened: a job's own process parses the rules, too."""
@@ -142,12 +156,12 @@ class Call:
 
     def get_priority(self, wildcards: Wildcards) -> int:
         """Return a lower number for a later position, study after study, block after block; 0 is provisioning's."""
-        study, block = wildcards.study, int(wildcards.repeat)
+        study, block, extra = wildcards.study, int(wildcards.repeat), int(self.config["extra_blocks"])
         before = (
-            len(self.cells[earlier]) * (blocks.last(self.opened[earlier]) + self.config["extra_blocks"])
+            len(self.cells[earlier]) * (blocks.last(self.opened[earlier]) + extra)
             for earlier in self.studies[: self.studies.index(study)]
         )
-        position = (block - 1) * len(self.cells[study]) + self._get_places(study, block)[wildcards.cell]
+        position = (block - 1) * len(self.cells[study]) + self._places_of(study, block)[wildcards.cell]
         return -(sum(before) + position)
 
     def _get_places(self, study: str, block: int) -> dict[str, int]:
@@ -164,7 +178,7 @@ class Call:
         """Return the artefacts of the data of a study in their stores; none where it has no data."""
         return self._list_due(wildcards.study, blocks.data_of)
 
-    def _list_due(self, study: str, artefacts_of) -> list[str]:
+    def _list_due(self, study: str, artefacts_of: Callable[[str, Iterable[Cell]], list[str]]) -> list[str]:
         """Return the artefacts that cells of a study need: those of selected cells, and others that are there."""
         due = artefacts_of(self.run, self.selected[study])
         every = artefacts_of(self.run, self.cells[study].values())
@@ -180,7 +194,7 @@ class Call:
         # Snakemake keeps a kilobyte more of each that is a list.
         return {name: ancient(paths[0] if len(paths) == 1 else paths) for name, paths in needs.items()}
 
-    def list_artefacts(self, wildcards: Wildcards = None) -> list[str]:
+    def list_artefacts(self, wildcards: Wildcards | None = None) -> list[str]:
         """Return the artefacts of the libraries and data of the cells that are selected."""
         cells = [cell for study in self.studies for cell in self.selected[study]]
         return blocks.libraries_of(self.run, cells) + blocks.data_of(self.run, cells)
@@ -278,7 +292,7 @@ class Call:
         """Return the minutes after which a cluster may end a cell: its time limit, and what the step does around it."""
         cell = self.cells[wildcards.study][wildcards.cell]
         limit = studies.for_level(self.config["studies"][wildcards.study]["time_limit_s"], cell.levels)
-        return math.ceil(limit / 60) + _STEP_MINUTES
+        return math.ceil(float(limit) / 60) + _STEP_MINUTES
 
     def get_nodes(self, wildcards: Wildcards) -> int:
         """Return on how many nodes of a cluster a cell runs; it asks for one task on each, which has all cores."""

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from sbench.design import blocks, checks, fingerprint, records, session
 from sbench.design import study as studies
@@ -34,8 +34,8 @@ _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH
 
 
 # A study without a library under test is measured with the workflow's own interpreter; one without data has none.
-_OWN = {"python": sys.executable, "lock_sha256": None, "build": None, "promised": {}}
-_NO_DATA = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
+_OWN: dict = {"python": sys.executable, "lock_sha256": None, "build": None, "promised": {}}
+_NO_DATA: dict = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
 
 
 class Ended(Problem):
@@ -89,9 +89,9 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     plan = read_json(arguments.plan)
     cell = plan["cells"][arguments.cell]
     settings, study = cell["settings"], studies.of(plan["study"])
-    environment = require(arguments.environment) if arguments.environment else _OWN
+    environment: dict = require(arguments.environment) if arguments.environment else _OWN
     fingerprint.expect_unchanged(environment)
-    provision = require(arguments.provision) if arguments.provision else _NO_DATA
+    provision: dict = require(arguments.provision) if arguments.provision else _NO_DATA
     manifest = read_json(provision["manifest"]) if provision["manifest"] else {}
     files = [Path(name) for name in provision["local_files"]]
     if missing := [str(file) for file in files if not file.exists()]:
@@ -122,7 +122,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         # What was taken here is not all of it.
         record["resources"]["reader"] |= {"user_s": None, "system_s": None}
     record["network"] = network and {**network, **networks.under_way(window.passed)}
-    if fault:
+    if fault and window.passed:
         record["injected"] = faults.counted(fault, window.passed)
     facts["load_after"] = list(os.getloadavg())
     # Where it measured on another host, the program has read that host's facts.
@@ -174,7 +174,7 @@ def _faulty(served: Served | None, fault: dict | None) -> Iterator[None]:
         yield
     except Problem as problem:
         also = getattr(problem, "also", {})
-        if not fault or served.dead() or "unable" in also:
+        if not (fault and served and served.proxy) or served.dead() or "unable" in also:
             raise
         injected = faults.counted(fault, served.proxy.passed())
         if not injected["count"]:
@@ -184,12 +184,13 @@ def _faulty(served: Served | None, fault: dict | None) -> Iterator[None]:
 
 def _position(plan: dict, arguments: argparse.Namespace) -> int:
     """Return the place of a cell in the order in which a study is measured, from 0, block after block."""
-    names, draw = list(plan["cells"]), 0
+    names, repeat = list(plan["cells"]), int(arguments.repeat)
+    draw: int | None = 0
     if arguments.blocks:
         opened, appended = blocks.read(arguments.blocks), arguments.blocks.with_name("appended.json")
-        draw = blocks.draw_of(opened, appended, arguments.repeat)
-    in_block = blocks.order(names, plan["order"]["seed"], arguments.repeat, draw)
-    return (arguments.repeat - 1) * len(names) + in_block.index(arguments.cell)
+        draw = blocks.draw_of(opened, appended, repeat)
+    in_block = blocks.order(names, plan["order"]["seed"], repeat, draw)
+    return (repeat - 1) * len(names) + in_block.index(arguments.cell)
 
 
 def scratch_of(out: Path) -> Path:
@@ -218,8 +219,8 @@ def _network(
         return read_json(where)
     entry = max(manifest["files"], key=lambda entry: entry["bytes"])
     try:
-        connect = bare.of(location, store.addresses(location, [entry["name"]], env))
-        measured = networks.measure(connect(), entry["name"], min(entry["bytes"], networks.READ_BYTES))
+        getter = bare.Http(store.addresses(location, [entry["name"]], env))
+        measured = networks.measure(getter, entry["name"], min(entry["bytes"], networks.READ_BYTES))
     except Problem as problem:
         measured = {"problem": str(problem)}
     write_json(where, measured)
@@ -305,24 +306,26 @@ class _Child:
         command = make_command(self._name, python=python)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         try:
-            self._process = stack.enter_context(owned(command, log, env, **pipes))
+            self._process: subprocess.Popen[str] = stack.enter_context(owned(command, log, env, **pipes))
         except OSError as error:
             raise Problem(
                 f"{python[-1]} does not start ({error.strerror}); remove the library's artefact and run again"
             ) from error
+        # Both are pipes, as asked for.
+        self._orders, self._answers = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
         self.pid = self._process.pid
         self._say(job)
 
     def converse(self, window: Window, served: Served | None, limit_s: float) -> dict:
         """Answer the program until it hands over its record; a Problem if it or its server ends, or time is up."""
         with _time_limit(self._name, limit_s), selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(self._answers, selectors.EVENT_READ)
             while True:
                 if served and served.dead():
                     raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
                 if not selector.select(_POLL_S):
                     continue
-                line = self._process.stdout.readline()
+                line = self._answers.readline()
                 if not line:
                     status = self._process.wait()
                     if served and served.dead():
@@ -331,7 +334,8 @@ class _Child:
                     raise Problem(ending(self._name, status, Path(self._log.name)))
                 message = json.loads(line)
                 if message["event"] == "record":
-                    return message["record"]
+                    record: dict = message["record"]
+                    return record
                 if message["event"] == "unable":
                     raise Ended(message["reason"], unable=True)
                 if message["event"] == "open":
@@ -343,7 +347,7 @@ class _Child:
 
     def _say(self, message: dict) -> None:
         with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(message), file=self._process.stdin, flush=True)
+            print(json.dumps(message), file=self._orders, flush=True)
 
 
 @contextlib.contextmanager

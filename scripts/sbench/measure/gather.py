@@ -313,7 +313,8 @@ def control_counts(verdicts: pd.DataFrame) -> dict[str, list[int]]:
 
 def _elsewhere(results: Path, study: str, machine: dict) -> dict[str, dict]:
     """The counts of other runs on the machine, by name; what cannot be read is a matter of its own report."""
-    own, counted = [machine.get(key) for key in _MACHINE], {}
+    own: list[object] = [machine.get(key) for key in _MACHINE]
+    counted: dict[str, dict] = {}
     for path in sorted(results.parent.glob(f"*/{study}/facts.json")):
         with contextlib.suppress(Problem, OSError, ValueError):
             there = read_json(path).get("machine") or {}

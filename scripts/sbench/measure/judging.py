@@ -14,8 +14,9 @@ from sbench.design.blocks import compared
 from sbench.design.study import ANEW, REBUILT
 from sbench.measure.tables import PLACES, factors, levels_of, metrics
 from sbench.probe.slowed import SHARES
-from sbench.verdicts import HARNESS, stats
+from sbench.verdicts import HARNESS, MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import ORDERED, Outcome
+from sbench.verdicts.stats import Flags, Floats
 
 # Families whose baseline and contender are cells, not levels of a factor.
 CONTEST, CONTROL = "contest", "control"
@@ -187,9 +188,9 @@ class _Family:
         self._by_block, self._pairs, self._percent, self._seed = by_block, pairs, equivalence_percent, seed
         self._blocks = by_block.blocks
         self._columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        self.differences: dict[str, np.ndarray] = {}
+        self.differences: dict[str, Floats] = {}
 
-    def judge(self, name: str, beside: np.ndarray | None = None) -> list[dict]:
+    def judge(self, name: str, beside: Floats | None = None) -> list[dict]:
         """Return the judgement of each comparison on one metric, as members of a family with those `beside`."""
         base, other = (table.astype(float) for table in self._arms(f"seconds {name}"))
         complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
@@ -232,12 +233,13 @@ class _Family:
             judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
         return judgements
 
-    def differs(self, column: str) -> np.ndarray:
+    def differs(self, column: str) -> Flags:
         """Return of which comparisons the arms differ in some block in a column of the runs."""
         base, other = self._arms(column)
-        return (pd.notna(base) & pd.notna(other) & (base != other)).any(axis=0)
+        differs: Flags = (pd.notna(base) & pd.notna(other) & (base != other)).any(axis=0)
+        return differs
 
-    def _gone(self, number: int, complete: np.ndarray, used: np.ndarray) -> Iterator[str]:
+    def _gone(self, number: int, complete: Flags, used: Flags) -> Iterator[str]:
         """In words, the blocks that a comparison does without, and those in which it has but a time limit."""
         status, ended = ([table[:, number] for table in self._arms(column)] for column in ("status", "timed_out"))
         gone = {"failed, invalid or missing in an arm": ~complete & (pd.notna(status[0]) | pd.notna(status[1]))}
@@ -262,7 +264,7 @@ class _Family:
         return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
 
     @cached_property
-    def _harness(self) -> np.ndarray:
+    def _harness(self) -> Floats:
         """The larger share of the harness in the total of an arm, in percent, by comparison; 0 where it is unknown."""
         arms = zip(self._arms("seconds null"), self._arms("seconds total"), strict=True)
         shares = [
@@ -275,7 +277,7 @@ class _Family:
         largest = 100 * np.max(shares, axis=0)
         return np.where(np.isfinite(largest), largest, 0.0)
 
-    def _beyond_harness(self, base: np.ndarray, other: np.ndarray) -> np.ndarray:
+    def _beyond_harness(self, base: Floats, other: Floats) -> Floats:
         """ln(contender / baseline) with all of the harness in the arm that took longer; NaN where no order is left."""
         null_base, null_other = (null.astype(float) for null in self._arms("seconds null"))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -286,12 +288,12 @@ class _Family:
     def _arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
         """A column of the runs for all baselines and for all contenders, each by block and comparison, made once."""
         if column not in self._columns:
-            arms = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
-            self._columns[column] = tuple(self._by_block.of(column, cells) for cells in arms)
+            base, other = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
+            self._columns[column] = self._by_block.of(column, base), self._by_block.of(column, other)
         return self._columns[column]
 
     @cached_property
-    def _apart(self) -> dict[str, np.ndarray]:
+    def _apart(self) -> dict[str, Flags]:
         """Where both arms have a valid record, but not of one session, machine or device, by block and comparison."""
         apart = {}
         for column in ("session", *PLACES):
@@ -311,7 +313,7 @@ class _Family:
             apart[column], beyond = those & ~beyond, beyond | those
         return apart
 
-    def _nested(self) -> np.ndarray:
+    def _nested(self) -> Flags:
         """Where arms are on different numbers of nodes, and the one on those of the other, by block and comparison."""
         base, other = self._arms("node")
         nested = np.zeros(base.shape, dtype=bool)
@@ -323,14 +325,16 @@ class _Family:
                 nested[block, number] = one < another or another < one
         return nested
 
-    def _far_apart(self) -> np.ndarray:
+    def _far_apart(self) -> Flags:
         base, other = (table.astype(float) for table in self._arms("began_s"))
         with np.errstate(invalid="ignore"):
-            return np.abs(base - other) > np.maximum(FAR_S, FAR_TIMES * self._by_block.seconds[:, None])
+            far: Flags = np.abs(base - other) > np.maximum(FAR_S, FAR_TIMES * self._by_block.seconds[:, None])
+        return far
 
     @cached_property
-    def _split(self) -> np.ndarray:
-        return np.logical_or.reduce(list(self._apart.values()))
+    def _split(self) -> Flags:
+        split: Flags = np.logical_or.reduce(list(self._apart.values()))
+        return split
 
     @cached_property
     def _differing(self) -> list[str]:
@@ -343,14 +347,14 @@ class _Family:
             differs = ~self._split & pd.notna(base) & pd.notna(other) & (base != other)
             # A fingerprint says more than the lock does.
             differs &= unseen if column == "packages" else True
-            for number in np.flatnonzero(differs.any(axis=0)):
+            for number in np.flatnonzero(differs.any(axis=0)).tolist():
                 notes[number].append(f"{what} between the arms in {_blocks(self._blocks[differs[:, number]])}")
         differs = ~self._split & ~unseen & (fingerprints[0] != fingerprints[1])
-        for number in np.flatnonzero(differs.any(axis=0)):
+        for number in np.flatnonzero(differs.any(axis=0)).tolist():
             notes[number] += self._other_software(number, differs[:, number])
         return ["; ".join(parts) for parts in notes]
 
-    def _other_software(self, number: int, differs: np.ndarray) -> Iterator[str]:
+    def _other_software(self, number: int, differs: Flags) -> Iterator[str]:
         """In words, where the software differs and should not, in the blocks of a comparison in which it differs."""
         libraries = ((arm.get(fingerprint.ENVIRONMENT), arm.get("control") == REBUILT) for arm in self._pairs[number])
         environments = len(set(libraries)) > 1
@@ -365,19 +369,20 @@ class _Family:
             yield f"{OTHER_SOFTWARE} between the arms in {_blocks(blocks)}: {words}"
 
 
-def _medians(d: np.ndarray) -> np.ndarray:
+def _medians(d: Floats) -> Floats:
     """The median of each column over its blocks, NaN of none."""
     return np.array([stats.median(column).value for column in d.T])
 
 
-def _true(values: np.ndarray) -> np.ndarray:
+def _true(values: np.ndarray) -> Flags:
     """Where a column of truths that may be missing is true."""
-    return np.equal(values, True).astype(bool)
+    flags: Flags = np.equal(values, True).astype(bool)
+    return flags
 
 
 def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:
     if verdict.verdict == Outcome.TOO_FEW:
-        return f"{verdict.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
+        return f"{verdict.blocks} complete blocks, {MIN_BLOCKS} are needed"
     if verdict.verdict != Outcome.NO_EVIDENCE:
         return ""
     bound, level = 1 + equivalence_percent / 100, stats.level_of(looks)
@@ -390,7 +395,7 @@ def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_
     return f"the interval excludes 1, but p > {needed}" if excludes else ""
 
 
-def _slow(d: np.ndarray) -> tuple[int, int, float]:
+def _slow(d: Floats) -> tuple[int, int, float]:
     """In how many blocks baseline and contender took much longer than in the others, and how many times as long.
 
     A median shows nothing of them.

@@ -138,7 +138,7 @@ def start(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> N
     Raises:
         Problem: the answer is no, the disk has no room, or another run is going on.
     """
-    cores = _cores(cores) if cores else host.usable_cores()
+    used_cores = _cores(cores) if cores else host.usable_cores()
     for note in preflight.begun(plan.config):
         print(note, file=sys.stderr)
     seconds, config = _show(plan, listed=False), plan.config
@@ -146,7 +146,7 @@ def start(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> N
     _ask(config, plan.costs, yes)
     sys.stdout.flush()
     command = [
-        *(_snakemake(), f"--cores={cores}", f"--configfile={plan.file}"),
+        *(_snakemake(), f"--cores={used_cores}", f"--configfile={plan.file}"),
         # What is measured now, how far it is, how long it will take (plugins/).
         *("--logger=benchmark", f"--logger-benchmark-reports=reports/{config['run']}"),
         f"--logger-benchmark-planned={seconds:.0f}",
@@ -217,7 +217,7 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     """
     if unpacked.manifest():
         return {}
-    seconds = Counter()
+    seconds: Counter[str] = Counter()
     for name, library in matrix.libraries(cells).items():
         with copying(library.get("copy", "")):
             if library["kind"] in _BUILD_S and not environments.is_built(name, library):
@@ -270,7 +270,7 @@ def _show(plan: Plan, listed: bool) -> float:
     seconds = totals["seconds"] + building + beside
     say(
         "in all: "
-        + f"{sizes.count(len(cells), 'cell')}, {sizes.count(totals['records'], 'record')}: " * bool(cells)
+        + f"{sizes.count(len(cells), 'cell')}, {sizes.count(int(totals['records']), 'record')}: " * bool(cells)
         + cost.announced(totals, building + beside)
         + f", of which {' and '.join(parts)}" * bool(parts)
         + ", nothing to build" * (not built)

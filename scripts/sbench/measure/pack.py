@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import IO, cast
 
 from sbench.build import bundle, carried
 from sbench.build.bundle import Entry
@@ -53,15 +54,15 @@ def pack(file: str, out: str) -> int:
     files = project_files([configured, *map(within, filter(None, map(own_lock, config["libraries"].values())))])
     with tempfile.TemporaryDirectory(prefix="pack.") as work:
         libraries, servers, entries = parts(config, bundle.patcher(Path(work)))
-        entries = {entry.name: entry for entry in (*(Entry(name, Path(name)) for name in files), *entries)}
-        print(f"packing {len(entries):,} files", file=sys.stderr, flush=True)
-        glibc = bundle.glibc(entries.values())
+        by_name = {entry.name: entry for entry in (*(Entry(name, Path(name)) for name in files), *entries)}
+        print(f"packing {len(by_name):,} files", file=sys.stderr, flush=True)
+        glibc = bundle.glibc(by_name.values())
         manifest = {
             **{"pack": 1, "git": code["git"], "dirty": code["dirty"], "configuration": configured},
             **{"machine": platform.machine(), "glibc": glibc, "libraries": libraries, "servers": servers},
             "files": {name: file_digest(name) for name in files},
         }
-        write(archive, top, manifest, entries.values())
+        write(archive, top, manifest, by_name.values())
     print(
         f"{archive}: {archive.stat().st_size / 1e6:.0f} MB in {time.monotonic() - began:.0f} s"
         f"{', with changes that are not committed' * code['dirty']}, for Linux on {platform.machine()} with"
@@ -121,7 +122,8 @@ def parts(config: dict, patched: Callable[[Path, str], Path]) -> tuple[dict, dic
     Raises:
         Problem: a build failed, or fio is missing.
     """
-    libraries, servers, linked = {}, {}, []
+    libraries, servers = {}, {}
+    linked: list[Path] = []
     entries = list(bundle.environment(Path(sys.prefix), ".venv"))
     for name, spec in config["libraries"].items():
         if "copy" in spec:
@@ -153,12 +155,13 @@ def parts(config: dict, patched: Callable[[Path, str], Path]) -> tuple[dict, dic
 
 def write(out: Path, top: str, manifest: dict, entries: Iterable[Entry]) -> None:
     """Write the archive, whole or not at all; all that is in it is in the folder `top`."""
-    text, names = Entry(str(unpacked.MANIFEST), Path(__file__), json.dumps(manifest, indent=1).encode()), {}
+    text = Entry(str(unpacked.MANIFEST), Path(__file__), json.dumps(manifest, indent=1).encode())
+    names: dict[tuple[int, int], str] = {}
     with (
         replacing(out) as part,
         open(part, "wb") as file,
         compressing(file) as packed,
-        tarfile.open(fileobj=packed, mode="w|") as archive,
+        tarfile.open(fileobj=cast(IO[bytes], packed), mode="w|") as archive,
     ):
         for entry in (text, *entries):
             _add(archive, top, entry, names)

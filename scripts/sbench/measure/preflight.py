@@ -145,9 +145,17 @@ def begun(config: dict) -> Iterator[str]:
 def _carried(config: dict) -> Iterator[Finding]:
     """Yield whether libraries and servers came with a tree that was unpacked."""
     for name, library in config["libraries"].items():
-        yield _try(f"library {name}", lambda name=name, spec=library: carried.expect_library(name, spec)["python"])
+        yield _try(f"library {name}", partial(_find_python, name, library))
     for name in stores.needed(config["stores"].values()):
-        yield _try(f"server {name}", lambda name=name: carried.expect_server(name)["version"])
+        yield _try(f"server {name}", partial(_find_version, name))
+
+
+def _find_python(name: str, library: dict) -> str:
+    return str(carried.expect_library(name, library)["python"])
+
+
+def _find_version(server: str) -> str:
+    return str(carried.expect_server(server)["version"])
 
 
 @dataclass

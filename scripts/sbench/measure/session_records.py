@@ -59,4 +59,5 @@ def _host_of(places: Mapping) -> dict:
 
 def code_of(record: dict) -> str:
     """Return the short hash of the code that measured a record; "" where it says none."""
-    return (record.get("provenance") or {}).get("code_sha256", "")[:_DIGITS]
+    code: str = (record.get("provenance") or {}).get("code_sha256", "")
+    return code[:_DIGITS]

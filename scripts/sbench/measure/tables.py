@@ -10,7 +10,7 @@ import json
 import math
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from sbench.probe.slowed import SHARES
 from sbench.stores import faults
 from sbench.stores import network as networks
 from sbench.stores.embedded import EXCHANGE
-from sbench.verdicts import model, stats
+from sbench.verdicts import MIN_BLOCKS, model, stats
 
 # Tables are read value by value, for which Arrow's strings are slow.
 pd.options.mode.string_storage = "python"
@@ -84,7 +84,8 @@ def factors(matrix: pd.DataFrame) -> list[str]:
 
 def levels_of(matrix: pd.DataFrame) -> dict[str, dict[str, str]]:
     """Return the levels of the cells of a matrix by factor, by name of the cell."""
-    return matrix.set_index("cell")[factors(matrix)].to_dict("index")
+    names = factors(matrix)
+    return {row["cell"]: {name: row[name] for name in names} for row in matrix.to_dict("records")}
 
 
 def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -116,7 +117,7 @@ def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tupl
 
 def metrics(runs: pd.DataFrame) -> list[str]:
     """Return the metrics of the runs: total, open, first, rest as far as they were measured, then others by name."""
-    measured = {column.removeprefix("seconds ") for column in runs if column.startswith("seconds ")}
+    measured = {column.removeprefix("seconds ") for column in map(str, runs) if column.startswith("seconds ")}
     names = (measured or set(METRICS)) - set(OVERHEAD)
     return [name for name in METRICS if name in names] + sorted(names - set(METRICS))
 
@@ -144,10 +145,10 @@ def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     cells = pd.DataFrame(rows, dtype=object).infer_objects()
     # What waits, on purpose or before it tries again, says nothing of the cost of an open.
     modelled = model.modelled_s(cells[~_waits(cells)])
-    cells.insert(cells.columns.get_loc("amplification"), "modelled_s", modelled)
+    cells.insert(list(cells).index("amplification"), "modelled_s", modelled)
     good = runs[runs["ok"].astype(bool)]
     for name, flagged in (("outlying_repeats", _outlying(good)), ("disturbed_repeats", _disturbed(good))):
-        cells.insert(cells.columns.get_loc("cache_state"), name, cells["cell"].map(_repeats(good[flagged])).fillna(""))
+        cells.insert(list(cells).index("cache_state"), name, cells["cell"].map(_repeats(good[flagged])).fillna(""))
     return cells
 
 
@@ -228,8 +229,8 @@ def _run(record: dict) -> dict:
 
 def _began(record: dict) -> float:
     """When a record was begun, in seconds since 1970."""
-    with contextlib.suppress(TypeError, ValueError):
-        return datetime.fromisoformat(record.get("started_utc")).timestamp()
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        return datetime.fromisoformat(record["started_utc"]).timestamp()
     return math.nan
 
 
@@ -268,21 +269,21 @@ def _rate(record: dict, network: dict) -> float | None:
     if not network.get("mib_s") or not network.get("in_flight"):
         return None
     emulated = ((record.get("settings") or {}).get("store") or {}).get("network")
-    return min(network["mib_s"] * max(1.0, network["in_flight"]), networks.mib_s(emulated))
+    return float(min(network["mib_s"] * max(1.0, network["in_flight"]), networks.mib_s(emulated)))
 
 
 def _cpu(process: dict | None) -> float | None:
     """CPU seconds of a process and of all that it started; None where that was on several machines."""
     if not process or process["user_s"] is None:
         return None
-    return process["user_s"] + process["system_s"]
+    return float(process["user_s"] + process["system_s"])
 
 
 def _float(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _sum(requests: Iterable[dict], key: str) -> float:
+def _sum(requests: Collection[dict], key: str) -> float:
     """NaN where the store is not embedded, or where bytes were offered whose delivery was not measured."""
     if not requests:
         return math.nan
@@ -332,7 +333,8 @@ def _disturbed(good: pd.DataFrame) -> pd.Series:
 
 def _enough(good: pd.DataFrame) -> pd.Series:
     """Whether a record's cell has enough of them to say which differs from the others."""
-    return good.groupby("cell", sort=False)["repeat"].transform("size") >= stats.MIN_BLOCKS
+    sizes: pd.Series = good.groupby("cell", sort=False)["repeat"].transform("size")
+    return sizes >= MIN_BLOCKS
 
 
 def _repeats(flagged: pd.DataFrame) -> pd.Series:

@@ -46,7 +46,7 @@ def judge(
     """
     if baseline not in blocks or len(blocks.columns) < 2:
         raise ValueError(f"the blocks have no column {baseline!r}, or no other one; they have {list(blocks.columns)}")
-    arms = blocks.columns.drop(baseline)
+    arms = blocks.columns.drop([baseline])
     logs = _take_logs(blocks)
     d = logs[arms].to_numpy() - logs[[baseline]].to_numpy()
     return _make_table(stats.judge(d, equivalence_percent, seed, looks), arms)
@@ -91,15 +91,15 @@ def compare_sessions(
         raise ValueError(f"the sides have different columns: {list(base.columns)} and {list(other.columns)}")
     if paired and len(base) != len(other):
         raise ValueError(f"pairs need as many sessions on both sides: {len(base)} and {len(other)}")
-    sides = (_take_logs(side).to_numpy() for side in (base, other))
-    return _make_table(sessions.judge(*sides, paired, equivalence_percent, seed), base.columns)
+    logs = [_take_logs(side).to_numpy() for side in (base, other)]
+    return _make_table(sessions.judge(logs[0], logs[1], paired, equivalence_percent, seed), base.columns)
 
 
 def _take_logs(times: pd.DataFrame) -> pd.DataFrame:
     numbers = times.astype(float)
     if (numbers <= 0).any(axis=None) or np.isinf(numbers).any(axis=None):
         raise ValueError("times are positive numbers; write NaN where there is none")
-    return np.log(numbers)
+    return numbers.transform(np.log)
 
 
 def _make_table(verdicts: Sequence[Verdict], index: pd.Index) -> pd.DataFrame:

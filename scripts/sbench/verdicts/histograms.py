@@ -19,8 +19,10 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from sbench.verdicts.stats import MIN_BLOCKS, RESAMPLES, binomial_quantiles, draws, interval
+from sbench.verdicts import MIN_BLOCKS
+from sbench.verdicts.stats import RESAMPLES, Floats, binomial_quantiles, draws, interval
 
 MIN_ABOVE = 10  # operations that must lie beyond a percentile (METHOD 18)
 RESOLUTION = 1 / 64  # of a ratio of two percentiles: each is within half of this
@@ -45,7 +47,7 @@ class Moments(NamedTuple):
     largest: float
 
 
-def moments(histogram: np.ndarray) -> Moments:
+def moments(histogram: Floats) -> Moments:
     """Return what a histogram says of its operations; the standard deviation is that of a sample, as fio's."""
     values, counts = histogram.T.astype(float)
     n = counts.sum()
@@ -56,7 +58,7 @@ def moments(histogram: np.ndarray) -> Moments:
     return Moments(int(n), mean, math.sqrt(variance), float(values[counts > 0].max()))
 
 
-def at_or_above(histogram: np.ndarray, limit: float) -> np.ndarray:
+def at_or_above(histogram: Floats, limit: float) -> Floats:
     """Return the operations at or above a limit and the sum of their latencies: (least, middle, most) × (n, sum).
 
     The middle takes each operation at its bin's middle, or half of both bounds where there are ranges. An operation is
@@ -70,7 +72,7 @@ def at_or_above(histogram: np.ndarray, limit: float) -> np.ndarray:
     return np.array([least, [counts @ (values >= limit), counts @ (values * (values >= limit))], most])
 
 
-def as_ranges(histogram: np.ndarray) -> np.ndarray:
+def as_ranges(histogram: Floats) -> Floats:
     """Return a histogram, of bins or of ranges, as ranges: lowest and highest latency, count."""
     if histogram.shape[1] == 3:
         return histogram
@@ -78,7 +80,7 @@ def as_ranges(histogram: np.ndarray) -> np.ndarray:
     return np.column_stack([values * (1 - RESOLUTION / 2), values * (1 + RESOLUTION / 2), counts])
 
 
-def percentiles(histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
+def percentiles(histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
     """Return percentiles (0 < p < 100) of the jobs' merged histogram, with intervals.
 
     A percentile beyond which fewer than 10 operations lie is refused. Intervals of 95 %:
@@ -118,7 +120,7 @@ def percentiles(histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int
     return estimates
 
 
-def bounded_percentiles(ranges: Sequence[np.ndarray], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
+def bounded_percentiles(ranges: Sequence[Floats], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
     """Return percentiles of jobs whose operations are known by ranges, as `percentiles` does with bins.
 
     An interval holds the one that bins would have given, wherever in their ranges operations lie: its lower end is that
@@ -169,8 +171,8 @@ def bounds(values: Sequence[float]) -> Percentile:
 
 
 def resampled(
-    histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int = 1, arm: int = 0
-) -> tuple[list[float], np.ndarray]:
+    histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1, arm: int = 0
+) -> tuple[list[float], Floats]:
     """Return percentiles of the jobs' merged histogram, and (2,000, ps) of jobs drawn with replacement.
 
     `arm` tells independent draws of one seed apart.
@@ -180,31 +182,32 @@ def resampled(
     return merged.tolist(), _at(values, draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), ps)
 
 
-def resampled_medians(values: Sequence[float], seed: int = 1, arm: int = 0) -> np.ndarray:
+def resampled_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
     """Return 2,000 medians of values drawn with replacement; of fewer than 6, single values instead.
 
     The medians of so few hardly vary and would tell an interval that is too short; single values give their range.
     """
-    values = np.asarray(values, dtype=float)
-    random = np.random.default_rng([seed, arm, len(values)])
-    size = len(values) if len(values) >= MIN_BLOCKS else 1
-    return np.median(random.choice(values, (RESAMPLES, size)), axis=1)
+    given = np.asarray(values, dtype=float)
+    random = np.random.default_rng([seed, arm, len(given)])
+    size = len(given) if len(given) >= MIN_BLOCKS else 1
+    medians: Floats = np.median(random.choice(given, (RESAMPLES, size)), axis=1)
+    return medians
 
 
-def pooled_stddev(means: Sequence[float], stddevs: Sequence[float], weights: Sequence[float]) -> float:
+def pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights: npt.ArrayLike) -> float:
     """Return the standard deviation of all operations of jobs from each job's N, mean and standard deviation.
 
     Exact: the sum of squares within jobs, (N - 1) s², plus that of the jobs' means around the common mean.
     """
-    means, stddevs, weights = (np.asarray(array, dtype=float) for array in (means, stddevs, weights))
-    n = weights.sum()
+    each, spreads, counts = (np.asarray(array, dtype=float) for array in (means, stddevs, weights))
+    n = counts.sum()
     if not n > 1:
         return math.nan
-    squares = (weights - 1) @ stddevs**2 + weights @ (means - weights @ means / n) ** 2
+    squares = (counts - 1) @ spreads**2 + counts @ (each - counts @ each / n) ** 2
     return float(np.sqrt(squares / (n - 1)))
 
 
-def _stack(histograms: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _stack(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
     """Histograms over the union of their bins: (latencies, counts (jobs, bins)); those without operations are none."""
     histograms = [histogram for histogram in histograms if histogram[:, 1].sum()]
     if not histograms:
@@ -216,14 +219,15 @@ def _stack(histograms: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return values, counts
 
 
-def _at(values: np.ndarray, cumulative: np.ndarray, ps: Sequence[float]) -> np.ndarray:
+def _at(values: Floats, cumulative: Floats, ps: Sequence[float]) -> Floats:
     """Percentiles (rows, ps) of histograms given as cumulative counts (rows, bins)."""
     n = cumulative[:, -1]
     ranks = np.stack([np.ceil(np.round(n * p / 100, 9)) for p in ps], axis=1)
     # Rows are laid end to end, each above the one before it, so that one search finds the bins of all.
     above = np.arange(len(cumulative))[:, None] * (n.max() + 1)
     places = np.searchsorted((cumulative + above).ravel(), np.fmax(ranks, 1) + above)
-    return values[places - np.arange(len(cumulative))[:, None] * cumulative.shape[1]]
+    bins: Floats = values[places - np.arange(len(cumulative))[:, None] * cumulative.shape[1]]
+    return bins
 
 
 @cache

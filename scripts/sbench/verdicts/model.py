@@ -45,10 +45,10 @@ def explains(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
 
     The logarithm counts: of ×1.03 any model of that sign would be within 10 %.
     """
-    measured, modelled = np.log(ratio), np.log(modelled_ratio)
-    return (modelled - measured).abs() <= np.minimum(math.log1p(EXPLAINED_PERCENT / 100), measured.abs() / 2)
+    measured, modelled = ratio.transform(np.log), modelled_ratio.transform(np.log)
+    return (modelled - measured).abs() <= (measured.abs() / 2).clip(upper=math.log1p(EXPLAINED_PERCENT / 100))
 
 
 def has_direction(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
     """Return of which comparisons the model is off by less than half of the effect, so points the way of the time."""
-    return np.log(modelled_ratio / ratio).abs() <= np.log(ratio).abs() / 2
+    return (modelled_ratio / ratio).transform(np.log).abs() <= ratio.transform(np.log).abs() / 2

@@ -35,7 +35,7 @@ def find_stops(
     return pd.DataFrame(rows, columns=columns).astype({"stops_at": "Int64", "next": "Int64"})
 
 
-def _find_stop(totals: pd.DataFrame, equivalence_percent: float) -> dict:
+def _find_stop(totals: pd.DataFrame, equivalence_percent: float) -> dict[str, object]:
     counts = list(totals.columns)
     base = {"base": counts[0], "base_s": float(totals[counts[0]].median())}
     if len(counts) == 1:

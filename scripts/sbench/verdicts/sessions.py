@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from sbench.verdicts import stats
+from sbench.verdicts import MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import Outcome
-from sbench.verdicts.stats import Verdict
+from sbench.verdicts.stats import Flags, Floats, Verdict
 
 # Sessions of each side that an exact test needs: of 4 and 4 there are 70 splits, of 6 pairs 64 flips.
-LEAST, LEAST_PAIRS = 4, stats.MIN_BLOCKS
+LEAST, LEAST_PAIRS = 4, MIN_BLOCKS
 # From this ratio of standard deviations on, sides are not taken for equally spread.
 UNEQUAL = 2
 # Beyond so many splits of the sessions into two sides, so many seeded ones.
@@ -79,12 +79,12 @@ def _take_turns(order: Sequence[tuple[str, int]]) -> bool:
 
 
 def judge(
-    base: np.ndarray,
-    other: np.ndarray,
+    base: Floats,
+    other: Floats,
     paired: bool = False,
     equivalence_percent: float = 5,
     seed: int = 1,
-    means: Sequence[np.ndarray] = (),
+    means: Sequence[Floats] = (),
 ) -> list[Verdict]:
     """Return a verdict for each comparison of a family, in the order of METHOD 17, with the session as the unit.
 
@@ -108,18 +108,19 @@ def judge(
     bound = math.log1p(equivalence_percent / 100)
     if paired:
         judged = stats.judge(other - base, equivalence_percent, seed)
-        apart = _beyond(*stats.bootstrap_interval(means[1] - means[0]), bound) if means else [False] * len(judged)
+        low, high = stats.bootstrap_interval(means[1] - means[0]) if means else np.zeros((2, len(judged)))
     else:
         judged = _of_splits(base, other, bound, seed)
-        shifts = [_shift(*columns) for columns in zip(*(side.T for side in means), strict=True)] if means else []
-        apart = _beyond(*np.array(shifts).T[1:], bound) if shifts else [False] * len(judged)
+        shifts = [_shift(*columns) for columns in zip(means[0].T, means[1].T, strict=True)] if means else []
+        low, high = np.array(shifts).T[1:] if shifts else np.zeros((2, len(judged)))
+    apart = _beyond(low, high, bound)
     return [
         one._replace(verdict=Outcome.NO_EVIDENCE) if parts and one.verdict == Outcome.SAME else one
         for one, parts in zip(judged, apart, strict=True)
     ]
 
 
-def _of_splits(base: np.ndarray, other: np.ndarray, bound: float, seed: int) -> list[Verdict]:
+def _of_splits(base: Floats, other: Floats, bound: float, seed: int) -> list[Verdict]:
     counts = np.minimum(*(np.isfinite(side).sum(axis=0) for side in (base, other)))
     enough, p = counts >= LEAST, np.full(base.shape[1], math.nan)
     ends = np.full((2, base.shape[1]), math.nan)
@@ -136,7 +137,7 @@ def _of_splits(base: np.ndarray, other: np.ndarray, bound: float, seed: int) -> 
     return verdicts
 
 
-def _beyond(low: np.ndarray, high: np.ndarray, bound: float) -> np.ndarray:
+def _beyond(low: Floats, high: Floats, bound: float) -> Flags:
     """Return which intervals do not lie within ±`bound`."""
     return ~((low >= -bound) & (high <= bound))
 
@@ -163,7 +164,7 @@ def exactly(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
     return of_sign[signs.pop()] if len(signs) == 1 else Outcome.DEPENDS
 
 
-def _max_t(base: np.ndarray, other: np.ndarray, seed: int) -> np.ndarray:
+def _max_t(base: Floats, other: Floats, seed: int) -> Floats:
     """The p of each comparison, adjusted for all: the share of splits that have a |t| as large in any of them."""
     values = np.vstack([other, base])
     present, filled = np.isfinite(values), np.nan_to_num(values)
@@ -176,10 +177,11 @@ def _max_t(base: np.ndarray, other: np.ndarray, seed: int) -> np.ndarray:
         # The total spread is that of each split, so |t| follows from the part of it that lies between the sides.
         share = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), between / spread, 0)
         t = np.sqrt((n - 2) * share / np.where(share > 1 - 1e-12, 0.0, 1 - share))
-    return (t.max(axis=1)[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
+    p: Floats = (t.max(axis=1)[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
+    return p
 
 
-def _welch(base: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
     """Welch's p of each comparison, and the ends of its 95 % interval, NaN where the sides are about equally spread.
 
     Where they are not, or one has more sessions, p is that of all comparisons together. It is 0 where no session
@@ -196,15 +198,15 @@ def _welch(base: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return together, ends if unequal else np.full(ends.shape, math.nan)
 
 
-def _shift(base: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
+def _shift(base: Floats, other: Floats) -> tuple[float, float, float]:
     """The median difference between two sessions, and its 95 % interval; NaN where they are too few."""
     base, other = base[np.isfinite(base)], other[np.isfinite(other)]
     if not len(base) or not len(other):
-        return (math.nan,) * 3
+        return math.nan, math.nan, math.nan
     differences = np.sort((other[:, None] - base).ravel())
     rank = _rank(len(base), len(other))
-    ends = (differences[rank - 1], differences[-rank]) if rank else (math.nan, math.nan)
-    return float(np.median(differences)), *map(float, ends)
+    low, high = (float(differences[rank - 1]), float(differences[-rank])) if rank else (math.nan, math.nan)
+    return float(np.median(differences)), low, high
 
 
 @cache
@@ -225,7 +227,7 @@ def _rank(m: int, n: int) -> int:
 
 
 @cache
-def _splits(ours: int, sessions: int, seed: int) -> np.ndarray:
+def _splits(ours: int, sessions: int, seed: int) -> Floats:
     """Which sessions are the first side's (splits, sessions), as they were first."""
     if math.comb(sessions, ours) <= SPLITS:
         chosen = np.array([*itertools.combinations(range(sessions), ours)])

@@ -12,10 +12,15 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import Outcome
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.int_]
 
 CONFIDENCE = 0.95
 LEVEL = 0.05  # of the family
@@ -41,7 +46,7 @@ class Estimate(NamedTuple):
 class Verdict(NamedTuple):
     """What a run says about one comparison; ratios are contender / baseline, NaN where there is nothing to tell."""
 
-    verdict: str
+    verdict: Outcome
     blocks: int
     ratio: float
     low: float
@@ -50,7 +55,7 @@ class Verdict(NamedTuple):
     detectable_ratio: float
 
 
-def median(values: Sequence[float]) -> Estimate:
+def median(values: npt.ArrayLike) -> Estimate:
     """Return the median with its order-statistics interval, NaN limits below 6 values.
 
     The interval assumes independent values of one distribution, whatever its shape, and covers at least 95 %: 96.9 % at
@@ -82,56 +87,60 @@ def at_most(events: int, n: int) -> float:
     return float(special.betaincinv(events + 1, n - events, CONFIDENCE)) if events < n else 1.0
 
 
-def rate(amounts: Sequence[float], seconds: Sequence[float]) -> float:
+def rate(amounts: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
     """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16).
 
     Where no amount is known there is none.
     """
-    time = float(np.sum(seconds))
-    return float(np.sum(amounts)) / time if time > 0 and np.isfinite(amounts).any() else math.nan
+    parts, time = np.asarray(amounts, dtype=float), float(np.sum(np.asarray(seconds, dtype=float)))
+    return float(np.sum(parts)) / time if time > 0 and np.isfinite(parts).any() else math.nan
 
 
-def total_over_total(amounts: Sequence[float], weights: Sequence[float], seed: int = 1) -> Estimate:
+def total_over_total(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1) -> Estimate:
     """Return the total of amounts by the total of weights with its interval over the jobs or records.
 
     Of 2 to 5 the interval is the range of their own ratios, of one there is none. `n` is their number.
     """
-    amounts, weights = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
-    usable = np.isfinite(amounts) & np.isfinite(weights) & (weights > 0)
-    amounts, weights = amounts[usable], weights[usable]
-    if not len(amounts):
+    parts, by = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
+    usable = np.isfinite(parts) & np.isfinite(by) & (by > 0)
+    parts, by = parts[usable], by[usable]
+    if not len(parts):
         return Estimate(math.nan, math.nan, math.nan, 0)
-    low = high = math.nan
-    if len(amounts) >= MIN_BLOCKS:
-        low, high = interval(resampled_totals(amounts, weights, seed), len(amounts))
-    elif len(amounts) > 1:
-        low, high = (amounts / weights).min(), (amounts / weights).max()
-    return Estimate(float(amounts.sum() / weights.sum()), float(low), float(high), len(amounts))
+    ends = np.full(2, math.nan)
+    if len(parts) >= MIN_BLOCKS:
+        ends = np.array(interval(resampled_totals(parts, by, seed), len(parts)))
+    elif len(parts) > 1:
+        ends = np.array([(parts / by).min(), (parts / by).max()])
+    low, high = ends.tolist()
+    return Estimate(float(parts.sum() / by.sum()), low, high, len(parts))
 
 
-def resampled_totals(amounts: Sequence[float], weights: Sequence[float], seed: int = 1, arm: int = 0) -> np.ndarray:
+def resampled_totals(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
     """Return 2,000 totals of `amounts` by totals of `weights` of jobs drawn with replacement."""
-    drawn = draws(len(amounts), seed, arm)
-    return (drawn @ np.asarray(amounts, dtype=float)) / (drawn @ np.asarray(weights, dtype=float))
+    parts, by = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
+    drawn = draws(len(parts), seed, arm)
+    totals: Floats = (drawn @ parts) / (drawn @ by)
+    return totals
 
 
-def interval(resampled: np.ndarray, jobs: int) -> tuple[np.ndarray, np.ndarray]:
+def interval(resampled: Floats, jobs: int) -> tuple[Floats, Floats]:
     """Return (low, high) of resampled statistics along the first axis: the 95 % expanded percentile interval.
 
     Few jobs make the plain percentile interval too short, as few blocks do (`stats.bootstrap_interval`).
     """
-    tails = ((expanded_tail(jobs), "lower"), (1 - expanded_tail(jobs), "higher"))
-    return tuple(np.quantile(resampled, tail, axis=0, method=method) for tail, method in tails)
+    tail = expanded_tail(jobs)
+    low = np.quantile(resampled, tail, axis=0, method="lower")
+    return low, np.quantile(resampled, 1 - tail, axis=0, method="higher")
 
 
 @lru_cache(maxsize=8)
-def draws(jobs: int, seed: int, arm: int) -> np.ndarray:
+def draws(jobs: int, seed: int, arm: int) -> Floats:
     """How often each job is in each resample: (resamples, jobs)."""
     random = np.random.default_rng([seed, arm, jobs])
     return random.multinomial(jobs, np.full(jobs, 1 / jobs), RESAMPLES).astype(float)
 
 
-def bootstrap_interval(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def bootstrap_interval(d: Floats) -> tuple[Floats, Floats]:
     """Return (low, high), the 95 % bootstrap interval of each column's median, resampling blocks; NaN below 6 blocks.
 
     Nothing is drawn: the distribution of a resample's median over all n**n resamples is known in closed form (Efron,
@@ -164,7 +173,7 @@ def bootstrap_interval(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def max_t(d: np.ndarray, seed: int = 1, level: float | np.ndarray = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+def max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tuple[Floats, Floats]:
     """Return (p of each comparison, adjusted for all of them; the |t| that has to be exceeded for p <= `level`).
 
     Signs of whole blocks are flipped in all comparisons at once, which keeps what the comparisons share, and each |t|
@@ -223,10 +232,10 @@ def without_lost(outcome: Outcome, lost_baseline: int, lost_contender: int) -> O
 
 def unseen_share(blocks: int) -> float:
     """Return the share of reads that would stall in none of so many blocks with a probability of 5 %."""
-    return 1 - (1 - CONFIDENCE) ** (1 / blocks)
+    return 1 - math.pow(1 - CONFIDENCE, 1 / blocks)
 
 
-def serial_p(d: np.ndarray, seed: int = 1) -> float:
+def serial_p(d: Floats, seed: int = 1) -> float:
     """Return the p of blocks that resemble those before them, over all comparisons; NaN where none has enough blocks.
 
     The residuals of each comparison, d minus its median, have one scale. The sum of the products of neighbours is held
@@ -244,18 +253,19 @@ def serial_p(d: np.ndarray, seed: int = 1) -> float:
     return float((sums >= sums[0] - 1e-9).mean())
 
 
-def enough(d: np.ndarray) -> np.ndarray:
+def enough(d: Floats) -> Flags:
     """Return which comparisons have enough complete blocks to be judged."""
-    return np.isfinite(d).sum(axis=0) >= MIN_BLOCKS
+    judged: Flags = np.isfinite(d).sum(axis=0) >= MIN_BLOCKS
+    return judged
 
 
 def judge(
-    d: np.ndarray,
+    d: Floats,
     equivalence_percent: float = 5.0,
     seed: int = 1,
     looks: Sequence[int] | int = 1,
     means: Sequence[Estimate] | None = None,
-    beside: np.ndarray | None = None,
+    beside: Floats | None = None,
 ) -> list[Verdict]:
     """Return a verdict for each comparison of a family, in the order of METHOD 17.
 
@@ -306,7 +316,7 @@ def judge(
     return [Verdict(*values) for values in zip(verdicts, *(column.tolist() for column in numbers), strict=True)]
 
 
-def decide(low: float, high: float, p: float, level: float, bound: float) -> str:
+def decide(low: float, high: float, p: float, level: float, bound: float) -> Outcome:
     """Return the verdict of METHOD 17 on ln ratios; `bound` is that of what counts as the same."""
     if -bound <= low and high <= bound:
         return Outcome.SAME
@@ -317,14 +327,14 @@ def decide(low: float, high: float, p: float, level: float, bound: float) -> str
     return Outcome.NO_EVIDENCE
 
 
-def _detectable(critical: np.ndarray, reach: np.ndarray, error: np.ndarray, n: np.ndarray) -> np.ndarray:
+def _detectable(critical: Floats, reach: Floats, error: Floats, n: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         threshold = np.fmax(critical, reach / error)
         ratio = np.exp(error * special.nctdtrinc(n - 1, 1 - POWER, np.where(np.isfinite(threshold), threshold, 1.0)))
     return np.where(error > 0, np.where(np.isfinite(threshold), ratio, math.inf), 1.0)
 
 
-def _at(ordered: np.ndarray, rank: int) -> float:
+def _at(ordered: Floats, rank: int) -> float:
     return float(ordered[rank - 1]) if 1 <= rank <= len(ordered) else math.nan
 
 
@@ -351,7 +361,7 @@ def _ranks(n: int, quantile: float) -> tuple[int, int]:
 
 
 @cache
-def _flips(blocks: int, seed: int) -> np.ndarray:
+def _flips(blocks: int, seed: int) -> Floats:
     """Signs (flips, blocks), the identity first. A flip and its mirror have one |t|: the first block's sign stays."""
     if blocks <= ALL_FLIPS_UP_TO:
         return np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=blocks - 1)])
@@ -360,7 +370,7 @@ def _flips(blocks: int, seed: int) -> np.ndarray:
 
 
 @cache
-def _orders(blocks: int, seed: int) -> np.ndarray:
+def _orders(blocks: int, seed: int) -> Places:
     """Orders of blocks (orders, blocks), the one in which they were measured first."""
     if math.factorial(blocks) <= SAMPLED_FLIPS:
         return np.array([*itertools.permutations(range(blocks))])
@@ -376,7 +386,7 @@ def expanded_tail(n: int) -> float:
 
 
 @cache
-def _resampled_medians(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _resampled_medians(n: int) -> tuple[Places, Places, Floats]:
     """The medians that a resample of n ordered values can have: (index, index, probability), of the mean of the two."""
     share = np.arange(n + 1) / n
     at_most = special.bdtrc((n - 1) // 2, n, share)  # probability that the lower middle value is among the first i
