@@ -22,8 +22,9 @@ run: setup ## measure and report: reports/<run>/index.html
 quick: setup ## which page buffer and layout, over S3: an answer in 2 to 4 minutes, no library compiled
 	@./sbench run --quick
 
-test: setup ## lint, format, tests on real servers in 15 minutes; FAST=1: those that start no process, in a minute
+test: setup ## lint, format, types, tests on real servers in 15 minutes; FAST=1: those that start no process, in a minute
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@.venv/bin/mypy
 	@.venv/bin/snakefmt --check Snakefile rules
 	@PYTHONPATH=scripts .venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
 	@.venv/bin/python -m pytest --numprocesses=logical --dist=worksteal -m "not late" $(if $(FAST),--fast,--junitxml=.pytest_cache/tests.xml)
