@@ -74,7 +74,7 @@ def test_a_job_without_each_latency_in_its_log_is_no_open_loop(place: Place):
 
 
 def test_a_rate_that_is_not_even_is_left_out_with_the_reason(monkeypatch, tmp_path: Path):
-    monkeypatch.setattr("sbench.studies.volumes.study.JOB_FILE", str(tmp_path / "{}.fio"))
+    monkeypatch.setattr("sbench.studies.volumes.config_files.JOB_FILE", str(tmp_path / "{}.fio"))
     (tmp_path / "etcd-rate.fio").write_text(RATE + "rate_process=poisson\n", encoding="utf-8")
     (tmp_path / "etcd.fio").write_text(RATE.replace("rate_iops=200\n", ""), encoding="utf-8")
     mapping = {"store": ["disk"], "job": ["etcd", "etcd-rate"], "background": ["none"]}

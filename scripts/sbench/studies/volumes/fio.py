@@ -67,12 +67,6 @@ def read_battery(place: Path) -> dict:
     return battery | {"histograms": pairs(battery["histograms"]), "left_out": tree.left_out}
 
 
-def work(due: int, done: int, samples: list[dict]) -> dict[str, int]:
-    """Return the `work` of a record: jobs that were due and done, and the bytes of its samples."""
-    moved = {key: sum(row[key] or 0 for row in samples) for key in ("read_bytes", "write_bytes")}
-    return {"jobs_asked": due, "jobs_done": done, **moved}
-
-
 def pairs(histograms: dict[str, dict[str, fio_output.Histogram]]) -> dict[str, dict[str, list[tuple[int, ...]]]]:
     """Return the histograms of a battery's jobs as a record has them: {id: {operation: [(ns, count), …]}}.
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from sbench.pages import prose
 from sbench.probe import host, provenance
 from sbench.probe.program import Problem, expect_room, print_json, tool, write_json
-from sbench.studies.volumes import fio, fio_options, import_fio, limits, measure, series, study, tables
+from sbench.studies.volumes import config_files, fio, fio_options, import_fio, limits, measure, series, study, tables
 from sbench.studies.volumes.report import phrases
 from sbench.studies.volumes.report.statements import Jobs, read_limit
 from sbench.verdicts import histograms
@@ -51,7 +51,7 @@ def decide(limit_name: str, directory: str, pause: str, quick: bool, as_json: bo
     """Measure, and print the word, its reason and what to do next; return the word's status.
 
     Args:
-        limit_name: a limit of `study.LIMITS`.
+        limit_name: a limit of `config_files.LIMITS`.
         directory: a folder on the volume.
         pause: seconds between two batteries.
         quick: one job of at most a minute.
@@ -98,7 +98,7 @@ def _every_minute(say: Say) -> Say:
 
 def limit_of(name: str) -> dict:
     """Return a documented limit, with the job that its application's documentation recommends."""
-    names = [name for name, entry in study.documented(study.LIMITS)["limits"].items() if "job" in entry]
+    names = [name for name, entry in config_files.read_facts(config_files.LIMITS)["limits"].items() if "job" in entry]
     if name not in names:
         raise Problem(f"--limit {name}: name one of {', '.join(names)}")
     return limits.read([name])[0]
@@ -221,7 +221,7 @@ def fit(
     """
     limit = course.limit
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(place))[-_NAME:].strip("-.") or "root"
-    text = f"{job_text or study.job_text(limit['job'])}\nruntime={_QUICK_S if quick else _JOB_S}\n"
+    text = f"{job_text or config_files.read_job(limit['job'])}\nruntime={_QUICK_S if quick else _JOB_S}\n"
     settings = {"cell": {"store": name}, "store": {"kind": "posix", "path": str(place)}, "background": None}
     settings |= {"job": {"name": limit["job"], "text": text}, "pause_s": 0}
     settings |= {"jobs": 1, "at_least_s": 0} if quick else {"jobs": jobs, "at_least_s": at_least_s}

@@ -13,7 +13,8 @@ from sbench.design.matrix import digest
 from sbench.probe import globs, provenance
 from sbench.probe.program import Problem, replacing, run, shortened
 from sbench.probe.spool import Spool
-from sbench.studies.volumes import fio, fio_facts, fio_options, packed, study
+from sbench.studies.volumes import battery_work, config_files, fio, fio_facts, fio_options, packed
+from sbench.studies.volumes.checks import check_jobs, check_output
 
 _OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
 # What no name of a file has that Snakemake watches: it takes braces for wildcards, and stumbles over the others.
@@ -116,7 +117,7 @@ def records(batteries: list[dict], run_name: str, spool: Spool | None = None) ->
 
     Histograms are as the batteries have them.
     """
-    texts = {path.stem: study.job_text(path.stem) for path in Path(study.JOB_FILE).parent.glob("*.fio")}
+    texts = {path.stem: config_files.read_job(path.stem) for path in Path(config_files.JOB_FILE).parent.glob("*.fio")}
     jobs = fio_options.names([battery["job_options"] for battery in batteries], texts)
     cells = [_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
     order = sorted(range(len(batteries)), key=lambda number: str(batteries[number]["started_utc"] or ""))
@@ -142,8 +143,8 @@ def _levels(battery: dict, job: str) -> dict[str, str]:
 def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -> dict:
     facts = battery["facts"]
     samples = [row | {"layout": levels["store"]} for row in battery["samples"]]
-    work = fio.work(facts.get("jobs", len(samples)), len(samples), samples)
-    reasons = study.STUDY.check_record({"faults": battery["faults"], "work": work}, {})
+    work = battery_work.count_work(facts.get("jobs", len(samples)), len(samples), samples)
+    reasons = [*check_output(battery), *check_jobs(work)]
     readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
     volume, last = battery["entry"].get("volume"), samples[-1]
     ended_s = _ran_s(battery) if last["started_s"] is None else last["started_s"] + last["runtime_s"]

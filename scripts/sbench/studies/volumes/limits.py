@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from sbench.probe.program import Problem
-from sbench.studies.volumes import etcd_metrics, fio_facts, fio_options, study
+from sbench.studies.volumes import etcd_metrics, fio_facts, fio_options
 from sbench.studies.volumes.changes import Segment
+from sbench.studies.volumes.config_files import LIMITS, read_facts, read_job
 from sbench.studies.volumes.series import Series, histograms_of, percentiles, ranges_of
 from sbench.verdicts import histograms, stats
 from sbench.verdicts.outcomes import Outcome
@@ -35,7 +36,7 @@ def read(entries: Sequence[str | dict]) -> list[dict]:
 
     Each has "name", "p99_ms", which the p99 must stay below, perhaps "source", and the "operation" that it limits.
     """
-    documented = study.documented(study.LIMITS)["limits"]
+    documented = read_facts(LIMITS)["limits"]
     return [{"name": entry, **documented[entry]} if isinstance(entry, str) else entry for entry in entries]
 
 
@@ -125,7 +126,7 @@ def _of_other_size(options: Mapping[str, str], limit: dict, verdict: str) -> dic
     """
     if "job" not in limit or "bs" not in options:
         return {}
-    theirs = fio_options.block_bytes(fio_options.of_job_file(study.job_text(limit["job"])))
+    theirs = fio_options.block_bytes(fio_options.of_job_file(read_job(limit["job"])))
     try:
         own = fio_options.block_bytes(options)
     except (Problem, ValueError):

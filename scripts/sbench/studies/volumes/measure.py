@@ -16,7 +16,7 @@ from pathlib import Path
 from sbench.probe import host, software
 from sbench.probe.program import Problem, run
 from sbench.probe.window import Step, run_measurement
-from sbench.studies.volumes import fio, fio_facts, fio_options, instance_volume
+from sbench.studies.volumes import battery_work, fio, fio_facts, fio_options, instance_volume
 
 _BATTERY = "scripts/sbench/studies/volumes/fio_battery.sh"
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
@@ -77,7 +77,7 @@ def measure(step: Step) -> dict:
         "battery": results["facts"] | {"memory": memory},
         "volume": volume,
         "start": start,
-        "work": fio.work(settings["jobs"], results["facts"]["jobs_done"], samples),
+        "work": battery_work.count_work(settings["jobs"], results["facts"]["jobs_done"], samples),
         "seconds": {"total": seconds},
         "faults": faults,
         "modules": [_BATTERY],

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from sbench.studies.volumes import study
+from sbench.studies.volumes.config_files import VOLUME_TYPES, read_facts
 
 _GIB_PER_TIB = 1024
 
@@ -26,9 +26,9 @@ def describe(volume: dict) -> Volume:
     size, iops, throughput = (
         math.nan if volume.get(key) is None else float(volume[key]) for key in ("size_gib", "iops", "throughput_mib_s")
     )
-    documented = study.documented(study.VOLUME_TYPES)
+    documented = read_facts(VOLUME_TYPES)
     if name not in documented["types"]:
-        note = f"{name} is not in {study.VOLUME_TYPES}" if name else ""
+        note = f"{name} is not in {VOLUME_TYPES}" if name else ""
         return Volume(name, size, *[math.nan] * 4, note)
     facts = documented["types"][name]
     baseline, burst = _iops(facts["iops"], size, iops)

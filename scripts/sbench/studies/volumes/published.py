@@ -5,7 +5,8 @@ from pathlib import Path
 
 from sbench.design import csv_file
 from sbench.design.csv_file import AMOUNT, TEXT
-from sbench.studies.volumes import fio, fio_options, promises, study
+from sbench.studies.volumes import fio, fio_options, promises
+from sbench.studies.volumes.config_files import read_job
 
 FILE = "all_metrics_long.csv"
 COLUMNS = {name: AMOUNT if name.startswith("sync_") else TEXT for name in fio.COLUMNS[:9]}
@@ -20,7 +21,7 @@ SETTINGS = {"limits": ["etcd", "openshift"]}
 
 def records(files: Mapping[str, Path]) -> Iterator[dict]:
     """Yield a record for each battery: neither times nor histograms of it are published."""
-    options = fio_options.of_job_file(study.job_text(JOB))
+    options = fio_options.of_job_file(read_job(JOB))
     rows = csv_file.read(files[FILE], COLUMNS)
     for (layout, host), jobs in rows.groupby(["layout", "node_name"], sort=False):
         cell = {"store": layout, "job": JOB, "background": "unknown", "host": host}

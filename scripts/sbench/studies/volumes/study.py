@@ -4,7 +4,7 @@ import math
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,18 +12,16 @@ from sbench.design import records
 from sbench.design.records import Kept
 from sbench.design.study import Cell, Study, mappings
 from sbench.probe import host
-from sbench.probe.program import Problem, read_yaml, tool
+from sbench.probe.program import Problem, tool
 from sbench.stores import store as stores
-from sbench.studies.volumes import fio_options
+from sbench.studies.volumes import fio_options, promises
 from sbench.studies.volumes.checks import check_finished, check_jobs, check_output
+from sbench.studies.volumes.config_files import LIMITS, VOLUME_TYPES, read_facts, read_job
 
 if TYPE_CHECKING:
     import pandas as pd
 
-JOB_FILE = "config/fio/{}.fio"
-LIMITS = Path("config/facts/limits.yaml")
 NO_FIO = "apt install fio, or dnf install fio"
-VOLUME_TYPES = Path("config/facts/volume_types.yaml")
 # What the section says of the batteries together, and what `background` takes the place of.
 _NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
 # The job that spends a volume's credits before a battery.
@@ -40,8 +38,8 @@ class Volumes(Study):
 
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield limits and types of volumes that are not documented, and a shell or background that leads nowhere."""
-        section, types = self.section(config), documented(VOLUME_TYPES)["types"]
-        limits = documented(LIMITS)["limits"]
+        section, types = self.section(config), read_facts(VOLUME_TYPES)["types"]
+        limits = read_facts(LIMITS)["limits"]
         for number, limit in enumerate(section["limits"]):
             if isinstance(limit, str) and limit not in limits:
                 yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(limits)}"
@@ -78,7 +76,7 @@ class Volumes(Study):
                 yield f"{other}, which has the background load, is on another host"
             elif not _has_folders(beside):
                 yield f"{other}, which has the background load, is no folder"
-        options = fio_options.of_job_file(job_text(levels["job"]))
+        options = fio_options.of_job_file(read_job(levels["job"]))
         if fio_options.canonical(options).get("rate_iops") and not fio_options.open_loop(options):
             yield f"{levels['job']} has rate_iops: an open loop is measured evenly and with one operation in flight"
         if levels["background"] == "same" and "device" in store:
@@ -96,12 +94,12 @@ class Volumes(Study):
         """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
         if state := settings["cell"].get("start_credits"):
-            text = job_text(_SPENDING) if state == "spent" else ""
+            text = read_job(_SPENDING) if state == "spent" else ""
             kept["start"] = {"state": state, **_lead(state, settings["store"]), "text": text}
         level = settings["cell"]["background"]
         if level == "none":
             return kept | {"background": None}
-        job = {"name": settings["background_job"], "text": job_text(settings["background_job"])}
+        job = {"name": settings["background_job"], "text": read_job(settings["background_job"])}
         store = settings["store"] if level == "same" else config["stores"][settings["other"]]
         return kept | {"background": {"job": job, "store": store}}
 
@@ -186,11 +184,6 @@ class Volumes(Study):
         return [*check_output(record), *check_jobs(record["work"])]
 
 
-def job_text(name: str) -> str:
-    """Return the text of a job file of config/fio."""
-    return Path(JOB_FILE.format(name)).read_text(encoding="utf-8", errors="replace")
-
-
 def _has_folders(store: dict) -> bool:
     """Whether fio can make files in a store, here or through its shell."""
     return (stores.of(store).files or "shell" in store) and "device" not in store
@@ -214,17 +207,8 @@ def _reach(store: dict) -> str:
 
 def _lead(state: str, store: dict) -> dict:
     """How long it takes, at most, until a volume's credits are full, or spent, and the I/Os that spend them."""
-    # A module that reads what this one documents.
-    from sbench.studies.volumes import promises
-
     volume = store.get("volume")
     return promises.lead(promises.describe(volume if isinstance(volume, dict) else {}), state)
-
-
-@cache
-def documented(path: Path) -> dict:
-    """Return facts with their sources, of config/facts."""
-    return read_yaml(path)
 
 
 def refuse_memory(place: Path, memory: str) -> str:
