@@ -20,9 +20,9 @@ from sbench.files import bisect
 from sbench.files.bisect import Query
 from sbench.probe.program import Problem
 from sbench.studies.particles import make as particles
+from sbench.studies.shots.addresses import get_bucket
 from sbench.studies.shots.inputs import sources
 from sbench.studies.shots.make import existing
-from sbench.studies.shots.sets import bucket_of
 
 TAR = b"a.h5".ljust(257, b"\0") + b"ustar\00000" + bytes(300)
 ERROR = b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code><Message>no</Message></Error>'
@@ -166,7 +166,7 @@ def test_what_is_no_file_is_named_and_the_others_are_read(tmp_path):
     ],
 )  # fmt: skip
 def test_an_address_that_is_not_read_has_what_to_write_in_its_line(address, words):
-    for read in (bucket_of, sources, existing):
+    for read in (get_bucket, sources, existing):
         with pytest.raises(Problem) as problem:
             read(address)
         assert words in str(problem.value)

@@ -18,8 +18,8 @@ from sbench.design import matrix
 from sbench.files import look
 from sbench.probe.program import Problem
 from sbench.studies.shots import inputs, manifest, selection
+from sbench.studies.shots.addresses import get_bucket
 from sbench.studies.shots.report import indexes
-from sbench.studies.shots.sets import bucket_of
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_a_bucket_needs_a_store_and_is_read_by_no_other(tmp_path, sets):
     assert read == {("original", "disk", "sec2"), ("repacked", "disk", "sec2"), ("far", "aws", "ros3")}
     assert any("lie here, and one's own files are not uploaded" in one.reason for one in omitted)
     with pytest.raises(Problem, match="make two sets of them"):
-        bucket_of(["s3://granules/a.h5", "/data/a.h5"])
+        get_bucket(["s3://granules/a.h5", "/data/a.h5"])
 
 
 def test_a_page_buffer_for_files_without_pages_is_said_before_anything_is_measured(tmp_path, sets):

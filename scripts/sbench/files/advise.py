@@ -27,8 +27,8 @@ from sbench.probe import sizes
 from sbench.probe.program import Problem, make_command, print_json, read_json, write_json
 from sbench.stores import store as stores
 from sbench.studies.shots import accesses as access
+from sbench.studies.shots import addresses, choice
 from sbench.studies.shots import arms as ways
-from sbench.studies.shots import choice, sets
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.inputs import Source, sources, store_of
 from sbench.studies.shots.manifest import list_datasets
@@ -89,7 +89,7 @@ def advise(query: Query, repeats: int, as_json: bool = False) -> int:
 def _prepare(query: Query) -> Path:
     """Return the configuration of the run that answers a question, made now if it was not asked before."""
     wanted, accesses, datasets = list(query.files), access.parse(query.access), list(query.datasets) or ["/**"]
-    bucket = sets.bucket_of(wanted)
+    bucket = addresses.get_bucket(wanted)
     given, own = parse_network(query.latency, query.rate), parse_store(query.store)
     at = store_of(bucket) if bucket else None
     of_set = sources(wanted, at)
@@ -352,6 +352,6 @@ def _locate(trial: Trial, first: Source, at: dict | None) -> dict:
         return {"files": {ORIGINAL: path} | copied, "region": ""}
     own = at or (store if store.get("upload") else {"bucket": "bucket", "prefix": ""})
     within = "/".join(filter(None, [own["bucket"], own["prefix"]]))
-    original = first.where.removeprefix(sets.IN_BUCKET) if at else f"{within}/{name}"
+    original = first.where.removeprefix(addresses.IN_BUCKET) if at else f"{within}/{name}"
     files = {ORIGINAL: original} | {key: f"{within}/{path}" for key, path in copied.items()}
     return {"files": files, "region": own.get("region", "us-east-1")}

@@ -17,8 +17,8 @@ from sbench.build import releases
 from sbench.files.bisection import METRICS, REQUESTS, SECONDS, Bisection, packages, reading
 from sbench.files.judged_releases import FIRST, UNDECIDED, Change, Say, search, settle
 from sbench.probe.program import Problem, expect_folders
+from sbench.studies.shots.addresses import get_bucket
 from sbench.studies.shots.first import describe_first
-from sbench.studies.shots.sets import bucket_of
 
 _UNDECIDED_STATUS = 3
 
@@ -148,7 +148,7 @@ def _bisection(query: Query, is_sure: bool) -> Bisection:
     if query.metric not in METRICS:
         raise Problem(f"--metric {query.metric}: name one of {', '.join(METRICS)}")
     files = list(query.files)
-    if files and bucket_of(files):
+    if files and get_bucket(files):
         raise Problem(
             f"--files {files[0]}: requests are counted by the embedded server only; name files on this machine"
         )

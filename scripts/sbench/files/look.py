@@ -12,11 +12,11 @@ from sbench.files.place import ELSEWHERE
 from sbench.probe.program import Problem, print_json
 from sbench.studies.shots import accesses
 from sbench.studies.shots.accesses import Accesses
+from sbench.studies.shots.addresses import get_bucket
 from sbench.studies.shots.choice import ALL
 from sbench.studies.shots.files import creation
 from sbench.studies.shots.inputs import Source, sources, store_of
 from sbench.studies.shots.manifest import list_datasets
-from sbench.studies.shots.sets import bucket_of
 
 # Of many files some are looked into, evenly spaced, until this time is over.
 _DEEP_FILES, _DEEP_S = 20, 4.0
@@ -38,7 +38,7 @@ def describe(files: Sequence[str], access: str, datasets: Sequence[str], as_json
         Problem: files cannot be read; what the others hold is printed before.
     """
     read = accesses.parse(access)
-    bucket = bucket_of(files)
+    bucket = get_bucket(files)
     begin = time.monotonic()
     of_set = sources(files, store_of(bucket) if bucket else None)
     looked = look(of_set)

@@ -9,7 +9,7 @@ from sbench.probe.program import Problem
 from sbench.stores import bare
 from sbench.stores import network as networks
 from sbench.stores import store as stores
-from sbench.studies.shots import sets
+from sbench.studies.shots import addresses
 from sbench.studies.shots.inputs import Source, store_of
 
 # Taken for a store whose round trip (ms) and rate (MiB/s per connection) are neither given nor measured, and for a read
@@ -77,9 +77,9 @@ def parse_store(address: str) -> dict | None:
     """
     if not address:
         return None
-    if not (bucket := sets.bucket_of(address)):
+    if not (bucket := addresses.get_bucket(address)):
         raise Problem(f"{address} is no place in a bucket; write --store s3://bucket/prefix")
-    prefix = address.removeprefix(sets.IN_BUCKET).partition("/")[2].strip("/")
+    prefix = address.removeprefix(addresses.IN_BUCKET).partition("/")[2].strip("/")
     return store_of(bucket) | {"prefix": prefix, "upload": True}
 
 
@@ -88,7 +88,7 @@ def _measure(spec: dict, files: Sequence[Source]) -> dict[str, float]:
     store = stores.of(spec)
     location, env = store.locate({"location": {"key": ""}}, None, dict(os.environ))
     largest = max(files, key=attrgetter("bytes"), default=None)
-    name = largest.where.removeprefix(f"{sets.IN_BUCKET}{spec['bucket']}/") if largest else "latency"
+    name = largest.where.removeprefix(f"{addresses.IN_BUCKET}{spec['bucket']}/") if largest else "latency"
     getter = bare.of(location, store.addresses(location, [name], env))()
     measured = networks.measure(getter, name, min(largest.bytes, networks.READ_BYTES) if largest else 0)
     rate = {"per_connection_mib_s": measured["mib_s"]} if "mib_s" in measured else {}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import h5py
 
+from sbench.studies.shots.addresses import IN_BUCKET
 from sbench.studies.shots.elsewhere import list_sources, number_name
 from sbench.studies.shots.inputs import Source, find_object
-from sbench.studies.shots.sets import IN_BUCKET
 
 # Bytes that are copied for the values of one object.
 _MOST = 2 * 2**30

@@ -20,8 +20,8 @@ from sbench.stores.as_file import AsFile
 from sbench.stores.reading import Absent, Denied, Reader
 from sbench.stores.store import Store
 from sbench.stores.transfer import ACCESS
+from sbench.studies.shots.addresses import IN_BUCKET, get_bucket
 from sbench.studies.shots.files import expression
-from sbench.studies.shots.sets import IN_BUCKET, bucket_of
 
 _WILD = re.compile(r"[*?\[]")
 _BELOW = "means those below it, too"
@@ -118,7 +118,7 @@ def sources(what: str | Sequence[str], store: dict | None = None) -> list[Source
     wanted = [what] if isinstance(what, str) else list(what)
     if store:
         return _in_bucket(wanted, store)
-    if bucket_of(wanted):
+    if get_bucket(wanted):
         raise Problem(f"{wanted[0]} is in a bucket, where only sets are read; write files: {{mine: {wanted[0]}}}")
     return _here(wanted)
 

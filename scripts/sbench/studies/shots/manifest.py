@@ -16,6 +16,7 @@ from sbench.probe.formats import reason
 from sbench.probe.program import Problem, Unable
 from sbench.studies.shots import selection
 from sbench.studies.shots.accesses import Accesses
+from sbench.studies.shots.addresses import IN_BUCKET
 from sbench.studies.shots.checksums import fingerprint
 from sbench.studies.shots.choice import choose, describe, nothing_to_read
 from sbench.studies.shots.datasets import Dataset, Entry
@@ -23,7 +24,6 @@ from sbench.studies.shots.elsewhere import holders
 from sbench.studies.shots.files import common, creation, extents
 from sbench.studies.shots.gathered import open_gathered
 from sbench.studies.shots.inputs import Source, sources
-from sbench.studies.shots.sets import IN_BUCKET
 
 # What a manifest, which each cell reads, may hold.
 _MOST_READS = 200_000

@@ -1,0 +1,52 @@
+"""Addresses of the user's own files: the bucket that they are in, and how to name one that is not read as it is."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from sbench.probe.program import Problem
+
+IN_BUCKET = "s3://"
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
+# An object of AWS over HTTP, in both styles.
+_HOST = r"(?:(?P<bucket>[^/]+)\.)?s3[.-](?:dualstack\.)?(?:(?P<region>[a-z]+-[a-z0-9-]+)\.)?amazonaws\.com(?:\.cn)?"
+_OF_AWS = re.compile(_HOST + "/(?P<path>.+)")
+
+
+def get_bucket(what: str | Sequence[str]) -> str:
+    """Return the bucket that addresses lie in, "" of local files.
+
+    Raises:
+        Problem: they do not lie in one place, or in none that files are read from.
+    """
+    buckets = set(map(_bucket, [what] if isinstance(what, str) else what))
+    if len(buckets) != 1:
+        raise Problem("the files of a set lie in one bucket, or all of them here; make two sets of them")
+    return buckets.pop()
+
+
+def _bucket(place: str) -> str:
+    """Return the bucket of an address, "" of a path."""
+    address = _ADDRESS.fullmatch(place)
+    if not address:
+        return ""
+    if not place.startswith(IN_BUCKET):
+        # A question mark may be followed by a signature.
+        public = place.partition("?")[0]
+        raise Problem(f"{public} is not read; {_remedy(address[1].lower(), public.partition('://')[2])}")
+    bucket = address[2].partition("/")[0]
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", bucket):
+        raise Problem(f"{place}: no bucket is called {bucket!r}; write s3://bucket/key")
+    return bucket
+
+
+def _remedy(scheme: str, rest: str) -> str:
+    """Return how to name the files of an address that is not a bucket's."""
+    if scheme in ("s3", "s3a", "s3n"):
+        return f"write {IN_BUCKET}{rest}"
+    if scheme == "file":
+        return f"write its path, /{rest.lstrip('/')}"
+    if aws := _OF_AWS.fullmatch(rest):
+        region = f" (region {aws['region']})" if aws["region"] else ""
+        return f"name its bucket: {IN_BUCKET}{'/'.join(filter(None, (aws['bucket'], unquote(aws['path']))))}{region}"
+    return "download it, or name its bucket: s3://bucket/key, of a service other than AWS with its endpoint"
