@@ -69,4 +69,4 @@ def _converted(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
 
 def _row(flags: pd.Series) -> int:
     """The first row that is flagged, as an editor counts lines: the header is the first."""
-    return int(flags.to_numpy().argmax()) + 2
+    return int(flags.index[flags].to_numpy()[0]) + 2
