@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, artefact, copy_project, sbench
 from small_runs import TINY, snakemake, write
 
-from sbench.design import study as studies
+from sbench.design import schema
 from sbench.design.matrix import permanent_name
 from sbench.design.records import digest
 from sbench.probe.program import Problem, replacing, run
@@ -89,7 +89,7 @@ def test_the_example_is_an_archive_of_a_full_run_and_its_pages_are_those_of_its_
     done = sbench("report", packed, cwd=clone)
     assert done.returncode == 0, done.stderr
     with archive.opened(packed) as (_, manifest):
-        assert sorted(manifest["studies"]) == studies.names()
+        assert sorted(manifest["studies"]) == schema.list_studies()
     committed, made = (files(root / "reports/example", COMMITTED) for root in (ROOT, clone))
     assert committed.keys() == made.keys()
     assert [name for name, content in committed.items() if made[name] != content] == []

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from sbench.design import config as configuration
-from sbench.design import matrix
+from sbench.design import matrix, schema
 from sbench.design.study import apart
 from sbench.probe import sizes
 from sbench.probe.program import Problem
@@ -105,7 +105,7 @@ def test_objects_that_a_store_cannot_hold_are_left_out_with_the_source_of_the_li
 
 
 def test_every_limit_of_objects_has_a_source_and_a_date():
-    kinds = configuration.schema()["properties"]["stores"]["additionalProperties"]["properties"]["kind"]["enum"]
+    kinds = schema.read_schema()["properties"]["stores"]["additionalProperties"]["properties"]["kind"]["enum"]
     assert set(study.object_limits()) == set(kinds) - {"posix", "hsds"}
     for limit in study.object_limits().values():
         assert limit["gib"] > 0

@@ -10,7 +10,7 @@ import yaml
 from conftest import ROOT
 
 from sbench.design import config as configuration
-from sbench.design import matrix
+from sbench.design import matrix, schema
 from sbench.probe.program import Problem
 
 # What says where published data are configures no run.
@@ -56,7 +56,7 @@ def test_every_key_of_the_schema_is_described():
         if isinstance(node.get("additionalProperties"), dict):
             yield from keys(node["additionalProperties"], f"{place}.*")
 
-    rules = configuration.schema()
+    rules = schema.read_schema()
     known = [*keys(rules), *[pair for name, part in rules["$defs"].items() for pair in keys(part, name)]]
     undescribed = [place for place, child in known if not {"description", "$ref", "const"} & child.keys()]
     assert len(known) > 40

@@ -1,13 +1,16 @@
 """Where things live: what one study, or one kind of store, alone needs stands in its folder and nowhere else."""
 
+import graphlib
 import importlib
 import re
 from pathlib import Path
 
+import grimp
 import pytest
 from conftest import ROOT
 
 from sbench.design import config as configuration
+from sbench.design import schema
 from sbench.design import study as studies
 
 KINDS = ("posix", "s3", "azure-blob", "azure-files", "hsds")
@@ -47,7 +50,7 @@ def test_a_study_is_a_folder_a_schema_a_notebook_a_page_and_a_part_of_the_smoke_
 
 
 def test_a_driver_is_declared_by_a_module_and_a_level():
-    of_drivers = [configuration.factors(study).get("driver") for study in studies.names()]
+    of_drivers = [schema.get_factors(study).get("driver") for study in schema.list_studies()]
     levels = {level for factor in of_drivers if factor for level in factor["items"]["enum"]}
     modules = [path.stem for path in (ROOT / "scripts/sbench/drivers").glob("[!_]*.py")]
     declared = [importlib.import_module(f"sbench.drivers.{module}").DRIVERS for module in modules]
@@ -69,3 +72,36 @@ def test_nobody_outside_stores_asks_for_the_kind_of_a_store():
     asking = re.compile(rf"""kind["']?\]?\)? *(==|!=|in) *[("']*({kinds})\b|({kinds})["'] *(==|!=)""")
     files = [path for path in (ROOT / "scripts").rglob("*.py") if "stores" not in path.parts]
     assert [f"{path}: {line}" for path in files for line in path.read_text().splitlines() if asking.search(line)] == []
+
+
+def find_circle(package: str) -> list[str]:
+    """Return the modules of a circle of imports, those within functions included; none where there is no circle."""
+    graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
+    try:
+        graphlib.TopologicalSorter(
+            {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+        ).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other():
+    assert find_circle("sbench") == []
+
+
+@pytest.mark.parametrize(
+    "source, circle",
+    [
+        ("from circular import other", ["circular.one", "circular.other"]),
+        ("def run():\n    from circular import other", ["circular.one", "circular.other"]),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from circular import other", []),
+    ],
+)
+def test_modules_that_import_each_other_are_found(source: str, circle: list[str], tmp_path: Path, monkeypatch):
+    folder = tmp_path / "circular"
+    folder.mkdir()
+    for name, text in {"__init__": "", "one": source, "other": "import circular.one"}.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert sorted(set(find_circle("circular"))) == circle

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from sbench.design import config as configuration
+from sbench.design import schema
 from sbench.probe import content, sizes
 from sbench.studies.blobs import ceiling
 from sbench.studies.blobs.patterns import PATTERNS, Operation, Plan
@@ -26,7 +26,7 @@ def extents(found: Plan) -> list[tuple[int, int]]:
 
 
 def test_patterns_are_the_levels_of_the_schema():
-    assert list(configuration.factors("blobs")["pattern"]["items"]["enum"]) == list(PATTERNS)
+    assert list(schema.get_factors("blobs")["pattern"]["items"]["enum"]) == list(PATTERNS)
 
 
 @pytest.mark.parametrize("pattern", SHARED_OUT)

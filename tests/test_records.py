@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sbench.design import records
+from sbench.design import records, validity
 from sbench.measure import failures
 from sbench.measure import gather as facts_program
 from sbench.pages import listings
@@ -225,9 +225,9 @@ def test_a_failed_record_needs_no_figures(tmp_path):
     record = json.loads(newer(run).read_text())
     path = tmp_path / record["name"] / "repeat=1.json"
     records.write(path, failed(record, "killed"))
-    assert records.faults(records.read(path, "synthetic", "shots")) == ["killed"]
-    assert records.faults(failed(record)) == ["failed without a reason"]
-    assert records.faults(record | {"valid": False})[0] == "invalid without a reason"
+    assert validity.list_faults(records.read(path, "synthetic", "shots")) == ["killed"]
+    assert validity.list_faults(failed(record)) == ["failed without a reason"]
+    assert validity.list_faults(record | {"valid": False})[0] == "invalid without a reason"
 
 
 def test_a_row_of_the_matrix_that_stands_twice_is_named_and_counts_once(tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+from sbench.design import schema
 from sbench.design import study as studies
 from tests.bench.common import DISK, Row, Say, copy_tree, run_command, snakemake, write_configuration
 
@@ -68,7 +69,7 @@ def count_lines() -> Iterator[Row]:
     yield from (_to_row(f"  {name}", count) for name, count in parts.items())
     yield _to_row(f"engine: {', '.join(ENGINE)}", sum(rooms[room] for room in ENGINE), 15_500)
     yield _to_row("rules/common.smk", _count(Path("rules/common.smk")), 150)
-    for name in studies.names():
+    for name in schema.list_studies():
         has_blocks = type(studies.of(name)).tables is studies.Study.tables
         yield _to_row(f"study {name}", _count(PACKAGE / "studies" / name), 2_000 if has_blocks else 4_000)
         yield _to_row("  its page", _count(PACKAGE / "studies" / name / "report"), 400 if has_blocks else None)
@@ -117,7 +118,7 @@ def sum_times() -> Iterator[Row]:
     for case in suite.iter("testcase"):
         seconds[re.search(r"test_\w+", case.get("classname", "")).group()] += float(case.get("time", 0))
     # On 2 idle cores; three studies may take 15 minutes, each further one 3.
-    goal = 60 * (15 + 3 * (len(studies.names()) - 3))
+    goal = 60 * (15 + 3 * (len(schema.list_studies()) - 3))
     yield _to_row("time of `make test`", round(float(suite.get("time", 0))), goal, "s")
     for name, taken in seconds.most_common():
         yield Row(f"  {name}", f"{taken:.0f} s")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from sbench.court import ceilings, claims, derived, labels, raw_data, rules, timings
-from sbench.design import config as configuration
-from sbench.design import csv_file
+from sbench.design import csv_file, schema
 from sbench.design.matrix import permanent_name
 from sbench.design.records import Kept
 from sbench.measure import gather
@@ -79,7 +78,7 @@ def audited(
 
 def merged(study: str, settings: dict, records: Iterable[dict]) -> dict[str, pd.DataFrame]:
     """Return the tables of published records, which have a cell's levels, `repeat`, `seconds`, and perhaps more."""
-    factors = configuration.factors(study)
+    factors = schema.get_factors(study)
     usual = {name: str(factor["default"][0]) for name, factor in factors.items() if "default" in factor}
     kept = []
     for record in records:

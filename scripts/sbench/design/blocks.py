@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sbench.design import records
+from sbench.design import records, validity
 from sbench.design import study as studies
 from sbench.design.study import Cell
 from sbench.probe.program import Problem, read_json, write_json
@@ -121,7 +121,7 @@ def measured(config: dict, cells: Iterable[Cell]) -> Measured:
                 if "cause" in record:
                     continue
                 # One that was ended by its time limit has a time, of at least that.
-                usable = record.get("timed_out_s") or records.gave_in(record) or not records.faults(record)
+                usable = record.get("timed_out_s") or records.gave_in(record) or not validity.list_faults(record)
                 session = record.get("session", "") if usable else None
             sessions.setdefault(cell.name, {})[block] = session
     return sessions

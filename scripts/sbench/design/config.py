@@ -6,18 +6,16 @@ import math
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 
-from sbench import drivers
 from sbench.design import study as studies
 from sbench.design import yaml_file
-from sbench.probe.program import Problem, read_yaml
+from sbench.design.schema import get_factors, read_schema
+from sbench.probe.program import Problem
 
-PACKAGE = Path(__file__).parents[1]
 # Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # A rule's command carries the configuration as JSON, and Linux takes 128 KiB of one argument.
@@ -25,53 +23,6 @@ _MOST_JSON = 100_000
 # Told where nothing simpler is wrong: what is none of several variants, and names of what is not there.
 _LAST = ("oneOf", "anyOf", "x-names", "x-file")
 Errors = Iterator[jsonschema.ValidationError]
-
-
-@cache
-def schema() -> dict:
-    """Return the schema of a configuration, read once: that of a run, with that of `stores` and of each study in it.
-
-    What it refers to stands in the place of each reference.
-    """
-    whole: dict = _read_part("design/run.yaml")
-    of_studies: dict[str, dict] = {}
-    whole["properties"] |= {"stores": _read_part("stores/schema.yaml")}
-    whole["properties"]["studies"]["properties"] = of_studies
-    parts = [whole["properties"]["stores"]]
-    for name in studies.names():
-        of_studies[name] = _read_part(f"studies/{name}/schema.yaml")
-        parts.append(of_studies[name])
-    of_kind = whole["properties"]["stores"]["additionalProperties"]
-    of_kind["oneOf"] = []
-    for file in sorted((PACKAGE / "stores").glob("*/schema.yaml")):
-        kinds = _read_part(file)
-        of_kind["oneOf"] += kinds.pop("variants")
-        parts.append(kinds)
-    of_kind["properties"]["kind"]["enum"] = [kind["title"] for kind in of_kind["oneOf"]]
-    for part in parts:
-        whole["$defs"] |= part.pop("$defs", {})
-    # What an editor, which does not compose them, must let pass.
-    for part in (whole, whole["properties"]["studies"]):
-        part["additionalProperties"] = False
-    written: dict = _written_out(whole, whole["$defs"])
-    return written
-
-
-def _read_part(name: Path | str) -> dict:
-    part = read_yaml(PACKAGE / name)
-    return {key: value for key, value in part.items() if key != "$schema"}
-
-
-def _written_out(node: Any, definitions: dict) -> Any:
-    if isinstance(node, list):
-        return [_written_out(child, definitions) for child in node]
-    if not isinstance(node, dict):
-        return node
-    if reference := node.get("$ref"):
-        node = definitions[reference.removeprefix("#/$defs/")] | {k: v for k, v in node.items() if k != "$ref"}
-    if node.get("x-drivers"):
-        return {"enum": drivers.list_readers()}
-    return {key: _written_out(child, definitions) for key, child in node.items()}
 
 
 def resolve(config: dict, files: list[Path] | list[str]) -> dict:
@@ -113,28 +64,11 @@ def expect_plain(config: dict, where: str) -> None:
         )
 
 
-def factors(study: str) -> dict[str, dict]:
-    """Return the factors of a study in their order, each with its part of the schema."""
-    parts: dict[str, dict] = schema()["$defs"][f"{study}_matrix"]["properties"]
-    return parts
-
-
-@cache
-def added(study: str) -> dict[str, str]:
-    """Return the factors that a study got after its first records, with the level of all cells of before."""
-    return {name: str(part["default"][0]) for name, part in factors(study).items() if "x-added" in part}
-
-
 def of_study(config: dict, study: str) -> dict:
     """Return what the plan, tables and facts of a study depend on: not which part of it is asked for now."""
     apart = ("only", "again", "ask_above", "machine", "published_data", "published_partial", "comparison", "studies")
     kept = {key: value for key, value in config.items() if key not in apart}
     return {**kept, "only": {}, "again": [], "studies": {study: config["studies"][study]}}
-
-
-def is_series(study: str) -> bool:
-    """Return whether each record of a study is a series, of which fewer than 6 give verdicts, too."""
-    return bool(schema()["$defs"][f"{study}_matrix"].get("x-series", False))
 
 
 def _complete(config: dict, where: str) -> dict:
@@ -210,7 +144,7 @@ def _validator(config: dict) -> jsonschema.protocols.Validator:
     keywords = {"properties": properties, "oneOf": one_of, "uniqueItems": unique, "x-names": names, "x-file": file}
     types = plain.TYPE_CHECKER.redefine_many({"integer": is_integer, "number": is_number})
     validator: jsonschema.protocols.Validator = jsonschema.validators.extend(plain, keywords, type_checker=types)(
-        schema()
+        read_schema()
     )
     return validator
 
@@ -279,7 +213,7 @@ def _instead(value: object, wanted: list[str]) -> str:
 
 def _description(error: jsonschema.ValidationError) -> str:
     """Return the description nearest to an error, in parentheses: levels have that of their factor."""
-    node, description = schema(), ""
+    node, description = read_schema(), ""
     for step in error.absolute_schema_path:
         node = node[step]
         description = node.get("description", description) if isinstance(node, dict) else description
@@ -299,9 +233,9 @@ def _check_names(config: dict, where: str) -> None:
             raise Problem(f"{where}: libraries.{name}.lock: there is no {library['lock']}; make lock writes the locks")
     for study, section in config["studies"].items():
         for number, comparison in enumerate(section["compare"]):
-            if (factor := comparison["factor"]) not in factors(study):
+            if (factor := comparison["factor"]) not in get_factors(study):
                 place = f"studies.{study}.compare[{number}].factor"
-                raise Problem(f"{where}: {place}: {factor!r} is no factor of {study}: {', '.join(factors(study))}")
+                raise Problem(f"{where}: {place}: {factor!r} is no factor of {study}: {', '.join(get_factors(study))}")
         # The same factors are needed, which its own published study has.
         there = [f"published/{path.parent.name}" for path in Path("results/published").glob(f"{study}/audit")]
         if absent := [name for name in _listed(section.get("reference", [])) if name not in there]:

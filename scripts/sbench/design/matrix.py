@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sbench.design import config as configuration
+from sbench.design import schema
 from sbench.design import study as studies
 from sbench.design.study import ANEW, COPIED, REBUILT, Cell
 from sbench.probe.program import Problem
@@ -42,7 +43,7 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     Raises:
         Problem: nothing, or too much, is left of the matrix, or nothing of the baseline of a comparison.
     """
-    section, factors = config["studies"][study], configuration.factors(study)
+    section, factors = config["studies"][study], schema.get_factors(study)
     mappings, times = studies.mappings(section), studies.of(study).repeats(config)
     # So many cells cannot even be listed: they are counted, not made.
     if (many := sum(math.prod(map(len, mapping.values())) for mapping in mappings)) * times > _MOST_RECORDS:
@@ -148,12 +149,12 @@ def libraries(cells: Iterable[Cell]) -> dict[str, dict]:
 
 
 def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", twin_of: str = "") -> Cell:
-    section, factors = config["studies"][study], configuration.factors(study)
+    section, factors = config["studies"][study], schema.get_factors(study)
     levels = {**levels, "control": control}
     settings = {
         "study": study,
         # A cell without a factor that was added is the same that it was before there was one.
-        "cell": {name: level for name, level in levels.items() if configuration.added(study).get(name) != level},
+        "cell": {name: level for name, level in levels.items() if schema.get_added_factors(study).get(name) != level},
         "seed": config["seed"],
         **{key: value for key, value in section.items() if key not in _NOT_SETTINGS},
     }
@@ -162,7 +163,7 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
         data_levels = {
             factor: levels[factor]
             for factor, part in factors.items()
-            if part.get("x-data") and levels[factor] != configuration.added(study).get(factor)
+            if part.get("x-data") and levels[factor] != schema.get_added_factors(study).get(factor)
         }
         settings["data"] = studies.of(study).data(config, data_levels) | {"seed": config["seed"]}
         settings["data"] |= {"copy": control} if control == COPIED else {}

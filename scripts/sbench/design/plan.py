@@ -3,8 +3,7 @@
 import csv
 import io
 
-from sbench.design import blocks, matrix
-from sbench.design import config as configuration
+from sbench.design import blocks, matrix, schema
 from sbench.design.study import Cell, for_level
 
 
@@ -29,7 +28,7 @@ def plan(config: dict, study: str, cells: list[Cell]) -> dict:
 def matrix_csv(study: str, cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
     """Return the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
     text = io.StringIO()
-    columns = ["cell", *configuration.factors(study), "control", "omitted", "twin_of"]
+    columns = ["cell", *schema.get_factors(study), "control", "omitted", "twin_of"]
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows({"cell": cell.name, **cell.levels, "twin_of": cell.twin_of} for cell in cells)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sbench.design import checks
+from sbench.design.schema import get_added_factors
 from sbench.probe.program import Problem, read_json, read_yaml, write_json
 
 SCHEMA = Path(__file__).with_name("record.yaml")
@@ -70,13 +70,10 @@ def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = No
         if record[key] != due:
             what = "cell" if key == "name" else key
             raise Problem(f"{path} is the record of another {what}, {record[key]}; {_REMEDY}")
-    # What reads configurations asks studies, which ask for records.
-    from sbench.design.config import added
-
     if levels is None:
         return record
     for factor in sorted(record["cell"].keys() | levels.keys()):
-        before = added(study).get(factor, "")
+        before = get_added_factors(study).get(factor, "")
         level, due = record["cell"].get(factor, before), levels.get(factor, before)
         if level != due:
             raise Problem(f"{path} was measured with {factor} {level or 'unknown'}, its folder says {due or 'nothing'}")
@@ -132,27 +129,6 @@ def skipped(path: Path) -> bool:
     with contextlib.suppress(Problem):
         return "cause" in read_json(path)
     return False
-
-
-def faults(record: dict) -> list[str]:
-    """Return why a record takes no part in medians and verdicts; nothing where it does.
-
-    What its numbers show is not taken from its word (`valid`): whoever edits a record can write the digest anew.
-    """
-    unknown = f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
-    reasons = [] if record["valid"] else record.get("reasons") or [unknown]
-    shown = _shown_faults(record) if record["valid"] and record["status"] == "done" else []
-    return [*reasons, *shown, *([EDITED] if edited(record) else [])]
-
-
-def _shown_faults(record: dict) -> list[str]:
-    # What reads studies asks for records.
-    from sbench.design import study as studies
-
-    # What an earlier version wrote may lack what a study looks at by now.
-    with contextlib.suppress(LookupError, TypeError, AttributeError):
-        return studies.of(record["study"]).check_record(record, record["settings"])
-    return checks.check_work(record.get("work") or {})
 
 
 def edited(record: dict) -> bool:

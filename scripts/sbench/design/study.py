@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
-_FOLDER = Path(__file__).parents[1] / "studies"
 # Levels of `control` whose twins have something anew that a cell keeps across blocks (METHOD 6), and what that is.
 COPIED, REBUILT = "copied", "rebuilt"
 ANEW = {COPIED: "another copy of the data", REBUILT: "another build of the library"}
@@ -223,11 +222,6 @@ class Study:
 def for_level(value: T | Mapping[str, T], levels: dict[str, str]) -> T:
     """Return a setting for a cell: it may be a mapping from the levels of a factor."""
     return next(value[level] for level in levels.values() if level in value) if isinstance(value, Mapping) else value
-
-
-def names() -> list[str]:
-    """Return the names of all studies: the folders that declare one."""
-    return sorted(path.parent.name for path in _FOLDER.glob("*/study.py"))
 
 
 def mappings(section: dict) -> list[dict]:

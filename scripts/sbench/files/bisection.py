@@ -13,7 +13,7 @@ from sbench import drivers
 from sbench.build import releases
 from sbench.build.releases import Reader, Releases, Unusable
 from sbench.design import config as configuration
-from sbench.design import matrix, records
+from sbench.design import matrix, records, validity
 from sbench.drivers import Driver
 from sbench.files.judged_releases import (
     FIRST,
@@ -170,9 +170,9 @@ class Bisection:
             Unusable: it could not be measured.
         """
         of_release = [record for _, record in sorted(self._records(release).items())]
-        usable = [record for record in of_release if not records.faults(record)]
+        usable = [record for record in of_release if not validity.list_faults(record)]
         if not usable:
-            faults = records.faults(of_release[0]) if of_release else ["it has no record"]
+            faults = validity.list_faults(of_release[0]) if of_release else ["it has no record"]
             raise Unusable(f"{self.name(release)} cannot be measured: {'; '.join(faults)}")
         if self.metric == SECONDS:
             return statistics.median(record["seconds"]["total"] for record in usable)
@@ -240,7 +240,7 @@ class Bisection:
     def _usable(self, release: str) -> bool:
         if self.name(release) not in self._config["libraries"]:
             return False
-        return not all(map(records.faults, self._records(release).values()))
+        return not all(map(validity.list_faults, self._records(release).values()))
 
     def _records(self, release: str) -> dict[int, dict]:
         """Return the records of a release by block; a cell that was skipped for a failed build has measured nothing."""

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sbench.design import records
+from sbench.design import records, validity
 from sbench.probe.program import Problem, read_json
 from sbench.studies.shots.arms import key_of
 
@@ -65,5 +65,5 @@ def _read(folder: Path) -> Iterator[dict]:
         for _, path in records.repeats(cell):
             with contextlib.suppress(Problem):
                 record = read_json(path)
-                if not records.faults(record):
+                if not validity.list_faults(record):
                     yield record

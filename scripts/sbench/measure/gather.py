@@ -13,7 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pandas as pd
 
-from sbench.design import fingerprint, records
+from sbench.design import fingerprint, records, validity
 from sbench.design import matrix as matrices
 from sbench.design import study as studies
 from sbench.measure import session_records, tables
@@ -327,7 +327,7 @@ def _elsewhere(results: Path, study: str, machine: dict) -> dict[str, dict]:
 def _reached(kept: Iterable[records.Kept]) -> dict[str, float]:
     shares: dict[str, list[float]] = {}
     for one in kept:
-        if one.record and not records.faults(one.record) and (waited := one.record["work"].get("waited_s")):
+        if one.record and not validity.list_faults(one.record) and (waited := one.record["work"].get("waited_s")):
             rest = one.record["seconds"]["total"] - waited
             shares.setdefault(one.levels["control"], []).append(waited / rest)
     return {level: stats.median(values).value for level, values in shares.items()}

@@ -17,7 +17,7 @@ import psutil
 
 from sbench.build import environments, servers
 from sbench.build.cache import copying, finished
-from sbench.design import blocks, cost, matrix, prices
+from sbench.design import blocks, cost, matrix, prices, schema
 from sbench.design import config as configuration
 from sbench.design import study as studies
 from sbench.design.cost import Cost
@@ -243,7 +243,7 @@ def _show(plan: Plan, listed: bool) -> float:
             files = len(studies.of(study).sources(config))
             say(f"{config['run']}/{study}: {sizes.count(files, 'file')} of results from elsewhere to import")
             continue
-        exploratory = not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
+        exploratory = not schema.is_series(study) and config["repeats"] < MIN_BLOCKS
         totals = own.totals
         say(
             f"{config['run']}/{study}: {len(own.cells)} cells, {len(own.omitted)} left out, "

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sbench.design import fingerprint, records
+from sbench.design import fingerprint, records, validity
 from sbench.probe.program import Problem, write_text
 from sbench.probe.slowed import SHARES
 from sbench.stores import faults
@@ -197,7 +197,7 @@ def _read_exchanges(cell: str, path: Path) -> Iterator[pd.DataFrame]:
 
 def _run(record: dict) -> dict:
     done = record["status"] == "done"
-    faults = records.faults(record)
+    faults = validity.list_faults(record)
     run = {"status": record["status"], "ok": done and not faults, "edited": records.EDITED in faults, "reasons": faults}
     run["attempted"] = "cause" not in record
     if limit := record.get("timed_out_s"):

@@ -16,7 +16,7 @@ from pathlib import Path
 from sbench.design import DEFAULT_CONFIG
 from sbench.design import config as configuration
 from sbench.design.matrix import permanent_name
-from sbench.design.study import names as known_studies
+from sbench.design.schema import list_studies
 from sbench.pages import references
 from sbench.probe import provenance
 from sbench.probe.program import Problem, expect_folders, file_digest, json_object, read_json, read_yaml, replacing
@@ -162,7 +162,7 @@ def _unpacked(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
     if missing := _lacking(manifest, _KEYS):
         raise Problem(f"{path}: {MANIFEST} lacks {missing[0]}; get the archive again")
     expect_name(manifest["run"], f"{path}: the run")
-    if strange := sorted(manifest["studies"].keys() - set(known_studies())):
+    if strange := sorted(manifest["studies"].keys() - set(list_studies())):
         raise Problem(f"{path} has a study that is not known here, {strange[0]}; get a newer version of this project")
     due = dict(manifest["files"])
     for member in members:

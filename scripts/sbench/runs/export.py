@@ -10,9 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from sbench.design import DEFAULT_CONFIG, records
+from sbench.design import DEFAULT_CONFIG, records, schema, validity
 from sbench.design import config as configuration
-from sbench.design import study as studies
 from sbench.measure import gather
 from sbench.pages import exported
 from sbench.pages.page import write_csv
@@ -68,7 +67,7 @@ def observations(results: Path) -> pd.DataFrame:
         while it was measured, and is known of machine, versions and commit: `settings_…`, `effective_…`, `host_…`,
         `provenance_…`. Texts are categories, as those of a record stand in each of its rows; an empty one is missing.
     """
-    kept = [(study, one) for study in studies.names() for one in _kept(results, study)]
+    kept = [(study, one) for study in schema.list_studies() for one in _kept(results, study)]
     if not kept:
         return pd.DataFrame()
     levels = list(dict.fromkeys(factor for _, one in kept for factor in one.levels))
@@ -85,7 +84,7 @@ def tables_of_pages(results: Path) -> str:
     """Write the tables of each study's page into the run's `export/tables`, and return how many there are of which."""
     out = results / "export/tables"
     shutil.rmtree(out, ignore_errors=True)
-    gathered = [study for study in studies.names() if (results / study / "facts.json").is_file()]
+    gathered = [study for study in schema.list_studies() if (results / study / "facts.json").is_file()]
     counts = {study: exported.write(study, results / study, out) for study in gathered}
     return ", ".join(f"{count} of {study}" for study, count in counts.items()) or "none, no study has a page yet"
 
@@ -110,7 +109,7 @@ def _kept(results: Path, study: str) -> Iterator[records.Kept]:
 def _about(study: str, kept: records.Kept) -> dict[str, Any]:
     """Return what holds for all observations of a record: its place, whether it counts, and the circumstances."""
     record = kept.record or {"status": "failed"}
-    reasons = records.faults(record) if kept.record else [kept.problem]
+    reasons = validity.list_faults(record) if kept.record else [kept.problem]
     texts = {key: value for key, value in record.items() if isinstance(value, str) and key not in ("name", "digest")}
     settings = {key: value for key, value in (record.get("settings") or {}).items() if key not in ("study", "cell")}
     flat = {part: record.get(part) or {} for part in _CIRCUMSTANCES}
@@ -123,7 +122,7 @@ def _about(study: str, kept: records.Kept) -> dict[str, Any]:
 def _levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
     """Return the levels of a record, counts as numbers; one such as "2x" is what it was on that machine."""
     in_force = (kept.record or {}).get("effective") or {}
-    items = {name: factor["items"] for name, factor in configuration.factors(study).items()}
+    items = {name: factor["items"] for name, factor in schema.get_factors(study).items()}
     counts = {
         name
         for name, item in items.items()

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from sbench.design import records
+from sbench.design import validity
 from sbench.design.records import Kept
 from sbench.stores import faults
 
@@ -23,7 +23,7 @@ def outcomes(kept: Sequence[Kept]) -> list[dict]:
     plain = {
         (*_place(one.levels), one.repeat): one.record
         for one in own
-        if one.levels.get("fault") == faults.NONE and not records.faults(one.record)
+        if one.levels.get("fault") == faults.NONE and not validity.list_faults(one.record)
     }
     of_cells: dict[str, list[Kept]] = {}
     for one in own:
@@ -38,7 +38,7 @@ def _place(levels: Mapping[str, str]) -> tuple:
 
 def _row(cell: str, rows: list[Kept], plain: Mapping[tuple, dict]) -> dict:
     met = [one for one in rows if one.record["injected"]["count"]]
-    recovered = [one for one in met if not records.faults(one.record)]
+    recovered = [one for one in met if not validity.list_faults(one.record)]
     pairs = [(one.record, plain.get((*_place(one.levels), one.repeat))) for one in recovered]
     extra = [
         (

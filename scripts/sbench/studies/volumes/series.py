@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sbench.design import fingerprint, records
+from sbench.design import fingerprint, records, validity
 from sbench.probe.program import Problem
 from sbench.studies.volumes import fio_options
 from sbench.studies.volumes.fio_output import PERCENTILES
@@ -256,7 +256,7 @@ def _battery(kept: records.Kept) -> Battery:
         )
         print(f"left out: {problem}", file=sys.stderr)
         return Battery(*place, {}, [problem])
-    return Battery(*place, record, records.faults(record), bins, fingerprint.of(kept))
+    return Battery(*place, record, validity.list_faults(record), bins, fingerprint.of(kept))
 
 
 def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
