@@ -19,7 +19,7 @@ def find_checks(path: Path) -> dict:
     """Return the checks that a module defines, by name."""
     module = importlib.import_module(".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts))
     named = {name: check for name, check in vars(module).items() if name.startswith("check_")}
-    return {name: check for name, check in named.items() if check.__module__ == module.__name__}
+    return {name: check for name, check in named.items() if getattr(check, "__module__", "") == module.__name__}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.parent.name)

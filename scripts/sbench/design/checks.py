@@ -5,6 +5,7 @@ Checks that one study alone has are in its own checks.py.
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from sbench import drivers
 from sbench.drivers import DEFAULT, UNSET
@@ -12,21 +13,25 @@ from sbench.probe import page_cache, sizes
 from sbench.probe.slowed import SHARES
 from sbench.stores import network as networks
 
-Check = Callable[..., list[str]]
+Find = Callable[..., Iterable[str]]
 
 
-def rule(number: int) -> Callable[[Callable[..., Iterable[str]]], Check]:
-    """Make a check of a function that yields what is wrong: each line names the rule that it breaks."""
+class Check:
+    """A function that yields what is wrong with a record, and the number of the rule that each line ends with."""
 
-    def mark(function: Callable[..., Iterable[str]]) -> Check:
-        @functools.wraps(function)
-        def check(*arguments: object) -> list[str]:
-            return [f"{line} (rule {number})" for line in function(*arguments)]
+    def __init__(self, find: Find, rule: int) -> None:
+        """Keep both."""
+        functools.update_wrapper(self, find)
+        self._find, self.rule = find, rule
 
-        check.rule = number
-        return check
+    def __call__(self, *arguments: Any) -> list[str]:
+        """Return what is wrong, a line each."""
+        return [f"{line} (rule {self.rule})" for line in self._find(*arguments)]
 
-    return mark
+
+def rule(number: int) -> Callable[[Find], Check]:
+    """Make a function that yields what is wrong the check of a rule."""
+    return functools.partial(Check, rule=number)
 
 
 @rule(3)
@@ -98,9 +103,9 @@ def check_work(work: dict) -> Iterator[str]:
 def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -> Iterator[str]:
     """Check that each cache and the page buffer, as `drivers.File.effective` read them back, are as requested."""
     kind, _, size = read_cache.partition("-")
-    requested = drivers.read_cache_level(kind, sizes.in_bytes(size)) if size else kind
-    if requested not in (DEFAULT, held := effective.get("read_cache", "none")):
-        yield f"the driver made a read cache {held} out of {read_cache}"
+    level = drivers.read_cache_level(kind, sizes.in_bytes(size)) if size else kind
+    if level not in (DEFAULT, made := effective.get("read_cache", "none")):
+        yield f"the driver made a read cache {made} out of {read_cache}"
     requested, held = drivers.page_buffer_bytes(page_buffer), effective.get("page_buffer_bytes", 0)
     if requested not in (UNSET, held):
         # Rounded down to whole pages, the label is still true; all this the library does silently.
@@ -110,9 +115,9 @@ def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -
             yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
         elif held != requested - requested % effective["page_size"]:
             yield f"the library made a page buffer of {held} bytes out of {requested}"
-    size, slots = effective.get("rdcc_nbytes"), effective.get("rdcc_nslots")
-    if size not in (None, effective["rdcc_nbytes_asked"]):
-        yield f"the library made a chunk cache of {size} bytes out of {effective['rdcc_nbytes_asked']}"
+    nbytes, slots = effective.get("rdcc_nbytes"), effective.get("rdcc_nslots")
+    if nbytes not in (None, effective["rdcc_nbytes_asked"]):
+        yield f"the library made a chunk cache of {nbytes} bytes out of {effective['rdcc_nbytes_asked']}"
     # 0 leaves them to the library; records of before have none.
     if (requested := effective.get("rdcc_nslots_asked", 0)) not in (0, slots):
         yield f"the library made a chunk cache of {slots} slots out of {requested}"

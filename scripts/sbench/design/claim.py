@@ -15,7 +15,7 @@ nothing is of a claim that cannot be told. `sbench.court.claims` compares the va
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial, partialmethod
 from itertools import product
@@ -46,7 +46,7 @@ class Claim:
 class Claims(list):
     """The claims of a study, in their order."""
 
-    def __init__(self, **tables: str):
+    def __init__(self, **tables: str) -> None:
         """Name the published tables that parameters of the claims' functions get; ` + ` joins several.
 
         Joined tables have a column `source`; `cells` and `samples` are made of the published tables.
@@ -54,7 +54,17 @@ class Claims(list):
         super().__init__()
         self.tables = tables
 
-    def _add(self, kind: str, where: str, printed="", unit="", tested_by="", *, name="", **levels) -> Callable:
+    def _add(
+        self,
+        kind: str,
+        where: str,
+        printed: str = "",
+        unit: str = "",
+        tested_by: str = "",
+        *,
+        name: str = "",
+        **levels: str | list[str],
+    ) -> Callable:
         """Return a decorator that adds a claim: the first arguments are what `Claim` has under their names.
 
         `name` is its id in place of the function's name. `levels` are arguments of the function that are not tables: a
@@ -66,7 +76,7 @@ class Claims(list):
         self.extend([None] * len(combinations))
 
         def decorate(function: Callable) -> Callable:
-            quote, tables = " ".join(inspect.getdoc(function).split("\n")), self.get_tables(function, levels)
+            quote, tables = " ".join((inspect.getdoc(function) or "").split("\n")), self.get_tables(function, levels)
             for number, given in enumerate(combinations, place):
                 listed = [given[level] for level in levels if isinstance(levels[level], list)]
                 own = re.sub(r"[_.]", "-", "-".join([name or function.__name__, *listed]))
@@ -80,6 +90,6 @@ class Claims(list):
     quantifies = partialmethod(_add, "quantifies")
     explains = partialmethod(_add, "explains")
 
-    def get_tables(self, function: Callable, levels: Mapping = ()) -> dict[str, str]:
+    def get_tables(self, function: Callable, levels: Collection[str] = ()) -> dict[str, str]:
         """Return the table of each parameter of a function that is not one of `levels`."""
         return {name: self.tables[name] for name in inspect.signature(function).parameters if name not in levels}
