@@ -255,7 +255,8 @@ class _Family:
         """Of each comparison the blocks that both arms attempted, and how many of their records each arm lost."""
         status, ok = self._arms("status"), self._arms("ok")
         both = pd.notna(status[0]) & pd.notna(status[1])
-        return both.sum(axis=0), *((both & pd.isna(arm)).sum(axis=0) for arm in ok)
+        lost = [np.sum(both & pd.isna(arm), axis=0) for arm in ok]
+        return np.sum(both, axis=0), lost[0], lost[1]
 
     def _attempts(self, number: int) -> tuple[int, ...]:
         """Attempts at the baseline and how many of them failed, then those at the contender."""
@@ -333,7 +334,7 @@ class _Family:
 
     @cached_property
     def _split(self) -> Flags:
-        split: Flags = np.logical_or.reduce(list(self._apart.values()))
+        split: Flags = np.any(np.stack(list(self._apart.values())), axis=0)
         return split
 
     @cached_property

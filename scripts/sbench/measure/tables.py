@@ -6,15 +6,16 @@ the keys of a record's `seconds`; samples carry their final column names. Levels
 """
 
 import contextlib
+import functools
 import json
 import math
+import operator
 import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from sbench.design import fingerprint, records, validity
@@ -328,7 +329,7 @@ def _disturbed(good: pd.DataFrame) -> pd.Series:
     loads = {name: good[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in good}
     medians = {name: load.groupby(good["cell"], sort=False).transform("median") for name, load in loads.items()}
     beyond = [(load > _BEYOND * medians[name]) & (load > _LOADS[name]) for name, load in loads.items()]
-    return _enough(good) & np.logical_or.reduce(beyond) if beyond else pd.Series(False, index=good.index)
+    return _enough(good) & functools.reduce(operator.or_, beyond) if beyond else pd.Series(False, index=good.index)
 
 
 def _enough(good: pd.DataFrame) -> pd.Series:

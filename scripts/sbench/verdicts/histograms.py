@@ -224,7 +224,7 @@ def _at(values: Floats, cumulative: Floats, ps: Sequence[float]) -> Floats:
     n = cumulative[:, -1]
     ranks = np.stack([np.ceil(np.round(n * p / 100, 9)) for p in ps], axis=1)
     # Rows are laid end to end, each above the one before it, so that one search finds the bins of all.
-    above = np.arange(len(cumulative))[:, None] * (n.max() + 1)
+    above = np.arange(len(cumulative))[:, None] * (float(np.max(n)) + 1)
     places = np.searchsorted((cumulative + above).ravel(), np.fmax(ranks, 1) + above)
     bins: Floats = values[places - np.arange(len(cumulative))[:, None] * cumulative.shape[1]]
     return bins

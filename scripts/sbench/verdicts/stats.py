@@ -112,7 +112,7 @@ def total_over_total(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int =
     elif len(parts) > 1:
         ends = np.array([(parts / by).min(), (parts / by).max()])
     low, high = ends.tolist()
-    return Estimate(float(parts.sum() / by.sum()), low, high, len(parts))
+    return Estimate(float(parts.sum()) / float(by.sum()), low, high, len(parts))
 
 
 def resampled_totals(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
