@@ -14,7 +14,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from conftest import ROOT, program, sbench
+from conftest import ROOT, copy_project, program, sbench
 
 from sbench.pages import exported as export_tables
 from sbench.pages.markup import code
@@ -47,8 +47,7 @@ def exported(once, tmp_path_factory) -> Path:
     """Return the folder of a project in which a run of three studies, one of them imported, was exported."""
 
     def make(folder: Path) -> None:
-        for name in ("config", "docs", "envs", "notebooks", "scripts"):
-            (folder / name).symlink_to(ROOT / name)
+        copy_project(folder)
         run = folder / "results/synthetic"
         cells = synthetic_cells(1, page_buffer=("0", "64MiB", "unset"), **FEW)
         write_synthetic_run(run / "shots", cells, repeats=2, samples=3, change=changed)
@@ -172,14 +171,20 @@ def test_a_run_without_records_is_one_line(tmp_path):
 @pytest.fixture(scope="module")
 def start(once, exported) -> Path:
     """Return the page that the notebook to start with makes of the exported run."""
+    return once("start", lambda folder: make_start(exported, folder, exported)) / "start.html"
 
-    def make(folder: Path) -> None:
-        table = exported / "results/synthetic/export/synthetic.parquet"
-        given = ["--notebook", "notebooks/start.ipynb", "--table", table, "--out", folder / "start.html"]
-        done = program("report", *given)
-        assert done.returncode == 0, done.stderr
 
-    return once("start", make) / "start.html"
+def make_start(exported: Path, out: Path, project: Path) -> None:
+    given = ["--notebook", "notebooks/start.ipynb", "--table", exported / "results/laptop/export/laptop.parquet"]
+    done = program("report", *given, "--out", out / "start.html", cwd=project)
+    assert done.returncode == 0, done.stderr
+
+
+def pictures(page: Path) -> list[str]:
+    """Return the pictures of a page's Markdown, each of which is an SVG file beside it."""
+    names = re.findall(r"!\[[\w -]+\]\((.+\.svg)\)", page.with_suffix(".md").read_text(encoding="utf-8"))
+    assert all(parse(page.parent / name).getroot().tag.endswith("svg") for name in names)
+    return names
 
 
 def test_the_notebook_to_start_with_reads_as_the_documentation_does():
@@ -198,9 +203,14 @@ def test_the_notebook_to_start_with_finds_the_clone_from_where_jupyter_opens_it(
 def test_the_notebook_to_start_with_is_markdown_with_its_code_and_pictures(start):
     text = start.with_suffix(".md").read_text(encoding="utf-8")
     assert "def read(path, leave_out=" in text
-    pictures = re.findall(r"!\[[\w -]+\]\((start_files/\w+\.svg)\)", text)
-    assert pictures == [f"start_files/{name}.svg" for name in ("runtime", "speedup", "boxes")]
-    assert all(parse(start.parent / one).getroot().tag.endswith("svg") for one in pictures)
+    assert pictures(start) == [f"start_files/plot-{number}.svg" for number in (1, 2, 3)]
+
+
+def test_the_notebook_to_start_with_draws_the_published_study_where_its_tables_are(exported, audited, clone: Path):
+    (clone / "results/published/shots").mkdir(parents=True)
+    (clone / "results/published/shots/tables").symlink_to(audited("shots"))
+    make_start(exported, clone, clone)
+    assert len(pictures(clone / "start.html")) == 6
 
 
 @pytest.mark.skipif(not browser.browser(), reason="there is no Chromium to look at the page with")
@@ -209,14 +219,12 @@ def test_the_notebook_to_start_with_is_a_page_that_asks_the_network_for_nothing(
     assert links.elsewhere == []
     assert links.policy.startswith("default-src 'none'; script-src 'sha256-")
     code = "getComputedStyle(document.querySelector('pre.code')).display"
-    pictures = (
-        "[...document.querySelectorAll('img.paper')].map((one) => one.naturalWidth > 100 && one.clientWidth > 100)"
-    )
-    seen = browser.visit(start, {"code": code}, {"pictures": pictures})
+    frames = "[...Bokeh.index.roots].filter((view) => view.frame?.bbox.height > 100).length"
+    seen = browser.visit(start, {"code": code, "frames": frames})
     assert seen.seen == {"panels": 3, "drawn": 3, "tall": True, "wide": seen.seen["wide"]}
     assert seen.seen["wide"] > 800
     assert seen.errors == []
-    assert seen.answers == {"code": "block", "pictures": [True] * 3}
+    assert seen.answers == {"code": "block", "frames": 3}
     assert [url for url in seen.requests if not url.startswith("data:")] == [start.resolve().as_uri()]
 
 

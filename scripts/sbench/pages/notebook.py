@@ -7,6 +7,7 @@ import sys
 import tempfile
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -110,6 +111,8 @@ class InProcess(Engine):
             shell = InteractiveShell.instance(
                 config=Config(HistoryManager={"enabled": False}), ipython_dir=home, user_module=ModuleType("notebook")
             )
+            plots = shell.display_formatter.mimebundle_formatter
+            plots.for_type_by_name("holoviews.core.dimension", "Dimensioned", partial(_draw_plot, shell.user_ns))
             try:
                 for cell in nb_man.nb.cells:
                     if cell.cell_type == "code":
@@ -122,9 +125,34 @@ class InProcess(Engine):
 papermill_engines.register(InProcess.name, InProcess)
 
 
+def _draw_plot(names: dict, plot: object) -> dict[str, str]:
+    """Return a plot of HoloViews as HTML that needs no network, and as Markdown with a picture among the `files`."""
+    # HoloViews takes seconds to import, and few notebooks have a plot of its own.
+    import holoviews as hv
+
+    from sbench.pages import plot_html
+
+    folder = Path(names["files"])
+    number = len(list(folder.glob("plot-*.svg"))) + 1
+    picture = folder / f"plot-{number}.svg"
+    drawn, axes = hv.render(plot, backend="matplotlib"), hv.render(plot, backend="bokeh")
+    drawn.set_size_inches(9, 4)
+    for part in drawn.axes:
+        part.set_aspect("auto")
+        part.tick_params(axis="x", rotation=30)
+    drawn.savefig(picture, bbox_inches="tight")
+    axes.update(sizing_mode="stretch_width", width=None)
+    panel = f'<div class="panel">{plot_html.embedded(axes, picture.stem)}</div>'
+    return {
+        "text/html": panel if number > 1 else plot_html.loader() + panel,
+        "text/markdown": f"![Plot {number}]({folder.name}/{picture.name})",
+    }
+
+
 def _run(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]:
     """Return what a cell shows: what it prints, then what it displays."""
     with capture_output() as shown:
+        shell.display_trap.hook = sys.displayhook  # the value of a last line is shown as in Jupyter
         result = shell.run_cell(source)
     try:
         result.raise_error()
@@ -136,7 +164,12 @@ def _run(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]
     printed = {"stdout": shown.stdout, "stderr": shown.stderr}
     return [
         *(new_output("stream", name=name, text=text) for name, text in printed.items() if text),
-        *(new_output("display_data", output.data, metadata=output.metadata) for output in shown.outputs),
+        *(
+            new_output("display_data", output.data, metadata=output.metadata)
+            for output in shown.outputs
+            # Without a text it is what Jupyter needs before the first plot of HoloViews.
+            if output.data.keys() & {"text/markdown", "text/plain"}
+        ),
     ]
 
 

@@ -59,18 +59,19 @@ def draw(figure: Figure) -> str:
 
 
 def _embed(figure: Figure, number: int, panel: Panel) -> str:
-    drawn = embedded(_panel(panel, figure), f"figure-{figure.name}-{number}")
-    return f'<div class="panel"><p class="panel-title">{escape(panel.title)}</p>{drawn}</div>'
-
-
-def embedded(axes, target: str) -> str:
-    """Return the HTML in which the page's own script draws a figure of Bokeh's."""
+    axes = _panel(panel, figure)
     for model in axes.references():
         if isinstance(model, ColumnDataSource):
             model.data = {name: _plain_column(column) for name, column in model.data.items()}
         # HoloViews writes each glyph four times more, for selections that these figures do not have.
         if isinstance(model, GlyphRenderer):
             model.selection_glyph = model.nonselection_glyph = model.hover_glyph = model.muted_glyph = None
+    drawn = embedded(axes, f"figure-{figure.name}-{number}")
+    return f'<div class="panel"><p class="panel-title">{escape(panel.title)}</p>{drawn}</div>'
+
+
+def embedded(axes, target: str) -> str:
+    """Return the HTML in which the page's own script draws a figure of Bokeh's."""
     document = Document()
     document.add_root(axes)
     # What `bokeh.embed.json_item` returns, without walking the figure three times more.
@@ -242,10 +243,10 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
     _name_limits(axes, panel, figure)
     for axis in axes.axis:
         axis.axis_label = _plain(axis.axis_label) if axis.axis_label else None
-    look(axes)
+    _look(axes)
 
 
-def look(axes) -> None:
+def _look(axes) -> None:
     """Give a figure of Bokeh's the fonts and colours of all figures."""
     axes.toolbar.autohide, axes.toolbar.logo, axes.outline_line_color = True, None, None
     for axis in axes.axis:

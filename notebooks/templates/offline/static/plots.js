@@ -69,7 +69,7 @@ function fitted(text, width) {
       lines = Math.max(...names.map((name) => name.split("\n").length));
       rows = names.length;
     }
-    if (part?.name === "Legend") {
+    if (part?.name === "Legend" && part.attributes.ncols) {
       const {items, ncols} = part.attributes, labels = items.map((item) => item.attributes.label);
       labels.forEach((label) => (label.value = broken(label.value, width - 100)));
       const columns = columnsOf(labels.map((label) => label.value), ncols, width - 50);
