@@ -1,7 +1,7 @@
 """What a study declares of its factors and metrics, so that one engine can draw, list and say what was found."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -154,8 +154,6 @@ class Report:
     # What is read or written at some levels with its size, in words: "writing 50 MiB"; "" where sizes are levels.
     amount: Callable[[Mapping], str] = lambda levels: ""
     unit: str = "block"  # what is counted of both arms of a comparison, and resampled for its interval
-    # Words of titles and captions, and what is true instead of what the study of that name has published.
-    published: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def added(self) -> dict[str, str]:
@@ -185,19 +183,6 @@ class Report:
     def value(self, column: str) -> Value:
         """Return a value by its column."""
         return next(value for value in self.values if value.column == column)
-
-    def of(self, facts: Mapping) -> "Report":
-        """Return it in words that are true of a run, or of what was published."""
-        words = self.published if "published" in facts else {}
-
-        def said(text: str) -> str:
-            for own, other in words.items():
-                text = text.replace(own, other)
-            return text
-
-        metrics = tuple(replace(metric, title=said(metric.title)) for metric in self.metrics)
-        values = tuple(replace(value, means=said(value.means)) for value in self.values)
-        return replace(self, metrics=metrics, values=values) if words else self
 
     def metric(self, name: str) -> Metric:
         """Return a metric by its name."""

@@ -64,9 +64,7 @@ def complete(
         matrix = matrix.assign(
             omitted=matrix["omitted"].where(~matrix["cell"].isin(unable), matrix["cell"].map(unable))
         )
-    return Results(
-        **(tables | {"cells": cells, "matrix": matrix}), facts=facts, report=report.of(facts), records=records
-    )
+    return Results(**(tables | {"cells": cells, "matrix": matrix}), facts=facts, report=report, records=records)
 
 
 def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:

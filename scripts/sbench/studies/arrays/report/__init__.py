@@ -42,7 +42,7 @@ RATE = Value(
     "rate",
     "Rate",
     "MiB/s",
-    means="Rate: bytes of the array's values divided by the time until they are stored, or read; higher is better.",
+    means="Rate: bytes of the array's values divided by the time to write or read them; higher is better.",
     summary=of_totals("bytes", MIB),
 )
 ACKNOWLEDGED = Value(
@@ -93,7 +93,7 @@ REPORT = Report(
         Factor("cache", place=True),
     ),
     metrics=(
-        Metric("total", "time until it is stored, or read"),
+        Metric("total", "time to write or read the array"),
         Metric("acknowledged", "time until it is acknowledged", "acknowledge it"),
         Metric("open", "time to open or make the array", "open or make the array"),
         Metric("first_byte", "time to the first byte", "send the first byte"),
@@ -111,10 +111,6 @@ REPORT = Report(
         Column("service ready after / s", of_readers("effective.ready_s", "median"), number),
     ),
     along="clients",
-    published={
-        "until it is stored": "until it is acknowledged",
-        "until they are stored": "until they are acknowledged",
-    },
 )
 METHOD = (
     "A record writes the array, or reads it, once. Writing counts until everything is stored: a file is closed and "

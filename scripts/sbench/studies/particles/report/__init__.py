@@ -69,7 +69,7 @@ REPORT = Report(
         Factor("cache", place=True),
     ),
     metrics=(
-        Metric("total", "time of the iterations after the first"),
+        Metric("total", "time of the iterations"),
         Metric("first", "time of the first iteration", "do it for the first time"),
         Metric("chunk", "time of a chunk", "read a chunk"),
         Metric("prepare", "time of making the copy or yt's index", "make the copy or yt's index"),
@@ -79,11 +79,10 @@ REPORT = Report(
             "rate",
             "Rate",
             "million particles/s",
-            means="Rate: particles of all chunks divided by the time of the iterations after the first (of a single "
-            "one, of that); higher is better.",
+            means="Rate: particles of all chunks divided by the time of the iterations; higher is better.",
             summary=of_totals("done", MILLION),
         ),
-        Value("iteration_s", "Time of an iteration", "s", means="Median of those after the first; lower is better."),
+        Value("iteration_s", "Time of an iteration", "s", means="Lower is better."),
         Value(
             "overhead_ms",
             "Cost of a task without reading",
@@ -114,16 +113,12 @@ REPORT = Report(
         Column("workers' peak / MiB", in_mib("effective.worker_peak_bytes"), number),
     ),
     along="particles",
-    published={
-        " after the first (of a single one, of that)": " after the first",
-        "time of the iterations after the first": "mean time of the iterations",
-        "Median of those after the first": "Mean of all",
-    },
 )
 METHOD = (
     "A record starts the Dask cluster, which is there for all methods, also for those without it, and does the same "
     "again and again. The clock runs from the call of the method until its result is in the client: building the graph "
-    "is in it, starting the cluster is not.",
+    "is in it, starting the cluster is not. Rates and times are of the iterations after the first, unless it is the "
+    "only one; the time of an iteration is their median.",
     "Each process counts the chunks that it reads. After each iteration, outside the time, every chunk must have been "
     "read as often as it is listed, and the result is compared with the manifest's: the checksum of a loaded array, "
     "sums within 1e-9, the counts of a histogram.",
