@@ -257,7 +257,7 @@ def test_links_lead_somewhere(document: Path):
     assert missing == []
 
 
-def test_pages_in_the_repository_link_to_what_is_in_it():
+def test_pages_in_the_repository_are_markdown_with_its_pictures_and_link_to_what_is_in_it():
     listed = subprocess.run(["git", "ls-files", "reports"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = set(listed.splitlines())
     pages = [Path(name) for name in files if name.endswith(".md")]
@@ -265,7 +265,10 @@ def test_pages_in_the_repository_link_to_what_is_in_it():
         (page, link) for page in pages for link in re.findall(r"\]\(([^()#]+)\)", (ROOT / page).read_text("utf-8"))
     }
     assert len(links) > 100
-    assert [(page, link) for page, link in links if "://" not in link and str(page.parent / link) not in files] == []
+    inside = {str(page.parent / link) for page, link in links if "://" not in link}
+    assert inside - files == set()
+    assert {name for name in files - inside if not name.endswith(".md")} == set()
+    assert sum((ROOT / name).stat().st_size for name in files) <= 1_500_000
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

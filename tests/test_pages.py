@@ -210,19 +210,19 @@ def test_page_asks_for_nothing_in_a_browser_and_draws_all(study: str, page: Path
 
 @pytest.mark.rule(22)
 def test_every_figure_has_its_picture_and_its_numbers(study: str, page: Path):
-    text = page.with_suffix(".md").read_text(encoding="utf-8")
-    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    links = Links(page.read_text(encoding="utf-8")).inside
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", page.with_suffix(".md").read_text(encoding="utf-8"))
     assert len(pictures) >= 6
     for picture in pictures:
         assert "<svg" in (page.parent / picture).read_text(encoding="utf-8")
         if picture.endswith("/patterns.svg"):  # a drawing, which shows no numbers
             continue
         numbers = picture.replace(".svg", ".csv")
-        assert f"({numbers})" in text
+        assert numbers in links
         assert list(csv.DictReader((page.parent / numbers).open(encoding="utf-8")))
     left = {f"{study}_files/{path.name}" for path in (page.parent / f"{study}_files").iterdir()}
     of_index = json.loads(page.with_name(f"{study}_answers.json").read_text(encoding="utf-8"))["picture"]
-    assert left == {*re.findall(rf"\]\(({study}_files/.*?)\)", text), of_index}
+    assert left == {*pictures, *(link for link in links if link.endswith(".csv")), of_index}
 
 
 @pytest.mark.rule(22)

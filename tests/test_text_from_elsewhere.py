@@ -218,8 +218,8 @@ def test_ordinary_text_reads_the_same_and_is_hardly_escaped(text: str):
     assert len(markup.markdown_line(text)) <= len(text) + 3
 
 
-def test_a_figure_keeps_a_name_that_looks_like_mathematics_or_is_long():
-    panel = Panel("title", "x", rows=("$$x^2$$", 500 * "long name "), rules=(Rule(1.0, "\\(y\\)"),))
+def test_a_figure_keeps_a_name_that_looks_like_mathematics_or_a_number_or_is_long():
+    panel = Panel("title", "x", rows=("$$x^2$$", 500 * "long name ", "0.12345 s"), rules=(Rule(1.0, "\\(y\\)"),))
     figure = legible(Figure("name", "title", "caption", (panel,), pd.DataFrame()))
     [packed] = re.findall('class="plot">([^<]+)<', plot_html.draw(figure))
     drawn = zlib.decompress(b64decode(packed)).decode()
@@ -228,7 +228,7 @@ def test_a_figure_keeps_a_name_that_looks_like_mathematics_or_is_long():
     limit = re.escape(json.dumps(figure.panels[0].rules[0].label))
     assert re.search(rf'"name":"PlainText","id":"p\d+","attributes":\{{"text":{limit}', drawn)
     assert len(figure.panels[0].rows[1]) == LONGEST
-    assert ">$$x^2$$<" in plot_svg.draw(figure)
+    assert all(f">{name}<" in plot_svg.draw(figure) for name in ("$$x^2$$", "0.12345 s"))
 
 
 NAMES = [*BUILD, "imported", "index"]

@@ -2,7 +2,8 @@
 
 All text that it is given is plain but for the marks of `sbench.pages.markup`, which escapes it.
 
-Figures and tables leave their numbers as CSV in the report's folder of files, and figures an SVG for Markdown.
+Figures and tables leave their numbers as CSV in the report's folder of files, which the HTML page links, and figures
+an SVG for Markdown.
 """
 
 import contextlib
@@ -127,13 +128,13 @@ class Page:
         if _recorded is not None:
             return None
         figure = legible(figure)
-        caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
         svg = _drawing(figure)
         # HoloViews and Bokeh take seconds to import, and a page may be without figures.
         from sbench.pages import plot_html
 
         drawn = self.loader() + plot_html.draw(figure)
-        self.picture(figure.name, figure.title, svg(), caption, drawn)
+        numbers = self._numbers(figure.name, figure.numbers)
+        self.picture(figure.name, figure.title, svg(), figure.caption, drawn, numbers)
 
     def leave(self, figure: Figure) -> str:
         """Leave the picture of a figure to another page, and return its path; "" of a figure without panels."""
@@ -158,15 +159,16 @@ class Page:
             markdown=f"!{markdown_line(link(title, link_to))}" if in_markdown else "",
         )
 
-    def picture(self, name: str, title: str, svg: str, caption: str, drawn: str = "") -> None:
-        """Show a picture, in HTML what is `drawn` instead if there is such, with its caption."""
+    def picture(self, name: str, title: str, svg: str, caption: str, drawn: str = "", numbers: str = "") -> None:
+        """Show a picture with its caption; in HTML what is `drawn` instead, if anything, and a link to `numbers`."""
         drawn = drawn or f'<div class="drawing" tabindex="0">{svg}</div>'
         picture = self._path(name, "svg")
         write_text(self.files / picture.name, svg)
         # On paper the picture stands in its place; inflated it would be the bulk of a long page.
         both = f'{drawn}<img class="paper" alt="" data-svg="{packed(svg)}">'
+        text = html_line(f"{caption} {numbers}")
         _show(
-            html=f"<figure>{both}<figcaption><b>{html_line(title)}.</b> {html_line(caption)}</figcaption></figure>",
+            html=f"<figure>{both}<figcaption><b>{html_line(title)}.</b> {text}</figcaption></figure>",
             markdown=f"!{markdown_line(link(title, str(picture)))}\n\n"
             f"*{markdown_line(f'{title}.')}* {markdown_line(caption)}",
         )
@@ -186,7 +188,7 @@ class Page:
         caption = f"<figcaption>{html_line(f'{table.caption}{limit} {numbers}')}</figcaption>"
         _show(
             html=f'<figure><div class="scroll">{_html(texts, table)}</div>{caption}</figure>',
-            markdown=f"{_markdown(texts, table)}\n\n{markdown_line(f'{table.about} {numbers}')}",
+            markdown=f"{_markdown(texts, table)}\n\n{markdown_line(table.about)}",
         )
 
     def _numbers(self, name: str, numbers: pd.DataFrame) -> str:

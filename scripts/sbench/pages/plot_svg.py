@@ -1,6 +1,8 @@
 """Draws a figure as SVG for the Markdown report: the same bytes from the same numbers."""
 
 import io
+import re
+from collections import Counter
 from collections.abc import Iterable
 from textwrap import fill
 
@@ -55,8 +57,25 @@ def draw(figure: Figure) -> str:
         FigureCanvasSVG(canvas)
         _draw(canvas, figure)
         text = io.StringIO()
-        canvas.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return text.getvalue()
+        canvas.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        return _shorten(text.getvalue())
+
+
+def _shorten(svg: str) -> str:
+    """Return matplotlib's SVG at half its size: styles that recur are classes, and numbers have two decimals."""
+    styles = Counter(re.findall(r'<[^>]* style="([^"]*)"', svg))
+    classes = {style: f"s{number}" for number, (style, count) in enumerate(styles.items()) if count > 1}
+
+    def shorten(tag: re.Match) -> str:
+        text = re.sub(r' transform="rotate\(-0 [^"]*"|(?<=<g) id="[^"]*"', "", tag[0])
+        if (style := re.search(r'style="([^"]*)"', text)) and style[1] in classes:
+            text = text.replace(style[0], f'class="{classes[style[1]]}"')
+        return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", text)
+
+    rules = "".join(f".{name} {{{style}}}\n" for style, name in classes.items())
+    text = re.sub(r"<[^>]*>", shorten, re.sub(r"\s*\n\s*", "\n", svg))
+    text = re.sub(r"<g>\n(<[^<]*(?:/>|</text>))\n</g>", r"\1", text)
+    return text.replace("</style>", f"\n{rules}</style>", 1)
 
 
 def _draw(canvas: Canvas, figure: Figure) -> None:
