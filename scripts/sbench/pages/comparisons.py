@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from sbench.pages import labels, prose
+from sbench.pages import labels, prose, words
 from sbench.pages.names import multiple
 from sbench.pages.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks, tick_text
 from sbench.pages.results import Results
@@ -128,12 +128,19 @@ def panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) ->
     columns = {"ratio": "x", "ratio_low": "x_low", "ratio_high": "x_high", "blocks": "n"}
     points = rows.assign(y=-np.arange(len(rows), dtype=float)).rename(columns=columns)
     marks = tuple(
-        Marks(verdict, look, points.loc[points["verdict"] == verdict, ["x", "x_low", "x_high", "y", "n", "text"]])
+        Marks(
+            words.get_mark(verdict),
+            look,
+            points.loc[points["verdict"] == verdict, ["x", "x_low", "x_high", "y", "n", "text"]],
+        )
         for verdict, look in LOOKS.items()
         if (points["verdict"] == verdict).any()
     )
     judged = rows[["verdict", "text"]].itertuples(index=False, name=None)
-    notes = [text if verdict in ORDERED else ", ".join(filter(None, [verdict, text])) for verdict, text in judged]
+    notes = [
+        text if verdict in ORDERED else ", ".join(filter(None, [words.get_mark(verdict), text]))
+        for verdict, text in judged
+    ]
     percent = results.same_percent / 100
     panel = Panel(
         title=title,

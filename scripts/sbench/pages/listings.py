@@ -228,7 +228,7 @@ def glance(run: Results) -> Table:
 def _judged(metric: str, ratio: float, verdict: str, run: Results) -> str:
     """A ratio as it is read, and the verdict where that says more."""
     text = names.multiple(ratio, np.nan, np.nan, run.report.metric(metric).is_time)
-    return text if verdict in ORDERED else ", ".join(filter(None, [text, verdict]))
+    return text if verdict in ORDERED else ", ".join(filter(None, [text, words.get_mark(verdict)]))
 
 
 def requests(run: Results) -> Table:

@@ -231,5 +231,10 @@ fill = make_fill(TEMPLATES)
 
 
 def get_outcome(outcome: str, percent: float = 5) -> str:
-    """Return the phrase of an outcome, which is the same on all pages."""
+    """Return the phrase of an outcome in a sentence, which is the same on all pages."""
     return OUTCOMES.get(Outcome(outcome), outcome).format(percent=percent)
+
+
+def get_mark(outcome: str) -> str:
+    """Return the phrase of an outcome in tables and figures, where what is the same is said elsewhere."""
+    return Outcome.SAME if outcome == Outcome.SAME else get_outcome(outcome)
