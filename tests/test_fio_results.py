@@ -375,7 +375,9 @@ LAT, CLAT = ("sync", "lat_ns"), ("write", "clat_ns")
             "is damaged: it has a number of more digits than fio can have counted",
         ),
         (
-            lambda path: path.write_text(path.read_text().replace('"error" : 0', f'"x" : {"[" * 5000}{"]" * 5000}')),
+            lambda path: path.write_text(
+                path.read_text().replace('"error" : 0', f'"x" : {"[" * 200_000}{"]" * 200_000}')
+            ),
             "holds no results of fio",
         ),
     ],

@@ -16,6 +16,8 @@ from sbench.design import csv_file
 from sbench.probe.program import Problem
 
 # The columns of derived.csv: which column of which table follows from which expression.
+# Expressions know columns and nothing of this program, whose local variables pandas cannot read on Python 3.13.0.
+COLUMNS_ALONE = {"engine": "python", "local_dict": {}, "global_dict": {}}
 RULE = ("table", "column", "expression")
 # A number at the beginning of a text, such as 2560 of "2560(~2.5 TiB)".
 _NUMBER = r"^\s*(-?\d+(?:\.(\d*))?(?:[eE]([-+]?\d+))?)"
@@ -103,4 +105,4 @@ def _moved(values: pd.Series, halves: pd.Series, sign: int) -> pd.Series:
 
 
 def _evaluated(expression: str, names: list[str], values) -> pd.Series:
-    return pd.DataFrame(dict(zip(names, values, strict=True))).eval(expression, engine="python")
+    return pd.DataFrame(dict(zip(names, values, strict=True))).eval(expression, **COLUMNS_ALONE)

@@ -59,7 +59,7 @@ class Timings:
 
     def column(self, text: str) -> pd.Series:
         """Return a column, or what an expression gives, one value per row."""
-        values = self.frame[text] if text in self.frame else self.frame.eval(text, engine="python")
+        values = self.frame[text] if text in self.frame else self.frame.eval(text, **derived.COLUMNS_ALONE)
         return values if isinstance(values, pd.Series) else pd.Series(values, self.frame.index)
 
     def by(self, values: pd.Series | pd.DataFrame, *columns: str, runs: bool = True):
@@ -96,8 +96,10 @@ def timings(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping
         numbers[name] = derived.numbers(texts[name])[0]
         texts = texts if name in printed else texts.drop(columns=name)
     frame = typed(texts.drop(columns=numbers.keys() & {*texts})).assign(**numbers)[order]
-    frame = frame.assign(**{name: frame.eval(text, engine="python") for name, text in spec.get("columns", {}).items()})
-    frame = frame.query(spec["rows"], engine="python") if "rows" in spec else frame
+    frame = frame.assign(
+        **{name: frame.eval(text, **derived.COLUMNS_ALONE) for name, text in spec.get("columns", {}).items()}
+    )
+    frame = frame.query(spec["rows"], **derived.COLUMNS_ALONE) if "rows" in spec else frame
     texts = texts[printed]
     return Timings(spec, texts if len(frame) == len(texts) else texts.loc[frame.index], frame, machines)
 
