@@ -15,12 +15,12 @@ import pytest
 from conftest import artefact, sbench
 from test_drivers import KEYS, boto3, made
 
-from sbench.files import advise, copies, place, probes
+from sbench.files import advise, copies, forecast, place, probes
 from sbench.files.advise import Query
 from sbench.files.copies import Layout
+from sbench.files.forecast import Question
 from sbench.probe.program import Problem, write_json
 from sbench.studies.shots import accesses, arms, inputs, manifest
-from sbench.studies.shots.arms import Question
 
 pytestmark = pytest.mark.late
 
@@ -70,7 +70,7 @@ def test_a_forecast_equals_the_servers_counts(tmp_path, scattered, with_readers)
             ways = ways if path != plain else [way for way in ways if way.read_cache == "default"]
             network = {"latency_ms": 20, "per_connection_mib_s": 50}
             asked = Question(ways, [path], ["/**"])
-            (forecasts,) = arms.forecast([asked], python, accesses.parse(LEVEL), network)
+            (forecasts,) = forecast.forecast([asked], python, accesses.parse(LEVEL), network)
             for arm in forecasts:
                 words = [f"{library._url}/{path.name}", arm.driver, arm.page_buffer, arm.read_cache, arm.chunk_cache]
                 library.served.open_window()
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_the_reason_of_its_layout_alone(scattered,
     (tmp_path / "no.h5").write_text("<html>")
     python = artefact(with_readers / "readers.json")["python"]
     asked = [Question([arms.Arm("x", "sec2")], [path], ["/**"]) for path in (tmp_path / "no.h5", scattered)]
-    reason, forecasts = arms.forecast(asked, python, accesses.parse("all; [0:1]"), {"latency_ms": 1})
+    reason, forecasts = forecast.forecast(asked, python, accesses.parse("all; [0:1]"), {"latency_ms": 1})
     assert "file signature not found" in reason
     (arm,) = forecasts
     assert arm.bytes["all"] > arm.bytes["[0:1]"] > 0

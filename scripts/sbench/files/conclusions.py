@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 import h5py
 
-from sbench.files.contents import KEPT, Contents, Stored, is_of_note
+from sbench.drivers.hdf5 import ROS3_FIRST_BYTES
+from sbench.files.contents import Contents, Stored, is_of_note
 from sbench.files.looked import SMALL, Looked, share, total
 from sbench.probe import sizes
 from sbench.studies.shots.datasets import LACKS_FILTER
 
-# Thresholds beside KEPT and SMALL, each with its source.
+# Thresholds beside ROS3_FIRST_BYTES and SMALL, each with its source.
 #
 # A request that waits for the one before it: what the study takes for a service elsewhere. Amazon names 100 to 200 ms
 # to the first byte ("Best practices design patterns: optimizing Amazon S3 performance").
@@ -40,14 +41,14 @@ def conclude(looked: Looked) -> Iterator[str]:
 
 
 def _whole(looked: Looked) -> Iterator[str]:
-    if not 0 < (largest := max(looked.bytes)) <= KEPT:
+    if not 0 < (largest := max(looked.bytes)) <= ROS3_FIRST_BYTES:
         return
     elsewhere = sizes.count(looked.elsewhere, "dataset")
     but = f", but not the values of {elsewhere} in other files" if looked.elsewhere else ""
     several = "The file has" if len(looked.bytes) == 1 else "The largest file has"
     yield (
-        f"{several} {sizes.text(largest)}, and ROS3 fetches the first {sizes.text(KEPT)} of a file when it opens it:"
-        f" it comes whole with that, however it is laid out and whatever is read{but}."
+        f"{several} {sizes.text(largest)}, and ROS3 fetches the first {sizes.text(ROS3_FIRST_BYTES)} of a file when"
+        f" it opens it: it comes whole with that, however it is laid out and whatever is read{but}."
     )
 
 
@@ -67,7 +68,7 @@ def _metadata(looked: Looked) -> Iterator[str]:
         yield (
             f"Metadata lie among the values{_of(worst, looked)}: opening the file and finding its"
             f" {sizes.count(worst.objects, 'object')} takes {worst.requests:,} requests of ROS3 behind the first"
-            f" {sizes.text(KEPT)} ({_seconds(worst.requests)}); HDF5 2.2 fetches blocks of 16 MiB there."
+            f" {sizes.text(ROS3_FIRST_BYTES)} ({_seconds(worst.requests)}); HDF5 2.2 fetches blocks of 16 MiB there."
             f" {_in_a_page(worst)}"
         )
 
@@ -78,7 +79,8 @@ def _small_pages(looked: Looked) -> Iterator[str]:
         yield (
             f"Pages of {sizes.text(worst.page_size)} are small{_of(worst, looked)}: even with a page buffer, opening"
             f" the file and finding its {sizes.count(worst.objects, 'object')} takes {worst.page_requests:,} requests"
-            f" of ROS3 behind the first {sizes.text(KEPT)} ({_seconds(worst.page_requests)}). {_in_a_page(worst)}"
+            f" of ROS3 behind the first {sizes.text(ROS3_FIRST_BYTES)} ({_seconds(worst.page_requests)})."
+            f" {_in_a_page(worst)}"
         )
 
 
@@ -150,8 +152,8 @@ def copy_bytes(contents: Contents, page: int | None) -> int:
 
 def _small_datasets(looked: Looked) -> Iterator[str]:
     """Yield that round trips take longer than bytes, of files that do not come whole."""
-    worst = _worst(looked, lambda held: len(_small(held.datasets)) if held.bytes > KEPT else 0)
-    if not worst or worst.bytes <= KEPT or len(small := _small(worst.datasets)) < _MANY_REQUESTS:
+    worst = _worst(looked, lambda held: len(_small(held.datasets)) if held.bytes > ROS3_FIRST_BYTES else 0)
+    if not worst or worst.bytes <= ROS3_FIRST_BYTES or len(small := _small(worst.datasets)) < _MANY_REQUESTS:
         return
     if total(small) > total(worst.datasets) / 2:
         yield (

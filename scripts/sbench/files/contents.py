@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import h5py
 
+from sbench.drivers.hdf5 import ROS3_FIRST_BYTES
 from sbench.files.watched import Reads, Watched
 from sbench.probe import hdf5_tree
 from sbench.probe.formats import reason
@@ -19,8 +20,6 @@ from sbench.studies.shots.datasets import Entry, entry_of
 from sbench.studies.shots.files import creation, filters_of
 from sbench.studies.shots.inputs import Source
 
-# What ROS3 fetches of a file when it opens it, and keeps: HDF5 since 1.14.3 (H5FDros3.c).
-KEPT = 16 * 2**20
 # Number of the header message that groups of before HDF5 1.8 have (file format specification, IV.A.2.r).
 _SYMBOL_TABLE = 0x11
 # How a collection of the global heap begins: signature and version 1, then its size (III.E).
@@ -114,14 +113,14 @@ class Contents:
     @functools.cached_property
     def requests(self) -> int:
         """The number of `reads` behind what ROS3 keeps, each a request."""
-        return sum(offset + length > KEPT for offset, length in self.reads)
+        return sum(offset + length > ROS3_FIRST_BYTES for offset, length in self.reads)
 
     @functools.cached_property
     def page_requests(self) -> int:
         """The number of requests that a page buffer makes of these: one for each page, and for each longer read."""
         if not (page := self.page_size):
             return 0
-        beyond = [(offset, length) for offset, length in self.reads if offset + length > KEPT]
+        beyond = [(offset, length) for offset, length in self.reads if offset + length > ROS3_FIRST_BYTES]
         short = {offset // page for offset, length in beyond if length < page}
         return len(short) + sum(length >= page for _, length in beyond)
 
@@ -144,7 +143,7 @@ def read_contents(source: Source, native: h5py.File, progress: Callable[[int], N
     contents = collector.contents
     contents.reads = watched.reads
     contents.largest = collector.largest()
-    searched = source.bytes <= (_SEARCHED if is_of_note(contents.unused, contents.bytes) else KEPT)
+    searched = source.bytes <= (_SEARCHED if is_of_note(contents.unused, contents.bytes) else ROS3_FIRST_BYTES)
     if source.reader is None and searched and contents.unused:
         contents.heap = heap_bytes(source.where)
     return contents

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
-from sbench.files.contents import KEPT, Contents, Stored
+from sbench.drivers.hdf5 import ROS3_FIRST_BYTES
+from sbench.files.contents import Contents, Stored
 from sbench.probe import sizes
 from sbench.studies.shots.choice import describe
 
@@ -94,7 +95,7 @@ class Looked:
         beyond = [held.requests for held in self.contents]
         yield (
             f"opening a file and finding all that is in it takes {_span(reads, '{:,}'.format)} reads,"
-            f" {_span(beyond, '{:,}'.format)} of them behind its first {sizes.text(KEPT)}"
+            f" {_span(beyond, '{:,}'.format)} of them behind its first {sizes.text(ROS3_FIRST_BYTES)}"
         )
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 import h5py
 
 from sbench.files import chunking, copies
+from sbench.files import forecast as forecasts
 from sbench.files.copies import Layout, Made
+from sbench.files.forecast import Question
 from sbench.files.place import Place
 from sbench.probe import sizes
 from sbench.probe.program import Problem, write_text
 from sbench.stores import store as stores
 from sbench.studies.shots import arms as ways
 from sbench.studies.shots.accesses import Accesses
-from sbench.studies.shots.arms import Arm, Question
+from sbench.studies.shots.arms import Arm
 from sbench.studies.shots.files import creation
 from sbench.studies.shots.manifest import list_datasets
 
@@ -225,7 +227,7 @@ class Trial:
     def _consider(self, questions: Sequence[Question]) -> list[str]:
         """Forecast arms, keep and print them; return the reason for each layout that cannot be read, or ""."""
         reasons = []
-        for forecast in ways.forecast(questions, self.python, self.accesses, self.place.network):
+        for forecast in forecasts.forecast(questions, self.python, self.accesses, self.place.network):
             reasons.append(forecast if isinstance(forecast, str) else "")
             if not isinstance(forecast, str):
                 self.considered += forecast

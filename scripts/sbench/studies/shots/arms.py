@@ -1,14 +1,9 @@
-"""Arms of advice: ways to read a set of files, and the requests, bytes and time that each is forecast to take."""
+"""Arms of advice: ways to read a set of files."""
 
-import json
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from sbench.drivers import DEFAULT
-from sbench.probe.program import Problem, make_command
-from sbench.stores import network as networks
 from sbench.studies.shots.accesses import Accesses
 
 # Chunk cache of each dataset in bytes, unless an arm sets another: the default of HDF5 2, which reads.
@@ -71,67 +66,3 @@ def list_arms(layout: str, from_s3: bool, paged: bool, chunk_cache: str = "") ->
     plain += [Arm(layout, "s3fs", read_cache=cache) for cache in (_CACHES if from_s3 else ())]
     yield from plain
     yield from (replace(arm, chunk_cache=chunk_cache) for arm in plain if chunk_cache)
-
-
-@dataclass(frozen=True)
-class Question:
-    """A forecast to make: arms of one layout, and its files, which make up one object."""
-
-    arms: Sequence[Arm]
-    paths: Sequence[Path]
-    datasets: Sequence[str]
-
-
-def forecast(
-    questions: Sequence[Question], python: str, accesses: Accesses, network: Mapping[str, float]
-) -> list[list[Arm] | str]:
-    """Return the arms of each layout with their forecasts, or the reason why its files cannot be read.
-
-    Requests are taken to follow one another.
-
-    Args:
-        questions: one for each layout.
-        python: the interpreter of the library that will read.
-        accesses: how files are read.
-        network: as in a store.
-
-    Raises:
-        Problem: the interpreter fails.
-    """
-    posed = [
-        {
-            "path": str(path),
-            "datasets": list(one.datasets),
-            "selections": list(accesses.shares),
-            "rdcc_nbytes": RDCC_NBYTES,
-            "arms": [arm.levels for arm in one.arms],
-        }
-        for one in questions
-        for path in one.paths
-    ]
-    command = make_command("sbench.files.forecast", python=[python])
-    done = subprocess.run(command, input=json.dumps(posed), capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-        raise Problem(f"requests cannot be forecast: {last.removeprefix('problem: ')}")
-    answers = iter(json.loads(done.stdout))
-    return [_summed(one, [next(answers) for _ in one.paths], network) for one in questions]
-
-
-def _summed(question: Question, answers: Sequence[dict], network: Mapping[str, float]) -> list[Arm] | str:
-    """Return the arms with the sums over an object's files."""
-    if problems := [answer["problem"] for answer in answers if "problem" in answer]:
-        return problems[0]
-    forecasts = []
-    for number, arm in enumerate(question.arms):
-        of_files = [answer["arms"][number] for answer in answers]
-        requests, size = (
-            {level: sum(of[level][key] for of in of_files) for level in of_files[0]} for key in ("requests", "bytes")
-        )
-        seconds = {level: _seconds(requests[level], size[level], network) for level in requests}
-        forecasts.append(replace(arm, requests=requests, bytes=size, seconds=seconds))
-    return forecasts
-
-
-def _seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
-    return requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.mib_s(network, 1)

@@ -1,0 +1,170 @@
+"""What reading files will ask a store for: HDF5's own reads are watched once, and each driver's cache plays on them.
+
+No driver takes part. Requests are taken as one after the other, so that seconds are those of one worker; what the
+library and the driver compute is left out. It runs in the interpreter of a library with h5py and fsspec.
+"""
+
+import argparse
+import bisect
+import functools
+import io
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+import h5py
+
+from sbench import drivers
+from sbench.drivers import hdf5
+from sbench.drivers.hdf5 import ROS3_FIRST_BYTES
+from sbench.files.watched import Reads, Watched
+from sbench.probe import sizes
+from sbench.probe.program import Problem, run
+from sbench.studies.shots import selection as places
+from sbench.studies.shots.files import creation, extents
+from sbench.studies.shots.manifest import chosen
+
+# The page buffer that ROS3 has by default on paged files since HDF5 2.0; and the size of its parts, each a request.
+_BY_DEFAULT, _PART = "64MiB", 8 * 2**20
+_READAHEAD = "readahead-50MiB"
+# HDF5's own drivers have a sieve buffer (H5Pset_sieve_buf_size, its default), file objects have none.
+_SIEVES, SIEVE = ("ros3", "sec2"), 2**16
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Answer a list of questions on standard input, JSON, with one on standard output; return 0.
+
+    A question is {"path", "datasets", "selections", "rdcc_nbytes", "arms": [{factor: level}]}, its answer {"arms": a
+    list of {selection: {"requests", "bytes"}}}, or {"problem": the reason} where the file cannot be read.
+    """
+    prog = "module.py sbench.files.forecast_requests"
+    argparse.ArgumentParser(prog=prog, description=__doc__).parse_args(argv)
+    json.dump([_answer(**question) for question in json.load(sys.stdin)], sys.stdout)
+    return 0
+
+
+def _answer(path: str, datasets: Sequence[str], selections: Sequence[str], rdcc_nbytes: int, arms: list[dict]) -> dict:
+    try:
+        with h5py.File(path) as file:
+            paged = creation(file)["paged"]
+        watch = functools.cache(functools.partial(reads, path, tuple(datasets)))
+        return {
+            "arms": [
+                {level: _requests(arm, paged, functools.partial(watch, level, rdcc_nbytes)) for level in selections}
+                for arm in arms
+            ]
+        }
+    except (Problem, OSError, RuntimeError, LookupError, ValueError, TypeError, MemoryError) as error:
+        return {"problem": " ".join(str(error).split()) or type(error).__name__}
+
+
+def _requests(arm: dict, paged: bool, watch: Callable[[str, str], tuple[Reads, Reads, int]]) -> dict:
+    buffer = arm["page_buffer"]
+    if arm["driver"] == "ros3" and buffer == "unset" and paged:
+        buffer = _BY_DEFAULT
+    watched, sieved, size = watch(buffer, arm["chunk_cache"])
+    return requests_of(arm["driver"], arm["read_cache"], sieved if arm["driver"] in _SIEVES else watched, size)
+
+
+def reads(
+    path: str, datasets: Sequence[str], selection: str, rdcc_nbytes: int, page_buffer: str, chunk_cache: str = "default"
+) -> tuple[Reads, Reads, int]:
+    """Return HDF5's reads of a file for one access, (offset, length) in bytes, also with a sieve, and the file's size.
+
+    Args:
+        path: of the file.
+        datasets: patterns, as in data.datasets.
+        selection: the level of the factor.
+        rdcc_nbytes: chunk cache of each dataset in bytes, unless the next but one sets another.
+        page_buffer: the level of the factor.
+        chunk_cache: the level of the factor.
+    """
+    nbytes, slots = drivers.chunk_cache(chunk_cache, rdcc_nbytes)
+    access = drivers.Access("sec2", drivers.page_buffer_bytes(page_buffer), nbytes, rdcc_nslots=slots)
+    with open(path, "rb") as raw:
+        watched = Watched(raw)
+        plist = hdf5.access_list(access)
+        plist.set_fileobj_driver(h5py.h5fd.fileobj_driver, watched)
+        with h5py.File(h5py.h5f.open(repr(watched).encode(), h5py.h5f.ACC_RDONLY, plist)) as file:
+            if selection == places.METADATA:
+                list(hdf5.walk(file))
+            parts = _places(path, datasets, selection)
+            _read(file, parts)
+            # A page buffer reads whole pages, which no sieve makes larger.
+            read = [file[name] for name in {name for name, _ in parts}] if page_buffer in ("unset", "0") else []
+            spans = sorted(span for one in read if not one.chunks for span in extents(one))
+        return watched.reads, sieve(watched.reads, spans), raw.seek(0, io.SEEK_END)
+
+
+def sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
+    """Return the reads of a driver with a sieve buffer, which HDF5 fills where it reads little of values in one piece.
+
+    Args:
+        watched: the reads without it.
+        spans: (first, behind last) byte of each piece of values, ascending.
+    """
+    starts, held, reads_of = [begin for begin, _ in spans], (0, 0), []
+    for offset, length in watched:
+        number = bisect.bisect_right(starts, offset) - 1
+        if number < 0 or offset >= spans[number][1] or length > SIEVE:
+            reads_of.append((offset, length))
+        elif not held[0] <= offset <= offset + length <= held[1]:
+            held = offset, min(offset + SIEVE, spans[number][1])
+            reads_of.append((offset, held[1] - offset))
+    return reads_of
+
+
+def _read(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
+    """Read parts of datasets; those that h5py cannot convert are left out of a run, too."""
+    errors = []
+    for name, place in parts:
+        try:
+            file[name][places.slices(place)]
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            errors.append(error)
+    if errors and len(errors) == len(parts):
+        raise errors[0]
+
+
+def _places(path: str, datasets: Sequence[str], selection: str) -> list[tuple[str, places.Place]]:
+    if selection == places.METADATA:
+        return []
+    with h5py.File(path) as file:
+        return [
+            (one.name, place)
+            for one in chosen(file, datasets, path, selection)
+            for place in places.places(selection, one.shape or (), one.chunks)
+        ]
+
+
+def requests_of(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
+    """Return the requests and bytes that a driver makes of HDF5's reads of a file of `size` bytes."""
+    requests = [(0, min(ROS3_FIRST_BYTES, size))] if driver == "ros3" else []
+    if driver == "ros3":
+        # The first 16 MiB at the open, then each read beyond.
+        requests += [(offset, length) for offset, length in reads_of if offset + length > min(ROS3_FIRST_BYTES, size)]
+        requests = [part for request in requests for part in _parts(*request)]
+    elif driver == "s3fs":
+        from fsspec import caching
+
+        kind, _, block = (_READAHEAD if read_cache == drivers.DEFAULT else read_cache).partition("-")
+        cache = caching.caches[kind](sizes.in_bytes(block), lambda *ends: _fetched(requests, *ends, size), size)
+        for offset, length in reads_of:
+            cache._fetch(offset, min(offset + length, size))
+    else:
+        requests = list(reads_of)
+    # Each asks for the object's size first.
+    return {"requests": len(requests) + (driver != "sec2"), "bytes": sum(length for _, length in requests)}
+
+
+def _fetched(requests: Reads, start: int, end: int, size: int) -> bytes:
+    requests.append((start, min(end, size) - start))
+    return bytes(requests[-1][1])
+
+
+def _parts(offset: int, length: int) -> Reads:
+    return [(begin, min(_PART, offset + length - begin)) for begin in range(offset, offset + length, _PART)]
+
+
+if __name__ == "__main__":
+    run(main)
