@@ -268,7 +268,7 @@ def test_a_pipe_is_no_archive_and_is_not_waited_for(tmp_path):
 
 def test_what_a_program_that_fails_says_last_is_named_with_the_program(monkeypatch):
     monkeypatch.setattr(rebuild.sys, "executable", "/bin/false")
-    with pytest.raises(Problem, match=r"scripts\.gather failed: 1"):
+    with pytest.raises(Problem, match=r"scripts/gather\.py failed: 1"):
         rebuild.run_program("gather")
 
 

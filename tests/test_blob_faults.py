@@ -197,7 +197,7 @@ def test_an_object_of_another_size_is_an_invalid_record_without_iterations(store
     here = cell()
     store.put("0000.bin", b"x" * 4096)
     record = here.measure()
-    assert record["reasons"] == ["0000.bin has 4096 bytes, the manifest says 1048576"]
+    assert record["reasons"] == ["0000.bin has 4096 bytes, the manifest says 1048576 (rule 9)"]
     assert record["samples"] == []
     assert record["seconds"]["total"] == 0
     assert record["seconds"]["latency"] is None
@@ -245,7 +245,7 @@ def test_a_file_that_is_changed_after_it_was_identified_is_an_invalid_record(on_
 
     here.events["open"] = replace
     record = here.measure()
-    assert record["reasons"] == [f"{path} was replaced or changed while it was measured"]
+    assert record["reasons"] == [f"{path} was replaced or changed while it was measured (rule 9)"]
     assert reads(record) == []
 
 
@@ -268,7 +268,7 @@ def test_a_file_that_is_replaced_while_it_is_read_makes_that_iteration_count_for
         "process.Process._read = replaced"
     )
     record = here.measure()
-    assert record["reasons"] == [f"{path} was replaced or changed while it was measured"]
+    assert record["reasons"] == [f"{path} was replaced or changed while it was measured (rule 9)"]
     assert [row["phase"] for row in record["samples"]] == ["read", "read"]
 
 

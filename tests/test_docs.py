@@ -43,7 +43,7 @@ FORMER = [
 PROGRAMS = sorted(
     ".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts)
     for path in (ROOT / "scripts").rglob("*.py")
-    if "\nif __name__ ==" in path.read_text(encoding="utf-8") and path.name != "module.py"
+    if all(line in path.read_text(encoding="utf-8") for line in ("\ndef main(", "\nif __name__ =="))
 )
 
 

@@ -156,7 +156,7 @@ def test_what_lies_below_a_folder_decides_whether_it_is_in_memory(tmp_path, monk
 def test_a_cell_that_reaches_its_time_limit_keeps_what_it_has_and_is_invalid(place):
     record = Cell(place, jobs=600, pause_s=0.1, time_limit_s=15).measure()
     assert (record["status"], record["valid"]) == ("done", False)
-    assert record["reasons"][0] == "the battery ended early: interrupted"
+    assert record["reasons"][0] == "the battery ended early: interrupted (rule 10)"
     assert 0 < record["work"]["jobs_done"] < 600
     assert emptied(place)
 

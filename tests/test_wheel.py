@@ -14,7 +14,7 @@ from conftest import ROOT
 pytestmark = pytest.mark.late
 
 UV = Path(sys.executable).with_name("uv")
-EXAMPLE = next((ROOT / "results/example").glob("*.tar.xz"))
+EXAMPLE = next((ROOT / "results/example").glob("*.tar.xz"), None)
 
 
 @pytest.fixture(scope="session")

@@ -184,10 +184,10 @@ def _try(command: list[str], env: dict | None, answer: str) -> str:
     return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
-def make_command(name: str, *arguments: object, python: Sequence[str] = (sys.executable,)) -> list[str]:
+def make_command(name: str, *arguments: object, python: Sequence[str] = ()) -> list[str]:
     """Return the command of a program, from the root: a file of scripts/, or a module, whose name has a dot."""
     words = ["module", name] if "." in name else [name]
-    return [*python, "-sE", f"scripts/{words[0]}.py", *words[1:], *map(str, arguments)]
+    return [*(python or [sys.executable]), "-sE", f"scripts/{words[0]}.py", *words[1:], *map(str, arguments)]
 
 
 def expect_room(path: Path | str) -> None:
