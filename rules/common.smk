@@ -38,7 +38,7 @@ def interpreter() -> str:
 
 PYTHON = interpreter()
 # No parameter of a rule, so that with another interpreter nothing that is done is done again.
-shell.prefix('program() {{ exec {PYTHON} -sE scripts/"$1".py "${{@:2}}"; }}; ')
+shell.prefix('program() {{ name=$1; shift; exec {PYTHON} -sE scripts/"$name".py "$@"; }}; ')
 try:
     CALL = Call(
         dict(config), workflow.config_settings.configfiles or ["config/config.yaml"], workflow, checkpoints, PYTHON
