@@ -56,6 +56,10 @@ def test_an_interpreter_is_found_on_the_path_and_among_those_of_pyenv_and_conda(
 
 
 def test_of_several_versions_the_newest_is_taken_and_one_that_is_broken_is_passed_over(nowhere):
+    broken = nowhere / f"pyenv/versions/{OWN}.12/bin/python{OWN}"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("#!/bin/sh\necho hello\n", encoding="utf-8")
+    broken.chmod(0o755)
     for version, text in ((f"{OWN}.2", "old"), (f"{OWN}.10", "new"), (f"{OWN}.11", "")):
         path = nowhere / f"pyenv/versions/{version}/bin/python{OWN}"
         path.parent.mkdir(parents=True)

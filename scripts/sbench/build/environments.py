@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -20,11 +19,11 @@ from sbench.build import distributions, own, toolchain
 from sbench.build.cache import Recipe, finding, provide
 from sbench.build.distributions import H5PY
 from sbench.build.hdf5 import CFLAGS, provide_hdf5
-from sbench.build.interpreters import find_python
+from sbench.build.interpreters import ask_python, find_python
 from sbench.build.packages import Package, Wheel
-from sbench.build.shell import Workshop, clean_environment, cores, make_environment, uv
+from sbench.build.shell import Workshop, cores, make_environment, uv
 from sbench.build.sources import ENVS, LOCK, OF_RELEASES, ROOT, fetch_sdist, pinned
-from sbench.probe.program import Problem, file_digest, json_object
+from sbench.probe.program import Problem, file_digest
 from sbench.probe.software import identity
 
 _INSPECT = """
@@ -104,23 +103,7 @@ def inspect_python(python: Path) -> dict:
     Raises:
         Problem: it cannot be started, or one of them cannot be imported.
     """
-    return _answer(python, _INSPECT, "/")
-
-
-def _answer(python: Path, code: str, folder: Path | str, amiss: str = "") -> dict:
-    """Return the JSON object that some code prints in an interpreter; errors as for `inspect_python`, or as `amiss`."""
-    command = [str(python), "-sE", "-c", code]
-    try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, env=clean_environment(), check=False
-        )
-    except OSError as error:
-        raise Problem(f"{python} cannot be started: {error.strerror}") from error
-    if answer.returncode:
-        reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
-        raise Problem(f"{amiss or f'{python} cannot import what a library under test needs'}: {reason}")
-    # What an interpreter prints when it starts comes before.
-    return json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
+    return ask_python(python, _INSPECT, "/")
 
 
 def verify(name: str, spec: dict, facts: dict) -> None:
@@ -233,7 +216,7 @@ def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> li
     """
     names = [module for module in wheel.modules if canonicalize_name(module) in {wheel.name, *locked}]
     amiss = f"{wheel.path} does not import beside what the library has"
-    seen = _answer(python, _INSTALLED.format(name=wheel.name, modules=names), "/", amiss)
+    seen = ask_python(python, _INSTALLED.format(name=wheel.name, modules=names), "/", amiss)
     if seen["version"] != wheel.version:
         raise Problem(f"{wheel.path} is {wheel.name} {wheel.version}, and {seen['version']} was installed")
     return distributions.requiring_others(seen["required"], wheel)
@@ -297,7 +280,7 @@ def _imports(python: Path) -> tuple[list[str], dict]:
     The hashes are those of all modules that importing h5py, numpy, dask and distributed loads, by package, and of the
     libraries that matter (METHOD 14).
     """
-    seen = _answer(python, _IMPORTED, ROOT)
+    seen = ask_python(python, _IMPORTED, ROOT / "scripts")
     hashes = {package: "\n".join(map(file_digest, files)) for package, files in seen["files"].items()}
     hashes = {package: hashlib.sha256(text.encode()).hexdigest() for package, text in hashes.items()}
     key = hashlib.sha256(json.dumps([seen["distributions"], hashes], sort_keys=True).encode()).hexdigest()

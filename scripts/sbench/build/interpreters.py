@@ -1,6 +1,6 @@
 """Interpreters of Python on this machine, by release: for libraries under test that have another than the workflow."""
 
-import json
+import contextlib
 import os
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from sbench.build.shell import clean_environment
-from sbench.probe.program import Problem
+from sbench.probe.program import Problem, json_object
 
 _ASK = """
 import json, os, sys, sysconfig, venv
@@ -17,6 +17,26 @@ names = ("SOABI", "HOST_GNU_TYPE")
 seen = {name: sysconfig.get_config_var(name) for name in names}
 print(json.dumps(seen | {"path": os.path.realpath(sys.executable), "release": "%d.%d" % sys.version_info[:2]}))
 """
+
+
+def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "") -> dict:
+    """Return the JSON object that some code prints in an interpreter, called in a folder.
+
+    Raises:
+        Problem: it cannot be started, fails (the line begins with `amiss`), or prints no object.
+    """
+    command = [str(python), "-sE", "-c", code]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, env=clean_environment(), check=False
+        )
+    except OSError as error:
+        raise Problem(f"{python} cannot be started: {error.strerror}") from error
+    if answer.returncode:
+        reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
+        raise Problem(f"{amiss or f'{python} cannot import what a library under test needs'}: {reason}")
+    # What an interpreter prints when it starts comes before.
+    return json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
 
 
 @cache
@@ -29,10 +49,10 @@ def find_python(release: str) -> dict[str, str]:
         Problem: there is none that works.
     """
     for path in _list_candidates(f"python{release}"):
-        command = [path, "-I", "-c", _ASK]
-        done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
-        if done.returncode == 0 and (seen := json.loads(done.stdout)).pop("release") == release:
-            return seen
+        # What has the name may be another program.
+        with contextlib.suppress(Problem):
+            if (seen := ask_python(path, _ASK, "/")).pop("release", "") == release:
+                return seen
     raise Problem(
         f"there is no Python {release} here: not as python{release} on PATH, nor among pyenv's versions or conda's"
         f" environments; install one (apt install python{release}-venv, pyenv install {release}), or leave out python"
