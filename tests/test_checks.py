@@ -46,6 +46,10 @@ def test_a_page_links_the_rule_that_was_broken():
     assert 'href="../../docs/method.md#10-settings-are-read-back-from-the-library"' in markup.html_line(text)
 
 
+def test_a_text_from_elsewhere_that_names_no_rule_of_the_method_stays_as_it_is():
+    assert listings.link_rules("ended (rule 99)") == "ended (rule 99)"
+
+
 def test_every_rule_has_an_anchor():
     lines = "; ".join(f"x (rule {number})" for number in titles())
     assert markup.html_line(listings.link_rules(lines)).count("<a ") == len(titles())

@@ -13,7 +13,6 @@ from sbench.design import config as configuration
 from sbench.design import schema
 from sbench.design import study as studies
 
-KINDS = ("posix", "s3", "azure-blob", "azure-files", "hsds")
 PROGRAMS = [path for path in ROOT.glob("scripts/*.py")]
 SHARED = [ROOT / "scripts/sbench" / name for name in ("design", "measure", "pages", "probe", "verdicts")]
 
@@ -68,7 +67,8 @@ def test_a_kind_of_store_is_asked_for_in_its_own_folder_only(folder: str):
 
 
 def test_nobody_outside_stores_asks_for_the_kind_of_a_store():
-    kinds = "|".join(KINDS)
+    store = schema.read_schema()["properties"]["stores"]["additionalProperties"]
+    kinds = "|".join(store["properties"]["kind"]["enum"])
     asking = re.compile(rf"""kind["']?\]?\)? *(==|!=|in) *[("']*({kinds})\b|({kinds})["'] *(==|!=)""")
     files = [path for path in (ROOT / "scripts").rglob("*.py") if "stores" not in path.parts]
     assert [f"{path}: {line}" for path in files for line in path.read_text().splitlines() if asking.search(line)] == []

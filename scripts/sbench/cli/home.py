@@ -7,7 +7,7 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
-from sbench.probe.program import Problem, replacing
+from sbench.probe.program import Problem, replacing, write_text
 
 PACKAGE = Path(__file__).absolute().parents[1]
 CARRIED = PACKAGE / "clone"
@@ -27,6 +27,8 @@ def find_home() -> Path:
             return home
     if home.is_dir() and any(home.iterdir()) and not (home / _VERSION).exists():
         raise Problem(f"{home} is not empty and no folder of sbench; name another one in {HOME}")
+    # Written first, so that a call that was interrupted is finished by the next one.
+    write_text(home / _VERSION, "")
     for path in sorted(CARRIED.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             with replacing(home / path.relative_to(CARRIED)) as part:
@@ -34,8 +36,7 @@ def find_home() -> Path:
     link = home / "scripts/sbench"
     link.unlink(missing_ok=True)
     link.symlink_to(PACKAGE)
-    with replacing(home / _VERSION) as part:
-        part.write_text(version, encoding="utf-8")
+    write_text(home / _VERSION, version)
     return home
 
 

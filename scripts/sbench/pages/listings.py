@@ -284,8 +284,13 @@ def troubled(run: Results) -> Table:
 
 
 def link_rules(reasons: str) -> str:
-    """Return reasons with a link to each rule of docs/method.md that they name."""
-    return _RULE.sub(lambda match: f"({link(match[1], _METHOD.format(_read_anchors()[match[2]]))})", reasons)
+    """Return reasons with a link to each rule of docs/method.md that they name; texts of others may name any."""
+
+    def replace(match: re.Match) -> str:
+        anchor = _read_anchors().get(match[2])
+        return f"({link(match[1], _METHOD.format(anchor))})" if anchor else match[0]
+
+    return _RULE.sub(replace, reasons)
 
 
 @cache
