@@ -22,7 +22,7 @@ run: setup ## measure and report: reports/<run>/index.html
 quick: setup ## which page buffer and layout, over S3: an answer in 2 to 4 minutes, no library compiled
 	@./sbench run --quick
 
-test: setup ## lint, format, types, tests on real servers in 15 minutes; FAST=1: those that start no process, in a minute
+test: setup ## lint, format, types, and the tests on real servers that are not late; FAST=1: those that start no process
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/snakefmt --check Snakefile rules

@@ -38,7 +38,7 @@ class Battery:
     """One record, {} where it cannot be used, and why it is in no figure and no verdict.
 
     `histograms` are by job and operation, (bins, 2) of ms and count or (ranges, 3) of lowest, highest ms and count;
-    `software` is the fingerprint (`frame.software`).
+    `software` is the fingerprint (`design.fingerprint`).
     """
 
     cell: str
