@@ -221,12 +221,12 @@ def test_a_job_that_breaks_shows_its_message_and_log_however_quiet(workflow):
 
 
 def test_a_run_that_somebody_ends_says_how_to_go_on_and_calls_nothing_failed(workflow):
-    slow = WORKFLOW.replace("cp answers/{wildcards.cell}.json {output}", "touch begun; sleep 60")
+    slow = WORKFLOW.replace("cp answers/{wildcards.cell}.json {output}", ": >begun; exec sleep 60")
     (workflow / "Snakefile").write_text(slow)
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
     with subprocess.Popen(COMMAND, cwd=workflow, env=ENVIRONMENT, **options) as process:
         next(line for line in process.stdout if "started  measure shots" in line)
-        # Snakemake waits for a job that begins after it has heard the signal.
+        # Snakemake waits for a job that begins after it has heard the signal, and a shell for a child that ends well.
         while not (workflow / "begun").exists():
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
@@ -236,7 +236,7 @@ def test_a_run_that_somebody_ends_says_how_to_go_on_and_calls_nothing_failed(wor
     assert lines[-1] == "interrupted; type the same to go on"
     assert not re.search(r"FAILED|Error|Exception|problem", "\n".join(lines))
     (workflow / "Snakefile").write_text(
-        slow.replace("touch begun; sleep 60", "cp answers/{wildcards.cell}.json {output}")
+        slow.replace(": >begun; exec sleep 60", "cp answers/{wildcards.cell}.json {output}")
     )
     status, lines = run(workflow)
     assert (status, [line for line in lines if "interrupted" in line]) == (0, [])

@@ -17,7 +17,7 @@ class FileObject(Driver):
 
     def reads(self, store: "Store") -> bool:
         """Return whether the store's objects are files, or at a URL that needs no credentials."""
-        return store.files or store.spec["kind"] == "httpd"
+        return store.files or getattr(store, "plain", False)
 
     def open(self, address: str, access: Access) -> File:
         """Open a file or an object."""

@@ -16,6 +16,8 @@ class Httpd(Store):
     """A folder of this machine, read over HTTP without credentials."""
 
     service = server = "HTTP"
+    # Whoever has the address reads it, without an SDK.
+    plain = True
 
     def provide(
         self, dataset: str, files: list[transfer.File], folder: Path, binaries: Path | None, say: transfer.Say
