@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,7 @@ NONSENSE = dict.fromkeys(
     ("RUN", "STORE", "SCRATCH", "YES", "STUDY", "FILES", "RATE", "A", "B", "TO", "FROM", "DIR", "CONFIG", "CORES"),
     "/no/such thing; $(touch touched)",
 )
+AUDITED = sorted((ROOT / "results/published/blobs").glob("*.csv"))
 EXAMPLE = next((ROOT / "results/example").glob("*.tar.xz"), None)
 
 
@@ -38,6 +40,17 @@ def test_each_command_explains_itself_in_plain_lines(command):
     done = sbench(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"usage: sbench {command} ")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("plan",), ("published", "--audit", *AUDITED)])
+def test_a_reader_that_goes_ends_a_command_in_silence(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        done = subprocess.run([ROOT / "sbench", *words], stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "Broken pipe" not in done.stderr
+    assert done.returncode == 128 + signal.SIGPIPE
 
 
 def test_help_imports_nothing_heavy():

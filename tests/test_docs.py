@@ -95,6 +95,9 @@ def dry(line: str) -> list[str]:
     name, *arguments = words
     if name == "./sbench" and arguments[0] in ("run", "import", "plan"):
         return make_command("sbench.cli", *plan_of(arguments[0], arguments[1:]))
+    if name == "pip":
+        # A machine's own Python may refuse to be installed into, and need not have pip.
+        return [str(BIN / "uv"), "pip", "install", "--dry-run", "--python", sys.executable, *arguments[1:]]
     if name == "./sbench":
         parser_of(arguments[0]).parse(arguments[1:])
         return []

@@ -1,15 +1,19 @@
 """The installed package, away from a clone: look, compare, the verdict rule, and what it says where an extra lacks."""
 
+import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+import yaml
 from conftest import ROOT
+from small_runs import TINY
 
 pytestmark = pytest.mark.late
 
@@ -47,13 +51,15 @@ def call(tmp_path: Path) -> Callable:
     """Return a function that calls the installed command in a folder of its own, in a home of its own."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": cache}
 
     def run(programs: Path, *words: object) -> subprocess.CompletedProcess:
         command = [programs / "sbench", *map(str, words)]
         return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
     run.folder = folder
+    run.env = env
     run.home = tmp_path / ".local/share/storage-benchmarks"
     return run
 
@@ -95,6 +101,39 @@ def test_two_archives_are_compared_and_pages_lie_in_the_home(installed, call, ti
     before = (call.home / ".version").stat().st_mtime_ns
     assert call(installed("[report]"), "plan").returncode == 2
     assert (call.home / ".version").stat().st_mtime_ns == before
+
+
+def test_a_run_and_published_pages_are_made_in_the_home(installed, call):
+    (call.folder / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    done = call(installed("[workflow]"), "run", "tiny.yaml", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    # A second call, from the home itself, finds nothing to do and the home as it was.
+    again = subprocess.run(
+        [installed("[workflow]") / "sbench", "plan", call.folder / "tiny.yaml"],
+        **{"cwd": call.home, "env": call.env, "capture_output": True, "text": True, "check": False},
+    )
+    assert again.returncode == 0, again.stderr
+    assert "0 records to measure" in again.stdout
+    record = next(call.home.glob("results/tiny/shots/records/*/*.json"))
+    assert json.loads(record.read_text(encoding="utf-8"))["status"] == "done"
+    for words in (("archive", "tiny"), ("published", "--partial"), ("report", EXAMPLE)):
+        done = call(installed("[workflow]"), *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+    pages = {path.relative_to(call.home / "reports").as_posix() for path in call.home.glob("reports/*/index.html")}
+    assert pages == {"tiny/index.html", "published-partial/index.html", "example/index.html"}
+
+
+def test_the_wheel_carries_what_runs_of_a_clone(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        carried = {name.removeprefix("sbench/clone/") for name in archive.namelist()}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    of_clone = {name for name in tracked if not name.startswith(("scripts/sbench/", "tests/", "reports/", "plugins/"))}
+    assert of_clone - carried - {name for name in of_clone if name.startswith("results/example/")} == {
+        *(".ci/run", ".gitignore", ".snakemake-workflow-catalog.yml", "Makefile", "pyproject.toml", "sbench"),
+        *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "results/published/ERRATA.md"),
+        # What makes an environment, and an archive of a clone.
+        *("scripts/relocate.sh", "scripts/setup.sh"),
+    }
 
 
 def test_a_folder_of_somebody_else_is_left_alone(installed, call):

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         raise Problem(f"sbench has no command {name}{f'; did you mean {near[0]}' if near else ''}; see sbench --help")
     command = importlib.import_module(f"sbench.cli.{name}")
     called_from = os.getcwd()
-    os.chdir(home.find_home())
+    home.enter_home([name, *rest])
     if home.CARRIED.is_dir() and name not in _PRINTING:
         print(f"sbench keeps results and reports in {os.getcwd()}", file=sys.stderr)
     parser = options.Parser(name, command.__doc__, called_from)

@@ -4,11 +4,14 @@ import contextlib
 import hashlib
 import os
 import shutil
+import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from sbench.probe.program import Problem, replacing, write_text
 
+# In a home this is the link to the installed package.
 PACKAGE = Path(__file__).absolute().parents[1]
 CARRIED = PACKAGE / "clone"
 HOME = "SBENCH_HOME"
@@ -16,10 +19,21 @@ _DEFAULT = "~/.local/share/storage-benchmarks"
 _VERSION = ".version"
 
 
-def find_home() -> Path:
-    """Return the clone, or make the folder of an installed package; results and reports lie in it."""
-    if not CARRIED.is_dir():
-        return PACKAGE.parents[1]
+def enter_home(argv: Sequence[str]) -> None:
+    """Change to the clone or the home that this code lies in; an installed package starts anew from its home."""
+    root = PACKAGE.parents[1]
+    if not (root / "Snakefile").is_file():
+        module = make_home() / "scripts/module.py"
+        os.execv(sys.executable, [sys.executable, str(module), "sbench.cli", *argv])
+    os.chdir(root)
+
+
+def make_home() -> Path:
+    """Return the folder of an installed package, which has what a clone has; results and reports lie in it.
+
+    Raises:
+        Problem: the folder is not empty and was not made here.
+    """
     home = Path(os.environ.get(HOME) or _DEFAULT).expanduser().absolute()
     version = _describe_version()
     with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from sbench.probe import unpacked
 
@@ -84,8 +84,23 @@ class Escaped:
         package = caller.f_globals.get("__name__", "").partition(".")[0] if caller else "sys"
         whole = package in sys.stdlib_module_names or not text.strip("\n")
         lines = text.split("\n") if whole else [text]
-        self._stream.write("\n".join(map(shown, lines)))
+        try:
+            self._stream.write("\n".join(map(shown, lines)))
+        except BrokenPipeError:
+            self._end()
         return len(text)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._end()
+
+    def _end(self) -> NoReturn:
+        """End the process as the system ends others whose reader has gone, as `head` goes."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        sys.exit(128 + signal.SIGPIPE)
 
 
 def run(main: Callable[[], int | None]) -> None:
@@ -101,6 +116,7 @@ def run(main: Callable[[], int | None]) -> None:
     unpacked.use_programs()
     try:
         status = main()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         status = 128 + signal.SIGINT

@@ -15,7 +15,7 @@ _ENTRY = """@misc{{{name},
   author = {{{by}}},
   title = {{{{Measurements {title}: {about}}}}},
   year = {{{year}}},
-  note = {{Measured with {tool} {version}, commit {commit}; {names}}}
+  note = {{Measured with {tool} {version}, {code}; {names}}}
 }}"""
 
 
@@ -39,20 +39,25 @@ def cite(source: str, by: str) -> int:
     return 0
 
 
+def _name_code(commits: list[str]) -> str:
+    """Return the commits that measured; an installed package names none."""
+    return "as a package" if commits == ["no clone"] else f"commit {' and '.join(commits) or 'unknown'}"
+
+
 def cited(results: Path, by: str) -> str:
     """Return the sentence and the entry for a run, by its folder of results and who measured, which only they know."""
     studies, tool = archive.names_of(results), read_yaml(archive.CITATION)
     facts = [read_json(results / study / "facts.json") for study in studies]
     days = sorted({shown(str(session)[:10]) for of_study in facts for session in of_study["sessions"]})
-    commits = sorted({shown(str(commit)[:12]) for of_study in facts for commit in of_study["git"]}) or ["unknown"]
+    commits = sorted({shown(str(commit)[:12]) for of_study in facts for commit in of_study["git"]})
     name = permanent_name(results.name, sorted(studies.values()))
     said = {
         # LaTeX takes a _ for an index.
         **{"name": name, "title": name.replace("_", r"\_")},
         **{"about": ", ".join(studies), "names": ", ".join(studies.values()), "by": by or _NOBODY},
-        **{"tool": tool["title"], "version": tool["version"], "commit": " and ".join(commits)},
+        **{"tool": tool["title"], "version": tool["version"], "code": _name_code(commits)},
         "year": (days or ["n.d."])[-1][:4],
         "days": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "unknown date",
     }
-    sentence = "{by}: measurements {name} ({about}), {days}, with {tool} {version}, commit {commit}."
+    sentence = "{by}: measurements {name} ({about}), {days}, with {tool} {version}, {code}."
     return f"{sentence.format(**said)}\n\n{_ENTRY.format(**said)}"
