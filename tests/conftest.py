@@ -126,7 +126,7 @@ def audited(once: Callable, published: Path) -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def synthetic(once: Callable) -> Callable[[str], Path]:
     """Return a function study -> folder of the tables of its synthetic run."""
-    from tests import arrays_tables, blobs_tables, particles_tables, report_tables, volumes_tables
+    from tests.helpers import arrays_tables, blobs_tables, particles_tables, report_tables, volumes_tables
 
     tables = {"arrays": arrays_tables, "blobs": blobs_tables, "particles": particles_tables}
     tables |= {"shots": report_tables, "volumes": volumes_tables}
@@ -136,7 +136,7 @@ def synthetic(once: Callable) -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def report_of(once: Callable, synthetic: Callable) -> Callable[[str], Path]:
     """Return a function study -> page of its synthetic run, in a folder of its own; an index lies beside it."""
-    from tests.pages import write_afresh, write_index
+    from tests.helpers.pages import write_afresh, write_index
 
     def written(folder: Path, study: str) -> None:
         write_index([write_afresh(study, synthetic(study), folder / f"{study}.html")])

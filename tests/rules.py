@@ -20,12 +20,12 @@ def titles() -> dict[int, str]:
 def marked() -> dict[int, list[str]]:
     """Return the tests that are marked with each rule, as pytest names them, by the number of the rule."""
     tests: dict[int, list[str]] = {}
-    for path in sorted(TESTS.glob("test_*.py")):
+    for path in sorted(TESTS.glob("*/test_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             for mark in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.rule":
                     for number in map(ast.literal_eval, mark.args):
-                        tests.setdefault(number, []).append(f"tests/{path.name}::{node.name}")
+                        tests.setdefault(number, []).append(f"tests/{path.relative_to(TESTS)}::{node.name}")
     return tests
 
 

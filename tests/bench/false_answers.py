@@ -18,8 +18,8 @@ from sbench.studies.volumes import fit, limits, tables
 from sbench.studies.volumes.series import Battery, Series
 from sbench.verdicts import sessions, stats
 from sbench.verdicts.outcomes import ORDERED, Outcome
-from tests import volumes_records
 from tests.bench.common import Row, Say, count_false, count_right, simulate
+from tests.helpers import volumes_records
 
 NOISE = 0.02  # standard deviation (sd) of ln(time) of a record, and of a cell in a session
 # Sides of sessions: ln(week 2 / week 1), ln(machine 2 / machine 1); of days the sd and the autocorrelation.

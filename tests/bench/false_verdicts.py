@@ -19,8 +19,8 @@ from sbench.studies.volumes import judging, series
 from sbench.studies.volumes import tables as volume_tables
 from sbench.verdicts import MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import DECIDED, ORDERED, Outcome
-from tests import volumes_records
 from tests.bench.common import Row, Say, count_false, count_right, simulate
+from tests.helpers import volumes_records
 
 NOISE, SLOWER = 0.02, 1.05  # standard deviation of ln(time) of a record; slowdown of a later session
 OFTEN, TIMES = 0.2, 3  # the share of slow repeats, and how many times as long they take

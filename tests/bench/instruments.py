@@ -10,9 +10,9 @@ from pathlib import Path
 from sbench.probe.program import make_command, read_json
 from sbench.stores import bare, network
 from sbench.stores.embedded import Proxy
-from tests import ranges
 from tests.bench import common
 from tests.bench.common import Row, Say, at_most
+from tests.helpers import ranges
 
 _MIB = 2**20
 _LATENCY_MS, _RATE, _CONNECTIONS = 20, 50, (1, 4, 16)

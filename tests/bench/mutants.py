@@ -88,7 +88,7 @@ def apply_change(module: ast.Module, node: ast.AST, field: str, value: object) -
 
 
 def _is_noticed(tree: Path, name: str) -> bool:
-    tests = [f"tests/test_{test}.py" for test in JUDGING[name]]
+    tests = [str(path) for test in JUDGING[name] for path in tree.glob(f"tests/*/test_{test}.py")]
     command = [sys.executable, "-B", "-m", "pytest", "--fast", "-q", "-x", "-n0", "-p", "no:cacheprovider", *tests]
     try:
         return bool(subprocess.run(command, cwd=tree, capture_output=True, timeout=300, check=False).returncode)

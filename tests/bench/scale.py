@@ -11,10 +11,10 @@ from sbench.design import config as configuration
 from sbench.probe import host
 from sbench.probe.program import make_command, write_json
 from sbench.runs import archive
-from tests import fio_results
 from tests.bench import common
 from tests.bench.common import LIBRARIES, S3, TREE, Row, Say, at_most, copy_tree, run_command
-from tests.records import COMPARE, LEVELS, synthetic_cells, write_synthetic_run
+from tests.helpers import fio_results
+from tests.helpers.records import COMPARE, LEVELS, synthetic_cells, write_synthetic_run
 
 REPEATS, SAMPLES, TASKS = 6, 46, 50  # of a synthetic cell, of its records, of a run in a table
 Steps = Mapping[str, list[str]]

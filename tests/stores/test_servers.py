@@ -1,0 +1,251 @@
+"""Servers of the workflow's own: what they hold and count, and that they end with what started them."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import boto3
+import pytest
+from conftest import ROOT, artefact
+
+from sbench.design import checks
+from sbench.measure import cell
+from sbench.probe import content, processes
+from sbench.probe.program import Problem
+from sbench.stores import bare, embedded
+from sbench.stores import network as networks
+from sbench.stores import store as stores
+from sbench.stores.embedded import Served
+from tests.helpers.ranges import serve_ranges
+
+S3 = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1", "anonymous": False}
+BLOB = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
+
+
+def client_of(served: Served):
+    keys = served.credentials
+    return boto3.client(
+        "s3",
+        endpoint_url=served.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=keys["access_key"],
+        aws_secret_access_key=keys["secret_key"],
+    )
+
+
+def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = [taken.getsockname()[1], processes.free_port(), processes.free_port()]
+        monkeypatch.setattr(processes, "free_port", lambda: ports.pop(0))
+        binaries = artefact(environments / "servers.json")
+        with (
+            open(tmp_path / "log", "w", encoding="utf-8") as log,
+            stores.of(S3).serve(binaries, tmp_path / "s", None, log) as served,
+        ):
+            assert client_of(served).list_buckets()["Buckets"] == []
+            assert not served.dead()
+
+
+def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, environments):
+    entry = content.entry("large.bin", 40 * 2**20, 1, 0)
+    store = stores.of(S3)
+    place = (tmp_path / "s", environments / "servers.json", print)
+    put = store.provide("blobs-large", [(entry, None)], *place)
+    assert put["upload"] == {"uploaded": 1, "found": 0}
+    folder = Path(put["folder"])
+    binaries = artefact(environments / "servers.json")
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, folder, None, log) as served:
+        s3 = client_of(served)
+        assert s3.head_object(Bucket="parts", Key="blobs-large/large.bin")["ETag"].endswith('-3"')
+        assert "Uploads" not in s3.list_multipart_uploads(Bucket="parts")
+
+
+@pytest.mark.rule(3)
+def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_path, environments):
+    entry = content.entry("large.bin", 20 * 2**20, 1, 0)
+    store = stores.of(S3)
+    place = (tmp_path / "s", environments / "servers.json", print)
+    # What is there in other parts is uploaded anew; the parts of S3 have 5 MiB at the least.
+    for asked, uploaded in ((6, 1), (6, 0), (8, 1), (64, 1)):
+        put = store.provide("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], *place)
+        assert (put["part_bytes"], put["upload"]["uploaded"]) == (min(asked, 20) * 2**20, uploaded)
+    assert store.provide("blobs-parts", [(entry, None)], *place)["part_bytes"] == 20 * 2**20
+    with pytest.raises(Problem, match="was to have parts of 1048576 bytes, and has 5242880 in bucket parts"):
+        store.provide("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], *place)
+
+
+@pytest.mark.rule(11)
+def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_delivered(tmp_path, environments):
+    binaries = artefact(environments / "servers.json")
+    with (
+        open(tmp_path / "log", "w", encoding="utf-8") as log,
+        stores.of(S3).serve(binaries, tmp_path / "s", {}, log) as served,
+    ):
+        s3 = client_of(served)
+        s3.create_bucket(Bucket="counted")
+        s3.put_object(Bucket="counted", Key="object", Body=b"x" * 1_000_000)
+        served.open_window()
+        for _ in range(7):
+            s3.get_object(Bucket="counted", Key="object", Range="bytes=0-99999")["Body"].read()
+        s3.head_object(Bucket="counted", Key="object")
+        with contextlib.suppress(s3.exceptions.NoSuchKey):
+            s3.get_object(Bucket="counted", Key="absent")
+        s3.close()
+        requests, passed = served.close_window()
+    assert {method: requests[method]["count"] for method in requests} == {"GET": 8, "HEAD": 1}
+    assert requests["GET"]["failed"] == 1
+    assert requests["GET"]["bytes_offered"] == 700_000
+    assert 700_000 < requests["GET"]["bytes_delivered"] < 720_000
+    asked = [(row["method"], row["range"], row["status"], row["bytes"]) for row in passed["exchanges"]]
+    assert asked[:8] == [("GET", "bytes=0-99999", "206", 100_000)] * 7 + [("HEAD", "", "200", 0)]
+    assert [row[:3] for row in asked[8:]] == [("GET", "", "404")]
+    assert passed["connections"] == 0, "the client's own was opened before the window"
+    assert passed["unread"] == 0
+    assert all(0 < row["begin"] <= row["first"] <= row["end"] for row in passed["exchanges"])
+
+
+def test_reports_of_requests_that_were_lost_are_noticed():
+    counter = embedded.StatsD()
+    host, port = counter.address.split(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))
+        counter.settle()
+        assert counter.read() == {"GET": {"count": 1, "failed": 0, "bytes_offered": 0}}
+        assert counter.dropped() == 0
+        # Hold the lock that the receiver needs, so that the kernel's buffer runs over.
+        with counter._lock:
+            for _ in range(300_000):
+                sender.sendto(b"versitygw.success_count,method=GET:1|c" + b"x" * 900, (host, int(port)))
+                if counter.dropped():
+                    break
+        assert counter.dropped() > 0
+    counter.close()
+
+
+@contextlib.contextmanager
+def proxied(tmp_path: Path, environments: Path, network: dict):
+    """Yield an emulated network before a server of ranges."""
+    program = artefact(environments / "servers.json")["toxiproxy"]
+    with serve_ranges() as endpoint, contextlib.ExitStack() as stack:
+        log = stack.enter_context(open(tmp_path / "log", "w", encoding="utf-8"))
+        yield embedded.Proxy(stack, program, endpoint, network, log)
+
+
+def network_of(proxy: embedded.Proxy, nbytes: int) -> dict:
+    return networks.measure(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
+
+
+@pytest.mark.rule(20)
+def test_an_emulated_network_is_measured_as_it_was_asked_for(tmp_path, environments):
+    """Each is a lower bound of time that no busy machine can break: a round trip, opening a connection, a rate."""
+    with proxied(tmp_path, environments, {"latency_ms": 50, "per_connection_mib_s": 10}) as proxy:
+        slow = network_of(proxy, 4 * 2**20)
+    with proxied(tmp_path, environments, {}) as proxy:
+        bare_proxy = network_of(proxy, 4 * 2**20)
+    assert slow["round_trip_s"] >= 0.05
+    first, bare_first = (network["connect_s"] + network["round_trip_s"] for network in (slow, bare_proxy))
+    assert first >= 0.1 > bare_first, "a connection costs a round trip of its own"
+    # A sender may be 10 ms behind its rate and catch up.
+    assert slow["mib_s"] < 10 * 1.05 < bare_proxy["mib_s"]
+
+
+@pytest.mark.rule(20)
+@pytest.mark.parametrize("connections", [1, 4])
+def test_connections_share_a_rate_and_are_counted(tmp_path, environments, connections):
+    network = {"shared_mib_s": 20}
+    with proxied(tmp_path, environments, network) as proxy:
+        readers = [bare.Http({"o": (f"{proxy.endpoint}/o", {})}) for _ in range(connections)]
+        for reader in readers:
+            reader.connect("o")
+        start = time.monotonic()
+        with ThreadPoolExecutor(connections) as pool:
+            list(pool.map(lambda reader: reader.get("o", 0, 8 * 2**20 // connections), readers))
+        seconds = time.monotonic() - start
+        passed = proxy.passed()
+        for reader in readers:
+            reader.close()
+    assert passed["connections"] == connections
+    assert sum(row["bytes"] for row in passed["exchanges"]) == 8 * 2**20
+    assert {row["connection"] for row in passed["exchanges"]} == set(range(1, connections + 1))
+    assert seconds > 8 / 20 * 0.95, "together they are as fast as the shared rate and no faster"
+    assert checks.check_rate(network, passed["sent"], seconds) == []
+    assert checks.check_rate(network, passed["sent"], 0.2)[0].startswith("too fast to be true: 8.0 MiB came within")
+    assert checks.check_rate({"per_connection_mib_s": 1}, passed["sent"], 0.001) == [], "no hard bound"
+
+
+# Listens as Azurite does, and takes its time to save when it is asked to end.
+_SLOW = """
+import signal, socket, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(20), sys.exit(0)))
+port = int(sys.argv[sys.argv.index("--blobPort") + 1])
+listening = socket.create_server(("127.0.0.1", port))
+while True:
+    time.sleep(600)
+"""
+
+
+def test_the_server_of_a_cell_is_not_waited_for_since_it_has_nothing_to_save(tmp_path):
+    (tmp_path / "azurite").write_text(_SLOW, encoding="utf-8")
+    (tmp_path / "servers.json").write_text(
+        json.dumps({"node": sys.executable, "azurite": str(tmp_path / "azurite")}), encoding="utf-8"
+    )
+    provided = {"location": {"dataset": "d"}, "folder": str(tmp_path / "store")}
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        served, _, _ = stores.serve(stack, BLOB, provided, {}, tmp_path / "servers.json", log)
+    assert served.processes["azurite"].returncode == -signal.SIGKILL
+
+
+def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path, environments):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps({'event': 'open', 'sets_cache': True})}'\nsleep 600\n")
+    program.chmod(0o755)
+    binaries = artefact(environments / "servers.json")
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        served = stack.enter_context(stores.of(BLOB).serve(binaries, tmp_path / "store", None, log))
+        child = cell._Child(stack, [str(program)], "blobs", {}, dict(os.environ), log)
+        served.processes["azurite"].send_signal(signal.SIGSTOP)
+        with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):
+            child.converse(cell.Window("any", [], served), served, 2)
+
+
+def test_what_a_process_owned_is_gone_after_it(tmp_path):
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, processes.owned(["sleep", "600"], log, {}) as process:
+        assert process.poll() is None
+    assert process.poll() is not None
+
+
+def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
+    with (
+        open(tmp_path / "log", "w", encoding="utf-8") as log,
+        processes.owned(["false"], log, dict(os.environ)) as process,
+    ):
+        process.wait()
+        with pytest.raises(
+            Problem, match="ended with status 1 as it started; its words are at the end of the step's log"
+        ):
+            processes.wait_for_port(processes.free_port(), process, "false")
+
+
+def test_what_was_started_ends_with_whoever_started_it(tmp_path):
+    """A parent killed with -9 takes its servers along: the kernel sees to it."""
+    code = (
+        "import sys, time\nfrom sbench.probe.processes import owned\n"
+        "with owned(['sleep', '601'], sys.stderr, {}) as p:\n    print(p.pid, flush=True)\n    time.sleep(600)"
+    )
+    command = [os.sys.executable, "-c", code]
+    parent = subprocess.Popen(command, cwd=ROOT / "scripts", stdout=subprocess.PIPE, text=True)
+    child = os.pidfd_open(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait()
+    select.select([child], [], [])
+    os.close(child)
