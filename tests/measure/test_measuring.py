@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from steady import locked
 from sbench.design.fingerprint import differences
 from sbench.probe import provenance
 from sbench.probe.dask_workers import batches_of
+from sbench.probe.fields import read_fields
 from sbench.probe.program import file_digest
 from sbench.studies.shots import study
 
@@ -79,10 +81,11 @@ def test_a_record_refers_to_the_software_that_read_and_served_it(shots_cell, env
 def test_repeats_read_different_shots_and_all_arms_of_a_block_the_same(shots_cell):
     here = shots_cell(data={"shots": 12, "signals": 8}, make=False)
     from sbench.studies.shots.measure import sampled
+    from sbench.studies.shots.settings import Settings
 
     manifest = {"shots": [str(n) for n in range(12)], "signals": []}
-    settings = here.cell.settings
-    other = {**settings, "cell": {**settings["cell"], "library": "hdf5-1.14.6", "workers": "2"}}
+    settings = read_fields(Settings, here.cell.settings)
+    other = replace(settings, cell=replace(settings.cell, library="hdf5-1.14.6", workers="2"))
     blocks = [sampled(settings, manifest, repeat) for repeat in range(1, 7)]
     assert blocks == [sampled(other, manifest, repeat) for repeat in range(1, 7)]
     assert len({tuple(block) for block in blocks}) > 1
@@ -273,7 +276,7 @@ def test_whatever_was_not_as_asked_makes_a_record_invalid(good_record, block, ke
     kept = {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
     good = {**good_record, "cache": kept}
     changed = {**good, block: {**good[block], key: value}}
-    settings = {"cell": {"page_buffer": "unset"}}
+    settings = good["settings"] | {"cell": good["settings"]["cell"] | {"page_buffer": "unset"}}
     assert [line for line in study.STUDY.check_record(changed, settings) if line.startswith(reason)]
     assert study.STUDY.check_record(good, settings) == []
 
@@ -283,7 +286,8 @@ def test_a_driver_without_a_page_buffer_is_valid_only_where_none_is_asked_for(go
     effective = {key: value for key, value in good_record["effective"].items() if key not in told}
     plain = {**good_record, "effective": effective}
     for level, reasons in (("unset", 0), ("0", 0), ("64MiB", 1)):
-        found = study.STUDY.check_record(plain, {"cell": {"page_buffer": level}})
+        settings = plain["settings"] | {"cell": plain["settings"]["cell"] | {"page_buffer": level}}
+        found = study.STUDY.check_record(plain, settings)
         assert len([line for line in found if "ignored the page buffer" in line]) == len(found) == reasons
 
 

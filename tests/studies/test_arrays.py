@@ -15,9 +15,11 @@ from conftest import ROOT, artefact
 from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.pages import answer, comparisons, headline, labels, recommendation
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem
 from sbench.studies.arrays import clients, library, make, pieces, plan, printed, values
 from sbench.studies.arrays.report import results, trials
+from sbench.studies.arrays.settings import Settings
 from sbench.studies.arrays.study import STUDY
 from tests.helpers import arrays_tables
 from tests.helpers.arrays_tables import READ, SERVICE, USUAL
@@ -94,11 +96,11 @@ def test_clients_of_the_library_write_files_of_their_own_and_read_one(tmp_path, 
     file = made(tmp_path)
     cell = {name: levels[0] for name, levels in USUAL.items()} | {"shape": "50x40", "chunks": "20x15"}
     cell |= {"operation": operation, "clients": str(count), "access": "rows"}
-    settings = {"cell": cell, "store": {"kind": "posix"}, "rdcc_nbytes": 2**20, "data": {"seed": 1}}
+    settings = read_fields(Settings, SETTINGS | {"cell": cell, "store": {"kind": "posix"}})
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    job = {"settings": settings, "scratch": str(scratch), "location": {"folder": str(tmp_path)}}
-    works = plan.works(job, plan.target_of(job), operation == "write")
+    job = {"scratch": str(scratch), "location": {"folder": str(tmp_path)}}
+    works = plan.works(settings, plan.target_of(job, settings), operation == "write")
     assert [work.new for work in works] == [operation == "write"] * count
     for task in enumerate(works):
         clients.prepare(task)
@@ -223,8 +225,10 @@ def test_an_estimate_grows_with_what_costs_time():
 
 SETTINGS = {
     "cell": {name: levels[0] for name, levels in USUAL.items()} | {"backend": "hsds", "concurrency": "4"},
+    "data": {name: USUAL[name][0] for name in ("shape", "chunks", "compression", "values")} | {"seed": 1},
     "library": {"hdf5": "2.0.0"},
     "store": {"kind": "s3", "server": "embedded"},
+    **{"seed": 1, "rdcc_nbytes": 2**20},
 }
 EFFECTIVE = {
     **{"chunks": "1500x275", "compression": "none", "hdf5": "2.0.0", "nodes": 1, "request_limit": 100 * MIB},

@@ -24,6 +24,7 @@ from sbench.pages import judgement, leaders, names, tiles
 from sbench.probe.program import Problem
 from sbench.studies.particles import make, methods, parquet, printed, reading, snapshots, through_yt
 from sbench.studies.particles.report import advice, results
+from sbench.studies.particles.settings import Data
 from tests.helpers import particles_tables
 
 # As many files and chunks as it takes to tell them apart; chunks are cut as yt cuts them.
@@ -34,7 +35,7 @@ FIELD = f"{snapshots.TYPE}/{snapshots.FIELD}"
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("snapshot")
-    return make.make({"particles": str(PARTICLES), "per_file": 240_000, "seed": 3}, folder / "manifest.json")
+    return make.make(Data(str(PARTICLES), 240_000, seed=3), folder / "manifest.json")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def outcomes(snapshot: list[Path], with_yt: Path, tmp_path_factory: pytest.TempP
 
 @pytest.mark.parametrize("preset, published", [("A", (1_941_226, 8, 12)), ("B", (6_381_559, 16, 32))])
 def test_presets_have_the_published_particles_files_and_chunks(preset, published):
-    held = snapshots.numbers(*make.planned({"particles": preset}))
+    held = snapshots.numbers(*make.planned(Data(preset)))
     assert (sum(held), len(held), len(list(snapshots.chunks(held, snapshots.AT_MOST)))) == published
 
 
@@ -76,8 +77,8 @@ def test_chunks_are_all_particles_once_in_order_and_none_is_larger_than_asked():
 
 
 def test_a_snapshot_has_the_headers_of_gadget_and_the_same_values_for_the_same_seed(snapshot, tmp_path):
-    again = make.make({"particles": str(PARTICLES), "per_file": 240_000, "seed": 3}, tmp_path / "manifest.json")
-    other = make.make({"particles": str(PARTICLES), "per_file": 240_000, "seed": 4}, tmp_path / "other/manifest.json")
+    again = make.make(Data(str(PARTICLES), 240_000, seed=3), tmp_path / "manifest.json")
+    other = make.make(Data(str(PARTICLES), 240_000, seed=4), tmp_path / "other/manifest.json")
     with h5py.File(snapshot[1]) as one, h5py.File(again[1]) as two, h5py.File(other[1]) as three:
         assert one["Header"].attrs["NumFilesPerSnapshot"] == FILES
         assert one["Header"].attrs["NumPart_ThisFile"][0] == len(one[FIELD])

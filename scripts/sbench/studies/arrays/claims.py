@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ from sbench.probe.window import Step
 from sbench.studies.arrays import clients, hsds, plan, service, values
 from sbench.studies.arrays.backends import Target
 from sbench.studies.arrays.pieces import ITEM, MOST, Piece
-from sbench.studies.arrays.service import Service, Settings
+from sbench.studies.arrays.service import Service
+from sbench.studies.arrays.settings import Settings
 
 # Sizes of requests, in multiples of the limit; 1 is a row less than it.
 TIMES = (0.5, 1, 2, MOST)
@@ -55,16 +57,15 @@ class Answer(NamedTuple):
     last_s: float
 
 
-def measure(step: Step) -> dict:
+def measure(step: Step, settings: Settings) -> dict:
     """Return the program's part of a record whose cell tries what a service does."""
-    job = step.job
-    cell = job["settings"]["cell"]
-    with plan.folder(job):
-        trials = Trials(job, plan.target_of(job))
+    job, cell = step.job, settings.cell
+    with plan.folder(job, settings):
+        trials = Trials(settings, plan.target_of(job, settings), plan.folder_of(job, settings))
         try:
             in_force = trials.write()
             step.open_window()
-            rows = list(trials.limits() if cell["operation"] == "limits" else trials.faults())
+            rows = list(trials.limits() if cell.operation == "limits" else trials.faults())
             step.close_window()
         finally:
             hsds.BACKEND.remove(trials.target)
@@ -77,7 +78,7 @@ def measure(step: Step) -> dict:
         "work": {"checksum_asked": crc, "checksum": WRONG if wrong else crc},
         "effective": {**drivers.of("sec2").versions(), **in_force, "clients": 1, "clients_asked": 1},
         "verified": "after each trial",
-        "cache": {"asked": cell["cache"], "state": "any", "resident_before": None},
+        "cache": {"asked": cell.cache, "state": "any", "resident_before": None},
         "modules": provenance.package("studies/arrays"),
     }
 
@@ -85,26 +86,25 @@ def measure(step: Step) -> dict:
 class Trials:
     """Services over one array, the `target`, and what they did; a trial is a row of samples."""
 
-    def __init__(self, job: dict, target: Target) -> None:
-        """Take the array that is there."""
-        self._job, self.target, self._folder = job, target, plan.folder_of(job)
-        cell, shape = job["settings"]["cell"], target.shape
-        self._limit, self._streaming = sizes.in_bytes(cell["request_limit"]), cell["streaming"] == "on"
-        self._settings = Settings(int(cell["nodes"]), self._limit, self._streaming)
-        rows = slice(0, shape.rows)
-        self._values = values.make(cell["values"], shape.columns, rows, job["settings"]["data"]["seed"])
+    def __init__(self, settings: Settings, target: Target, folder: Path) -> None:
+        """Take the array that is there, and the folder for what a record writes."""
+        self._settings, self.target, self._folder = settings, target, folder
+        cell, shape = settings.cell, target.shape
+        self._limit, self._streaming = sizes.in_bytes(cell.request_limit), cell.streaming == "on"
+        self._service = service.Settings(int(cell.nodes), self._limit, self._streaming)
+        self._values = values.make(cell.values, shape.columns, slice(0, shape.rows), settings.data.seed)
 
     def write(self) -> dict:
         """Write the array, in pieces that every service takes, and return what is in force, as read back."""
-        with self._running(self._settings) as (_, target):
-            clients.prepare((0, plan.written_ahead(self._job, target)))
+        with self._running(self._service) as (_, target):
+            clients.prepare((0, plan.written_ahead(self._settings, target)))
             clients.perform(0)
             hsds.BACKEND.store(target)
             return hsds.BACKEND.effective(target)
 
     def limits(self) -> Iterator[dict]:
         """Yield what came of requests below and above the limit, and by how much they made memory grow."""
-        with self._running(self._settings) as (running, target):
+        with self._running(self._service) as (running, target):
             plain = replace(target, protocol="client")
             for times in TIMES:
                 piece = self._piece(times)
@@ -121,7 +121,7 @@ class Trials:
         whole = self._piece(MOST)
         times = MOST
         # Without streaming the request is one that the service does not refuse.
-        roomy = self._settings if self._streaming else replace(self._settings, request_limit=2 * times * self._limit)
+        roomy = self._service if self._streaming else replace(self._service, request_limit=2 * times * self._limit)
         with self._running(roomy) as (running, target):
             yield self._tried(
                 running, "client stops reading", times, whole, partial(self._get, target, whole, between=_stop)
@@ -153,7 +153,7 @@ class Trials:
             yield self._at_once(running, target)
 
     @contextlib.contextmanager
-    def _running(self, settings: Settings) -> Iterator[tuple[Service, Target]]:
+    def _running(self, settings: service.Settings) -> Iterator[tuple[Service, Target]]:
         """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
         place = self.target.place
         where = service.storage(place, self.target.store) | _GIVES_BACK

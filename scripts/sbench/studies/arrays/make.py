@@ -5,8 +5,10 @@ import zlib
 
 import h5py
 
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, dataset_options, file_digest, run, sync, why, write_json
 from sbench.studies.arrays import library, pieces, values
+from sbench.studies.arrays.settings import Data
 
 GENERATOR = {"name": "make_arrays", "version": 1}
 NAME = "array.h5"
@@ -20,29 +22,29 @@ def main(argv: list[str] | None = None) -> int:
         'JSON as {"shape": "12000x2200", "chunks": "1500x275", "compression": "none", "values": "formula", "seed": 1};'
         ' "part_size" is passed on to the stores',
     )
-    settings, out = options.settings, options.out
-    shape = pieces.of_levels(settings["shape"], settings["chunks"])
-    array = values.make(settings["values"], shape.columns, slice(0, shape.rows), settings["seed"])
+    data, out = read_fields(Data, options.settings), options.out
+    shape = pieces.of_levels(data.shape, data.chunks)
+    array = values.make(data.values, shape.columns, slice(0, shape.rows), data.seed)
     path = out.parent / NAME
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.unlink(missing_ok=True)
         with h5py.File(path, "w") as file:
-            dataset = library.create(file, shape, array.dtype, settings["compression"])
+            dataset = library.create(file, shape, array.dtype, data.compression)
             dataset[...] = array
         sync(path)
     except (OSError, RuntimeError) as error:
         path.unlink(missing_ok=True)
         raise Problem(f"{out.parent} cannot be written: {why(error, '; free the disk or make it writable')}") from error
     crc = zlib.crc32(array)
-    manifest = {"manifest": 1, "status": "done", "dataset": options.dataset, "settings": settings}
-    manifest |= {key: settings[key] for key in ("part_size",) if key in settings}
+    manifest = {"manifest": 1, "status": "done", "dataset": options.dataset, "settings": options.settings}
+    manifest |= {"part_size": data.part_size} if data.part_size else {}
     manifest["generator"] = GENERATOR | {"h5py": h5py.version.version}
     manifest["data_sha256"] = hashlib.sha256(array).hexdigest()
     manifest["files"] = [{"name": NAME, "bytes": path.stat().st_size, "sha256": file_digest(path)}]
     manifest |= {"layout": library.layout(path), "crc32": f"{crc:08x}"}
     write_json(out, manifest)
-    print(f"{out}: {settings['shape']} values in {manifest['layout']['stored_bytes']} bytes")
+    print(f"{out}: {data.shape} values in {manifest['layout']['stored_bytes']} bytes")
     return 0
 
 

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from sbench import drivers
 from sbench.probe import dask_workers, host, page_cache, provenance, sizes, slowed
+from sbench.probe.fields import read_fields
 from sbench.probe.program import read_json, run
 from sbench.probe.window import Step, run_measurement
 from sbench.stores import store as stores
 from sbench.stores.hsds.store import NAMES
 from sbench.studies.arrays import backends, clients, plan
 from sbench.studies.arrays.pieces import TRIALS
+from sbench.studies.arrays.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,16 +31,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
-    if step.job["settings"]["cell"]["operation"] in TRIALS:
+    settings = read_fields(Settings, step.job["settings"])
+    if settings.cell.operation in TRIALS:
         # What it needs is not in every library.
         from sbench.studies.arrays import claims
 
-        return claims.measure(step)
-    count = int(step.job["settings"]["cell"]["clients"])
+        return claims.measure(step, settings)
+    count = int(settings.cell.clients)
     if count > 1:
         dask_workers.begin()
     with contextlib.ExitStack() as stack:
-        measured = _Measured(stack, step.job, _Team(stack, count))
+        measured = _Measured(stack, step.job, settings, _Team(stack, count))
         measured.prepare()
         step.open_window(sets_cache=True)
         measured.perform()
@@ -65,13 +68,13 @@ class _Team:
 class _Measured:
     """One operation, the service that it needs, and what came of it."""
 
-    def __init__(self, stack: contextlib.ExitStack, job: dict, team: _Team) -> None:
-        self._job, self._team, self._cell = job, team, job["settings"]["cell"]
-        self._manifest, self._writes = read_json(job["manifest"]), self._cell["operation"] == "write"
-        self._target, self._backend = plan.target_of(job), backends.of(self._cell["backend"])
+    def __init__(self, stack: contextlib.ExitStack, job: dict, settings: Settings, team: _Team) -> None:
+        self._job, self._settings, self._cell, self._team = job, settings, settings.cell, team
+        self._manifest, self._writes = read_json(job["manifest"]), self._cell.operation == "write"
+        self._target, self._backend = plan.target_of(job, settings), backends.of(self._cell.backend)
         # What a file or a service that is there already holds is not written first.
-        self._ahead = not self._writes and self._cell["backend"] != "library"
-        self._folder = stack.enter_context(plan.folder(job))
+        self._ahead = not self._writes and self._cell.backend != "library"
+        self._folder = stack.enter_context(plan.folder(job, settings))
         # When no node of a service is there to store more.
         stack.push(self._remove)
         self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
@@ -87,12 +90,12 @@ class _Measured:
             self._remove(None)
         self._serve()
         if self._ahead:
-            self._team.map(clients.prepare, [(0, plan.written_ahead(self._job, self._target))])
+            self._team.map(clients.prepare, [(0, plan.written_ahead(self._settings, self._target))])
             self._team.map(clients.perform, [0])
             self._backend.store(self._target)
             self._serve()
         self._plan(self._writes)
-        if self._ahead and self._cell["cache"] == "warm":
+        if self._ahead and self._cell.cache == "warm":
             self._read()
         self._prepared = time.perf_counter() - began
         began = time.perf_counter()
@@ -103,7 +106,7 @@ class _Measured:
         """Do it: the time until all is read, or acknowledged and then stored."""
         files = [] if self._writes else self._files()
         self._state = self._set_cache(files)
-        waits, meter = slowed.Waits(self._cell.get("control", "")), self._service and self._service.metered()
+        waits, meter = slowed.Waits(self._cell.control), self._service and self._service.metered()
         began = time.perf_counter()
         if self._writes and not self._works[0].new:
             with self._backend.writing(self._target, new=True):
@@ -158,7 +161,7 @@ class _Measured:
 
     def _plan(self, writes: bool) -> None:
         """Decide what each client does, and let it make its values."""
-        self._works = plan.works(self._job, self._target, writes)
+        self._works = plan.works(self._settings, self._target, writes)
         self._numbers = range(len(self._works))
         self._team.map(clients.prepare, list(enumerate(self._works)))
 
@@ -182,7 +185,7 @@ class _Measured:
 
     def _serve(self) -> None:
         """Start a service of our own, or a fresh one in place of the one that runs; one elsewhere gets its user."""
-        if self._cell["backend"] != "hsds":
+        if self._cell.backend != "hsds":
             return
         if not stores.of(self._target.store).takes_files:
             self._target = replace(self._target, secrets=tuple(os.environ[name] for name in NAMES))
@@ -192,8 +195,8 @@ class _Measured:
 
         self._services.close()
         cell, place = self._cell, self._target.place
-        limit, streaming = sizes.in_bytes(cell["request_limit"]), cell["streaming"] == "on"
-        wanted = service.Settings(int(cell["nodes"]), limit, streaming, self._target.in_flight)
+        limit, streaming = sizes.in_bytes(cell.request_limit), cell.streaming == "on"
+        wanted = service.Settings(int(cell.nodes), limit, streaming, self._target.in_flight)
         where = service.storage(place, self._target.store)
         self._service = self._services.enter_context(service.running(wanted, where, self._folder))
         secrets = service.USER, self._service.password
@@ -201,7 +204,7 @@ class _Measured:
 
     def _set_cache(self, files: list[Path]) -> dict:
         """Bring the page cache into the state that the cell asks for; of what is written there is none."""
-        state = page_cache.prepare(self._cell["cache"], files)
+        state = page_cache.prepare(self._cell.cache, files)
         if self._writes:
             return state | {"state": "any"}
         return state | ({"state": "elsewhere"} if stores.of(self._target.store).elsewhere else {})
@@ -220,7 +223,7 @@ class _Measured:
             "stored_bytes": sum(size for _, size in held),
             "checksum_asked": crc,
             "checksum": crc if correct == shape.bytes else "wrong",
-            **slowed.waited(self._cell.get("control", ""), self._waited),
+            **slowed.waited(self._cell.control, self._waited),
         }
 
     def _effective(self) -> dict:
@@ -242,7 +245,7 @@ class _Measured:
             **self._backend.effective(self._works[0].target),
             **(of_service if nodes else {}),
             "clients": len({account["worker-pid"] for account in self._accounts}),
-            "clients_asked": int(self._cell["clients"]),
+            "clients_asked": int(self._cell.clients),
             "usable_cores": host.usable_cores(),
             "prepare_s": self._prepared,
         }

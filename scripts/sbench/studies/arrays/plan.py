@@ -14,6 +14,7 @@ from sbench.studies.arrays import backends, pieces, values
 from sbench.studies.arrays.backends import Target
 from sbench.studies.arrays.clients import Work
 from sbench.studies.arrays.make import NAME
+from sbench.studies.arrays.settings import Settings
 
 # What stands for a bucket in a folder of the service's.
 BUCKET = "arrays"
@@ -24,16 +25,16 @@ def name_of(job: dict) -> str:
     return hashlib.sha256(job["scratch"].encode()).hexdigest()[:10]
 
 
-def folder_of(job: dict) -> Path:
+def folder_of(job: dict, settings: Settings) -> Path:
     """Return the folder for what a record writes: on the file system under test, where there is one."""
-    own_disk = "path" in job["settings"]["store"]
+    own_disk = "path" in settings.store
     return Path(job["location"]["folder"], f".{name_of(job)}") if own_disk else Path(job["scratch"])
 
 
 @contextlib.contextmanager
-def folder(job: dict) -> Iterator[Path]:
+def folder(job: dict, settings: Settings) -> Iterator[Path]:
     """Make that folder for the length of a `with` block; what an earlier attempt left there is removed, too."""
-    path = folder_of(job)
+    path = folder_of(job, settings)
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     try:
@@ -42,67 +43,63 @@ def folder(job: dict) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def target_of(job: dict) -> Target:
+def target_of(job: dict, settings: Settings) -> Target:
     """Return the array that a record writes or reads; of a service that is not started yet without its endpoint."""
-    cell, store = job["settings"]["cell"], job["settings"]["store"]
+    cell = settings.cell
     return Target(
-        cell["backend"],
-        pieces.of_levels(cell["shape"], cell["chunks"]),
-        str(values.dtype(cell["values"])),
-        cell["compression"],
-        _place(job),
-        cell["protocol"],
-        None if cell["concurrency"] == "unset" else int(cell["concurrency"]),
-        store,
+        cell.backend,
+        pieces.of_levels(cell.shape, cell.chunks),
+        str(values.dtype(cell.values)),
+        cell.compression,
+        _place(job, settings),
+        cell.protocol,
+        None if cell.concurrency == "unset" else int(cell.concurrency),
+        settings.store,
     )
 
 
-def _place(job: dict) -> dict:
-    settings, location, name = job["settings"], job["location"], name_of(job)
-    cell, store = settings["cell"], settings["store"]
+def _place(job: dict, settings: Settings) -> dict:
+    location, name, own = job["location"], name_of(job), folder_of(job, settings)
+    cell, store = settings.cell, settings.store
     of_kind = stores.of(store)
     here = of_kind.files
-    match cell["backend"]:
+    match cell.backend:
         case "library":
-            written = cell["operation"] == "write"
-            address = str(folder_of(job) / NAME) if written else drivers.address_of(location, NAME)
-            return {
-                "address": address,
-                "driver": "sec2" if here else "ros3",
-                "rdcc_nbytes": settings["rdcc_nbytes"],
-            }
+            address = str(own / NAME) if cell.operation == "write" else drivers.address_of(location, NAME)
+            driver = "sec2" if here else "ros3"
+            return {"address": address, "driver": driver, "rdcc_nbytes": settings.rdcc_nbytes}
         case "zarr":
-            return {"folder": str(folder_of(job) / "array.zarr")} if here else {"prefix": f"{location['key']}/{name}"}
+            return {"folder": str(own / "array.zarr")} if here else {"prefix": f"{location['key']}/{name}"}
         case _ if not of_kind.takes_files:
             elsewhere = {"domain": f"{store['folder']}/{name}.h5", "endpoint": store["endpoint"]}
             return elsewhere | ({"bucket": store["bucket"]} if "bucket" in store else {})
         case _:
             holder = {"bucket": BUCKET if here else store[of_kind.holder]}
-            return {"domain": f"/{name}.h5"} | holder | ({"folder": str(folder_of(job) / "hsds")} if here else {})
+            return {"domain": f"/{name}.h5"} | holder | ({"folder": str(own / "hsds")} if here else {})
 
 
-def works(job: dict, target: Target, writes: bool) -> list[Work]:
+def works(settings: Settings, target: Target, writes: bool) -> list[Work]:
     """Return what each client does; there are fewer than were asked for where the array has too few rows of chunks."""
-    cell, shared = job["settings"]["cell"], backends.of(target.backend).shared
-    bands = pieces.bands(target.shape, int(cell["clients"]))
-    apart = not shared and cell["operation"] == "write" and len(bands) > 1
+    cell, shared = settings.cell, backends.of(target.backend).shared
+    bands = pieces.bands(target.shape, int(cell.clients))
+    apart = not shared and cell.operation == "write" and len(bands) > 1
     own = _own_arrays(target, bands) if apart else ((target, band, 0) for band in bands)
-    limit, new = sizes.in_bytes(cell["request_limit"]), writes and (apart or len(bands) == 1)
+    limit, new = sizes.in_bytes(cell.request_limit), writes and (apart or len(bands) == 1)
     return [
         Work(
-            *(part, list(pieces.cut(part.shape, band, cell["access"], limit)), first, cell["values"], _seed(job)),
-            *(writes, new, cell.get("control", "")),
+            *(part, list(pieces.cut(part.shape, band, cell.access, limit)), first, cell.values, settings.data.seed),
+            *(writes, new, cell.control),
         )
         for part, band, first in own
     ]
 
 
-def written_ahead(job: dict, target: Target) -> Work:
+def written_ahead(settings: Settings, target: Target) -> Work:
     """Return what writes the array that is read then, in one go or in pieces that every service takes."""
-    limit = sizes.in_bytes(job["settings"]["cell"]["request_limit"])
+    limit = sizes.in_bytes(settings.cell.request_limit)
     parts = list(pieces.cut(target.shape, (0, target.shape.rows), "pieces", limit))
     plain = replace(target, protocol="client")
-    return Work(plain, parts, 0, job["settings"]["cell"]["values"], _seed(job), writes=True, new=True)
+    return Work(plain, parts, 0, settings.cell.values, settings.data.seed, writes=True, new=True)
 
 
 def _own_arrays(target: Target, bands: list[tuple[int, int]]) -> Iterator[tuple[Target, tuple[int, int], int]]:
@@ -111,7 +108,3 @@ def _own_arrays(target: Target, bands: list[tuple[int, int]]) -> Iterator[tuple[
         shape = replace(target.shape, rows=end - first)
         address = str(Path(target.place["address"]).with_suffix(f".{number}.h5"))
         yield replace(target, shape=shape, place={**target.place, "address": address}), (0, end - first), first
-
-
-def _seed(job: dict) -> int:
-    return job["settings"]["data"]["seed"]

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from sbench.design.checks import check_page_cache, check_requests, check_work
 from sbench.design.study import Cell, Study, lacking, unreadable
 from sbench.probe import sizes
+from sbench.probe.fields import read_fields
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.arrays import pieces
 from sbench.studies.arrays.checks import check_clients, check_settings
 from sbench.studies.arrays.pieces import MOST, TRIALS
+from sbench.studies.arrays.settings import Data, Levels, Settings
 
 # What each backend needs that the lock of a library may lack.
 NEEDS = {"library": (), "hsds": ("hsds", "h5pyd", "obstore"), "zarr": ("zarr", "obstore")}
@@ -32,48 +34,49 @@ class Arrays(Study):
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        spec, backend, writes = config["stores"][levels["store"]], levels["backend"], levels["operation"] == "write"
-        reads, trials = levels["operation"] == "read", levels["operation"] in TRIALS
-        store, shape = stores.of(spec), pieces.of_levels(levels["shape"], levels["chunks"])
+        cell = read_fields(Levels, levels)
+        entry, backend, clients = config["stores"][cell.store], cell.backend, int(cell.clients)
+        reads, writes, trials = cell.operation == "read", cell.operation == "write", cell.operation in TRIALS
+        store, shape = stores.of(entry), pieces.of_levels(cell.shape, cell.chunks)
         running = not store.takes_files
-        limit, service = sizes.in_bytes(levels["request_limit"]), backend == "hsds"
+        limit, service = sizes.in_bytes(cell.request_limit), backend == "hsds"
         others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
-        bands = pieces.bands(shape, int(levels["clients"]))
-        largest = next(pieces.cut(shape, bands[0], levels["access"], limit)).bytes
+        bands = pieces.bands(shape, clients)
+        largest = next(pieces.cut(shape, bands[0], cell.access, limit)).bytes
         reasons = {
             "an array lies in files, or in objects of S3 or Azure Blob": bool(
-                {"device", "shell", "share"} & spec.keys()
+                {"device", "shell", "share"} & entry.keys()
             ),
             f"{', '.join(others)}: of a service only; take the default": others and not service,
             "the library has one request under way at a time; take concurrency unset": (
-                backend == "library" and levels["concurrency"] != "unset"
+                backend == "library" and cell.concurrency != "unset"
             ),
             "the HDF5 library does not write to an object store": backend == "library" and writes and not store.files,
             "a chunk is larger than the array": shape.chunk_rows > shape.rows or shape.chunk_columns > shape.columns,
             f"a chunk is larger than what a data node holds, {sizes.text(_HOLDS)}; take smaller chunks": (
                 service and shape.padded_bytes // shape.chunks > _HOLDS
             ),
-            "the array has fewer rows of chunks than clients": (len(bands) < int(levels["clients"])),
-            "only a read has a state of the cache; take cache any": not reads and levels["cache"] != "any",
+            "the array has fewer rows of chunks than clients": len(bands) < clients,
+            "only a read has a state of the cache; take cache any": not reads and cell.cache != "any",
             "limits and faults are those of a service of the workflow's own": trials and (not service or running),
             "a service is asked through the backend hsds": running and not service,
             "a service elsewhere has the nodes and limits that it has; take the defaults": running
             and (
-                levels["concurrency"] != "unset"
+                cell.concurrency != "unset"
                 or any(levels[name] != level for name, level in _OF_SERVICE.items() if name != "protocol")
             ),
             "trials choose their own requests; take protocol client, access whole, 1 client and concurrency unset": (
                 trials and any(levels[name] != level for name, level in _OF_TRIALS.items())
             ),
-            "a store is slowed where the service keeps files": levels["operation"] == "faults" and not store.files,
+            "a store is slowed where the service keeps files": cell.operation == "faults" and not store.files,
             f"trials ask for up to {MOST} times the request limit, more than the array has": (
                 trials and MOST * limit > shape.bytes
             ),
             f"without streaming HSDS refuses requests of {sizes.text(largest)}; take pieces": (
-                service and not trials and levels["streaming"] == "off" and largest >= limit
+                service and not trials and cell.streaming == "off" and largest >= limit
             ),
             "a text of so many numbers is above the request limit; take pieces and a higher limit, or binary": (
-                service and levels["protocol"] == "json" and pieces.TEXT * largest >= limit
+                service and cell.protocol == "json" and pieces.TEXT * largest >= limit
             ),
         }
         yield from (reason for reason, holds in reasons.items() if holds)
@@ -91,15 +94,16 @@ class Arrays(Study):
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
-        cell, network = settings["cell"], settings["store"].get("network") or {}
-        shape, backend = pieces.of_levels(cell["shape"], cell["chunks"]), cell["backend"]
+        given = read_fields(Settings, settings)
+        cell, network = given.cell, given.store.get("network") or {}
+        shape, backend = pieces.of_levels(cell.shape, cell.chunks), cell.backend
         rate = min(_RATES[backend], networks.mib_s(network, 8) * 2**20)
-        gzip = shape.bytes / _GZIP if cell["compression"] == "gzip" else 0
+        gzip = shape.bytes / _GZIP if cell.compression == "gzip" else 0
         # All but the library's files are written before they are read, and what is written is read back.
         once = shape.bytes / rate + shape.chunks * network.get("latency_ms", 0) / 1000 / 8
-        ahead = backend != "library" or cell["operation"] == "write"
-        if cell["operation"] in TRIALS:
-            return {"requests": shape.chunks, "bytes": MOST * shape.bytes, "seconds": _TRIALS_S[cell["operation"]]}
+        ahead = backend != "library" or cell.operation == "write"
+        if cell.operation in TRIALS:
+            return {"requests": shape.chunks, "bytes": MOST * shape.bytes, "seconds": _TRIALS_S[cell.operation]}
         service = (2 * _SERVICE_S + _FLUSH_S) if backend == "hsds" else 0
         seconds = _START_S + service + once * (1 + ahead) + gzip * ahead
         counts = {"requests": shape.chunks * (1 + ahead), "puts": shape.chunks * ahead}
@@ -107,27 +111,30 @@ class Arrays(Study):
 
     def data_bytes(self, data: dict) -> int:
         """Return the bytes of an array's file, uncompressed."""
-        return pieces.of_levels(data["shape"], data["chunks"]).padded_bytes
+        given = read_fields(Data, data)
+        return pieces.of_levels(given.shape, given.chunks).padded_bytes
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of what a record writes."""
-        return self.data_bytes(settings["cell"])
+        return self.data_bytes(settings["data"])
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
-        cell, effective = settings["cell"], {**manifest["layout"], **record["effective"]}
-        label = {"chunks": cell["chunks"], "compression": cell["compression"], "hdf5": settings["library"]["hdf5"]}
-        if cell["backend"] == "hsds" and not stores.of(settings["store"]).elsewhere:
-            label |= {"nodes": int(cell["nodes"]), "request_limit": sizes.in_bytes(cell["request_limit"])}
-        if cell["concurrency"] != "unset" and "concurrency" in effective:
-            label |= {"concurrency": int(cell["concurrency"])}
-        counted = check_requests(record, settings) if cell["operation"] == "read" else []
+        given, effective = read_fields(Settings, settings), {**manifest["layout"], **record["effective"]}
+        cell = given.cell
+        label = {"chunks": cell.chunks, "compression": cell.compression, "hdf5": given.library["hdf5"]}
+        if cell.backend == "hsds" and not stores.of(given.store).elsewhere:
+            label |= {"nodes": int(cell.nodes), "request_limit": sizes.in_bytes(cell.request_limit)}
+        if cell.concurrency != "unset" and "concurrency" in effective:
+            label |= {"concurrency": int(cell.concurrency)}
+        counted = check_requests(record, settings) if cell.operation == "read" else []
         return [*check_settings(effective, label), *counted]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9)."""
+        cell = read_fields(Settings, settings).cell
         reasons = [*check_work(record["work"]), *check_clients(record["effective"])]
-        return reasons + (check_page_cache(record["cache"]) if settings["cell"]["operation"] == "read" else [])
+        return reasons + (check_page_cache(record["cache"]) if cell.operation == "read" else [])
 
 
 STUDY = Arrays("arrays")

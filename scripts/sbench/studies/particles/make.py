@@ -6,9 +6,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from sbench.probe.fields import read_fields
 from sbench.probe.formats import is_named_hdf5
 from sbench.probe.program import Problem, dataset_options, run, sync, why, write_json
 from sbench.studies.particles import snapshots
+from sbench.studies.particles.settings import Data
 
 GENERATOR = {"name": "make_particles", "version": 1}
 
@@ -21,28 +23,28 @@ def main(argv: list[str] | None = None) -> int:
         'JSON as {"particles": "A", "per_file": 400000, "seed": 1}: A, B or a number; or {"files": "folder", '
         '"group": "PartType0", "field": "Density"}: describe existing files; "part_size" is passed on to the stores',
     )
-    settings = options.settings
-    own = "files" in settings
-    paths = of_source(Path(settings["files"])) if own else make(settings, options.out)
-    facts = snapshots.describe(paths, *(settings[key] for key in ("group", "field") if own))
+    data = read_fields(Data, options.settings)
+    paths = of_source(Path(data.files)) if data.files else make(data, options.out)
+    facts = snapshots.describe(paths, *((data.group, data.field) if data.files else ()))
     for entry, path in zip(facts["files"], paths, strict=True):
-        entry |= {"path": str(path.absolute())} if own else {}
+        entry |= {"path": str(path.absolute())} if data.files else {}
     digests = "\n".join(entry["sha256"] for entry in facts["files"])
-    head = {"manifest": 1, "status": "done", "dataset": options.dataset, "settings": settings}
-    head |= {key: settings[key] for key in ("part_size",) if key in settings}
-    head["generator"] = None if own else GENERATOR | {"h5py": h5py.version.version, "numpy": np.__version__}
+    head = {"manifest": 1, "status": "done", "dataset": options.dataset, "settings": options.settings}
+    head |= {"part_size": data.part_size} if data.part_size else {}
+    versions = {"h5py": h5py.version.version, "numpy": np.__version__}
+    head["generator"] = None if data.files else GENERATOR | versions
     head["data_sha256"] = hashlib.sha256(digests.encode()).hexdigest()
     write_json(options.out, head | facts)
     print(f"{options.out}: {facts['layout']['particles']} particles in {facts['layout']['files']} files")
     return 0
 
 
-def planned(settings: dict) -> tuple[int, int]:
+def planned(data: Data) -> tuple[int, int]:
     """Return the particles and files of a snapshot to make."""
-    if settings["particles"] in snapshots.PRESETS:
-        return snapshots.PRESETS[settings["particles"]][:2]
-    particles = int(settings["particles"])
-    return particles, -(-particles // settings["per_file"])
+    if data.particles in snapshots.PRESETS:
+        return snapshots.PRESETS[data.particles][:2]
+    particles = int(data.particles)
+    return particles, -(-particles // data.per_file)
 
 
 def of_source(source: Path) -> list[Path]:
@@ -57,20 +59,20 @@ def of_source(source: Path) -> list[Path]:
     return sorted(paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in path.name.split(".")])
 
 
-def make(settings: dict, out: Path) -> list[Path]:
+def make(data: Data, out: Path) -> list[Path]:
     """Write the files of a snapshot beside its manifest-to-be; return them.
 
     Raises:
         Problem: the folder cannot be written.
     """
-    held = snapshots.numbers(*planned(settings))
+    held = snapshots.numbers(*planned(data))
     paths = [out.parent / f"snapshot.{number}.hdf5" for number in range(len(held))]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.unlink(missing_ok=True)
         for number, path in enumerate(paths):
             part = path.with_suffix(".part")
-            snapshots.write(part, number, held, settings["seed"])
+            snapshots.write(part, number, held, data.seed)
             sync(part)
             part.replace(path)
         sync(out.parent)

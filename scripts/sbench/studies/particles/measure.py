@@ -17,10 +17,12 @@ from typing import Any
 
 from sbench import drivers
 from sbench.probe import dask_workers, memory, page_cache, sizes, slowed
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_json, run
 from sbench.probe.window import Step, run_measurement
 from sbench.stores import store as stores
 from sbench.studies.particles import methods, parquet, reading, snapshots, through_yt
+from sbench.studies.particles.settings import Settings
 
 # Relative difference of sums that were added up in another order; of the largest value, where they cancel.
 _SAME, _CANCELLED = 1e-9, 1e-12
@@ -35,21 +37,20 @@ def main(argv: list[str] | None = None) -> int:
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
     dask_workers.begin()
-    settings, manifest = step.job["settings"], read_json(step.job["manifest"])
-    cell = settings["cell"]
-    threads, limit = int(cell["threads"]), _memory_bytes(cell["memory"])
-    workers = int(cell["workers"])
-    processes = cell["pool"] == "processes"
+    settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
+    cell = settings.cell
+    threads, limit = int(cell.threads), _memory_bytes(cell.memory)
+    workers, nodes = int(cell.workers), int(cell.nodes)
+    processes = cell.pool == "processes"
     # The cluster is there for all methods, as in the published study, also for those that do without it.
-    nodes = int(cell.get("nodes", 1))
     started = dask_workers.cluster(workers, threads, processes, limit // workers, nodes, step.job["scratch"])
     with started as (cluster, cluster_start):
-        measured = _Measured(step.job, manifest, cluster)
-        facts = cluster.each(drivers.of(cell["driver"]).versions)
-        with dask_workers.losses(f"at most {cell['memory']} together" if limit else ""):
+        measured = _Measured(step.job, settings, manifest, cluster)
+        facts = cluster.each(drivers.of(cell.driver).versions)
+        with dask_workers.losses(f"at most {cell.memory} together" if limit else ""):
             measured.prepare()
             step.open_window(sets_cache=True)
-            for number in range(1, settings["iterations"] + 1):
+            for number in range(1, settings.iterations + 1):
                 measured.iterate(number)
             step.close_window()
             empty = measured.empty()
@@ -72,25 +73,22 @@ class _Iteration:
 class _Measured:
     """One method, its task, and what came of its iterations."""
 
-    def __init__(self, job: dict, manifest: dict, cluster: dask_workers.Workers) -> None:
-        settings = job["settings"]
-        self._cell, self._cluster = settings["cell"], cluster
+    def __init__(self, job: dict, settings: Settings, manifest: dict, cluster: dask_workers.Workers) -> None:
+        self._cell, self._cluster = settings.cell, cluster
         cell, layout = self._cell, manifest["layout"]
-        self._rereads, self._store = int(cell["rereads"]), settings["store"]
-        self._method = methods.METHODS[cell["method"]]
-        if cell["selection"] not in manifest["expected"]:
+        self._rereads, self._store = int(cell.rereads), settings.store
+        self._method = methods.METHODS[cell.method]
+        if cell.selection not in manifest["expected"]:
             raise Problem(f"{job['manifest']}: the files have no Coordinates or no BoxSize; take the selection all")
-        self._expected = manifest["expected"][cell["selection"]]
-        buffer = drivers.page_buffer_bytes(cell["page_buffer"])
-        self._access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
+        self._expected = manifest["expected"][cell.selection]
+        buffer = drivers.page_buffer_bytes(cell.page_buffer)
+        self._access = drivers.Access(cell.driver, buffer, settings.rdcc_nbytes, settings.store)
         self._scratch, self._location = Path(job["scratch"]), job["location"]
         self._manifest, self._entries = job["manifest"], manifest["files"]
-        region, control = self._expected["region"], cell.get("control", "")
-        source = reading.Source(
-            self._access, layout["group"], layout["field"], tuple(region) if region else None, control
-        )
+        region = tuple(self._expected["region"]) if self._expected["region"] else None
+        source = reading.Source(self._access, layout["group"], layout["field"], region, cell.control)
         names = [entry["name"] for entry in manifest["files"]]
-        pieces = list(snapshots.chunks([entry["particles"] for entry in manifest["files"]], int(cell["chunk"])))
+        pieces = list(snapshots.chunks([entry["particles"] for entry in manifest["files"]], int(cell.chunk)))
         self._distinct, self._stored = len(pieces), layout["stored_bytes"]
         chunks = [
             reading.Chunk(
@@ -99,8 +97,8 @@ class _Measured:
             for turn in range(self._rereads)
             for number, (file, *of) in enumerate(pieces)
         ]
-        edges = self._expected["edges"] if cell["operation"] == "histogram" else ()
-        self._task = methods.Task(source, chunks, cell["operation"], edges, cluster.client)
+        edges = self._expected["edges"] if cell.operation == "histogram" else ()
+        self._task = methods.Task(source, chunks, cell.operation, edges, cluster.client)
         self._files = list(map(Path, job["local_files"]))
         self._iterations: list[_Iteration] = []
         self._host: dict | None = None
@@ -109,7 +107,7 @@ class _Measured:
         """Make the copy or yt's index, let all processes import what they need, and find out how large tasks are."""
         self._see_files()
         began, self._prepared = time.perf_counter(), 0.0
-        for needed, prepare in ((self._cell["driver"] == "parquet", self._convert), (self._method.yt, self._open_yt)):
+        for needed, prepare in ((self._cell.driver == "parquet", self._convert), (self._method.yt, self._open_yt)):
             if needed:
                 prepare()
                 self._prepared = time.perf_counter() - began
@@ -162,7 +160,7 @@ class _Measured:
 
     def iterate(self, number: int) -> None:
         """Bring the page cache into its state, do it once, and see what was read and whether the result is right."""
-        state = self._cluster.prepare_caches(self._cell["cache"], self._files) if self._files else {}
+        state = self._cluster.prepare_caches(self._cell.cache, self._files) if self._files else {}
         moved = self._moved()
         began = time.perf_counter()
         result = self._method.run(self._task)
@@ -211,7 +209,7 @@ class _Measured:
 
     def _accounts(self) -> list[dict]:
         """Return what each process has read since it was last asked, this one last; threads share this one's."""
-        own = self._cell["pool"] == "processes"
+        own = self._cell.pool == "processes"
         return [*(self._cluster.each(reading.taken) if own else ()), reading.taken()]
 
     def _moved(self) -> int:
@@ -235,7 +233,7 @@ class _Measured:
         def close(value: float, other: float, tolerance: float) -> bool:
             return math.isclose(value, other, rel_tol=_SAME, abs_tol=tolerance)
 
-        match self._cell["operation"]:
+        match self._cell.operation:
             case "load":
                 count = expected["count"]
                 if self._method.by_name and len(result) == count:
@@ -275,9 +273,7 @@ class _Measured:
             "timed_bytes": sum(read[one.number] for one in later),
             "checksum_asked": self._expected["crc32"],
             "checksum": self._expected["crc32"] if all(one.right for one in self._iterations) else "wrong",
-            **slowed.waited(
-                self._cell.get("control", ""), sum(max(row["waited"] for row in one.accounts) for one in later)
-            ),
+            **slowed.waited(self._cell.control, sum(max(row["waited"] for row in one.accounts) for one in later)),
         }
 
     def _effective(self, facts: list[dict], accounts: list[dict]) -> dict:
@@ -290,8 +286,8 @@ class _Measured:
         client = accounts[-1]
         others = [row for row in accounts if row["process"] != client["process"]]
         readers = {row["process"] for row in accounts if row["chunks"]}
-        count = int(self._cell["workers"])
-        own = self._cell["pool"] == "processes" and self._method.dask
+        count = int(self._cell.workers)
+        own = self._cell.pool == "processes" and self._method.dask
         return {
             **facts[0],
             **(opened[0] if opened else {}),
@@ -303,7 +299,7 @@ class _Measured:
             "idle_workers": count - len(readers) if own else 0,
             "ran_on": self._cluster.nodes,
             "usable_cores": self._cores,
-            "oversubscribed": count * int(self._cell["threads"]) > self._cores,
+            "oversubscribed": count * int(self._cell.threads) > self._cores,
             "chunks": len(self._task.chunks),
             "distinct_chunks": self._distinct,
             "task_bytes": self._task_bytes,
@@ -315,7 +311,7 @@ class _Measured:
 
     def _cache(self) -> dict:
         """Return the state of the page cache that was furthest from the one asked for, of all iterations."""
-        wanted = self._cell["cache"]
+        wanted = self._cell.cache
         before, after = (
             [one.state[key] for one in self._iterations if one.state.get(key) is not None]
             for key in ("resident_before", "resident_after")

@@ -22,9 +22,11 @@ from sbench.design.study import (
     unreadable,
 )
 from sbench.probe import sizes
+from sbench.probe.fields import read_fields
 from sbench.stores import network as networks
 from sbench.studies.particles.checks import check_chunks, check_particles, check_threads
 from sbench.studies.particles.methods import METHODS
+from sbench.studies.particles.settings import Data, Levels, Settings
 
 # What methods that are compared with each other have in common.
 CONTEXT = (
@@ -51,18 +53,20 @@ class Particles(Study):
         """Yield that snapshots to make are asked for beside files of the user's own, or own ones without files."""
         section = self.section(config)
         wanted = {str(level) for mapping in mappings(section) for level in mapping["particles"]}
-        if "files" in section["data"] and wanted != {"own"}:
+        own = read_fields(Data, section["data"]).files
+        if own and wanted != {"own"}:
             yield "studies.particles.matrix.particles: data.files are your own; write particles: [own]"
-        if "files" not in section["data"] and "own" in wanted:
+        if not own and "own" in wanted:
             yield "studies.particles.data.files is missing: particles: [own] needs it"
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         yield from unreadable(levels, config)
-        name, method, load = levels["method"], METHODS[levels["method"]], levels["operation"] == "load"
-        limited, copied = levels["memory"] != "none", levels["driver"] == "parquet"
-        once = name == "yt-serial" and levels["rereads"] != "1"
-        spread = levels["nodes"] != "1"
+        cell = read_fields(Levels, levels)
+        name, method, load = cell.method, METHODS[cell.method], cell.operation == "load"
+        limited, copied = cell.memory != "none", cell.driver == "parquet"
+        once = name == "yt-serial" and cell.rereads != "1"
+        spread = cell.nodes != "1"
         of_yt = ", ".join(f"{factor} {level}" for factor, level in _OF_YT.items())
         reasons = {
             f"{name} does not load": load and not method.loads,
@@ -70,27 +74,26 @@ class Particles(Study):
             "a load holds all values in memory; a limit of it is for reductions": limited and load,
             f"{name} reads in the client, which no memory limit of Dask's concerns": limited and not method.dask,
             f"a worker of Dask's needs {sizes.text(_LEAST_MEMORY)} for itself and what it reads: raise memory": (
-                limited and sizes.in_bytes(levels["memory"]) < int(levels["workers"]) * _LEAST_MEMORY
+                limited and sizes.in_bytes(cell.memory) < int(cell.workers) * _LEAST_MEMORY
             ),
-            "Dask limits the memory of processes, not of threads": limited and levels["pool"] == "threads",
-            "workers on several nodes are processes; take the pool processes": spread and levels["pool"] == "threads",
+            "Dask limits the memory of processes, not of threads": limited and cell.pool == "threads",
+            "workers on several nodes are processes; take the pool processes": spread and cell.pool == "threads",
             "Dask's limit of memory is for one machine": spread and limited,
-            "a Parquet copy holds the field alone; take the selection all": copied and levels["selection"] != "all",
-            "a Parquet copy has no page buffer; take unset": copied and levels["page_buffer"] != "unset",
+            "a Parquet copy holds the field alone; take the selection all": copied and cell.selection != "all",
+            "a Parquet copy has no page buffer; take unset": copied and cell.page_buffer != "unset",
             f"yt opens and cuts files by itself: take {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
             "yt reads all data once, however often chunks are listed; take rereads 1": once,
-            "tasks that read the same are there where chunks are listed again": (
-                method.pure and levels["rereads"] == "1"
-            ),
+            "tasks that read the same are there where chunks are listed again": method.pure and cell.rereads == "1",
         }
         yield from (reason for reason, holds in reasons.items() if holds)
         yield from lacking(levels, config, ("yt",) if method.yt else (), f"method {name}")
-        yield from apart(levels, config, int(levels["workers"]))
+        yield from apart(levels, config, int(cell.workers))
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own snapshot beside what all studies have."""
-        if "files" in self.section(config)["data"]:
-            yield "data.files", lambda: _own_files(self.section(config)["data"])
+        data = read_fields(Data, self.section(config)["data"])
+        if data.files:
+            yield "data.files", lambda: _own_files(data)
         yield from super().inputs(config)
 
     def complete(self, settings: dict, config: dict) -> dict:
@@ -101,38 +104,41 @@ class Particles(Study):
 
     def steady(self, cells: list[Cell]) -> list[Cell]:
         """Return the cells in which one thread reads, if any: of several, one that waits may let another one read."""
-        return [cell for cell in cells if _readers(cell.levels) == 1] or cells
+        return [cell for cell in cells if _readers(read_fields(Levels, cell.levels)) == 1] or cells
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
-        cell, network = settings["cell"], settings["store"].get("network") or {}
-        particles = _particles(settings["data"])
-        chunks = -(-particles // int(cell["chunk"])) * int(cell["rereads"])
-        size = particles * _FIELD_BYTES * int(cell["rereads"])
-        at_once = int(cell["workers"]) if METHODS[cell["method"]].dask else 1
+        given = read_fields(Settings, settings)
+        cell, network = given.cell, given.store.get("network") or {}
+        particles, rereads = _particles(given.data), int(cell.rereads)
+        chunks = -(-particles // int(cell.chunk)) * rereads
+        size = particles * _FIELD_BYTES * rereads
+        at_once = int(cell.workers) if METHODS[cell.method].dask else 1
         rate = min(300, networks.mib_s(network, at_once)) * 2**20
-        task = _ARRAY_TASK_S if cell["method"] == "array" else _TASK_S
+        task = _ARRAY_TASK_S if cell.method == "array" else _TASK_S
         waiting = chunks * (task + 4 * network.get("latency_ms", 0) / 1000 / at_once)
         once = size / rate + waiting
-        times = settings["iterations"]
+        times = given.iterations
         return {"requests": times * chunks, "bytes": times * size, "seconds": _START_S + (times + 1) * once}
 
     def data_bytes(self, data: dict) -> int:
         """Return the bytes of a snapshot that is made."""
-        return 0 if "files" in data else _particles(data) * _PARTICLE_BYTES
+        given = read_fields(Data, data)
+        return 0 if given.files else _particles(given) * _PARTICLE_BYTES
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of a copy in Parquet."""
-        return _particles(settings["data"]) * _FIELD_BYTES if settings["cell"]["driver"] == "parquet" else 0
+        given = read_fields(Settings, settings)
+        return _particles(given.data) * _FIELD_BYTES if given.cell.driver == "parquet" else 0
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
-        effective, cell = record["effective"], settings["cell"]
-        wanted = settings["data"].get("particles")
+        given, effective = read_fields(Settings, settings), record["effective"]
+        cell, wanted = given.cell, given.data.particles
         return [
-            *check_driver(effective, settings["library"]["hdf5"], cell["driver"]),
-            *check_threads(effective, int(cell["threads"])),
-            *(check_particles(manifest["layout"], wanted, _particles(settings["data"])) if wanted else []),
+            *check_driver(effective, given.library["hdf5"], cell.driver),
+            *check_threads(effective, int(cell.threads)),
+            *(check_particles(manifest["layout"], wanted, _particles(given.data)) if wanted else []),
             *check_nodes(effective, settings),
             *check_requests(record, settings),
         ]
@@ -142,7 +148,7 @@ class Particles(Study):
         work, effective = record["work"], record["effective"]
         return [
             *check_work(work),
-            *check_caches(effective, settings["cell"]["page_buffer"]),
+            *check_caches(effective, read_fields(Settings, settings).cell.page_buffer),
             *check_workers(effective),
             *check_chunks(work),
             *check_page_cache(record["cache"]),
@@ -154,29 +160,29 @@ class Particles(Study):
         return None if METHODS[levels["method"]].pure else tuple(levels.get(factor) for factor in CONTEXT)
 
 
-def _readers(levels: dict[str, str]) -> int:
-    return int(levels["workers"]) * int(levels["threads"]) if METHODS[levels["method"]].dask else 1
+def _readers(cell: Levels) -> int:
+    return int(cell.workers) * int(cell.threads) if METHODS[cell.method].dask else 1
 
 
-def _particles(data: dict) -> int:
+def _particles(data: Data) -> int:
     """Return the particles of a snapshot; of a user's own an estimate, by the bytes of its files."""
     # What makes snapshots reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
     from sbench.studies.particles.make import of_source, planned
 
-    if "files" in data:
-        return sum(path.stat().st_size for path in of_source(Path(data["files"]))) // _PARTICLE_BYTES
+    if data.files:
+        return sum(path.stat().st_size for path in of_source(Path(data.files))) // _PARTICLE_BYTES
     return planned(data)[0]
 
 
-def _own_files(data: dict) -> str:
+def _own_files(data: Data) -> str:
     """Say what the user's own snapshot is, and see that each of its files has the field."""
     from sbench.studies.particles import make, snapshots
 
-    paths = make.of_source(Path(data["files"]))
-    files = snapshots.looked_at(paths, data["group"], data["field"])
+    paths = make.of_source(Path(data.files))
+    files = snapshots.looked_at(paths, data.group, data.field)
     total = sum(file["particles"] for file in files)
     size = sizes.text(sum(file["bytes"] for file in files))
-    return f"{len(files)} files, {size}, {total} values of {data['group']}/{data['field']}"
+    return f"{len(files)} files, {size}, {total} values of {data.group}/{data.field}"
 
 
 STUDY = Particles("particles")

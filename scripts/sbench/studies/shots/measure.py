@@ -15,9 +15,11 @@ from pathlib import Path
 
 from sbench import drivers
 from sbench.probe import dask_workers, host, slowed
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, Unable, read_json, run
 from sbench.probe.window import Step, run_measurement
 from sbench.studies.shots import order, selection, tasks
+from sbench.studies.shots.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,16 +31,15 @@ def main(argv: list[str] | None = None) -> int:
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
     dask_workers.begin()
-    settings, manifest = step.job["settings"], read_json(step.job["manifest"])
-    cell = settings["cell"]
-    buffer = drivers.page_buffer_bytes(cell["page_buffer"])
-    cached = cell.get("read_cache", drivers.DEFAULT)
-    nbytes, slots = drivers.chunk_cache(cell.get("chunk_cache", drivers.DEFAULT), settings["rdcc_nbytes"])
-    access = drivers.Access(cell["driver"], buffer, nbytes, settings["store"], cached, rdcc_nslots=slots)
+    settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
+    cell = settings.cell
+    buffer = drivers.page_buffer_bytes(cell.page_buffer)
+    nbytes, slots = drivers.chunk_cache(cell.chunk_cache, settings.rdcc_nbytes)
+    access = drivers.Access(cell.driver, buffer, nbytes, settings.store, cell.read_cache, rdcc_nslots=slots)
     objects = sampled(settings, manifest, step.job["repeat"])
-    workers, control = workers_of(cell["workers"]), cell.get("control", "")
-    plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
-    nodes, files = int(cell.get("nodes", 1)), [Path(file) for file in step.job["local_files"]]
+    workers = workers_of(cell.workers)
+    plan = _Plan(cell.access, objects, manifest, step.job["location"], access, workers, cell.control)
+    nodes, files = int(cell.nodes), [Path(file) for file in step.job["local_files"]]
     record: dict = {"read": objects}
     driver = drivers.of(access.driver)
     _expect_followed(driver, access.driver, manifest, step.job["location"])
@@ -49,7 +50,7 @@ def measure(step: Step) -> dict:
     with dask_workers.cluster(workers, nodes=nodes, folder=step.job["scratch"]) as (cluster, cluster_start):
         null, library = _null(cluster, plan), cluster.each(drivers.of(access.driver).versions)
         if nodes > 1:
-            record |= cluster.prepared(cell["cache"], files)
+            record |= cluster.prepared(cell.cache, files)
         step.open_window(sets_cache=nodes > 1)
         # Decided by the store, not by what comes out: the cells of a comparison time the same (METHOD 9).
         record |= _pass(cluster, plan, library, verify=step.job["far"])
@@ -75,10 +76,10 @@ def workers_of(level: str) -> int:
     return int(level[:-1]) * host.usable_cores() if level.endswith("x") else int(level)
 
 
-def sampled(settings: dict, manifest: dict, repeat: int) -> list[str]:
+def sampled(settings: Settings, manifest: dict, repeat: int) -> list[str]:
     """Return what a repeat reads: shots or signals, drawn with the run's seed, the same for all arms of the block."""
-    access = settings["cell"]["access"]
-    wanted = settings[f"read_{access}"]
+    access = settings.cell.access
+    wanted = getattr(settings, f"read_{access}")
     # What is called files in a manifest is how they are stored.
     available = list(manifest["objects" if access == "files" else access])
     if isinstance(wanted, list):
@@ -87,7 +88,7 @@ def sampled(settings: dict, manifest: dict, repeat: int) -> list[str]:
         return wanted
     if wanted == 0 or wanted >= len(available):
         return available
-    return random.Random(f"{settings['seed']} {access} {repeat}").sample(available, wanted)
+    return random.Random(f"{settings.seed} {access} {repeat}").sample(available, wanted)
 
 
 @dataclass(frozen=True)

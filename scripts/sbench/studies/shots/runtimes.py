@@ -3,41 +3,41 @@
 import functools
 from pathlib import Path
 
+from sbench import drivers
 from sbench.probe.program import read_yaml
 from sbench.stores import store as stores
+from sbench.studies.shots.settings import Settings
 
 RUNTIMES = Path("config/facts/shots_runtimes.yaml")
 
 
-def of(settings: dict) -> tuple[float, str] | None:
+def of(settings: Settings) -> tuple[float, str] | None:
     """Return the seconds that a record takes by the published cell that corresponds, if one does, and words on that.
 
     It corresponds where place, driver, access and number of workers agree, and the HDF5 has the same S3 client. Which
     page buffer was published is said where it is another: such a file fits into what ROS3 reads when it opens it. Where
     fewer shots or signals are read, it is that share of the time.
     """
-    cell, data, store = settings["cell"], settings["data"], stores.of(settings["store"])
+    cell, data, store = settings.cell, settings.data, stores.of(settings.store)
     facts = _facts()
     place = "local" if store.files else store.billed
-    alike = {"place": place, "driver": cell["driver"], "access": cell["access"], "stack": _stack(settings["library"])}
-    whole = data.get("signals") == facts["signals"] and "files" not in data and cell["layout"] == "single-shot"
-    if not whole or any(factor in cell for factor in ("read_cache", "chunk_cache", "nodes")):
+    alike = {"place": place, "driver": cell.driver, "access": cell.access, "stack": _stack(settings.library)}
+    whole = data.signals == facts["signals"] and data.files is None and cell.layout == "single-shot"
+    if not whole or (cell.read_cache, cell.chunk_cache, cell.nodes) != (drivers.DEFAULT, drivers.DEFAULT, "1"):
         return None
     alike_rows = [
         row for row in facts["runtimes"] if all(row.get(name, level) == level for name, level in alike.items())
     ]
-    rows = [row for row in alike_rows if cell["workers"] in row["seconds"]]
+    rows = [row for row in alike_rows if cell.workers in row["seconds"]]
     if not rows:
         return None
-    row = max(rows, key=lambda row: row["page_buffer"] == cell["page_buffer"])
-    if cell["access"] == "shots":
-        share = settings["read_shots"] or data["shots"]
+    row = max(rows, key=lambda row: row["page_buffer"] == cell.page_buffer)
+    if cell.access == "shots":
+        share = settings.read_shots or data.shots
     else:
-        named = settings["read_signals"]
-        count = len(named) if isinstance(named, list) else named or data["signals"]
-        share = count / facts["signals"] * data["shots"] / facts["files"]
+        share = settings.count_signals() / facts["signals"] * data.shots / facts["files"]
     # What is near is read once more for its checksums.
-    seconds = row["seconds"][cell["workers"]] * share * (1 if store.far else 2)
+    seconds = row["seconds"][cell.workers] * share * (1 if store.far else 2)
     return seconds, f"as published, page buffer {row['page_buffer']}"
 
 

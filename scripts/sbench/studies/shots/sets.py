@@ -11,6 +11,7 @@ from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.shots import selection
 from sbench.studies.shots.addresses import get_bucket
+from sbench.studies.shots.settings import Levels, Settings
 
 
 def mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
@@ -44,22 +45,21 @@ def _store_of(bucket: str, config: dict) -> str:
     return next(names, "")
 
 
-def misread(levels: dict[str, str], config: dict, files: dict | str | None) -> Iterator[str]:
+def misread(cell: Levels, config: dict, files: dict | str | None) -> Iterator[str]:
     """Yield why files are not read so: shots are in those that are generated, or have the same tree."""
-    access, selected, own = levels["access"], levels["selection"], isinstance(files, dict)
-    store = config["stores"][levels["store"]]
-    if own and (bucket := get_bucket(files[levels["layout"]])):
-        if levels["store"] != _store_of(bucket, config):
-            yield f"the files of {levels['layout']} lie in the bucket {bucket}, where they are read by another store"
+    own, store = isinstance(files, dict), config["stores"][cell.store]
+    if own and (bucket := get_bucket(files[cell.layout])):
+        if cell.store != _store_of(bucket, config):
+            yield f"the files of {cell.layout} lie in the bucket {bucket}, where they are read by another store"
     elif own and stores.of(store).elsewhere and not store.get("upload"):
         unasked = "one's own files are not uploaded to a service elsewhere unless its store says upload: true"
-        yield f"the files of {levels['layout']} lie here, and {unasked}"
-    if own != (access in ("files", "datasets")):
-        yield f"access {access} is for {'files with shots' if own else 'sets of files of your own'}"
-    if selected != selection.ALL and not own:
-        yield f"selection {selected} is for sets of files of your own; shots are read as a whole"
-    if selected == selection.METADATA and drivers.of(levels["driver"]).reads_copy:
-        yield f"driver {levels['driver']} does not walk a file's tree"
+        yield f"the files of {cell.layout} lie here, and {unasked}"
+    if own != (cell.access in ("files", "datasets")):
+        yield f"access {cell.access} is for {'files with shots' if own else 'sets of files of your own'}"
+    if cell.selection != selection.ALL and not own:
+        yield f"selection {cell.selection} is for sets of files of your own; shots are read as a whole"
+    if cell.selection == selection.METADATA and drivers.of(cell.driver).reads_copy:
+        yield f"driver {cell.driver} does not walk a file's tree"
 
 
 @lru_cache
@@ -74,15 +74,15 @@ def _bytes_of(files: str) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def estimate(settings: dict, network: dict) -> dict:
+def estimate(settings: Settings) -> dict:
     """Estimate a record that reads files of the user's own: what is selected of as many files as are read."""
-    cell, data = settings["cell"], settings["data"]
-    count, size = _bytes_of(json.dumps(data["files"]))
-    read = min(settings["read_files"] or count, count) if cell["access"] == "files" else count
-    part = {selection.ALL: 1.0, selection.METADATA: 0.01}.get(level := data.get("selection", selection.ALL), 0.1)
+    cell, network, level = settings.cell, settings.network, settings.data.selection
+    count, size = _bytes_of(json.dumps(settings.data.files))
+    read = min(settings.read_files or count, count) if cell.access == "files" else count
+    part = {selection.ALL: 1.0, selection.METADATA: 0.01}.get(level, 0.1)
     part = 1 / int(level[2:]) if re.match("1/", level) else part
     nbytes = size * read / max(count, 1) * part
     requests = read * 10 + nbytes / 2**20
-    rate = min(500, networks.mib_s(network, int(cell["workers"].rstrip("x")))) * 2**20
+    rate = min(500, networks.mib_s(network, int(cell.workers.rstrip("x")))) * 2**20
     seconds = nbytes / rate + requests * network.get("latency_ms", 0) / 1000
     return {"requests": int(requests), "bytes": int(nbytes), "seconds": seconds, "least": True}

@@ -24,6 +24,7 @@ from sbench.design.study import (
     mappings,
     unreadable,
 )
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_json
 from sbench.stores import faults
 from sbench.stores import network as networks
@@ -33,6 +34,7 @@ from sbench.studies.shots import sets as own_sets
 from sbench.studies.shots.arms import key_of
 from sbench.studies.shots.checks import check_layout, check_pages
 from sbench.studies.shots.order import describe_order
+from sbench.studies.shots.settings import Levels, Settings
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
 # What a request to a service elsewhere takes at the least.
@@ -66,15 +68,14 @@ class Shots(Study):
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         data = self.section(config)["data"]
-        yield from own_sets.misread(levels, config, data.get("files"))
+        cell = read_fields(Levels, levels)
+        yield from own_sets.misread(cell, config, data.get("files"))
         yield from unreadable(levels, config)
         yield from drivers.unsuited(levels)
-        yield from faults.impossible(
-            levels.get("fault", faults.NONE), levels["store"], config["stores"][levels["store"]]
-        )
-        yield from apart(levels, config, None if levels["workers"].endswith("x") else int(levels["workers"]))
-        if levels["layout"] != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
-            yield f"a file of one shot or one signal has no order; {levels['layout']} needs two of each"
+        yield from faults.impossible(cell.fault, cell.store, config["stores"][cell.store])
+        yield from apart(levels, config, None if cell.workers.endswith("x") else int(cell.workers))
+        if cell.layout != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
+            yield f"a file of one shot or one signal has no order; {cell.layout} needs two of each"
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own files, where they are named."""
@@ -129,20 +130,20 @@ class Shots(Study):
         Each task opens its files itself. ROS3 fetches the first 16 MiB of a file then, in up to three requests, and a
         file of one shot is smaller. Two to four of 61 signals hold nearly all of a shot's 8 MB.
         """
-        cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
-        if "datasets" in data:
-            return own_sets.estimate(settings, network)
-        shots, signals, single = data["shots"], data["signals"], cell["layout"] == "single-shot"
-        workers = int(cell["workers"].rstrip("x"))
-        if cell["access"] == "shots":
-            shots = settings["read_shots"] or shots
+        given = read_fields(Settings, settings)
+        cell, data = given.cell, given.data
+        if data.datasets:
+            return own_sets.estimate(given)
+        shots, signals, single = data.shots, data.signals, cell.layout == "single-shot"
+        workers = int(cell.workers.rstrip("x"))
+        if cell.access == "shots":
+            shots = given.read_shots or shots
             opens = shots * min(workers, signals)
         else:
-            named = settings["read_signals"]
-            signals = len(named) if isinstance(named, list) else named or signals
+            signals = given.count_signals()
             opens = signals * (shots if single else min(workers, shots))
-        datasets, store = 2 * shots * signals, stores.of(settings["store"])
-        size, requests = 8_000_000 * shots * signals / data["signals"], opens * 3 + datasets
+        datasets, store = 2 * shots * signals, stores.of(given.store)
+        size, requests = 8_000_000 * shots * signals / data.signals, opens * 3 + datasets
         if _bufferless(cell):
             # As HDF5 2.2.0 was seen to ask for such files.
             requests = opens * 22 + datasets * 3
@@ -150,14 +151,14 @@ class Shots(Study):
             size, requests = 16_000_000 * opens, opens * 3
         elif not store.files:
             size += 16_000_000 * opens
-        latency_ms = network.get("latency_ms", _ELSEWHERE_MS if store.elsewhere else 0)
-        rate = min(500, networks.mib_s(network, workers)) * 2**20
+        latency_ms = given.network.get("latency_ms", _ELSEWHERE_MS if store.elsewhere else 0)
+        rate = min(500, networks.mib_s(given.network, workers)) * 2**20
         seconds = size / rate + requests * latency_ms / 1000 / min(workers, opens)
         return {"requests": requests, "bytes": size, "seconds": seconds}
 
     def published(self, settings: dict) -> tuple[float, str] | None:
         """Return the seconds of the published cell that corresponds, and which that is (config/facts)."""
-        return runtimes.of(settings)
+        return runtimes.of(read_fields(Settings, settings))
 
     def data_bytes(self, data: dict) -> int:
         """Estimate the bytes of a dataset to generate: 16 MB a shot as a file of its own, half of that in one file."""
@@ -177,10 +178,10 @@ class Shots(Study):
             settings: the cell's settings.
             manifest: the dataset's manifest, whose `layout` was read back from the files.
         """
-        effective, cell = record["effective"], settings["cell"]
-        label = {} if "datasets" in settings["data"] else settings["data"]
+        effective, given = record["effective"], read_fields(Settings, settings)
+        label = {} if given.data.datasets else settings["data"]
         return [
-            *check_driver(effective, settings["library"]["hdf5"], cell["driver"]),
+            *check_driver(effective, given.library["hdf5"], given.cell.driver),
             *check_nodes(effective, settings),
             *check_requests(record, settings),
             *check_layout(manifest, label),
@@ -189,20 +190,20 @@ class Shots(Study):
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 3, 8, 9, 10, 20)."""
-        cell = settings["cell"]
+        cell = read_fields(Levels, settings["cell"])
         return [
             *check_work(record["work"]),
             *check_bytes(record, record["work"].get("stored_bytes")),
             *check_page_cache(record["cache"]),
-            *check_caches(record["effective"], cell["page_buffer"], cell.get("read_cache", drivers.DEFAULT)),
+            *check_caches(record["effective"], cell.page_buffer, cell.read_cache),
             *check_workers(record["effective"]),
             *check_injected(record),
         ]
 
 
-def _bufferless(cell: dict) -> bool:
+def _bufferless(cell: Levels) -> bool:
     """Whether a driver keeps nothing of a file, so that each piece of it is a request."""
-    return cell["page_buffer"] == "0" and cell.get("read_cache") == "none"
+    return cell.page_buffer == "0" and cell.read_cache == "none"
 
 
 def _own_files(section: dict) -> str:
