@@ -19,6 +19,7 @@ from conftest import ROOT, processes_of
 
 from sbench.probe.program import Problem
 from sbench.studies.blobs import mpi
+from sbench.studies.blobs.settings import Mpi
 
 KINDS = {"s3": "bucket test at ", "azure-blob": "container test of "}
 
@@ -400,6 +401,5 @@ def test_half_an_answer_of_ranks_that_were_ended_is_followed_by_why(tmp_path):
     words = f'{mpi.PROBLEM}"rank 1 had no room"'
     launcher.write_text(f"#!/bin/sh\nprintf '%s' '{{\"event\": \"sta'\necho '{words}' >&2\nexit 1\n", encoding="utf-8")
     launcher.chmod(0o755)
-    settings = {"launcher": [str(launcher)], "hostfile": None, "library": None}
-    with mpi.ranks(settings, 2) as ranks, pytest.raises(Problem, match="rank 1 had no room"):
+    with mpi.ranks(Mpi([str(launcher)]), 2) as ranks, pytest.raises(Problem, match="rank 1 had no room"):
         ranks.hear()

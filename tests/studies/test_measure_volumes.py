@@ -23,6 +23,7 @@ from sbench.probe import host
 from sbench.probe.program import Problem, file_digest
 from sbench.stores import store as stores
 from sbench.studies.volumes import instance_volume, measure
+from sbench.studies.volumes.settings import Job, Levels, Settings
 
 
 def test_a_cell_is_a_battery_with_what_was_asked_and_done(place):
@@ -130,18 +131,14 @@ def test_a_file_system_that_is_larger_than_its_volume_is_not_on_it(place):
 def test_another_volume_that_is_the_same_one_is_refused(place):
     beside = place.folder / "beside"
     beside.mkdir()
-    job = {
-        "run": "test",
-        "settings": {
-            "cell": {"background": "other"},
-            "store": {"kind": "posix", "path": str(place.volume)},
-            "background": {"job": {}, "store": {"kind": "posix", "path": str(beside)}},
-        },
-    }
+    job = {"name": "tiny", "text": TINY}
+    load = {"job": job, "store": {"kind": "posix", "path": str(beside)}}
+    store = {"kind": "posix", "path": str(place.volume)}
+    settings = Settings(Levels("disk", "tiny", "other"), store, Job(**job), 1, 0, 0, load)
     with pytest.raises(Problem, match=re.escape(f"{beside} is on the same volume as {place.volume}")):
-        measure.confirm(job, {})
-    job["settings"]["background"]["store"]["path"] = "/proc"
-    measure.confirm(job, {})
+        measure.confirm(settings, "test", {})
+    load["store"]["path"] = "/proc"
+    measure.confirm(settings, "test", {})
 
 
 def test_a_store_without_a_path_is_tested_where_the_results_lie():
@@ -150,17 +147,10 @@ def test_a_store_without_a_path_is_tested_where_the_results_lie():
 
 
 def test_a_raw_device_is_erased_only_where_the_store_says_so(tmp_path):
-    settings = {
-        "cell": {"store": "raw"},
-        "job": {"name": "tiny", "text": TINY},
-        "jobs": 1,
-        "at_least_s": 0,
-        "pause_s": 0,
-    }
-    job = {"settings": settings | {"background": None}, "repeat": 1, "time_limit_s": 60, "scratch": tmp_path, "run": ""}
+    job = {"repeat": 1, "time_limit_s": 60, "scratch": tmp_path, "run": ""}
     for store, erase in (({"device": "/dev/null", "erase": True}, True), ({"device": "/dev/null"}, False)):
-        job["settings"]["store"] = store
-        words = measure.battery(job)
+        settings = Settings(Levels("raw", "tiny", "none"), store, Job("tiny", TINY), 1, 0, 0)
+        words = measure.battery(job, settings)
         assert words[words.index("--device") + 1] == "/dev/null"
         assert ("--erase" in words) == erase
         assert "--directory" not in words

@@ -8,6 +8,7 @@ from sbench.design import schema
 from sbench.probe import content, sizes
 from sbench.studies.blobs import ceiling
 from sbench.studies.blobs.patterns import PATTERNS, Operation, Plan
+from sbench.studies.blobs.settings import Levels
 from sbench.studies.blobs.verify import Verifier, checksum, expected
 
 MIB = 2**20
@@ -16,9 +17,11 @@ SHARED_OUT = ["sections", "sections-interleaved", "scatter", "mpi-io", "mpi-io-c
 
 def plan(pattern: str, processes: int, size: int = MIB, own: bool = False, **asked: int) -> Plan:
     levels = {"operation_size": 2**30, "chunk_size": 4 * MIB, "concurrency": 1, "processes": processes} | asked
-    cell = {factor: str(level) for factor, level in levels.items()}
+    factors = {factor: str(level) for factor, level in levels.items()}
+    objects = "own" if own else "shared"
+    cell = Levels(store="disk", pattern=pattern, size=str(size), objects=objects, cache="any", **factors)
     layout = {"size_bytes": size, "block_bytes": sizes.block_bytes(size)}
-    return Plan(cell | {"pattern": pattern, "objects": "own" if own else "shared"}, layout)
+    return Plan(cell, layout)
 
 
 def extents(found: Plan) -> list[tuple[int, int]]:

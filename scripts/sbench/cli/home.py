@@ -22,7 +22,7 @@ _VERSION = ".version"
 def enter_home(argv: Sequence[str]) -> None:
     """Change to the clone or the home that this code lies in; an installed package starts anew from its home."""
     root = PACKAGE.parents[1]
-    if not (root / "Snakefile").is_file():
+    if CARRIED.is_dir() and not (root / "Snakefile").is_file():
         module = make_home() / "scripts/module.py"
         os.execv(sys.executable, [sys.executable, str(module), "sbench.cli", *argv])
     os.chdir(root)

@@ -8,7 +8,9 @@ import hashlib
 import numpy as np
 
 from sbench.probe import content, sizes
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, dataset_options, run, write_json
+from sbench.studies.blobs.settings import Data
 
 GENERATOR = "make_blobs"
 VERSION = 1
@@ -39,7 +41,8 @@ def make(settings: dict) -> dict:
     """
     if settings.keys() != _SETTINGS:
         raise Problem(f"objects have the settings {', '.join(sorted(_SETTINGS))}, not {', '.join(sorted(settings))}")
-    size, count, seed = sizes.in_bytes(settings["size"]), settings["objects"], settings["seed"]
+    given = read_fields(Data, settings)
+    size, count, seed = sizes.in_bytes(given.size), given.objects, given.seed
     if size < 1 or not isinstance(count, int) or count < 1 or not isinstance(seed, int) or seed < 0:
         raise Problem(f"{settings} describe no objects: size and number are at least 1, the seed at least 0")
     files = [content.entry(f"{number:04d}.bin", size, seed, number) for number in range(count)]

@@ -12,11 +12,13 @@ from collections import Counter
 from types import FrameType
 
 from sbench.probe import host, memory, page_cache, provenance, slowed
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_json, run
 from sbench.probe.window import Step, run_measurement
 from sbench.stores import store as stores
 from sbench.studies.blobs import ceiling, mpi, verify
 from sbench.studies.blobs.patterns import Plan
+from sbench.studies.blobs.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,10 +30,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
-    settings, manifest = step.job["settings"], read_json(step.job["manifest"])
-    plan = Plan(settings["cell"], manifest["layout"])
-    nodes = int(settings["cell"].get("nodes", 1))
-    with mpi.ranks(settings["mpi"], plan.processes, nodes) as ranks:
+    settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
+    plan, nodes = Plan(settings.cell, manifest["layout"]), int(settings.cell.nodes)
+    with mpi.ranks(settings.mpi, plan.processes, nodes) as ranks:
         ranks.say(step.job)
         facts = ranks.hear()["facts"]
         started = ranks.seconds()
@@ -50,9 +51,9 @@ def measure(step: Step) -> dict:
     return {
         "samples": reads + rounds,
         "seconds": {**_seconds(reads), **outcome["seconds"], "ranks_start": started},
-        "work": _work(plan, outcome, settings["iterations"], manifest["files"])
-        | slowed.waited(settings["cell"].get("control", ""), sum(_later(waits[: len(reads)]))),
-        "effective": _effective(step.job, plan, facts, outcome, ranks.launcher),
+        "work": _work(plan, outcome, settings.iterations, manifest["files"])
+        | slowed.waited(settings.cell.control, sum(_later(waits[: len(reads)]))),
+        "effective": _effective(settings, step.job["local_files"], plan, facts, outcome, ranks.launcher),
         "memory": {
             "allowed_bytes": plan.operation_bytes + memory.SPARE,
             "ranks": outcome["ranks"],
@@ -123,7 +124,9 @@ def _work(plan: Plan, outcome: dict, iterations: int, files: list[dict]) -> dict
     }
 
 
-def _effective(job: dict, plan: Plan, facts: list[dict], outcome: dict, launcher: str) -> dict:
+def _effective(
+    settings: Settings, files: list[str], plan: Plan, facts: list[dict], outcome: dict, launcher: str
+) -> dict:
     """Return the settings that held (METHOD 10, 12)."""
     hosts = Counter(one["host"] for one in facts)
     cores = {one["host"]: one["cores"] for one in facts if one["cores"]}
@@ -146,16 +149,16 @@ def _effective(job: dict, plan: Plan, facts: list[dict], outcome: dict, launcher
         "operation_bytes": plan.operation_bytes,
         "operations": outcome["operations"],
         "verified": outcome["verified"],
-        "direct": job["settings"]["cell"]["cache"] == "direct",
-        "stripe": _stripe(job),
+        "direct": settings.cell.cache == "direct",
+        "stripe": _stripe(settings.store, files),
         "mpi_io_hints": outcome["mpi_io_hints"],
     }
 
 
-def _stripe(job: dict) -> dict[str, str] | None:
+def _stripe(store: dict, files: list[str]) -> dict[str, str] | None:
     """Return how Lustre stripes the first object, None on other file systems."""
-    file = next(iter(job["local_files"]), None)
-    on_files = file and stores.of(job["settings"]["store"]).files
+    file = next(iter(files), None)
+    on_files = file and stores.of(store).files
     return stripe(file) if on_files and host.mount(file)["file_system"] == "lustre" else None
 
 
@@ -170,7 +173,7 @@ def stripe(file: str) -> dict[str, str]:
     return {name.strip().removeprefix("lmm_"): value.strip() for name, value in pairs}
 
 
-def _cache(settings: dict, reads: list[dict]) -> dict:
+def _cache(settings: Settings, reads: list[dict]) -> dict:
     """Return the state of the page cache that was furthest from the one that was asked for, of all iterations.
 
     After: the mean of the iterations. What one of them lost is there again before the next.
@@ -178,9 +181,9 @@ def _cache(settings: dict, reads: list[dict]) -> dict:
     before, after = (
         [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
     )
-    wanted = settings["cell"]["cache"]
+    wanted = settings.cell.cache
     worst = page_cache.furthest(wanted, before)
-    seen = "elsewhere" if stores.of(settings["store"]).elsewhere else page_cache.verified_state(worst)
+    seen = "elsewhere" if stores.of(settings.store).elsewhere else page_cache.verified_state(worst)
     state = {"asked": wanted, "state": seen, "resident_before": worst}
     return state | {"resident_after": statistics.fmean(after) if after else None}
 

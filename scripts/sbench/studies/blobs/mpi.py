@@ -20,6 +20,7 @@ from pathlib import Path
 from sbench.probe import slurm
 from sbench.probe.processes import expect_shared_memory, owned
 from sbench.probe.program import Problem, make_command
+from sbench.studies.blobs.settings import Mpi
 
 PROGRAM = "sbench.studies.blobs.read"
 # MPICH's own transport within a machine: without these it listens on every network.
@@ -138,11 +139,11 @@ def _living_children(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def ranks(mpi: dict, count: int, nodes: int = 1) -> Iterator[Ranks]:
+def ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
     """Start `count` MPI processes for the length of a `with` block; none of them lives longer.
 
     Args:
-        mpi: {"launcher": [words], "hostfile": path or None, "library": path or None}.
+        mpi: how they are started.
         count: how many.
         nodes: on how many nodes of a cluster.
 
@@ -152,12 +153,12 @@ def ranks(mpi: dict, count: int, nodes: int = 1) -> Iterator[Ranks]:
     """
     command = [*_launcher(mpi, count, nodes), "-n", str(count), *make_command(PROGRAM)]
     env = dict(os.environ)
-    if nodes == 1 and not mpi["launcher"] and not mpi["hostfile"]:
+    if nodes == 1 and not mpi.launcher and not mpi.hostfile:
         env |= WITHIN_A_MACHINE
         expect_shared_memory()
         sweep_segments()
-    if mpi["library"]:
-        env["MPI4PY_LIBMPI"] = mpi["library"]
+    if mpi.library:
+        env["MPI4PY_LIBMPI"] = mpi.library
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with contextlib.ExitStack() as stack:
         try:
@@ -187,19 +188,19 @@ def _is_ours_and_old(path: Path) -> bool:
     return False
 
 
-def _launcher(mpi: dict, count: int, nodes: int) -> list[str]:
+def _launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
     per_node = str(-(-count // nodes))
-    if mpi["hostfile"] and (there := slots(Path(mpi["hostfile"]))) < count:
+    if mpi.hostfile and (there := slots(Path(mpi.hostfile))) < count:
         raise Problem(
-            f"{mpi['hostfile']} has {there} slots for {count} processes; add hosts (name:slots, a line each),"
+            f"{mpi.hostfile} has {there} slots for {count} processes; add hosts (name:slots, a line each),"
             " or ask for fewer processes"
         )
-    if mpi["launcher"]:
-        return [word.replace("{nodes}", str(nodes)).replace("{per_node}", per_node) for word in mpi["launcher"]]
+    if mpi.launcher:
+        return [word.replace("{nodes}", str(nodes)).replace("{per_node}", per_node) for word in mpi.launcher]
     bundled = Path(sys.executable).parent
-    if mpi["hostfile"]:
+    if mpi.hostfile:
         divided = ["-ppn", per_node] if nodes > 1 else []
-        return [str(bundled / "mpiexec"), "-f", mpi["hostfile"], *divided]
+        return [str(bundled / "mpiexec"), "-f", mpi.hostfile, *divided]
     if nodes > 1:
         return [*slurm.across(nodes, count), "--mpi=pmi2"]
     return [str(bundled / "mpiexec.gforker")]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sbench.probe import sizes
+from sbench.studies.blobs.settings import Levels
 
 
 @dataclass(frozen=True)
@@ -152,14 +153,14 @@ class Plan:
         operation_bytes: the most that a process asks for at once: whole blocks, or pages where a block does not fit.
     """
 
-    def __init__(self, cell: dict[str, str], layout: dict) -> None:
+    def __init__(self, cell: Levels, layout: dict) -> None:
         """Cut the objects of a manifest's `layout` as the levels of a cell say."""
-        self.kind, self.processes = PATTERNS[cell["pattern"]], int(cell["processes"])
+        self.kind, self.processes = PATTERNS[cell.pattern], int(cell.processes)
         self.size, self.block = layout["size_bytes"], layout["block_bytes"]
-        self._one_each = cell["objects"] == "own" or self.kind.one_each
+        self._one_each = cell.objects == "own" or self.kind.one_each
         self.objects = self.processes if self._one_each else 1
-        self._chunk_bytes, self._concurrency = sizes.in_bytes(cell["chunk_size"]), int(cell["concurrency"])
-        most = sizes.in_bytes(cell["operation_size"])
+        self._chunk_bytes, self._concurrency = sizes.in_bytes(cell.chunk_size), int(cell.concurrency)
+        most = sizes.in_bytes(cell.operation_size)
         self.operation_bytes = most - most % (self.block if most >= self.block else PAGE)
 
     @property

@@ -17,6 +17,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from sbench.probe import host, memory, page_cache, provenance, sizes, slowed, software
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_json
 from sbench.probe.window import Step
 from sbench.stores import bare
@@ -27,6 +28,7 @@ from sbench.studies.blobs.ceiling import BareClient, shares
 from sbench.studies.blobs.delivery import DELIVERIES, Check, Independent, patiently
 from sbench.studies.blobs.mpi import see_alike, span
 from sbench.studies.blobs.patterns import Plan
+from sbench.studies.blobs.settings import Settings
 
 _FIRST_BROADCAST = 2**20
 _ANOTHER = bytes([*range(1, 256), 0])
@@ -47,12 +49,13 @@ def converse(comm: MPI.Comm) -> None:
 
     job = comm.bcast(parent.job if parent else None)
     job["manifest"] = comm.bcast(read_json(job["manifest"]) if parent else None)
-    if comm.size != int(processes := job["settings"]["cell"]["processes"]):
+    settings = read_fields(Settings, job["settings"])
+    if comm.size != int(processes := settings.cell.processes):
         raise Problem(
             f"{processes} MPI processes were asked for and {comm.size} are together;"
             " does the launcher belong to the MPI library (library under mpi)?"
         )
-    process = Process(comm, job)
+    process = Process(comm, job, settings)
     facts, versions_of = comm.gather(process.facts()), comm.gather(process.versions())
     if parent:
         see_alike([one["host"] for one in facts], versions_of)
@@ -76,18 +79,16 @@ def converse(comm: MPI.Comm) -> None:
 class Process:
     """What this process reads, and what it finds."""
 
-    def __init__(self, comm: MPI.Comm, job: dict) -> None:
+    def __init__(self, comm: MPI.Comm, job: dict, settings: Settings) -> None:
         """Take the job; ask the store nothing yet."""
-        self._comm, self._job = comm, job
-        settings, manifest = job["settings"], job["manifest"]
-        self._cell, self._files = settings["cell"], manifest["files"]
-        self._plan = Plan(self._cell, manifest["layout"])
-        self._iterations = settings["iterations"]
+        self._comm, self._job, self._settings = comm, job, settings
+        self._cell, self._files = settings.cell, job["manifest"]["files"]
+        self._plan = Plan(self._cell, job["manifest"]["layout"])
         self._neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._host = MPI.Get_processor_name()
         # By rank; a machine may be several nodes.
         self._nodes = comm.allgather(host.name())
-        self._store = stores.of(settings["store"])
+        self._store = stores.of(settings.store)
         self._reader = self._connect()
         self._changed: list[str] = []
         self._samples: list[dict] = []
@@ -95,15 +96,15 @@ class Process:
         # Azurite's extents cannot be told apart by object, so it is all of them.
         self._local = local[: self._plan.objects] if self._store.file_per_object else local
         self._done = Counter()
-        self._waits = slowed.Waits(self._cell.get("control", ""))
+        self._waits = slowed.Waits(self._cell.control)
 
     def _connect(self) -> Reader:
-        chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
-        return self._store.reader(self._job["location"], Access(chunk, concurrency, self._cell["cache"] == "direct"))
+        chunk, concurrency = sizes.in_bytes(self._cell.chunk_size), int(self._cell.concurrency)
+        return self._store.reader(self._job["location"], Access(chunk, concurrency, self._cell.cache == "direct"))
 
     def facts(self) -> dict:
         """Return where this process runs and what it is to read."""
-        file = next(iter(self._job["local_files"]), self._job["settings"]["store"].get("path", "."))
+        file = next(iter(self._job["local_files"]), self._settings.store.get("path", "."))
         masks = self._neighbours.gather(os.sched_getaffinity(0))
         speaks = self._nodes.index(host.name()) == self._comm.rank
         return {
@@ -188,7 +189,7 @@ class Process:
         self._done.subtract(attempts=self._reader.attempts, retries=self._reader.retries)
         self._confirm()
         self._agree()
-        for number in range(1, self._iterations + 1):
+        for number in range(1, self._settings.iterations + 1):
             if self._changed:
                 break
             before, waited, fetched = self._reader.retries, self._waits.seconds, self._delivery.fetched_s
@@ -213,7 +214,7 @@ class Process:
         """Return the row of this process: it reads between barriers, with the page cache as it is asked for."""
         # One process of a host brings its page cache into that state (METHOD 8).
         sets = self._local and not self._neighbours.rank
-        state = page_cache.prepare(self._cell["cache"], self._local) if sets else None
+        state = page_cache.prepare(self._cell.cache, self._local) if sets else None
         times, count = self._between(read)
         state = state and state | {"resident_after": page_cache.resident(self._local)}
         return {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": state, "host": self._host}
@@ -240,7 +241,7 @@ class Process:
         if self._changed:
             return 0.0
         empty, seconds = self._delivery.without_bytes(), 0.0
-        for _ in range(max(1, self._iterations - 1)):
+        for _ in range(max(1, self._settings.iterations - 1)):
             times, _ = self._between(lambda: self._read(empty))
             rows = self._comm.gather({"host": self._host, "times": times, "bytes": 0})
             seconds += span(rows)[0] if rows else 0.0
@@ -311,7 +312,7 @@ class Process:
 
         That is the bound of what an iteration takes beside reading.
         """
-        samples, rounds = [], self._job["settings"]["ceiling_rounds"] if self._plan.kind.from_one else 0
+        samples, rounds = [], self._settings.ceiling_rounds if self._plan.kind.from_one else 0
         for number in range(1, rounds + 1 if not self._changed else 1):
             times, count = self._between(self._delivery.distribute)
             row = {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": None, "host": self._host}
@@ -325,13 +326,13 @@ class Process:
         Returns:
             At rank 0 the samples, and why there are none where bare requests are refused.
         """
-        names, rounds = [entry["name"] for entry in self._files], self._job["settings"]["ceiling_rounds"]
+        names, rounds = [entry["name"] for entry in self._files], self._settings.ceiling_rounds
         if self._changed or not rounds:
             return [], None
         # What the iterations held is not beside what the bare client holds.
         self._delivery = self._buffer = None
         addresses, self._refused = self._comm.bcast(None if self._comm.rank else self._addresses(names))
-        connect = bare.of(self._job["location"], addresses, self._cell["cache"] == "direct")
+        connect = bare.of(self._job["location"], addresses, self._cell.cache == "direct")
         client = BareClient(shares(self._plan, self._comm.rank), names, connect)
         samples = []
         self._bare(client.connect)

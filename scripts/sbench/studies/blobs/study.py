@@ -7,12 +7,14 @@ from pathlib import Path
 from sbench.design.checks import check_bytes, check_nodes, check_pages_kept, check_requests, check_work
 from sbench.design.study import Cell, Study, apart, mappings
 from sbench.probe import memory, sizes
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_yaml, tool
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.blobs import patterns
 from sbench.studies.blobs.checks import check_iterations, check_memory, check_page_caches, check_size
 from sbench.studies.blobs.mpi import BY_NODES, hosts_of, slots
+from sbench.studies.blobs.settings import Data, Levels, Section, Settings
 
 # What stores and patterns that are compared pairwise have in common, beside the size.
 CONTEXT = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
@@ -29,29 +31,27 @@ class Blobs(Study):
 
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield too few objects for the processes, comparisons that cannot be made, and lists of machines not there."""
-        section = self.section(config)
-        objects, iterations = section["data"]["objects"], section["iterations"]
-        limits, parts = section["time_limit_s"], mappings(section)
+        section, parts = read_fields(Section, self.section(config)), mappings(self.section(config))
         for part in parts:
             own = any(patterns.PATTERNS[name].one_each for name in part["pattern"]) or "own" in part["objects"]
             needed = max(part["processes"]) if own else 1
             for size in part["size"]:
-                if not _at(iterations, size):
+                if not _at(section.iterations, size):
                     yield f"studies.blobs.iterations: how often {size} is read is not said"
-                if not _at(limits, size):
+                if not _at(section.time_limit_s, size):
                     yield f"studies.blobs.time_limit_s: how long a cell of {size} may take is not said"
-                if (there := _at(objects, size)) < needed:
+                if (there := _at(section.data["objects"], size)) < needed:
                     one = "; each process has one of its own" if own else ""
                     few = f"{there} of {size} are fewer than the {needed} that the matrix reads"
                     yield f"studies.blobs.data.objects: {few}{one}"
-        yield from _never_compared(section["compare"], {name for part in parts for name in part["pattern"]})
-        hostfile, library = section["mpi"].get("hostfile"), section["mpi"].get("library")
+        yield from _never_compared(section.compare, {name for part in parts for name in part["pattern"]})
+        launcher, hostfile, library = section.mpi.launcher, section.mpi.hostfile, section.mpi.library
         most = max(count for part in parts for count in part["processes"])
         if hostfile and not Path(hostfile).is_file():
             yield f"studies.blobs.mpi.hostfile: there is no {hostfile}"
         elif hostfile and (there := slots(Path(hostfile))) < most:
             yield f"studies.blobs.mpi.hostfile: {hostfile} has {there} slots, the matrix asks for {most} processes"
-        launcher, several = section["mpi"].get("launcher"), any(max(part["nodes"]) > 1 for part in parts)
+        several = any(max(part["nodes"]) > 1 for part in parts)
         if launcher and several and not any(word in part for word in BY_NODES for part in launcher):
             yield f"studies.blobs.mpi.launcher: cells of several nodes need {' or '.join(BY_NODES)} in one of its words"
         if library and "/" in library and not Path(library).is_file():
@@ -59,74 +59,77 @@ class Blobs(Study):
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        pattern, spec = patterns.PATTERNS[levels["pattern"]], config["stores"][levels["store"]]
-        kind, store, hostfile = spec["kind"], stores.of(spec), self.section(config)["mpi"].get("hostfile")
-        direct, own = levels["cache"] == "direct", levels["objects"] == "own" and not pattern.split
-        name = levels["pattern"]
+        cell, hostfile = read_fields(Levels, levels), read_fields(Section, self.section(config)).mpi.hostfile
+        pattern, entry = patterns.PATTERNS[cell.pattern], config["stores"][cell.store]
+        kind, store = entry["kind"], stores.of(entry)
+        direct, own = cell.cache == "direct", cell.objects == "own" and not pattern.split
         reasons = {
-            "objects cannot be read from a raw device": "device" in spec,
+            "objects cannot be read from a raw device": "device" in entry,
             f"MPI-IO reads files, not a store of the kind {kind}": pattern.mpi_io and not store.files,
             f"O_DIRECT is for files, not for a store of the kind {kind}": direct and not store.files,
             "MPI-IO opens its file itself, without O_DIRECT": pattern.mpi_io and direct,
-            "MPI-IO reads one operation of a process at a time": pattern.mpi_io and levels["concurrency"] != "1",
+            "MPI-IO reads one operation of a process at a time": pattern.mpi_io and cell.concurrency != "1",
             "an embedded server is reached from its own machine only, and a hostfile may name others": (
                 store.embedded and hostfile
             ),
-            f"{name} reads an object for each process already": own and pattern.one_each,
-            f"{name} reads one object": own and pattern.once,
+            f"{cell.pattern} reads an object for each process already": own and pattern.one_each,
+            f"{cell.pattern} reads one object": own and pattern.once,
             "each process reading an object of its own is the pattern multiple-files": (
                 own and not (pattern.one_each or pattern.once)
             ),
         }
         yield from (reason for reason, holds in reasons.items() if holds)
-        yield from apart(levels, config, int(levels["processes"]))
-        yield from _sizes(levels, store.copies)
+        yield from apart(levels, config, int(cell.processes))
+        yield from _sizes(cell, store.copies)
         limit = object_limits().get(kind)
-        if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
+        if limit and sizes.in_bytes(cell.size) > limit["gib"] * 2**30:
             largest = sizes.text(limit["gib"] * 2**30)
             yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
 
     def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the launcher, or the memory of this machine: others are looked at by the cells themselves."""
-        mpi = self.section(config)["mpi"]
-        if launcher := mpi.get("launcher"):
+        mpi = read_fields(Section, self.section(config)).mpi
+        if launcher := mpi.launcher:
             remedy = "load the cluster's module for it, or correct mpi.launcher"
             yield f"tool {launcher[0]}", lambda: tool(launcher[0], remedy=remedy, trial=())
-        if not mpi.keys() & {"launcher", "hostfile"}:
+        if not (mpi.launcher or mpi.hostfile):
             yield "memory", lambda: _memory(cells)
 
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings with the number of iterations of its size, and all that says how MPI is started."""
+        cell, section = read_fields(Levels, settings["cell"]), read_fields(Section, self.section(config))
         mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
         # Other machines in a file of the same name make another cell.
-        hosts = {"hosts": hosts_of(Path(mpi["hostfile"]))} if mpi["hostfile"] else {}
-        return settings | {"iterations": _at(settings["iterations"], settings["cell"]["size"]), "mpi": mpi | hosts}
+        hosts = {"hosts": hosts_of(Path(section.mpi.hostfile))} if section.mpi.hostfile else {}
+        return settings | {"iterations": _at(section.iterations, cell.size), "mpi": mpi | hosts}
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
         A round of the ceiling reads no more than the first operation of each process.
         """
-        cell, network = settings["cell"], settings["store"].get("network") or {}
-        size, processes = sizes.in_bytes(cell["size"]), int(cell["processes"])
-        read = size if patterns.PATTERNS[cell["pattern"]].once else size * processes
-        ceiling = min(read, sizes.in_bytes(cell["operation_size"]) * processes)
+        given = read_fields(Settings, settings)
+        cell, network = given.cell, given.store.get("network") or {}
+        size, processes, concurrency = sizes.in_bytes(cell.size), int(cell.processes), int(cell.concurrency)
+        read = size if patterns.PATTERNS[cell.pattern].once else size * processes
+        ceiling = min(read, sizes.in_bytes(cell.operation_size) * processes)
         # What needs several operations is read once more to be verified.
         again = read if read > ceiling else 0
-        total = settings["iterations"] * read + again + settings["ceiling_rounds"] * ceiling
-        rounds = settings["iterations"] + settings["ceiling_rounds"]
-        requests = max(rounds * processes, total / sizes.in_bytes(cell["chunk_size"]))
-        rate = min(1000, networks.mib_s(network, processes * int(cell["concurrency"]))) * 2**20
-        waiting = requests * network.get("latency_ms", 0) / 1000 / processes / int(cell["concurrency"])
+        total = given.iterations * read + again + given.ceiling_rounds * ceiling
+        rounds = given.iterations + given.ceiling_rounds
+        requests = max(rounds * processes, total / sizes.in_bytes(cell.chunk_size))
+        rate = min(1000, networks.mib_s(network, processes * concurrency)) * 2**20
+        waiting = requests * network.get("latency_ms", 0) / 1000 / processes / concurrency
         return {"requests": requests, "bytes": total, "seconds": _START_S + total / rate + waiting}
 
     def data_bytes(self, data: dict) -> int:
         """Return the bytes of the objects of one size."""
-        return sizes.in_bytes(data["size"]) * data["objects"]
+        given = read_fields(Data, data)
+        return sizes.in_bytes(given.size) * given.objects
 
     def data_objects(self, data: dict) -> int:
         """Return how many objects of one size there are."""
-        return data["objects"]
+        return read_fields(Data, data).objects
 
     def made_bytes(self, data: dict) -> int:
         """Return the bytes of objects that lie where they are described: none."""
@@ -136,7 +139,8 @@ class Blobs(Study):
         """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
         # Where objects were changed before the first read, none was asked for.
         reasons = check_requests(record, settings) if record["samples"] else []
-        return [*reasons, *check_nodes(record["effective"], settings), *check_size(manifest, settings["data"]["size"])]
+        size = read_fields(Settings, settings).data.size
+        return [*reasons, *check_nodes(record["effective"], settings), *check_size(manifest, size)]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 4, 8, 9, 20)."""
@@ -151,8 +155,8 @@ class Blobs(Study):
 
     def contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
         """Return what stores and patterns that deliver the same have in common: each is compared with each."""
-        context = (level for factor, level in levels.items() if factor in CONTEXT)
-        return (levels["pattern"] in patterns.WHOLE, levels["size"], *context)
+        cell, context = read_fields(Levels, levels), (level for factor, level in levels.items() if factor in CONTEXT)
+        return (cell.pattern in patterns.WHOLE, cell.size, *context)
 
 
 @cache
@@ -161,21 +165,21 @@ def object_limits() -> dict[str, dict]:
     return read_yaml(LIMITS)["limits"]
 
 
-def _sizes(levels: dict[str, str], copies: bool) -> Iterator[str]:
+def _sizes(cell: Levels, copies: bool) -> Iterator[str]:
     """Yield which sizes do not go together; `copies`: an SDK has a second copy of each chunk that is under way."""
-    pattern, concurrency = patterns.PATTERNS[levels["pattern"]], int(levels["concurrency"])
-    size, operation, chunk = (sizes.in_bytes(levels[factor]) for factor in ("size", "operation_size", "chunk_size"))
+    pattern, concurrency = patterns.PATTERNS[cell.pattern], int(cell.concurrency)
+    size, operation, chunk = map(sizes.in_bytes, (cell.size, cell.operation_size, cell.chunk_size))
     block = sizes.block_bytes(size)
     if operation < patterns.PAGE:
-        yield f"an operation_size of {levels['operation_size']} is smaller than a page"
+        yield f"an operation_size of {cell.operation_size} is smaller than a page"
     elif pattern.by == "scatter" and operation < block:
-        yield f"scatter cuts operations into whole blocks, of {sizes.text(block)} in an object of {levels['size']}"
+        yield f"scatter cuts operations into whole blocks, of {sizes.text(block)} in an object of {cell.size}"
     # What the process with most bytes of an object asks for at once; interleaved, each piece is a chunk.
-    buffer = min(operation, -(-size // int(levels["processes"])) if pattern.split else size)
+    buffer = min(operation, -(-size // int(cell.processes)) if pattern.split else size)
     chunks = -(-buffer // chunk)
     if concurrency > chunks and pattern.gives != "pieces":
-        has = f"{chunks} chunk{'s' * (chunks != 1)} of {levels['chunk_size']}"
-        of = f"what a process asks for at {levels['size']}"
+        has = f"{chunks} chunk{'s' * (chunks != 1)} of {cell.chunk_size}"
+        of = f"what a process asks for at {cell.size}"
         yield f"{concurrency} requests in flight need as many chunks: {of} has {has}"
     held = buffer + 2 * min(chunk, buffer) * concurrency
     if copies and held > operation + memory.SPARE:
@@ -189,9 +193,9 @@ def _memory(cells: Sequence[Cell]) -> str:
     """Say how much the processes of the largest cell take; each cell looks again when it begins."""
     needs = []
     for cell in cells:
-        size = sizes.in_bytes(cell.settings["data"]["size"])
-        layout = {"size_bytes": size, "block_bytes": sizes.block_bytes(size)}
-        plan = patterns.Plan(cell.settings["cell"], layout)
+        given = read_fields(Settings, cell.settings)
+        size = sizes.in_bytes(given.data.size)
+        plan = patterns.Plan(given.cell, {"size_bytes": size, "block_bytes": sizes.block_bytes(size)})
         buffers = sum(map(plan.buffer_bytes, range(plan.processes)))
         needs.append((buffers + plan.processes * memory.SPARE, plan.processes))
     needed, count = max(needs)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from sbench.probe.program import Problem, expect_room, print_json, tool, write_j
 from sbench.studies.volumes import config_files, fio, fio_options, import_fio, limits, measure, series, study, tables
 from sbench.studies.volumes.report import phrases
 from sbench.studies.volumes.report.statements import Jobs, read_limit
+from sbench.studies.volumes.settings import Job, Levels, Settings
 from sbench.verdicts import histograms
 from sbench.verdicts.outcomes import Outcome
 
@@ -222,9 +224,9 @@ def fit(
     limit = course.limit
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(place))[-_NAME:].strip("-.") or "root"
     text = f"{job_text or config_files.read_job(limit['job'])}\nruntime={_QUICK_S if quick else _JOB_S}\n"
-    settings = {"cell": {"store": name}, "store": {"kind": "posix", "path": str(place)}, "background": None}
-    settings |= {"job": {"name": limit["job"], "text": text}, "pause_s": 0}
-    settings |= {"jobs": 1, "at_least_s": 0} if quick else {"jobs": jobs, "at_least_s": at_least_s}
+    cell, store = Levels(name, limit["job"], "none"), {"kind": "posix", "path": str(place)}
+    jobs, at_least_s = (1, 0) if quick else (jobs, at_least_s)
+    settings = Settings(cell, store, Job(limit["job"], text), jobs, at_least_s, pause_s=0)
     section = {"limits": [limit["name"]], "imports": [{"from": str(folder), "name": name}]}
     expect_room(folder / "import.yaml")
     # JSON is YAML.
@@ -266,10 +268,10 @@ def judged(batteries: Sequence[dict], limit: dict) -> list[dict]:
 class _Clock:
     """How far the batteries are, and the time that is left, by the jobs so far."""
 
-    def __init__(self, settings: dict, pause_s: float, batteries: int) -> None:
+    def __init__(self, settings: Settings, pause_s: float, batteries: int) -> None:
         self.batteries = batteries
-        self._jobs, self._at_least_s, self._pause_s = settings["jobs"], settings["at_least_s"], pause_s
-        self._began, self._battery_s = time.monotonic(), study.STUDY.estimate(settings)["seconds"]
+        self._jobs, self._at_least_s, self._pause_s = settings.jobs, settings.at_least_s, pause_s
+        self._began, self._battery_s = time.monotonic(), study.STUDY.estimate(asdict(settings))["seconds"]
 
     def at(self, number: int, job: int = 0) -> str:
         """Return which battery and which of its jobs are under way, and the time that is left."""
@@ -283,12 +285,12 @@ class _Clock:
         return f"battery {number} of {self.batteries}{named}; about {phrases.duration(left)} left"
 
 
-def _battery(settings: dict, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
+def _battery(settings: Settings, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
     """Run a battery until it is done, or the limit is surely missed; return what its folder says (`gather`)."""
 
     def results() -> dict:
         (place,) = folder.glob(f"b{number}_*")
-        return fio.read_battery(place) | {"source": str(place), "entry": {"name": settings["cell"]["store"]}}
+        return fio.read_battery(place) | {"source": str(place), "entry": {"name": settings.cell.store}}
 
     def hear(line: str) -> bool:
         match = _BEGUN.match(line)
@@ -301,8 +303,8 @@ def _battery(settings: dict, folder: Path, number: int, clock: _Clock, course: C
             show("; ".join(filter(None, (course.so_far(), clock.at(number, int(match[1]))))))
         return bool(match and course.rows and course.is_missed)
 
-    job = {"settings": settings, "run": "fit", "repeat": number, "time_limit_s": _TIME_LIMIT_S, "scratch": str(folder)}
-    measure.run_battery(measure.battery(job), hear)
+    job = {"run": "fit", "repeat": number, "time_limit_s": _TIME_LIMIT_S, "scratch": str(folder)}
+    measure.run_battery(measure.battery(job, settings), hear)
     battery = results()
     if battery["faults"]:
         raise Problem(

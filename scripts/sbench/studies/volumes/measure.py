@@ -11,12 +11,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from sbench.probe import host, software
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, run
 from sbench.probe.window import Step, run_measurement
 from sbench.studies.volumes import battery_work, fio, fio_facts, fio_options, instance_volume
+from sbench.studies.volumes.settings import Job, Settings
 
 _BATTERY = "scripts/sbench/studies/volumes/fio_battery.sh"
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
@@ -40,30 +43,30 @@ def _log(line: str) -> None:
 
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
-    job, settings = step.job, step.job["settings"]
-    place = place_of(settings["store"], job["run"])
-    volume = volume_of(settings["store"], place)
-    confirm(job, volume)
-    start = bring_to_start(job)
-    command = battery(job)
+    job, settings = step.job, read_fields(Settings, step.job["settings"])
+    place = place_of(settings.store, job["run"])
+    volume = volume_of(settings.store, place)
+    confirm(settings, job["run"], volume)
+    start = bring_to_start(job, settings)
+    command = battery(job, settings)
     step.open_window()
     began = time.monotonic()
     run_battery(command)
     seconds = time.monotonic() - began
     step.close_window()
     results = fio.read_battery(*Path(job["scratch"]).iterdir())
-    samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
+    samples = [row | {"layout": settings.cell.store} for row in results["samples"]]
     # What is not as asked, beside what the reader of results has found (METHOD 10).
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
-    options, canonical = fio_options.of_job_file(settings["job"]["text"]), fio_options.canonical
+    options, canonical = fio_options.of_job_file(settings.job.text), fio_options.canonical
     if samples and canonical(options) != canonical(results["job_options"]):
         faults.append("fio's output has other options than the job file")
-    if settings["background"] and not results["background"]:
+    if settings.background and not results["background"]:
         faults.append("the background load left no results")
     if canonical(options).get("rate_iops") and results["loop"] != "open":
         faults.append("fio's log of latencies does not hold each operation, so none counts from when it was due")
     memory, host_facts = host.in_memory(place), {}
-    if "shell" in settings["store"]:
+    if "shell" in settings.store:
         memory, host_facts = fio_facts.memory(results["facts"]), {"host": fio_facts.host(results["facts"])}
         if (results["facts"].get("file_system_bytes") or 0) / 2**30 > volume.get("size_gib", math.inf) * _ROUNDING:
             faults.append(f"{place}: its file system is not on a volume of {volume['size_gib']:g} GiB")
@@ -77,7 +80,7 @@ def measure(step: Step) -> dict:
         "battery": results["facts"] | {"memory": memory},
         "volume": volume,
         "start": start,
-        "work": battery_work.count_work(settings["jobs"], results["facts"]["jobs_done"], samples),
+        "work": battery_work.count_work(settings.jobs, results["facts"]["jobs_done"], samples),
         "seconds": {"total": seconds},
         "faults": faults,
         "modules": [_BATTERY],
@@ -98,76 +101,71 @@ def volume_of(store: dict, place: Path) -> dict:
     return {**volume, "source": "the configuration"} if volume else {}
 
 
-def confirm(job: dict, volume: dict) -> None:
+def confirm(settings: Settings, run_name: str, volume: dict) -> None:
     """Raise the Problem of a volume that is not what its label says, before hours are spent on it (METHOD 3)."""
-    settings = job["settings"]
-    if "shell" in settings["store"]:
+    if "shell" in settings.store:
         return
-    place = place_of(settings["store"], job["run"])
-    if "device" not in settings["store"] and place.is_dir() and volume.get("size_gib"):
+    place = place_of(settings.store, run_name)
+    if "device" not in settings.store and place.is_dir() and volume.get("size_gib"):
         size = shutil.disk_usage(place).total / 2**30
         if size > volume["size_gib"] * _ROUNDING:
             raise Problem(
                 f"{place}: a file system of {size:.1f} GiB is not on a volume of {volume['size_gib']:g} GiB;"
                 " correct the store's path or its volume"
             )
-    if settings["cell"]["background"] == "other" and "device" not in settings["store"]:
-        other = place_of(settings["background"]["store"], job["run"])
+    if settings.cell.background == "other" and "device" not in settings.store:
+        other = place_of(settings.load.store, run_name)
         if host.mount(other)["device"] == host.mount(place)["device"]:
             raise Problem(f"{other} is on the same volume as {place}, not on another; name another store as other")
 
 
-def bring_to_start(job: dict) -> dict | None:
+def bring_to_start(job: dict, settings: Settings) -> dict | None:
     """Wait until a volume's credits are full, or spend them; return {"state", "seconds", "ios"}, None where not asked.
 
     The time is taken off that of the battery. It is a Problem if the I/Os that were done do not spend the credits.
     """
-    start = job["settings"].get("start")
-    if not start:
+    start = settings.start
+    if not start.state:
         return None
-    began, done, state = time.monotonic(), 0, start["state"]
-    _log(f"credits are to be {state}: {start['seconds']:g} s")
-    if state == "full":
-        time.sleep(start["seconds"])
+    began, done = time.monotonic(), 0
+    _log(f"credits are to be {start.state}: {start.seconds:g} s")
+    if start.state == "full":
+        time.sleep(start.seconds)
     else:
-        text = f"{start['text']}\ntime_based=1\nruntime={start['seconds']:g}\n"
-        settings = job["settings"] | {"jobs": 1, "at_least_s": 0, "background": None}
-        settings["job"] = {"name": state, "text": text}
+        writes = Job(start.state, f"{start.text}\ntime_based=1\nruntime={start.seconds:g}\n")
+        spending = replace(settings, job=writes, jobs=1, at_least_s=0, background=None)
         scratch = Path(job["scratch"], "before")
         scratch.mkdir()
-        run_battery(battery(job | {"settings": settings, "scratch": str(scratch)}))
+        run_battery(battery(job | {"scratch": str(scratch)}, spending))
         done = sum(row["write_ios"] for row in fio.read_battery(*scratch.iterdir())["samples"])
         shutil.rmtree(scratch)
-        if done < _SPENT * start["ios"]:
-            raise Problem(
-                f"{done:,} I/Os in {start['seconds']:g} s do not spend the credits; it takes {start['ios']:,.0f}"
-            )
+        if done < _SPENT * start.ios:
+            raise Problem(f"{done:,} I/Os in {start.seconds:g} s do not spend the credits; it takes {start.ios:,.0f}")
     seconds = time.monotonic() - began
     job["time_limit_s"] -= seconds
-    return {"state": state, "seconds": seconds, "ios": done}
+    return {"state": start.state, "seconds": seconds, "ios": done}
 
 
-def battery(job: dict) -> list[str]:
-    """Return the command that runs the battery of a step's job."""
-    settings, background = job["settings"], job["settings"]["background"]
-    store, limit = settings["store"], job["time_limit_s"]
+def battery(job: dict, settings: Settings) -> list[str]:
+    """Return the command that runs the battery of a step's job with these settings."""
+    store, load, limit = settings.store, settings.load, job["time_limit_s"]
     options = {
         "battery": f"b{job['repeat']}",
-        "cluster": settings["cell"]["store"],
+        "cluster": settings.cell.store,
         "device" if "device" in store else "directory": place_of(store, job["run"]),
-        "job-name": settings["job"]["name"],
-        "job-text": settings["job"]["text"],
-        "jobs": settings["jobs"],
-        "at-least": math.ceil(settings["at_least_s"]),
-        "pause": settings["pause_s"],
+        "job-name": settings.job.name,
+        "job-text": settings.job.text,
+        "jobs": settings.jobs,
+        "at-least": math.ceil(settings.at_least_s),
+        "pause": settings.pause_s,
         "time-limit": max(1, int(limit - min(_MARGIN_S, _MARGIN * limit))),
         "out": job["scratch"],
     }
-    if background:
+    if load:
         options |= {
-            "background-name": background["job"]["name"],
-            "background-text": background["job"]["text"],
-            "background-directory": place_of(background["store"], job["run"]),
+            "background-name": load.job.name,
+            "background-text": load.job.text,
+            "background-directory": place_of(load.store, job["run"]),
         }
     flags = [f"--{flag}" for flag, holds in (("elsewhere", "shell" in store), ("erase", store.get("erase"))) if holds]
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]

@@ -12,11 +12,13 @@ from sbench.design import records
 from sbench.design.records import Kept
 from sbench.design.study import Cell, Study, mappings
 from sbench.probe import host
+from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, tool
 from sbench.stores import store as stores
 from sbench.studies.volumes import fio_options, promises
 from sbench.studies.volumes.checks import check_finished, check_jobs, check_output
 from sbench.studies.volumes.config_files import LIMITS, VOLUME_TYPES, read_facts, read_job
+from sbench.studies.volumes.settings import Levels, Section, Settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,14 +40,14 @@ class Volumes(Study):
 
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield limits and types of volumes that are not documented, and a shell or background that leads nowhere."""
-        section, types = self.section(config), read_facts(VOLUME_TYPES)["types"]
+        section, types = read_fields(Section, self.section(config)), read_facts(VOLUME_TYPES)["types"]
         limits = read_facts(LIMITS)["limits"]
-        for number, limit in enumerate(section["limits"]):
+        for number, limit in enumerate(section.limits):
             if isinstance(limit, str) and limit not in limits:
                 yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(limits)}"
         named = {f"stores.{name}": store for name, store in config["stores"].items()}
-        imports = ((number, one) for number, one in enumerate(section["imports"]) if isinstance(one, dict))
-        named |= {f"studies.volumes.imports[{number}]": one for number, one in imports}
+        imports = ((number, entry) for number, entry in enumerate(section.imports) if isinstance(entry, dict))
+        named |= {f"studies.volumes.imports[{number}]": entry for number, entry in imports}
         for place, entry in named.items():
             volume = entry.get("volume")
             if isinstance(volume, dict) and volume["type"] not in types:
@@ -54,32 +56,33 @@ class Volumes(Study):
                 yield f"{place}.shell: name the path, or the device, on the host that it leads to"
             if "shell" in entry and volume == "instance":
                 yield f"{place}.volume: instance asks the cloud of this machine; give type and size_gib"
-        if "other" not in section and any("other" in part["background"] for part in mappings(section)):
+        if not section.other and any("other" in part["background"] for part in mappings(self.section(config))):
             yield f"studies.volumes.other: name the store for the background load: {', '.join(config['stores'])}"
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        store, other = config["stores"][levels["store"]], self.section(config).get("other")
-        beside = config["stores"][other] if levels["background"] == "other" else {}
+        cell, section = read_fields(Levels, levels), read_fields(Section, self.section(config))
+        store, other = config["stores"][cell.store], section.other
+        beside = config["stores"][other] if cell.background == "other" else {}
         if not _has_folders(store) and "device" not in store:
             yield f"fio does not write to a store of the kind {store['kind']}"
-        if state := levels["start_credits"]:
-            before_s, limit_s = _lead(state, store)["seconds"], self.section(config)["time_limit_s"]
+        if state := cell.start_credits:
+            before_s, limit_s = _lead(state, store)["seconds"], section.time_limit_s
             if before_s == math.inf:
-                yield f"store {levels['store']} has no credits that could be {state}, or its volume lacks its size_gib"
+                yield f"store {cell.store} has no credits that could be {state}, or its volume lacks its size_gib"
             elif before_s >= limit_s:
                 yield f"it takes {before_s:,.0f} s until credits are {state}: raise time_limit_s, which is {limit_s:g}"
-        if levels["background"] == "other":
-            if other == levels["store"]:
+        if cell.background == "other":
+            if other == cell.store:
                 yield f"the other volume is {other} itself"
             elif beside.get("shell") != store.get("shell"):
                 yield f"{other}, which has the background load, is on another host"
             elif not _has_folders(beside):
                 yield f"{other}, which has the background load, is no folder"
-        options = fio_options.of_job_file(read_job(levels["job"]))
+        options = fio_options.of_job_file(read_job(cell.job))
         if fio_options.canonical(options).get("rate_iops") and not fio_options.open_loop(options):
-            yield f"{levels['job']} has rate_iops: an open loop is measured evenly and with one operation in flight"
-        if levels["background"] == "same" and "device" in store:
+            yield f"{cell.job} has rate_iops: an open loop is measured evenly and with one operation in flight"
+        if cell.background == "same" and "device" in store:
             yield "a raw device has no room for the files of a background load"
 
     def in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
@@ -87,25 +90,27 @@ class Volumes(Study):
 
         Random orders would have each battery begin with other credits.
         """
-        stores_as_left = {cell.levels["store"] for cell in cells if not cell.levels["start_credits"]}
+        levels = (read_fields(Levels, cell.levels) for cell in cells)
+        stores_as_left = {own.store for own in levels if not own.start_credits}
         return any(_lead("full", config["stores"][store])["seconds"] < math.inf for store in stores_as_left)
 
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
-        if state := settings["cell"].get("start_credits"):
+        given, section = read_fields(Settings, settings), read_fields(Section, self.section(config))
+        if state := given.cell.start_credits:
             text = read_job(_SPENDING) if state == "spent" else ""
-            kept["start"] = {"state": state, **_lead(state, settings["store"]), "text": text}
-        level = settings["cell"]["background"]
-        if level == "none":
+            kept["start"] = {"state": state, **_lead(state, given.store), "text": text}
+        if given.cell.background == "none":
             return kept | {"background": None}
-        job = {"name": settings["background_job"], "text": read_job(settings["background_job"])}
-        store = settings["store"] if level == "same" else config["stores"][settings["other"]]
+        job = {"name": section.background_job, "text": read_job(section.background_job)}
+        store = given.store if given.cell.background == "same" else config["stores"][section.other]
         return kept | {"background": {"job": job, "store": store}}
 
     def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield fio, and that each volume is one and not the machine's memory."""
-        used = {cell.levels["store"]: config["stores"][cell.levels["store"]] for cell in cells}
+        names = {read_fields(Levels, cell.levels).store for cell in cells}
+        used = {name: config["stores"][name] for name in names}
         if not all("shell" in store for store in used.values()):
             yield "tool fio", lambda: tool("fio", remedy=NO_FIO)
         for name, store in sorted(used.items()):
@@ -121,7 +126,7 @@ class Volumes(Study):
         # What reads them is not loaded where a battery is measured.
         from sbench.studies.volumes import import_fio
 
-        return import_fio.sources(self.section(config)["imports"])
+        return import_fio.sources(read_fields(Section, self.section(config)).imports)
 
     def tables(
         self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
@@ -155,24 +160,24 @@ class Volumes(Study):
 
     def repeats(self, config: dict) -> int:
         """Return how many batteries each volume has: the unit that is repeated."""
-        return self.section(config)["batteries"]
+        return read_fields(Section, self.section(config)).batteries
 
     def estimate(self, settings: dict) -> dict:
         """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
-        options = fio_options.of_job_file(settings["job"]["text"])
+        given = read_fields(Settings, settings)
+        options = fio_options.of_job_file(given.job.text)
         size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
         each = size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
         if rate := fio_options.open_loop(options):
             each = max(each, size / block / rate)
-        each = settings["pause_s"] + (fio_options.runtime_s(options) or each)
-        jobs = max(settings["jobs"], settings["at_least_s"] / each)
-        before_s = settings.get("start", {}).get("seconds", 0)
+        each = given.pause_s + (fio_options.runtime_s(options) or each)
+        jobs, before_s = max(given.jobs, given.at_least_s / each), given.start.seconds
         return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each + before_s, "before_s": before_s}
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
-        background = (settings["background"] or {}).get("job", {}).get("text")
-        texts = filter(None, (settings["job"]["text"], background, settings.get("start", {}).get("text")))
+        given = read_fields(Settings, settings)
+        texts = filter(None, (given.job.text, given.load and given.load.job.text, given.start.text))
         return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:

@@ -7,9 +7,11 @@ import pandas as pd
 
 from sbench.design import records
 from sbench.measure import session_records
+from sbench.probe.fields import read_fields
 from sbench.studies.volumes import changes, credits, fio, judging, limits, promises
 from sbench.studies.volumes.fio_output import PERCENTILES
 from sbench.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
+from sbench.studies.volumes.settings import Judging
 from sbench.verdicts import histograms, sessions, stats
 
 MIB = 2**20
@@ -53,10 +55,10 @@ COLUMNS = {
 def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     """Return the tables by name: samples, and those of `COLUMNS`.
 
-    `settings` has limits, compare (nothing: stores with the first), equivalence_percent and seed.
+    `settings` is a configuration with its section, of which `Judging` is read.
     """
-    seed, equivalence = settings["seed"], settings["equivalence_percent"]
-    judged_limits = limits.read(settings["limits"])
+    given = read_fields(Judging, settings)
+    seed, equivalence, judged_limits = given.seed, given.equivalence_percent, limits.read(given.limits)
     parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
     # A battery that began with other credits is another experiment: it is not pooled with those before.
     series = by_credits(series, credits.tables(series, parts)[1])
@@ -76,7 +78,7 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     tables = {name: pd.DataFrame(table_rows, columns=[*COLUMNS[name]]) for name, table_rows in rows.items()}
     # Nobody has to know the names of imported volumes to see them compared.
     first = [{"factor": "store", "baseline": one.levels[0]} for one in series[:1]]
-    compared = judging.comparisons(series, parts, settings["compare"] or first, equivalence, seed)
+    compared = judging.comparisons(series, parts, given.compare or first, equivalence, seed)
     return {"samples": samples(series), **tables, "comparisons": compared}
 
 
