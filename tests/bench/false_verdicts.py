@@ -15,7 +15,7 @@ from sbench.design.study import Cell
 from sbench.measure import gather, tables
 from sbench.pages import findings
 from sbench.studies.shots.report import results
-from sbench.studies.volumes import judging, series
+from sbench.studies.volumes import series, volume_ratios
 from sbench.studies.volumes import tables as volume_tables
 from sbench.verdicts import MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import DECIDED, ORDERED, Outcome
@@ -158,7 +158,7 @@ def _judge_volumes(random: np.random.Generator, place: Callable[[str, int], tupl
     cells = [{"cell": first.cell, **first.levels, "omitted": "", "twin_of": ""} for first in kept[::PAIRS]]
     volumes = series.read(pd.DataFrame(cells), kept, {}, {})
     segments = {volume.levels: volume_tables.segments_of(volume) for volume in volumes}
-    rows = judging.comparisons(volumes, segments, [{"factor": "store", "baseline": "a"}])
+    rows = volume_ratios.comparisons(volumes, segments, [{"factor": "store", "baseline": "a"}])
     return rows[(rows["metric"] == "p99") & (rows["phase"] == "all")]["verdict"].item()
 
 

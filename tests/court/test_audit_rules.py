@@ -12,7 +12,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from sbench.court import audit, ceilings, claims, labels, page, raw_data, rules, timings
+from sbench.court import audit, audit_page, ceilings, claims, label_audit, raw_data, rules, timings
 from sbench.design.claim import Claims
 from sbench.probe.program import Problem
 
@@ -471,12 +471,12 @@ def labels_file(folder: Path, says: str, function: str) -> Path:
         ("s3", "stores", ("s3", claims.HOLDS)),
         ("264", "megabytes", ("268.435", claims.NOT)),
         ("268", "megabytes", ("268.435", claims.HOLDS)),
-        ("", "", ("", labels.BY_READING)),
+        ("", "", ("", label_audit.BY_READING)),
         ("268", "large", ("", "cannot be told: the rows that it is about are not there")),
     ],
 )
 def test_a_label_is_computed_where_it_can_be(says: str, function: str, judged: tuple, tmp_path: Path):
-    rows = labels.judged(labels_file(tmp_path, says, function), LABELLED, {"t": SIZES_AND_STORES})
+    rows = label_audit.judged(labels_file(tmp_path, says, function), LABELLED, {"t": SIZES_AND_STORES})
     assert tuple(rows.loc[0, ["computed", "outcome"]]) == judged
 
 
@@ -486,11 +486,11 @@ def test_a_label_is_computed_where_it_can_be(says: str, function: str, judged: t
 def test_a_label_that_cannot_be_computed_is_one_line(function: str, line: str, tmp_path: Path):
     path = labels_file(tmp_path, "5", function)
     with pytest.raises(Problem, match=f"^the label 'x' cannot be computed{line}$"):
-        labels.judged(path, LABELLED, {"t": SIZES_AND_STORES})
+        label_audit.judged(path, LABELLED, {"t": SIZES_AND_STORES})
 
 
 def test_a_label_of_a_table_that_is_not_there_cannot_be_told(tmp_path: Path):
-    rows = labels.judged(labels_file(tmp_path, "5", "sizes"), LABELLED, {})
+    rows = label_audit.judged(labels_file(tmp_path, "5", "sizes"), LABELLED, {})
     assert rows.loc[0, "outcome"] == "cannot be told: t is not there"
 
 
@@ -499,7 +499,7 @@ def test_a_label_of_a_table_that_is_not_there_cannot_be_told(tmp_path: Path):
 )
 def test_what_a_listed_label_says_is_not_in_the_data(audited, study: str, computed: int):
     rows = pd.read_csv(audited(study) / "audit/labels.csv").fillna("")
-    assert set(rows["outcome"]) - {labels.BY_READING} <= {claims.NOT, claims.HOLDS}
+    assert set(rows["outcome"]) - {label_audit.BY_READING} <= {claims.NOT, claims.HOLDS}
     assert (rows["computed"] != "").sum() == computed
     assert set(rows.loc[rows["outcome"] == claims.HOLDS, "label"]) == set()
 
@@ -512,13 +512,13 @@ def test_an_audit_opens_with_the_conclusion_of_the_study_and_what_its_data_suppo
     source = raw_data.read(SOURCES)[study]
     parts = {"claims": pd.read_csv(audited(study) / "audit/claims.csv", dtype=str).fillna("")}
     parts["rules"] = pd.read_csv(audited(study) / "audit/rules.csv").fillna("")
-    lines = page.concluded(source, parts)
+    lines = audit_page.concluded(source, parts)
     rows = parts["claims"].set_index("id")
     assert len(lines) == len(source["conclusion"]) >= 2
     for name, line in zip(source["conclusion"], lines, strict=True):
         assert line.startswith(f"“{rows.loc[name, 'quote']}”")
         assert rows.loc[name, "outcome"] in line
-    broken = page.not_kept(parts["rules"])
+    broken = audit_page.not_kept(parts["rules"])
     assert "too few repeats" in broken[-1]
     text = (ROOT / f"reports/published/{study}-audit.md").read_text(encoding="utf-8")
     opening = ["can be computed from what is published", "What the study concludes", "too few repeats", "## Rules"]

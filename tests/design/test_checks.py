@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 from sbench.design import checks
-from sbench.pages import listings, markup
+from sbench.pages import cell_tables, markup
 from tests.rules import titles
 
 MODULES = sorted((ROOT / "scripts/sbench").rglob("checks.py"))
@@ -39,7 +39,7 @@ def test_a_line_of_a_check_ends_with_its_rule():
 
 @pytest.mark.rule(23)
 def test_a_page_links_the_rule_that_was_broken():
-    text = listings.link_rules("repeat 1: 1 workers were alive, 2 asked (rule 10); ended (rule x)")
+    text = cell_tables.link_rules("repeat 1: 1 workers were alive, 2 asked (rule 10); ended (rule x)")
     assert markup.markdown_line(text).endswith(
         "2 asked ([rule 10](../../docs/method.md#10-settings-are-read-back-from-the-library)); ended (rule x)"
     )
@@ -47,9 +47,9 @@ def test_a_page_links_the_rule_that_was_broken():
 
 
 def test_a_text_from_elsewhere_that_names_no_rule_of_the_method_stays_as_it_is():
-    assert listings.link_rules("ended (rule 99)") == "ended (rule 99)"
+    assert cell_tables.link_rules("ended (rule 99)") == "ended (rule 99)"
 
 
 def test_every_rule_has_an_anchor():
     lines = "; ".join(f"x (rule {number})" for number in titles())
-    assert markup.html_line(listings.link_rules(lines)).count("<a ") == len(titles())
+    assert markup.html_line(cell_tables.link_rules(lines)).count("<a ") == len(titles())

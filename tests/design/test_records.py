@@ -10,7 +10,7 @@ import pytest
 from sbench.design import records, validity
 from sbench.measure import failures
 from sbench.measure import gather as facts_program
-from sbench.pages import listings
+from sbench.pages import cell_tables
 from sbench.probe.program import Problem
 from sbench.studies.shots.report import results
 from tests.helpers.blobs_tables import build, cells
@@ -129,7 +129,7 @@ def test_an_edited_record_is_shown_and_in_no_verdict(tmp_path):
     assert tuple(row[["n", "failed", "invalid", "edited"]]) == (6, 0, 1, 1)
     assert set(chosen(samples, cell=row["cell"], repeat=1)["valid"]) == {False}
     assert set(chosen(judged, factor="library", page_buffer="0", metric="total")["blocks"]) == {6}
-    table = listings.troubled(results.load(run / "out"))
+    table = cell_tables.troubled(results.load(run / "out"))
     assert table.frame[""].tolist() == ["[EDITED]"]
     assert "digest" in table.frame["reasons"].iloc[0]
 
@@ -237,7 +237,7 @@ def test_a_row_of_the_matrix_that_stands_twice_is_named_and_counts_once(tmp_path
     _, cells, judged = gather(run)
     assert len(cells) == 4
     assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
-    [reason] = listings.omitted(pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)).frame["reason"]
+    [reason] = cell_tables.omitted(pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)).frame["reason"]
     assert matrix["cell"].iloc[0] in reason
 
 

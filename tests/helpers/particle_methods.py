@@ -13,7 +13,7 @@ import numpy as np
 from distributed import Client
 
 from sbench import drivers
-from sbench.studies.particles import methods, parquet, reading, snapshots, through_yt
+from sbench.studies.particles import methods, parquet_copy, snapshot_reading, snapshots, through_yt
 
 
 def main() -> None:
@@ -54,20 +54,20 @@ def by_hand(line: str, operation: str, folder: str, client: Client) -> Any:
         exec(script.replace("dask.distributed.Client(n_workers=1, threads_per_worker=1)", "there"), own)
     result = plain(operation, own["result"])
     # What yt read is in the account, too.
-    reading.taken()
+    snapshot_reading.taken()
     return result
 
 
 def outcome(result: Any, operation: str) -> dict:
     """Return a result, and how often each chunk was read since this was last asked."""
-    counted = Counter(reading.taken()["chunks"])
+    counted = Counter(snapshot_reading.taken()["chunks"])
     return {"result": plain(operation, result), "read": [counted[number] for number in sorted(counted)]}
 
 
 def copied(task: methods.Task, folder: Path) -> methods.Task:
     """Return a task that reads a copy of its files in Parquet."""
     source = task.source
-    copies_of = parquet.converted(task.chunks, f"{source.group}/{source.field}", source.access, folder)
+    copies_of = parquet_copy.converted(task.chunks, f"{source.group}/{source.field}", source.access, folder)
     addresses = dict(zip(dict.fromkeys(chunk.address for chunk in task.chunks), map(str, copies_of), strict=True))
     chunks = [replace(chunk, address=addresses[chunk.address]) for chunk in task.chunks]
     access = replace(source.access, driver="parquet")
@@ -81,10 +81,10 @@ def task_of(
     expected, files = manifest["expected"][selection], manifest["files"]
     region = tuple(expected["region"]) if expected["region"] else None
     access = drivers.Access("sec2", drivers.UNSET, 2**20)
-    source = reading.Source(access, snapshots.TYPE, snapshots.FIELD, region)
+    source = snapshot_reading.Source(access, snapshots.TYPE, snapshots.FIELD, region)
     pieces = list(snapshots.chunks([file["particles"] for file in files], at_most))
     chunks = [
-        reading.Chunk(number, 0 if pure else turn, str(Path(folder, files[file]["name"])), *of)
+        snapshot_reading.Chunk(number, 0 if pure else turn, str(Path(folder, files[file]["name"])), *of)
         for turn in range(turns)
         for number, (file, *of) in enumerate(pieces)
     ]

@@ -14,8 +14,8 @@ from sbench.design.records import Kept
 from sbench.measure import session_records, tables
 from sbench.measure.judging import verdicts_table
 from sbench.pages.declaration import Report
-from sbench.pages.reading import TEXTS
 from sbench.pages.results import Results, complete_cells
+from sbench.pages.run_files import TEXTS
 from sbench.probe.slowed import SHARES
 from sbench.studies.arrays.report import REPORT as ARRAYS
 from sbench.studies.blobs.report import REPORT as BLOBS

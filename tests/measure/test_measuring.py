@@ -194,12 +194,12 @@ def test_a_warm_cell_is_warm_until_its_window_closes_and_invalid_where_pages_are
     assert record["valid"], record["reasons"]
     assert record["cache"] == {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
     here.pretend(
-        "from pathlib import Path\nfrom sbench.probe import page_cache, window\n"
-        "real = window.Step.close_window\n"
+        "from pathlib import Path\nfrom sbench.probe import page_cache, conversation\n"
+        "real = conversation.Step.close_window\n"
         "def lose(self):\n"
         "    page_cache.evict(Path(self.job['manifest']).parent.glob('*.h5'))\n"
         "    real(self)\n"
-        "window.Step.close_window = lose"
+        "conversation.Step.close_window = lose"
     )
     record = here.measure()
     assert not record["valid"]

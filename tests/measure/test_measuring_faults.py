@@ -68,14 +68,14 @@ def test_a_worker_killed_in_mid_task_fails_the_cell(shots_cell):
 def test_a_server_that_dies_in_mid_cell_fails_the_cell_and_leaves_nothing_behind(shots_cell):
     here = shots_cell(**ROS3, layout="shot-major", access="signals")
     here.pretend(
-        "import os, signal\nfrom pathlib import Path\nfrom sbench.probe import window\n"
-        "real = window.Step.open_window\n"
+        "import os, signal\nfrom pathlib import Path\nfrom sbench.probe import conversation\n"
+        "real = conversation.Step.open_window\n"
         "def kill(self, **how):\n"
         "    real(self, **how)\n"
         "    for child in Path(f'/proc/{os.getppid()}/task/{os.getppid()}/children').read_text().split():\n"
         "        if 'versitygw' in Path(f'/proc/{child}/comm').read_text():\n"
         "            os.kill(int(child), signal.SIGKILL)\n"
-        "window.Step.open_window = kill"
+        "conversation.Step.open_window = kill"
     )
     record = here.measure()
     assert record["status"] == "failed"
@@ -93,12 +93,12 @@ def test_nothing_is_written_under_a_name_that_somebody_else_could_have_taken(sho
     (shared / "dask-scratch-space").symlink_to(trap)
     here = shots_cell(workers=2)
     here.pretend(
-        "import os\nfrom pathlib import Path\nfrom sbench.probe import window\n"
-        "real = window.Step.open_window\n"
+        "import os\nfrom pathlib import Path\nfrom sbench.probe import conversation\n"
+        "real = conversation.Step.open_window\n"
         "def look(self, **how):\n"
         f"    Path({str(seen)!r}).write_text(' '.join(os.listdir({str(shared)!r})))\n"
         "    real(self, **how)\n"
-        "window.Step.open_window = look"
+        "conversation.Step.open_window = look"
     )
     record = here.measure(env=os.environ | {"TMPDIR": str(shared)})
     assert record["valid"], record["reasons"]

@@ -15,7 +15,7 @@ from sbench.measure.judging import OTHER_CODE, verdicts_table
 from sbench.pages import answer, headline, judgement, leaders, pages, recommendation
 from sbench.pages.markup import markdown_line
 from sbench.pages.results import Results
-from sbench.studies.volumes.report import conclusions
+from sbench.studies.volumes.report import answers
 from tests.helpers.synthetic_runs import REPORTS, STORES, _results, draw
 
 # Tables of words: that of all pages, and those of single studies, each used within the folder that its own is in.
@@ -178,5 +178,5 @@ def test_each_template_is_used(path: Path):
     home = path.parents[1] if path.parent.name == "report" else path.parent
     users = [file for file in home.rglob("*.py") if file.name != "words.py"]
     code = "".join(file.read_text(encoding="utf-8") for file in users).replace("'", '"')
-    kinds = {*leaders.UNJUDGED, *judgement.TROUBLES, *conclusions.IN_ORDER}
+    kinds = {*leaders.UNJUDGED, *judgement.TROUBLES, *answers.IN_ORDER}
     assert [name for name in table.TEMPLATES if f'"{name}"' not in code and name not in kinds] == []

@@ -19,7 +19,7 @@ from sbench.probe.program import write_json
 from sbench.runs import compare, side_by_side
 from sbench.runs.sides import Side
 from sbench.studies.volumes import fit
-from sbench.studies.volumes.report import conclusions
+from sbench.studies.volumes.report import answers
 from sbench.studies.volumes.report.statements import Jobs, Limit, Ratio, VolumeChoice
 from tests.helpers import synthetic_volumes, volumes_records
 from tests.helpers.synthetic_runs import Synthetic, draw_advice
@@ -43,9 +43,9 @@ def test_every_statement_on_drawn_volumes_is_borne_out_by_their_latencies(tmp_pa
 
 def find_wrong_volumes(drawn: synthetic_volumes.Synthetic) -> Iterator[str]:
     """Yield what is wrong with what is stated of volumes."""
-    run, courses = drawn.run, conclusions.courses(drawn.run)
-    headline, advice = conclusions.headline(run), conclusions.advice(run)
-    conclusions.find(run)
+    run, courses = drawn.run, answers.courses(drawn.run)
+    headline, advice = answers.headline(run), answers.advice(run)
+    answers.find(run)
     yield from (f"withheld: {text}" for text in run.withheld)
     for course in courses:
         batteries = drawn.latencies.get(course.whole["store"], {})
@@ -93,14 +93,14 @@ def test_a_changed_job_makes_statements_on_volumes_false(tmp_path):
     for seed in range(12):
         run = synthetic_volumes.draw(seed, tmp_path / str(seed)).run
         slower, fewer = run.samples.assign(p99_ms=run.samples["p99_ms"] * 30), run.samples[run.samples["number"] > 1]
-        for course in conclusions.courses(run):
+        for course in answers.courses(run):
             if course.stretches[0][0]["segment"] != "all":
                 assert not course.statement.holds(Jobs(slower)), course.statement
                 assert not course.statement.holds(Jobs(fewer)), course.statement
                 flipped.add(Limit)
-        kept = [course for course in conclusions.courses(run) if course.verdict == "meets"]
+        kept = [course for course in answers.courses(run) if course.verdict == "meets"]
         if kept:
-            _, (choice,) = conclusions._choose(kept, conclusions.courses(run), run)
+            _, (choice,) = answers._choose(kept, answers.courses(run), run)
             assert choice.holds(run.checks)
             assert not choice.holds(Jobs(slower))
             wrong = replace(choice, kept=(*choice.kept, replace(choice.kept[0], outcome="misses")))

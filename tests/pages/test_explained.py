@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from sbench.measure import tables
-from sbench.pages import answer, findings, plot_html, rows
+from sbench.pages import answer, cell_figures, findings, plot_html
 from sbench.pages.results import Results
 from sbench.studies.shots.report import results
 from sbench.verdicts import model
@@ -50,7 +50,7 @@ def requests(*ranges: tuple[str, int, int]) -> pd.DataFrame:
     ],
 )
 def test_the_fewest_requests_are_the_stretches_without_a_gap(ranges, fewest):
-    assert rows.least(requests(*ranges)) == fewest
+    assert cell_figures.least(requests(*ranges)) == fewest
 
 
 def test_requests_become_a_table_of_the_run(tmp_path):
@@ -198,7 +198,7 @@ def test_a_verdict_on_time_has_its_reason_or_says_that_it_has_none(run: Results)
 
 @pytest.mark.rule(11)
 def test_the_requests_of_the_pair_of_which_most_was_decided_are_drawn(run: Results):
-    assert rows.waterfall(run).panels == ()
+    assert cell_figures.waterfall(run).panels == ()
     pairs = run.comparisons()
     requests = [
         {
@@ -214,7 +214,7 @@ def test_the_requests_of_the_pair_of_which_most_was_decided_are_drawn(run: Resul
         for cell in pd.unique(pairs[["baseline_cell", "contender_cell"]].to_numpy().ravel())
         for offset, size, begin in ((0, 4 * MIB, 0.1), (4 * MIB, 4 * MIB, 0.4), (0, 4 * MIB, 0.7))
     ]
-    figure = rows.waterfall(replace(run, requests=pd.DataFrame(requests)))
+    figure = cell_figures.waterfall(replace(run, requests=pd.DataFrame(requests)))
     assert [panel.title.partition(": ")[2] for panel in figure.panels] == [
         "3 requests for 12.0 MiB, 4.00 MiB of it again; 1 would have brought it"
     ] * 2

@@ -11,12 +11,22 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
+from sbench.pages import (
+    cell_figures,
+    cell_tables,
+    curves,
+    findings,
+    judgement,
+    names,
+    plot_html,
+    prose,
+    stops,
+)
 from sbench.pages import comparisons as ratios
-from sbench.pages import curves, findings, judgement, listings, names, plot_html, prose, rows, scaling
 from sbench.pages.page import Table, formatted, numeric, with_prefixes, without_shared
 from sbench.pages.plot import COLOURS, Figure, Look, Marks, Panel, Rule
-from sbench.pages.reading import ABSENT
 from sbench.pages.results import Results
+from sbench.pages.run_files import ABSENT
 from sbench.studies.shots.report import results
 from sbench.verdicts.outcomes import ORDERED
 from tests.helpers import browser, records
@@ -49,15 +59,15 @@ def run(tables: Path) -> Results:
 def test_lines_join_points_of_several_workers_only(run: Results):
     joined = [mark for panel in curves.against(run, "workers").panels for mark in panel.marks if mark.joined]
     assert {tuple(mark.points["n"]) for mark in joined} == {(6, 6)}
-    single = rows.alone(run)
+    single = cell_figures.alone(run)
     assert [panel.rows[0] for panel in single.panels] == ["shot-major · all signals of a shot · no page buffer"]
     assert not any(mark.joined for panel in single.panels for mark in panel.marks)
 
 
 @pytest.mark.rule(21)
 def test_every_repeat_is_drawn_beside_its_median(run: Results):
-    numbers = rows.alone(run).numbers
-    drawn = sum(len(mark.samples) for panel in rows.alone(run).panels for mark in panel.marks)
+    numbers = cell_figures.alone(run).numbers
+    drawn = sum(len(mark.samples) for panel in cell_figures.alone(run).panels for mark in panel.marks)
     assert drawn == (numbers["repeat"] != "").sum() == 16 * 6 - 1
 
 
@@ -81,7 +91,7 @@ def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: Results):
     [panel] = curves.against(run, "workers").panels
     [invalid] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
     assert len(invalid.points) == 6
-    troubled = listings.troubled(run).frame
+    troubled = cell_tables.troubled(run).frame
     assert list(troubled[""]) == ["[INVALID]", "failed"]
     assert "page size" in troubled["reasons"].iloc[0]
 
@@ -152,7 +162,7 @@ def test_arms_differ_in_colour_and_in_marker():
 
 @pytest.mark.rule(11)
 def test_high_amplification_and_varying_requests_are_marked(run: Results):
-    table = listings.requests(run)
+    table = cell_tables.requests(run)
     assert set(table.frame.loc[table.over["amplification"], "amplification"]) == {2.5}
     assert set(table.frame.loc[table.over["spread over repeats"], "spread over repeats"]) == {2}
 
@@ -191,7 +201,7 @@ def test_levels_that_look_like_numbers_stay_text(tables: Path, tmp_path: Path):
         (copy / f"{name}.csv").write_text(text)
     run = results.load(copy, copy / "facts.json")
     assert run.arms[0] == "3.10"
-    assert "3.10" in rows.alone(run).panels[0].marks[0].label
+    assert "3.10" in cell_figures.alone(run).panels[0].marks[0].label
 
 
 @pytest.mark.parametrize("absent", ["samples", "cells", "verdicts", "matrix"])
@@ -201,21 +211,21 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     run = results.load(copy, copy / "facts.json")
     assert ABSENT[absent] in judgement.limits(run)
     first = run.report.value("first_s")
-    shown = [curves.against(run, "workers"), curves.speedup(run), rows.alone(run), ratios.by(run, ["library"])]
+    shown = [curves.against(run, "workers"), curves.speedup(run), cell_figures.alone(run), ratios.by(run, ["library"])]
     shown += [
-        rows.boxes(run, "boxes", "", "mean-obj-time", "", ""),
-        rows.parts(run, "parts", "", results.PARTS, "", ""),
+        cell_figures.boxes(run, "boxes", "", "mean-obj-time", "", ""),
+        cell_figures.parts(run, "parts", "", results.PARTS, "", ""),
     ]
-    shown += [rows.values(run, "values", "", [(first, "", True)], "")]
+    shown += [cell_figures.values(run, "values", "", [(first, "", True)], "")]
     assert sum(bool(figure.panels) for figure in shown) >= 4
     assert all(figure.panels or figure.numbers.empty for figure in shown)
-    parts = (listings.glance, listings.requests, listings.harness, listings.conditions)
+    parts = (cell_tables.glance, cell_tables.requests, cell_tables.harness, cell_tables.conditions)
     assert sum(not show(run).frame.empty for show in parts) >= 2
 
 
 def test_a_table_without_verdicts_has_no_marks(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(verdict="too few repeats"))
-    assert {colour for column in listings.glance(run).over.values() for colour in column} == {"unknown"}
+    assert {colour for column in cell_tables.glance(run).over.values() for colour in column} == {"unknown"}
     assert not any(one.decided for one in findings.find(run))
 
 
@@ -223,8 +233,8 @@ def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text('{"libraries": null, "stores": {"s3": null}, "failed_attempts": ["a line"]}')
     run = results.load(tables, tmp_path / "facts.json")
     assert findings.find(run)[0].where == "from s3, cold cache"
-    assert list(listings.attempts(run.facts).frame["reasons"]) == ["a line"]
-    assert listings.machine(run.facts).frame.empty
+    assert list(cell_tables.attempts(run.facts).frame["reasons"]) == ["a line"]
+    assert cell_tables.machine(run.facts).frame.empty
 
 
 def test_tables_made_of_records_are_understood(tmp_path: Path):
@@ -234,7 +244,7 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     run = results.load(tmp_path)
     assert run.absent == ()
     assert sum(len(one.rows) for one in findings.find(run) if one.verdict == "slower") == 24
-    assert len(scaling.find_where_it_stops(run)) >= 1
+    assert len(stops.find_where_it_stops(run)) >= 1
     assert len(curves.against(run, "workers").panels) == 4
     assert "1 cell measured twice" in judgement.control(run.verdicts)
 

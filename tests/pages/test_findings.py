@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sbench.pages import answer, findings, headline, judgement, listings, names, pages, recommendation
+from sbench.pages import answer, cell_tables, findings, headline, judgement, names, pages, recommendation
 from sbench.pages import comparisons as ratios
 from sbench.pages.markup import markdown_line
 from sbench.pages.results import Results
@@ -172,7 +172,7 @@ def test_parts_of_a_run_are_told_only_beyond_what_counts_as_the_same(tables: Pat
     _, secondary = pages.of_run(run)
     assert not [one for one in secondary if (one.metric, one.factor) == ("open", "library")]
     assert not [one for one in secondary if "**" in markdown_line(one.text)], "they are of the second rank"
-    assert (listings.glance(run).frame["one open"] == "1.03× as long").any()
+    assert (cell_tables.glance(run).frame["one open"] == "1.03× as long").any()
 
 
 def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables: Path, tmp_path: Path):

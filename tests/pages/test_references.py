@@ -16,7 +16,7 @@ from small_runs import write as configure
 
 from sbench.court import tables
 from sbench.design import config as configuration
-from sbench.pages import curves, references, rows, words
+from sbench.pages import cell_figures, curves, references, words
 from sbench.pages.plot import GREY
 from sbench.pages.results import Results
 from sbench.probe.program import Problem, read_json
@@ -105,7 +105,7 @@ def shots(project: Path, synthetic: Callable[[str], Path]) -> Callable[..., Resu
 
 def test_they_are_told_apart_in_legend_look_and_numbers(shots: Callable[..., Results]):
     run = shots(cache="any")
-    for figure in (curves.against(run, "workers"), rows.alone(run)):
+    for figure in (curves.against(run, "workers"), cell_figures.alone(run)):
         marks = [mark for panel in figure.panels for mark in panel.marks if mark.look.colour == GREY]
         marks = [mark for mark in marks if mark.label != "[INVALID]"]
         assert {mark.label.partition(" · ")[0] for mark in marks} == {"published: An older study"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from sbench.pages import curves, notebook, rows, scaling
+from sbench.pages import cell_figures, curves, notebook, stops
 from sbench.probe.program import Problem
 from sbench.studies.shots.report import hdf5_version, results
 from tests.helpers.pages import write, write_words
@@ -58,10 +58,10 @@ def test_figures_are_empty_and_not_in_error_where_nothing_can_be_drawn(left: str
         run = replace(run, cells=run.cells.assign(n=0, failed=6))
     else:
         run = replace(run, report=replace(run.report, scaling=None))
-    drawn = [curves.speedup(run), rows.alone(run), rows.parts(run, "parts", "", results.PARTS, "", "")]
-    drawn += [curves.against(run, "workers"), rows.boxes(run, "boxes", "", "mean-obj-time", "", "")]
+    drawn = [curves.speedup(run), cell_figures.alone(run), cell_figures.parts(run, "parts", "", results.PARTS, "", "")]
+    drawn += [curves.against(run, "workers"), cell_figures.boxes(run, "boxes", "", "mean-obj-time", "", "")]
     assert [bool(figure.panels) for figure in drawn] == ([False] * 5 if left == "no cell" else [False, *[True] * 4])
-    assert left == "no cell" or scaling.find_where_it_stops(run) == []
+    assert left == "no cell" or stops.find_where_it_stops(run) == []
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from nbconvert.filters import markdown2html
 from sbench.design import config as configuration
 from sbench.pages import markup, plot_html, plot_svg
 from sbench.pages.plot import LONGEST, Figure, Panel, Rule, legible
-from sbench.pages.reading import TEXTS
+from sbench.pages.run_files import TEXTS
 from sbench.probe.program import shown as shown_as
 from sbench.studies.blobs.report.results import FACTORS as OF_BLOBS
 from sbench.studies.shots.report import results as shots

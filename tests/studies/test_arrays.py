@@ -14,10 +14,10 @@ from conftest import ROOT, artefact
 
 from sbench.design import config as configuration
 from sbench.design import matrix
-from sbench.pages import answer, comparisons, headline, labels, recommendation
+from sbench.pages import answer, comparisons, headline, recommendation, row_labels
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem
-from sbench.studies.arrays import clients, library, make, pieces, plan, printed, values
+from sbench.studies.arrays import clients, library, make, operations, pieces, printed, values
 from sbench.studies.arrays.report import results, trials
 from sbench.studies.arrays.settings import Settings
 from sbench.studies.arrays.study import STUDY
@@ -100,7 +100,7 @@ def test_clients_of_the_library_write_files_of_their_own_and_read_one(tmp_path, 
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     job = {"scratch": str(scratch), "location": {"folder": str(tmp_path)}}
-    works = plan.works(settings, plan.target_of(job, settings), operation == "write")
+    works = operations.works(settings, operations.target_of(job, settings), operation == "write")
     assert [work.new for work in works] == [operation == "write"] * count
     for task in enumerate(works):
         clients.prepare(task)
@@ -126,7 +126,7 @@ def test_clients_of_the_library_write_files_of_their_own_and_read_one(tmp_path, 
 
 
 def test_two_records_never_write_to_the_same_place():
-    names = {plan.name_of({"scratch": f"/results/cell-{number}/.repeat=1.scratch"}) for number in range(100)}
+    names = {operations.name_of({"scratch": f"/results/cell-{number}/.repeat=1.scratch"}) for number in range(100)}
     assert len(names) == 100
 
 
@@ -399,7 +399,7 @@ def test_names_of_rows_have_room_and_what_most_rows_share_is_said_once(run):
     for name in (*first.rows, *rest.rows):
         label = name.split(": ", 1)[1]
         assert "data node" not in label or "nodes vs" in label, "it is that of most rows, or means nothing"
-        assert len(label) <= labels.LONG, "it ends within the figure"
+        assert len(label) <= row_labels.LONG, "it ends within the figure"
     assert len(set(rest.rows)) == len(rest.rows)
 
 

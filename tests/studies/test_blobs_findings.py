@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sbench.measure import gather as facts_program
+from sbench.pages import cell_tables, curves, judgement, leaders, names, stops
 from sbench.pages import comparisons as ratios
-from sbench.pages import curves, judgement, leaders, listings, names, scaling
 from sbench.pages.results import Results
 from sbench.probe.program import Problem
 from sbench.stores import store as stores
@@ -62,7 +62,7 @@ def test_invalid_cells_are_coloured_and_in_no_bandwidth(tmp_path: Path):
     assert list(table.frame[f"{S3} MiB/s"]) == ["[INVALID]"] * 4
     assert list(table.over[f"{S3} MiB/s"]) == [True] * 4
     assert not any(table.over["disk MiB/s"])
-    assert "checksum" in listings.troubled(run).frame["reasons"].iloc[0]
+    assert "checksum" in cell_tables.troubled(run).frame["reasons"].iloc[0]
     [panel] = curves.against(run, "size").panels
     [drawn] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
     assert len(drawn.points) == 4 * 6
@@ -76,7 +76,7 @@ def test_a_failed_cell_is_said_to_have_failed(tmp_path: Path):
 
     run = load(build(tmp_path, cells(), change=change))
     assert set(next(results.by_size(run)).frame["Azurite on loopback MiB/s"]) == {"failed"}
-    assert "killed" in listings.troubled(run).frame["reasons"].iloc[0]
+    assert "killed" in cell_tables.troubled(run).frame["reasons"].iloc[0]
 
 
 def test_a_printed_table_whose_pattern_or_column_is_unknown_is_named(tmp_path: Path):
@@ -161,14 +161,14 @@ def test_processes_are_drawn_and_the_base_is_named(run: Results):
     [panel] = curves.against(run, "processes").panels
     assert panel.title == "multiple-files · 16 MiB"
     assert panel.x_ticks == (1, 2, 4)
-    told = " ".join(scaling.find_where_it_stops(run))
+    told = " ".join(stops.find_where_it_stops(run))
     base = run.cells[(run.cells["processes"] == "1") & (run.cells["store"] == "disk")]["mib_s"].iloc[0]
     assert f"(base: 1 process, {names.rate(base)} MiB/s)" in told
 
 
 def test_where_more_processes_stop_to_help(tmp_path: Path):
     rows = cells(store=("disk",), pattern=("sections",), size=("64MiB",), processes=("1", "2", "4", "8"))
-    [told] = scaling.find_where_it_stops(load(build(tmp_path, rows)))
+    [told] = stops.find_where_it_stops(load(build(tmp_path, rows)))
     # The formula gives 0.5, 0.95, 1 and 1 of the rate: 4 is 5 % more than 2, 8 no more than 4.
     assert re.search(
         r": no gain is shown beyond [24] processes: the time per byte with [48] processes is (0.9|1.0)\d \[", told
@@ -208,7 +208,7 @@ def test_many_arms_are_told_apart_by_panels(tmp_path: Path):
 
 
 def test_requests_that_were_sent_again_are_marked(run: Results):
-    table = listings.requests(run)
+    table = cell_tables.requests(run)
     marked = table.frame[np.asarray(table.over[report.AGAIN])]
     assert set(marked["store"]) == {AZURITE}
     assert set(marked[report.AGAIN]) == {1}
@@ -216,7 +216,7 @@ def test_requests_that_were_sent_again_are_marked(run: Results):
 
 
 def test_what_was_in_force_is_listed_and_marked(run: Results, tmp_path: Path):
-    table = listings.conditions(run)
+    table = cell_tables.conditions(run)
     assert set(table.frame["verified"]) == {"after every iteration"}
     assert list(table.frame["oversubscribed"] == "yes") == list(table.over["oversubscribed"])
     assert "romio_cb_read automatic" in set(table.frame["MPI-IO hints"])
@@ -229,7 +229,7 @@ def test_what_was_in_force_is_listed_and_marked(run: Results, tmp_path: Path):
         return record | {"effective": record["effective"] | {"hosts": hosts, "idle_processes": 1}}
 
     run = load(build(tmp_path, cells(size=("1MiB",)), change=spread))
-    assert listings.conditions(run).frame["processes in force"].iloc[0] == "4 on 2 hosts (2 each)"
+    assert cell_tables.conditions(run).frame["processes in force"].iloc[0] == "4 on 2 hosts (2 each)"
     told = " ".join(limits(run))
     assert "ran on one machine" not in told
     assert "some processes had nothing to read" in told

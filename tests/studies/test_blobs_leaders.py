@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sbench.measure import judging
-from sbench.pages import comparisons, curves, findings, judgement, leaders, listings
+from sbench.pages import cell_tables, comparisons, curves, findings, judgement, leaders
 from sbench.studies.blobs import report, study
 from sbench.studies.blobs.report import results
 from tests.helpers import blobs_tables
@@ -198,7 +198,7 @@ def test_cells_in_which_the_harness_takes_much_of_the_time_are_counted(tmp_path:
 
     run = load(build(tmp_path, cells(store=("disk",)), change=slow))
     assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(judgement.limits(run))
-    assert all(listings.harness(run).over["within it / %"])
+    assert all(cell_tables.harness(run).over["within it / %"])
 
 
 def test_iterations_of_invalid_records_are_not_counted(tmp_path: Path):

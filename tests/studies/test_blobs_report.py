@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sbench.pages import curves, findings, judgement, leaders, listings, names, pages, sentences
+from sbench.pages import cell_tables, curves, findings, judgement, leaders, names, pages, sentences
 from sbench.pages.markup import markdown_line
 from sbench.pages.names import Names
-from sbench.pages.reading import ABSENT
 from sbench.pages.results import Results
+from sbench.pages.run_files import ABSENT
 from sbench.probe.program import Problem
 from sbench.studies.blobs.report import REPORT, results
 from tests.helpers.blobs_tables import SIZES, build, cells, delivered, load, seconds
@@ -215,7 +215,7 @@ def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text("{}")
     run = results.load(tables, tmp_path / "facts.json")
     assert "**broadcast on s3**" in markdown_line(leaders.in_words(leaders.find(run)[1], run)[1])
-    assert "client" not in listings.conditions(run).frame
+    assert "client" not in cell_tables.conditions(run).frame
 
 
 def test_no_table_at_all_is_one_line(tmp_path: Path):

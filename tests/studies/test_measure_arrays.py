@@ -248,8 +248,8 @@ def test_faults_come_out_as_the_service_documents_them_or_not(cell):
     # One limit on memory, which suffices: of so small a request 4 × was too little in 1 of 6 runs on a loaded machine.
     # A store that is slowed for less long.
     here.pretend(
-        "from sbench.studies.arrays import claims\n"
-        "claims.ROOM, claims.SLOW_S, claims.PATIENCE, claims._STOPPED_S = (8,), 1.0, 0.9, 0.2"
+        "from sbench.studies.arrays import limit_trials\n"
+        "limit_trials.ROOM, limit_trials.SLOW_S, limit_trials.PATIENCE, limit_trials._STOPPED_S = (8,), 1.0, 0.9, 0.2"
     )
     record = measured(here)
     assert (record["status"], record["reasons"]) == ("done", [])

@@ -22,7 +22,7 @@ from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.pages import judgement, leaders, names, tiles
 from sbench.probe.program import Problem
-from sbench.studies.particles import make, methods, parquet, printed, reading, snapshots, through_yt
+from sbench.studies.particles import make, methods, parquet_copy, printed, snapshot_reading, snapshots, through_yt
 from sbench.studies.particles.report import advice, results
 from sbench.studies.particles.settings import Data
 from tests.helpers import particles_tables
@@ -171,13 +171,13 @@ def test_what_is_listed_twice_is_read_twice_but_where_dask_takes_equal_tasks_for
 
 
 def test_an_account_has_the_bytes_and_seconds_of_what_was_read_and_forgets_them(snapshot):
-    source = reading.Source(drivers.Access("sec2", drivers.UNSET, 2**20), snapshots.TYPE, snapshots.FIELD)
-    reading.read(source, reading.Chunk(0, 0, str(snapshot[0]), 10, 110))
-    account = reading.taken()
+    source = snapshot_reading.Source(drivers.Access("sec2", drivers.UNSET, 2**20), snapshots.TYPE, snapshots.FIELD)
+    snapshot_reading.read(source, snapshot_reading.Chunk(0, 0, str(snapshot[0]), 10, 110))
+    account = snapshot_reading.taken()
     assert account["bytes"] == 8 * 100
     assert account["seconds"] >= account["longest"] > 0
     assert account["effective"]["driver"] == "sec2"
-    assert reading.taken()["chunks"] == []
+    assert snapshot_reading.taken()["chunks"] == []
 
 
 @pytest.fixture
@@ -247,11 +247,11 @@ def test_rows_of_a_copy_are_read_from_the_groups_that_hold_them(tmp_path):
 
 
 def test_a_copy_that_cannot_be_written_is_one_line(snapshot, tmp_path):
-    chunks = [reading.Chunk(0, 0, str(snapshot[0]), 0, 100)]
+    chunks = [snapshot_reading.Chunk(0, 0, str(snapshot[0]), 0, 100)]
     with pytest.raises(
         Problem, match=r"snapshot\.0\.hdf5 cannot be copied to .*none: .*; free the disk or leave parquet"
     ):
-        parquet.converted(chunks, FIELD, drivers.Access("sec2", drivers.UNSET, 2**20), tmp_path / "none")
+        parquet_copy.converted(chunks, FIELD, drivers.Access("sec2", drivers.UNSET, 2**20), tmp_path / "none")
 
 
 def test_a_heat_map_has_the_value_of_each_pair_of_levels_in_its_place_the_darkest_the_highest(tmp_path):
@@ -277,8 +277,8 @@ def test_a_heat_map_has_the_value_of_each_pair_of_levels_in_its_place_the_darkes
 @pytest.mark.parametrize("shift", [-5, 5])
 def test_chunks_of_yt_that_overlap_or_leave_a_gap_are_told(shift):
     chunks = [
-        reading.Chunk(0, 0, "data/snapshot.0.hdf5", 0, 100),
-        reading.Chunk(1, 0, "data/snapshot.0.hdf5", 100, 150),
+        snapshot_reading.Chunk(0, 0, "data/snapshot.0.hdf5", 0, 100),
+        snapshot_reading.Chunk(1, 0, "data/snapshot.0.hdf5", 100, 150),
     ]
 
     def dataset(*starts: int) -> SimpleNamespace:

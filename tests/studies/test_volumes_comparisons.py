@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sbench.probe.program import Problem
-from sbench.studies.volumes import judging as comparing
 from sbench.studies.volumes import series
+from sbench.studies.volumes import volume_ratios as comparing
 from tests.helpers.volumes_records import (
     JOB,
     STEADY,

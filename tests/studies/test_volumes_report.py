@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sbench.pages import comparisons, judgement, listings
+from sbench.pages import cell_tables, comparisons, judgement
 from sbench.pages import page as pages
 from sbench.pages.markup import markdown, markdown_line
 from sbench.pages.plot import COLOURS, Look, Marks, Panel, Rule
 from sbench.probe.program import Problem
-from sbench.studies.volumes.report import batteries, conclusions, figures, tabulated, words
+from sbench.studies.volumes.report import answers, batteries, figures, tabulated, words
 from tests.helpers import volumes_records as records
 from tests.helpers.pages import write, write_words
 from tests.helpers.volumes_tables import BATTERIES, GP2, Battery, build, many
@@ -46,12 +46,12 @@ def changed(folder: Path, source: Path, table: str, change) -> batteries.Results
 
 
 def told(run: batteries.Results, factor: str, where: str = "") -> list[str]:
-    decided, _, _ = conclusions.find(run)
+    decided, _, _ = answers.find(run)
     return [markdown_line(one.text) for one in decided if one.factor == factor and where in one.where]
 
 
 def limits_of(run: batteries.Results) -> list[str]:
-    return judgement.limits(run, conclusions.limitations(run))
+    return judgement.limits(run, answers.limitations(run))
 
 
 # What people read first
@@ -69,13 +69,13 @@ def test_a_collapse_is_told_with_time_jobs_size_and_job(run: batteries.Results):
 
 
 def test_hosts_on_which_it_came_out_alike_share_a_sentence(run: batteries.Results):
-    decided, _, _ = conclusions.find(run)
+    decided, _, _ = answers.find(run)
     assert {one.where for one in decided if "gp3 (" in one.where} == {"on gp3 (128 GiB gp3), on each of 2 hosts"}
     assert "in all 50 jobs (2 h 21 min to 2 h 26 min): 4.10 to 4.30 ms" in told(run, "limit", "gp3 (")[0]
 
 
 def test_a_limit_within_the_interval_is_undecided_and_the_reason_told(run: batteries.Results):
-    [one] = [one for one in conclusions.find(run)[2] if one.factor == "limit"]
+    [one] = [one for one in answers.find(run)[2] if one.factor == "limit"]
     assert one.where == "on disk, with a second job on the same volume"
     assert markdown_line(one.text) == (
         "it is **undecided** whether p99 of fdatasync meets etcd's 10 ms in all 20 jobs (2 h 11 min): 10.1 [9.70, "
@@ -93,7 +93,7 @@ def test_a_volume_that_never_keeps_a_limit_says_so(run: batteries.Results):
 def test_the_model_of_credits_stands_against_what_was_seen(run: batteries.Results):
     [one] = told(run, "burst credits", "on gp2 (128 GiB gp2)")
     assert one.startswith("by the model the credits of a 128 GiB gp2 volume run out in job 33; a collapse was seen at ")
-    assert conclusions.reasons(run) == [f"On gp2 (128 GiB gp2): {one}"]
+    assert answers.reasons(run) == [f"On gp2 (128 GiB gp2): {one}"]
 
 
 def test_differences_are_told_as_those_of_other_studies_are(run: batteries.Results):
@@ -104,7 +104,7 @@ def test_differences_are_told_as_those_of_other_studies_are(run: batteries.Resul
     assert (
         "p99 with a second job on the same volume **was 1.9× as high** [1.9, 2.0] as without a second job" in background
     )
-    _, others, _ = conclusions.find(run)
+    _, others, _ = answers.find(run)
     assert {one.metric for one in others} == {"p50", "iops"}
     faster = next(one for one in others if "after the last change" in one.text and one.metric == "iops")
     assert faster.verdict == "faster"
@@ -112,13 +112,13 @@ def test_differences_are_told_as_those_of_other_studies_are(run: batteries.Resul
 
 
 def test_what_is_undecided_is_in_no_decided_answer(run: batteries.Results):
-    decided, _, undecided = conclusions.find(run)
+    decided, _, undecided = answers.find(run)
     assert {one.verdict for one in decided} <= {"meets", "misses", "modelled", "faster", "slower", "same"}
     assert {one.verdict for one in undecided} == {"undecided", "no evidence"}
 
 
 def test_what_to_do_next_names_the_volume_to_take_and_what_would_decide(run: batteries.Results):
-    best, larger, more = map(markdown_line, conclusions.advice(run))
+    best, larger, more = map(markdown_line, answers.advice(run))
     assert best == (
         "Use any of gp3 · ip-10-0-0-2, gp3 · ip-10-0-0-3 and disk · alone: all stayed below etcd's 10 ms, and none was "
         "shown to be lower than the others."
@@ -133,23 +133,23 @@ def test_nobody_is_told_to_take_what_runs_beside_the_application(tmp_path: Path)
     loaded = records.battery("disk", 0.5 * np.ones(20), 2, cell={"background": "same"})
     records.gather(records.write_run(tmp_path, [records.battery("disk", np.ones(20)), loaded]), limits=["etcd"])
     run = batteries.load(tmp_path / "out")
-    assert not [line for line in map(markdown_line, conclusions.advice(run)) if line.startswith("Use ")]
+    assert not [line for line in map(markdown_line, answers.advice(run)) if line.startswith("Use ")]
 
 
 def test_a_battery_too_short_for_its_limit_is_not_said_to_be_near_it(tmp_path: Path):
     records.gather(records.write_run(tmp_path, [records.battery("disk", np.ones(8))]), limits=["etcd"])
     run = batteries.load(tmp_path / "out")
-    headline, [advice] = conclusions.headline(run), conclusions.advice(run)
+    headline, [advice] = answers.headline(run), answers.advice(run)
     assert "of the sync after a write cannot be judged against etcd's 10 ms on disk" in markdown_line(headline)
     assert advice.startswith("Measure disk again: 8 jobs in ")
 
 
 def test_many_volumes_that_came_out_alike_share_a_sentence(tmp_path: Path):
     run = batteries.load(build(tmp_path, many(20, 12)), tmp_path / "facts.json")
-    groups = conclusions.alike(run)
+    groups = answers.alike(run)
     assert sum(map(len, groups)) == 40
     assert len(groups) < 6
-    assert any("volume06 and 11 more" in one.where for one in conclusions.find(run)[0])
+    assert any("volume06 and 11 more" in one.where for one in answers.find(run)[0])
 
 
 def test_times_that_were_derived_are_called_so(tables: Path, tmp_path: Path):
@@ -375,14 +375,14 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     assert all(figure.panels for figure in found)
     assert all(figure.panels or figure.numbers.empty for figure in (figures.percentiles(run), comparisons.by(run)))
     assert len(list(tabulated.by_job(run))) == 5
-    assert conclusions.find(run)[0]
+    assert answers.find(run)[0]
 
 
 def test_facts_may_lack_everything(tables: Path):
     run = batteries.load(tables)
     assert told(run, "limit")[0].startswith("p99 of the sync after a write **meets**")
     assert tabulated.batteries(run).frame.empty
-    assert listings.machine(run.facts).frame.empty
+    assert cell_tables.machine(run.facts).frame.empty
     assert tabulated.job_files(run) == []
 
 
@@ -414,7 +414,7 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     # One battery each: the comparison is drawn, and no finding.
     assert told(run, "store") == []
     assert set(comparisons.by(run).numbers["verdict"]) == {"too few repeats"}
-    assert "Raise `batteries` to 6 or more" in markdown_line(conclusions.advice(run)[-1])
+    assert "Raise `batteries` to 6 or more" in markdown_line(answers.advice(run)[-1])
     assert len(figures.percentiles(run).panels) == 1
     assert "a 128 GiB gp3 volume has no credits that could run out" in " ".join(told(run, "burst credits"))
     assert len(figures.latency(run).panels) == 2

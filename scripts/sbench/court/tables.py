@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.court import ceilings, claims, derived, labels, raw_data, rules, timings
+from sbench.court import ceilings, claims, derived, label_audit, raw_data, rules, timings
 from sbench.design import csv_file, schema
 from sbench.design.matrix import permanent_name
 from sbench.design.records import Kept
@@ -71,7 +71,7 @@ def audited(
         "claims": claims.judged(module.claims, tables),
         "rules": rules.judged(timings.read(printed / timings.FILE), tables, ceilings.of_machines(study)),
         "derived": derived.judged(printed / "audit/derived.csv", printed_tables),
-        "labels": labels.judged(printed / "audit/labels.csv", module, tables),
+        "labels": label_audit.judged(printed / "audit/labels.csv", module, tables),
         "setup": csv_file.read(printed / "audit/setup.csv", _SETUP),
     }
 

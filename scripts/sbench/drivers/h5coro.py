@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sbench.drivers import HIDDEN, Access, Driver, Unable, Where, able, hdf5, objects, read_cache_level
+from sbench.drivers import HIDDEN, Access, Driver, Unable, Where, able, file_objects, native, read_cache_level
 from sbench.stores.s3 import ENDPOINT
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class _H5Coro(Driver):
         from h5coro.filedriver import FileDriver
 
         if "://" in address:
-            return _File(objects.place_of(address, access), _s3_driver(access))
+            return _File(file_objects.place_of(address, access), _s3_driver(access))
         return _File(address, FileDriver)
 
 
@@ -144,7 +144,7 @@ def _s3_driver(access: Access) -> type:
     from botocore.handlers import disable_signing
     from h5coro.s3driver import S3Driver
 
-    key, secret, token = hdf5.credentials(access.store)
+    key, secret, token = native.credentials(access.store)
 
     class OfStore(S3Driver):
         def create_session(self, credentials: dict) -> boto3.Session:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbench.drivers import LINKS, Access, Indexed, Unable, Where, able, hdf5, objects
+from sbench.drivers import LINKS, Access, Indexed, Unable, Where, able, file_objects, native
 from sbench.stores.s3 import ENDPOINT
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Kerchunk(_Zarr):
                     super().close()
 
         with (
-            objects.source_of(address, access) as source,
+            file_objects.source_of(address, access) as source,
             _uncollected(),
             warnings.catch_warnings(record=True) as left_out,
         ):
@@ -90,7 +90,7 @@ class _Kerchunk(_Zarr):
         place = _place(address, access)
         protocol, remote = place.partition("://")[0], {"asynchronous": True}
         if protocol == "s3":
-            remote |= objects.settings_of(access)
+            remote |= file_objects.settings_of(access)
         references = json.loads((Path(access.index) / _name(place)).read_text(encoding="utf-8"))
         options = {"remote_protocol": protocol, "remote_options": remote, "asynchronous": True}
         files = fsspec.filesystem("reference", fo=references, skip_instance_cache=True, **options)
@@ -182,7 +182,7 @@ def _uncollected() -> Iterator[None]:
 def _place(address: str, access: Access) -> str:
     """Return the URL of a file in an index: with its bucket, and without the server that it is asked of."""
     if "://" in address:
-        return f"s3://{objects.place_of(address, access)}"
+        return f"s3://{file_objects.place_of(address, access)}"
     return f"file://{Path(address).resolve()}"
 
 
@@ -201,7 +201,7 @@ def _object_store(place: str, access: Access) -> object:
 
     if place.startswith("file://"):
         return LocalStore(prefix=_prefix(place).removeprefix("file://"))
-    key, secret, token = hdf5.credentials(access.store)
+    key, secret, token = native.credentials(access.store)
     settings: dict = {"region": access.store["region"], "skip_signature": not key}
     if key:
         settings |= {"access_key_id": key, "secret_access_key": secret, **({"session_token": token} if token else {})}
@@ -236,7 +236,7 @@ def _authorized(place: str, access: Access) -> dict:
 
     if place.startswith("file://"):
         return icechunk.containers_credentials({_prefix(place): None})
-    key, secret, token = hdf5.credentials(access.store)
+    key, secret, token = native.credentials(access.store)
     owner = (
         icechunk.s3_credentials(access_key_id=key, secret_access_key=secret, session_token=token or None)
         if key

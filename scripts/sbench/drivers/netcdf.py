@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, Unable, Where, able, hdf5, objects
+from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, Unable, Where, able, file_objects, native
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,14 +17,14 @@ class _H5NetCDF(Driver):
     needs = ("h5netcdf", "s3fs")
     libraries = ("h5netcdf", "s3fs", "fsspec")
     chunk_caches = True
-    read_caches = objects.READ_CACHES
+    read_caches = file_objects.READ_CACHES
 
     def follows(self, need: str, address: str) -> bool:
         # h5py takes a file object for any other file, too.
         return need == WITHIN or (need != LINKS and "://" not in address)
 
     def open(self, address: str, access: Access) -> "_File":
-        return _File(objects.file_of(address, access) if "://" in address else address, access)
+        return _File(file_objects.file_of(address, access) if "://" in address else address, access)
 
 
 class _XArray(_H5NetCDF):
@@ -64,9 +64,9 @@ class _File:
                     yield variable.name, variable.shape, dict(variable.attrs)
 
     def effective(self) -> dict:
-        held = {} if isinstance(self._source, str) else objects.held_by(self._source)
+        held = {} if isinstance(self._source, str) else file_objects.held_by(self._source)
         library = type(self._file).__module__.partition(".")[0]
-        return held | {"driver": library, **hdf5.chunk_cache(self._file._h5file)}
+        return held | {"driver": library, **native.chunk_cache(self._file._h5file)}
 
     def close(self) -> None:
         self._file.close()
@@ -83,10 +83,10 @@ class _Tree:
         self._options["driver_kwds"] = access.chunk_cache
         self._source: object = address
         if remote and access.read_cache == DEFAULT:
-            self._source = f"s3://{objects.place_of(address, access)}"
-            self._options["storage_options"] = objects.settings_of(access)
+            self._source = f"s3://{file_objects.place_of(address, access)}"
+            self._options["storage_options"] = file_objects.settings_of(access)
         elif remote:
-            self._source = objects.file_of(address, access)
+            self._source = file_objects.file_of(address, access)
         self._groups: dict[str, xarray.Dataset] = {}
         self._group("/")
 
@@ -117,8 +117,8 @@ class _Tree:
         # No other way leads from a dataset of xarray to what it reads from.
         manager = root._close.__self__._manager
         source, library = manager._args[0], type(root).__module__.partition(".")[0]
-        held = {} if isinstance(source, str) else objects.held_by(source)
-        return held | {"driver": library, **hdf5.chunk_cache(manager.acquire()._h5file)}
+        held = {} if isinstance(source, str) else file_objects.held_by(source)
+        return held | {"driver": library, **native.chunk_cache(manager.acquire()._h5file)}
 
     def close(self) -> None:
         for group in self._groups.values():

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from io import UnsupportedOperation
 from typing import TYPE_CHECKING
 
-from sbench.drivers import Access, Driver, Where, able, objects
+from sbench.drivers import Access, Driver, Where, able, file_objects
 
 if TYPE_CHECKING:
     import io
@@ -18,10 +18,10 @@ class _PyFive(Driver):
     files = s3 = True
     needs = ("pyfive", "s3fs")
     libraries = ("pyfive", "s3fs", "fsspec")
-    read_caches = objects.READ_CACHES
+    read_caches = file_objects.READ_CACHES
 
     def open(self, address: str, access: Access) -> "_File":
-        return _File(objects.source_of(address, access), address)
+        return _File(file_objects.source_of(address, access), address)
 
 
 class _File:
@@ -53,7 +53,7 @@ class _File:
                 yield item.name, getattr(item, "shape", None), dict(item.attrs)
 
     def effective(self) -> dict:
-        held = objects.held_by(self._source)
+        held = file_objects.held_by(self._source)
         return held | {"driver": type(self._file).__module__.partition(".")[0]}
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from sbench.files import words
-from sbench.pages import names, pages, prose, rows
+from sbench.pages import cell_figures, names, pages, prose
 from sbench.pages.headline import Said
 from sbench.pages.markup import bold, bullets, code
 from sbench.pages.page import Page, Table
@@ -121,7 +121,7 @@ def _picture(run: Results) -> Figure:
     states = " | ".join(dict.fromkeys(run.states(pd.DataFrame(both))))
     sides = zip(("baseline", "contender"), both, strict=True)
     pair = {key: cell[of] for side, cell in sides for key, of in ((side, "library"), (f"{side}_cell", "cell"))}
-    return rows.waterfall(
+    return cell_figures.waterfall(
         run, both[1][list(run.report.names)].to_dict() | pair | {"factor": "library", "state": states}
     )
 

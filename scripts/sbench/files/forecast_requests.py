@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 import h5py
 
 from sbench import drivers
-from sbench.drivers import hdf5
-from sbench.drivers.hdf5 import ROS3_FIRST_BYTES
+from sbench.drivers import native
+from sbench.drivers.native import ROS3_FIRST_BYTES
 from sbench.files.watched import Reads, Watched
 from sbench.probe import sizes
 from sbench.probe.program import Problem, run
@@ -83,11 +83,11 @@ def reads(
     access = drivers.Access("sec2", drivers.page_buffer_bytes(page_buffer), nbytes, rdcc_nslots=slots)
     with open(path, "rb") as raw:
         watched = Watched(raw)
-        plist = hdf5.access_list(access)
+        plist = native.access_list(access)
         plist.set_fileobj_driver(h5py.h5fd.fileobj_driver, watched)
         with h5py.File(h5py.h5f.open(repr(watched).encode(), h5py.h5f.ACC_RDONLY, plist)) as file:
             if selection == places.METADATA:
-                list(hdf5.walk(file))
+                list(native.walk(file))
             parts = _places(path, datasets, selection)
             _read(file, parts)
             # A page buffer reads whole pages, which no sieve makes larger.

@@ -297,7 +297,7 @@ class Window:
 
 
 class _Child:
-    """The measuring program and the conversation with it (see sbench.probe.window)."""
+    """The measuring program, and what is said to it and by it (see sbench.probe.conversation)."""
 
     def __init__(
         self, stack: contextlib.ExitStack, python: list[str], study: str, job: dict, env: dict, log: IO[str]

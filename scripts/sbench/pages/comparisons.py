@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from sbench.pages import labels, prose, words
+from sbench.pages import prose, row_labels, words
 from sbench.pages.names import multiple
 from sbench.pages.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks, tick_text
 from sbench.pages.results import Results
@@ -104,7 +104,7 @@ def _of_several(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
         pair, place = " vs ".join(named.pair(row, named.level)), named.place(row) if len(places) > 1 else ""
         return ", ".join(filter(None, [pair, named.levels(row, inside), place]))
 
-    names, noted = labels.fitting(cells, inside, results, label)
+    names, noted = row_labels.fitting(cells, inside, results, label)
     title = prose.capital("; ".join(filter(None, [*(places if len(places) == 1 else ()), noted])))
     return (panel(rows, names, title, results),)
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from sbench.pages import names, prose, words
 from sbench.pages.findings import describe_place
-from sbench.pages.reading import ABSENT
 from sbench.pages.results import Results
+from sbench.pages.run_files import ABSENT
 from sbench.pages.sentences import get_effect, name_sides
 from sbench.pages.statements import Outcomes, Recommendation, Statement
 from sbench.verdicts import MIN_BLOCKS

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from sbench.design.study import ANEW, COPIED, REBUILT
-from sbench.pages import listings, prose, references, words
+from sbench.pages import cell_tables, prose, references, words
 from sbench.pages.markup import code
-from sbench.pages.reading import is_true
 from sbench.pages.results import Results
+from sbench.pages.run_files import is_true
 from sbench.probe.slowed import SHARES
 from sbench.verdicts import HARNESS, MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
@@ -228,10 +228,10 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     if (cells["cache"] == "cold").any():
         lines.append(words.fill("cold"))
     lines += _serial(run.verdicts)
-    share, decides = listings.share_of_harness(cells), run.report.metrics[0].title
+    share, decides = cell_tables.share_of_harness(cells), run.report.metrics[0].title
     counts = {
-        "odd cache": listings.odd_state(cells),
-        "oversubscribed": is_true(listings.column(cells, "oversubscribed")),
+        "odd cache": cell_tables.odd_state(cells),
+        "oversubscribed": is_true(cell_tables.column(cells, "oversubscribed")),
         "harness": share > HARNESS,
     }
     said = {"percent": HARNESS, "most": f"{share.max():.0f}", "title": decides}

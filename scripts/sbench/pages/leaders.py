@@ -13,8 +13,8 @@ import pandas as pd
 from sbench.pages import names, prose, words
 from sbench.pages.headline import Said
 from sbench.pages.markup import bold
-from sbench.pages.reading import ABSENT
 from sbench.pages.results import Results
+from sbench.pages.run_files import ABSENT
 from sbench.pages.sentences import write_stretch
 from sbench.pages.statements import Leader
 from sbench.verdicts.outcomes import JUDGED, Outcome

@@ -10,11 +10,11 @@ import pandas as pd
 from sbench.design.matrix import permanent_name
 from sbench.pages import (
     answer,
+    cell_tables,
     comparisons,
     findings,
     judgement,
     leaders,
-    listings,
     names,
     prose,
     recommendation,
@@ -224,16 +224,16 @@ def left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
     if "published" in run.facts:
         page.text(f"Whether a {repeat} failed, or a combination was left out, is not published.")
         return
-    page.table(listings.troubled(run), f"No {repeat} failed, and none broke a rule of measuring.")
-    page.table(listings.omitted(run.matrix, run.report.added), "No combination of the matrix was left out.")
-    page.table(listings.attempts(run.facts), "No earlier attempt failed.")
+    page.table(cell_tables.troubled(run), f"No {repeat} failed, and none broke a rule of measuring.")
+    page.table(cell_tables.omitted(run.matrix, run.report.added), "No combination of the matrix was left out.")
+    page.table(cell_tables.attempts(run.facts), "No earlier attempt failed.")
 
 
 def closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
     """Show how it was measured, by which machine and code, and a study's own tables about the run."""
     page.text(bullets(method))
-    page.table(listings.machine(run.facts), "The machine is not known.")
-    page.table(listings.nodes(run.facts), "")
+    page.table(cell_tables.machine(run.facts), "The machine is not known.")
+    page.table(cell_tables.nodes(run.facts), "")
     for table in tables:
         page.table(table, "")
     page.text(prose.provenance(run.facts))

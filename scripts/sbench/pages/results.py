@@ -16,7 +16,7 @@ import pandas as pd
 from sbench.measure.judging import CONTEST, NOT_USED, OTHER_CODE
 from sbench.pages.declaration import Report
 from sbench.pages.names import Names
-from sbench.pages.reading import nothing
+from sbench.pages.run_files import nothing
 from sbench.pages.statements import DECIDES, Comparison, Records, Stated, Statement
 from sbench.verdicts import stats
 from sbench.verdicts.outcomes import Outcome

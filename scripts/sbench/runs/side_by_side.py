@@ -13,8 +13,8 @@ from sbench.pages.declaration import Factor, Report, Value
 from sbench.pages.headline import Said
 from sbench.pages.markup import bold, bullets, code, heading
 from sbench.pages.page import Page, Table
-from sbench.pages.reading import TEXTS, read_facts, read_table
 from sbench.pages.results import Results, complete_cells
+from sbench.pages.run_files import TEXTS, read_facts, read_table
 from sbench.pages.statements import Outcomes
 from sbench.probe import sizes
 from sbench.runs.statements import SessionRatio

@@ -13,7 +13,7 @@ from urllib3.exceptions import HTTPError
 
 from sbench.probe.program import Problem
 from sbench.stores import store as stores
-from sbench.studies.arrays import backends, objects
+from sbench.studies.arrays import backends, stored_objects
 from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
 from sbench.studies.arrays.pieces import Piece
 from sbench.studies.arrays.zarr import force
@@ -114,7 +114,7 @@ class Hsds(backends.Backend):
                 rest.send("PUT", "/", {"flush": 1, "rescan": 1})
                 facts = rest.ask(rest.dataset, verbose=1)
                 return facts["num_chunks"], facts["allocated_size"]
-            return objects.held(objects.opened(_all_of(target), target.store), rest.prefix())
+            return stored_objects.held(stored_objects.opened(_all_of(target), target.store), rest.prefix())
 
     def remove(self, target: Target) -> None:
         """Remove the objects of the domain, and the domain; a service of our own need not run for that."""
@@ -122,10 +122,10 @@ class Hsds(backends.Backend):
             with Rest(target) as rest:
                 rest.send("DELETE", "/", {})
             return
-        store, domain = objects.opened(_all_of(target), target.store), target.place["domain"].strip("/")
-        if about := objects.content(store, f"{domain}/.domain.json"):
-            objects.remove(store, _prefix(json.loads(about)["root"]))
-        objects.remove(store, domain)
+        store, domain = stored_objects.opened(_all_of(target), target.store), target.place["domain"].strip("/")
+        if about := stored_objects.content(store, f"{domain}/.domain.json"):
+            stored_objects.remove(store, _prefix(json.loads(about)["root"]))
+        stored_objects.remove(store, domain)
 
 
 class Rest:

@@ -1,6 +1,6 @@
 """Measures one cell of the arrays study once: writes or reads an array.
 
-Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.window for the conversation.
+Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.conversation.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from sbench import drivers
 from sbench.probe import dask_workers, host, page_cache, provenance, sizes, slowed
+from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
 from sbench.probe.program import read_json, run
-from sbench.probe.window import Step, run_measurement
 from sbench.stores import store as stores
 from sbench.stores.hsds.store import NAMES
-from sbench.studies.arrays import backends, clients, plan
+from sbench.studies.arrays import backends, clients, operations
 from sbench.studies.arrays.pieces import TRIALS
 from sbench.studies.arrays.settings import Settings
 
@@ -34,9 +34,9 @@ def measure(step: Step) -> dict:
     settings = read_fields(Settings, step.job["settings"])
     if settings.cell.operation in TRIALS:
         # What it needs is not in every library.
-        from sbench.studies.arrays import claims
+        from sbench.studies.arrays import limit_trials
 
-        return claims.measure(step, settings)
+        return limit_trials.measure(step, settings)
     count = int(settings.cell.clients)
     if count > 1:
         dask_workers.begin()
@@ -71,10 +71,10 @@ class _Measured:
     def __init__(self, stack: contextlib.ExitStack, job: dict, settings: Settings, team: _Team) -> None:
         self._job, self._settings, self._cell, self._team = job, settings, settings.cell, team
         self._manifest, self._writes = read_json(job["manifest"]), self._cell.operation == "write"
-        self._target, self._backend = plan.target_of(job, settings), backends.of(self._cell.backend)
+        self._target, self._backend = operations.target_of(job, settings), backends.of(self._cell.backend)
         # What a file or a service that is there already holds is not written first.
         self._ahead = not self._writes and self._cell.backend != "library"
-        self._folder = stack.enter_context(plan.folder(job, settings))
+        self._folder = stack.enter_context(operations.folder(job, settings))
         # When no node of a service is there to store more.
         stack.push(self._remove)
         self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
@@ -90,7 +90,7 @@ class _Measured:
             self._remove(None)
         self._serve()
         if self._ahead:
-            self._team.map(clients.prepare, [(0, plan.written_ahead(self._settings, self._target))])
+            self._team.map(clients.prepare, [(0, operations.written_ahead(self._settings, self._target))])
             self._team.map(clients.perform, [0])
             self._backend.store(self._target)
             self._serve()
@@ -161,7 +161,7 @@ class _Measured:
 
     def _plan(self, writes: bool) -> None:
         """Decide what each client does, and let it make its values."""
-        self._works = plan.works(self._settings, self._target, writes)
+        self._works = operations.works(self._settings, self._target, writes)
         self._numbers = range(len(self._works))
         self._team.map(clients.prepare, list(enumerate(self._works)))
 

@@ -12,7 +12,7 @@ from zarr.codecs import GzipCodec
 from zarr.storage import ObjectStore
 
 from sbench.probe.program import sync
-from sbench.studies.arrays import backends, objects
+from sbench.studies.arrays import backends, stored_objects
 from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
 from sbench.studies.arrays.pieces import Piece
 
@@ -55,11 +55,11 @@ class Zarr(backends.Backend):
 
     def stored(self, target: Target) -> tuple[int, int]:
         """Return all objects, that which describes the array included, and their bytes."""
-        return objects.held(objects.opened(target.place, target.store))
+        return stored_objects.held(stored_objects.opened(target.place, target.store))
 
     def remove(self, target: Target) -> None:
         """Remove all objects."""
-        objects.remove(objects.opened(target.place, target.store))
+        stored_objects.remove(stored_objects.opened(target.place, target.store))
 
 
 def force(target: Target) -> None:
@@ -82,7 +82,7 @@ def _created(target: Target) -> zarr.Array:
 
 
 def _store(target: Target) -> ObjectStore:
-    return ObjectStore(objects.opened(target.place, target.store))
+    return ObjectStore(stored_objects.opened(target.place, target.store))
 
 
 def _in_flight(target: Target) -> contextlib.AbstractContextManager:

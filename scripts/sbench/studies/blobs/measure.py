@@ -1,6 +1,6 @@
 """Measures one cell of the blobs study once: MPI processes read objects again and again, between barriers.
 
-Started by scripts/step.py with the workflow's interpreter; see sbench.probe.window. The processes are
+Started by scripts/step.py with the workflow's interpreter; see sbench.probe.conversation. The processes are
 sbench.studies.blobs.read; after the window, when nothing counts any more, they measure the store's own ceiling.
 """
 
@@ -12,9 +12,9 @@ from collections import Counter
 from types import FrameType
 
 from sbench.probe import host, memory, page_cache, provenance, slowed
+from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_json, run
-from sbench.probe.window import Step, run_measurement
 from sbench.stores import store as stores
 from sbench.studies.blobs import ceiling, mpi, verify
 from sbench.studies.blobs.patterns import Plan

@@ -17,9 +17,9 @@ from pathlib import Path
 from mpi4py import MPI
 
 from sbench.probe import host, memory, page_cache, provenance, sizes, slowed, software
+from sbench.probe.conversation import Step
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_json
-from sbench.probe.window import Step
 from sbench.stores import bare
 from sbench.stores import store as stores
 from sbench.stores.reading import Access, Changed, Reader

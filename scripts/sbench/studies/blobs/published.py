@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages.reading import opened
+from sbench.pages.run_files import opened
 from sbench.probe import sizes
 from sbench.probe.program import Problem
 

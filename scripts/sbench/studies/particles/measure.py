@@ -1,6 +1,6 @@
 """Measures one cell of the particles study once: loads or reduces the chunks of a snapshot, again and again.
 
-Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.window for the conversation.
+Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.conversation.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from typing import Any
 
 from sbench import drivers
 from sbench.probe import dask_workers, memory, page_cache, sizes, slowed
+from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_json, run
-from sbench.probe.window import Step, run_measurement
 from sbench.stores import store as stores
-from sbench.studies.particles import methods, parquet, reading, snapshots, through_yt
+from sbench.studies.particles import methods, parquet_copy, snapshot_reading, snapshots, through_yt
 from sbench.studies.particles.settings import Settings
 
 # Relative difference of sums that were added up in another order; of the largest value, where they cancel.
@@ -86,12 +86,12 @@ class _Measured:
         self._scratch, self._location = Path(job["scratch"]), job["location"]
         self._manifest, self._entries = job["manifest"], manifest["files"]
         region = tuple(self._expected["region"]) if self._expected["region"] else None
-        source = reading.Source(self._access, layout["group"], layout["field"], region, cell.control)
+        source = snapshot_reading.Source(self._access, layout["group"], layout["field"], region, cell.control)
         names = [entry["name"] for entry in manifest["files"]]
         pieces = list(snapshots.chunks([entry["particles"] for entry in manifest["files"]], int(cell.chunk)))
         self._distinct, self._stored = len(pieces), layout["stored_bytes"]
         chunks = [
-            reading.Chunk(
+            snapshot_reading.Chunk(
                 number, 0 if self._method.pure else turn, drivers.address_of(job["location"], names[file]), *of
             )
             for turn in range(self._rereads)
@@ -142,7 +142,7 @@ class _Measured:
         source, chunks = self._task.source, self._task.chunks
         access = replace(self._access, driver="sec2")
         once = chunks[: self._distinct]
-        self._files = parquet.converted(once, f"{source.group}/{source.field}", access, self._scratch)
+        self._files = parquet_copy.converted(once, f"{source.group}/{source.field}", access, self._scratch)
         self._stored = sum(copy.stat().st_size for copy in self._files)
         copy_of = dict(zip(dict.fromkeys(chunk.address for chunk in once), map(str, self._files), strict=True))
         chunks = [replace(chunk, address=copy_of[chunk.address]) for chunk in chunks]
@@ -210,7 +210,7 @@ class _Measured:
     def _accounts(self) -> list[dict]:
         """Return what each process has read since it was last asked, this one last; threads share this one's."""
         own = self._cell.pool == "processes"
-        return [*(self._cluster.each(reading.taken) if own else ()), reading.taken()]
+        return [*(self._cluster.each(snapshot_reading.taken) if own else ()), snapshot_reading.taken()]
 
     def _moved(self) -> int:
         """Return the bytes that workers have sent to other processes so far."""
@@ -220,9 +220,9 @@ class _Measured:
         """Return the seconds that the account of an iteration's reads takes, one after the other (METHOD 13)."""
         began = time.perf_counter()
         for chunk in self._task.chunks:
-            reading.account([chunk.number], 0.0, 0, "")
+            snapshot_reading.account([chunk.number], 0.0, 0, "")
         seconds = time.perf_counter() - began
-        reading.taken()
+        snapshot_reading.taken()
         return seconds
 
     def _is_right(self, result: Any) -> bool:

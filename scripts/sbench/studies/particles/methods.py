@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sbench.studies.particles import through_yt
-from sbench.studies.particles.reading import Chunk, Source, account, read
+from sbench.studies.particles.snapshot_reading import Chunk, Source, account, read
 
 if TYPE_CHECKING:
     import numpy as np

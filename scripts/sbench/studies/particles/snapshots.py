@@ -11,7 +11,7 @@ import numpy as np
 
 from sbench.probe import formats
 from sbench.probe.program import Problem, file_digest
-from sbench.studies.particles.reading import PLACES, within
+from sbench.studies.particles.snapshot_reading import PLACES, within
 
 TYPE, FIELD = "PartType0", "Density"
 # So many particles of a file yt reads at a time, and so do we by default: 64³.

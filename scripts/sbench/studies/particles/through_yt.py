@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbench.probe.program import Problem
-from sbench.studies.particles.reading import Chunk, Source, account, opened_with
+from sbench.studies.particles.snapshot_reading import Chunk, Source, account, opened_with
 
 if TYPE_CHECKING:
     import numpy as np

@@ -115,11 +115,11 @@ class _Contents:
 
     def _tree(self, source: Source, file: h5py.File) -> dict[str, dict]:
         # What HDF5's own drivers do is what the others are held against.
-        from sbench.drivers import hdf5
+        from sbench.drivers import native
 
         self.groups.setdefault(self.level, {})["/"] = None
         needs = {"needs": LINKS} if any(map(_is_odd, hdf5_tree.walk(file))) else {}
-        return {"/": _entry(source, [["/", *fingerprint(list(hdf5.walk(file))), selection.WALK]]) | needs}
+        return {"/": _entry(source, [["/", *fingerprint(list(native.walk(file))), selection.WALK]]) | needs}
 
     def _datasets(self, source: Source, file: h5py.File) -> dict[str, dict]:
         choice = choose(file, self.patterns, source.where, self.level, source.root)

@@ -1,6 +1,6 @@
 """Measures one cell of the shots study once: reads shots or signals of HDF5 files with Dask workers.
 
-Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.window for the conversation.
+Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.conversation.
 """
 
 import argparse
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from sbench import drivers
 from sbench.probe import dask_workers, host, slowed
+from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, Unable, read_json, run
-from sbench.probe.window import Step, run_measurement
 from sbench.studies.shots import order, selection, tasks
 from sbench.studies.shots.settings import Settings
 

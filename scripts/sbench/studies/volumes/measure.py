@@ -1,6 +1,6 @@
 """Measures one cell of the volumes study once: a battery of fio's jobs on a volume, run by fio_battery.sh.
 
-Started by scripts/step.py with the workflow's interpreter; see sbench.probe.window for the conversation.
+Started by scripts/step.py with the workflow's interpreter; see sbench.probe.conversation.
 """
 
 import argparse
@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sbench.probe import host, software
+from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, run
-from sbench.probe.window import Step, run_measurement
 from sbench.studies.volumes import battery_work, fio, fio_facts, fio_options, instance_volume
 from sbench.studies.volumes.settings import Job, Settings
 

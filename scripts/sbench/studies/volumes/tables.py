@@ -8,7 +8,7 @@ import pandas as pd
 from sbench.design import records
 from sbench.measure import session_records
 from sbench.probe.fields import read_fields
-from sbench.studies.volumes import changes, credits, fio, judging, limits, promises
+from sbench.studies.volumes import changes, credits, fio, limits, promises, volume_ratios
 from sbench.studies.volumes.fio_output import PERCENTILES
 from sbench.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
 from sbench.studies.volumes.settings import Judging
@@ -78,7 +78,7 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     tables = {name: pd.DataFrame(table_rows, columns=[*COLUMNS[name]]) for name, table_rows in rows.items()}
     # Nobody has to know the names of imported volumes to see them compared.
     first = [{"factor": "store", "baseline": one.levels[0]} for one in series[:1]]
-    compared = judging.comparisons(series, parts, given.compare or first, equivalence, seed)
+    compared = volume_ratios.comparisons(series, parts, given.compare or first, equivalence, seed)
     return {"samples": samples(series), **tables, "comparisons": compared}
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from sbench.pages.cell_tables import WHOLE, in_mib, of_readers
 from sbench.pages.declaration import Column, Factor, Metric, Report, Value, of_totals
-from sbench.pages.listings import WHOLE, in_mib, of_readers
 from sbench.pages.names import added_packages, rate, user_supplied
 from sbench.pages.prose import number
 from sbench.studies.arrays.pieces import of_levels

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages import listings, names, prose, reading, results
+from sbench.pages import cell_tables, names, prose, results, run_files
 from sbench.pages.declaration import Column
 from sbench.pages.headline import Said
 from sbench.pages.page import Table
-from sbench.pages.reading import read_facts
 from sbench.pages.results import Results
+from sbench.pages.run_files import read_facts
 from sbench.studies.arrays.pieces import TRIALS, of_levels
 from sbench.studies.arrays.report import BACKENDS, MIB, REPORT, words
 
@@ -32,7 +32,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: there are neither samples nor cells, or samples lack a column.
     """
     folder = Path(tables)
-    frames = reading.read_tables(folder, REPORT, (), NEEDED)
+    frames = run_files.read_tables(folder, REPORT, (), NEEDED)
     # Trials take no time that is compared: `trials` has what came of them.
     tried = {name: frames[name].get("operation", pd.Series(dtype=str)).isin(TRIALS) for name in ("samples", "cells")}
     frames["samples"] = frames["samples"][~tried["samples"]]
@@ -70,7 +70,7 @@ def cores(run: Results) -> Iterator[Said]:
     """Yield the CPU seconds of a service's nodes for a write with gzip, by their number, against the library's."""
     cells, named = run.measured.query("operation == 'write' and compression == 'gzip'"), run.names
     nodes = _taken(run, cells, "service_node_cpu_s") + _taken(run, cells, "data_nodes_cpu_s")
-    cells = cells.assign(cpu=nodes.where(cells["backend"] == "hsds", listings.numbers(cells, "cpu_s")))
+    cells = cells.assign(cpu=nodes.where(cells["backend"] == "hsds", cell_tables.numbers(cells, "cpu_s")))
 
     def spent(rows: pd.DataFrame, factor: str) -> str:
         sides = named.sort(rows, [factor])[["cpu", factor]].itertuples(index=False, name=None)
@@ -90,16 +90,16 @@ def durable(run: Results) -> Table:
     """Return, of writing, the rates until acknowledged and until stored; what was published is timed to the former."""
     cells = run.measured[run.measured["operation"] == "write"]
     columns = [
-        listings.estimated("until acknowledged / MiB/s", "acknowledged_rate"),
-        listings.estimated("until stored / MiB/s", "rate"),
+        cell_tables.estimated("until acknowledged / MiB/s", "acknowledged_rate"),
+        cell_tables.estimated("until stored / MiB/s", "rate"),
         Column("stored / s", "total_s", prose.number),
     ]
     if "published" in run.facts:
         columns = [
-            listings.estimated("until acknowledged / MiB/s", "rate"),
+            cell_tables.estimated("until acknowledged / MiB/s", "rate"),
             Column("acknowledged / s", "total_s", prose.number),
         ]
-    return listings.table(run, "durable", words.fill("table of writing"), columns, cells)
+    return cell_tables.table(run, "durable", words.fill("table of writing"), columns, cells)
 
 
 def service(run: Results) -> Table:
@@ -109,11 +109,11 @@ def service(run: Results) -> Table:
     taken = {name: _taken(run, cells, name) / unit for _, name, unit in OF_SERVICE}
     columns = [Column(title, name, prose.number) for title, name, _ in (("array / MiB", "array_mib", 1), *OF_SERVICE)]
     cells = cells.assign(array_mib=of_array, **taken)
-    return listings.table(run, "service", words.fill("table of nodes"), columns, cells, columns[1:])
+    return cell_tables.table(run, "service", words.fill("table of nodes"), columns, cells, columns[1:])
 
 
 def _taken(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
-    return listings.of_readers(f"effective.{name}", "median")(run, cells)
+    return cell_tables.of_readers(f"effective.{name}", "median")(run, cells)
 
 
 def limits(run: Results) -> list[str]:

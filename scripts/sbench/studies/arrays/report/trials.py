@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages import listings, prose, reading
+from sbench.pages import cell_tables, prose, run_files
 from sbench.pages.headline import Said
 from sbench.pages.page import Table
 from sbench.probe import sizes
@@ -26,10 +26,10 @@ TEXTS = ("cell", "operation", "streaming", "request_limit", "phase", "outcome")
 
 def load(tables: Path | str) -> pd.DataFrame:
     """Return the trials of valid records, one row each; none where nothing was tried."""
-    samples = reading.read_table(Path(tables, "samples.csv"), TEXTS)
+    samples = run_files.read_table(Path(tables, "samples.csv"), TEXTS)
     if samples.empty or "phase" not in samples:
         return pd.DataFrame(columns=[*TEXTS, *AMOUNTS, "times_limit", "number"])
-    samples = samples[samples["operation"].isin(TRIALS) & reading.is_true(samples["valid"])]
+    samples = samples[samples["operation"].isin(TRIALS) & run_files.is_true(samples["valid"])]
     return samples.sort_values("number", kind="stable").reset_index(drop=True)
 
 
@@ -47,7 +47,7 @@ def table(trials: pd.DataFrame, operation: str) -> Table:
         for title, part in of_level.items():
             row |= _amounts(part[part["outcome"] == ANSWERED], title)
         rows.append(row)
-    frame = listings.without_empty(pd.DataFrame(rows))
+    frame = cell_tables.without_empty(pd.DataFrame(rows))
     numbers = [name for name in frame if frame[name].dtype.kind == "f" and name != "× limit"]
     colours = {"": "unknown", ANSWERED: "faster"}
     over = {name: [colours.get(one, "slower") for one in frame[name]] for name in STREAMING.values() if name in frame}

@@ -1,8 +1,8 @@
 """What the report of the study `blobs` shows and says."""
 
 from sbench.pages import prose
+from sbench.pages.cell_tables import WHOLE, fact, in_mib, of_readers
 from sbench.pages.declaration import NODES, Column, Contest, Factor, Metric, Report, Scaling, Value, of_totals
-from sbench.pages.listings import WHOLE, fact, in_mib, of_readers
 from sbench.pages.names import Names
 from sbench.studies.blobs import patterns
 from sbench.studies.blobs.report import words

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages import judgement, listings, names, prose, reading, results
+from sbench.pages import cell_tables, judgement, names, prose, results, run_files
+from sbench.pages.cell_tables import WHOLE
 from sbench.pages.declaration import Column
-from sbench.pages.listings import WHOLE
 from sbench.pages.page import Table
-from sbench.pages.reading import read_facts
 from sbench.pages.results import Results
+from sbench.pages.run_files import read_facts
 from sbench.studies.blobs.patterns import FROM_ONE, PATTERNS
 from sbench.studies.blobs.report import MIB, REPORT, words
 
@@ -39,7 +39,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: there are neither samples nor cells, or samples lack a column.
     """
     folder = Path(tables)
-    frames = reading.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
+    frames = run_files.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
     if "throughput_mib_s" in frames["cells"]:
         frames["cells"]["mib_s"] = frames["cells"]["throughput_mib_s"]
     return results.complete(frames, _records, read_facts(facts), REPORT, folder)
@@ -122,7 +122,7 @@ def _text(cell: dict, column: str, digits) -> str:
     """A cell's number with its interval, or why there is none."""
     if not cell["n"] > 0:
         trouble = cell["invalid"] > 0 or cell["failed"] > 0
-        return listings.mark(cell) if trouble else "not measured" if cell["n"] == 0 else ""
+        return cell_tables.mark(cell) if trouble else "not measured" if cell["n"] == 0 else ""
     return "" if pd.isna(cell[column]) else names.with_interval(*(cell[column + end] for end in ENDS), digits)
 
 
@@ -139,7 +139,7 @@ def iterations(run: Results) -> Table:
         Column("slowest / fastest iteration", "spread", prose.ratio),
         Column("last / first process done", "imbalance", prose.ratio),
     )
-    return listings.table(run, "iterations", words.fill("table of iterations"), columns, about=columns[:1])
+    return cell_tables.table(run, "iterations", words.fill("table of iterations"), columns, about=columns[:1])
 
 
 def distribution(run: Results) -> Table:
@@ -151,7 +151,7 @@ def distribution(run: Results) -> Table:
         Column("bare MPI / s", "bare_distributing_s", prose.number),
     )
     cells = run.measured[run.measured["pattern"].isin(FROM_ONE)]
-    return listings.table(run, "distribution", words.fill("table of distribution"), columns, cells, columns[1:2])
+    return cell_tables.table(run, "distribution", words.fill("table of distribution"), columns, cells, columns[1:2])
 
 
 def in_words(run: Results) -> list[str]:
@@ -163,18 +163,18 @@ def in_words(run: Results) -> list[str]:
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
     lines, readers = [], run.readers
-    hosts = listings.column(readers, "effective.hosts").dropna().astype(object).str.len()
+    hosts = cell_tables.column(readers, "effective.hosts").dropna().astype(object).str.len()
     if len(hosts) and hosts.max() < 2:
         lines.append(words.fill("one machine"))
-    refused = listings.column(readers, "ceiling.problem").dropna()
+    refused = cell_tables.column(readers, "ceiling.problem").dropna()
     if len(refused):
         lines.append(words.fill("refused", many=prose.count(len(refused), "record"), reason=refused.iloc[0]))
     # Records of before have bare requests, and do not say by how many processes.
-    threads, processes = (listings.column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
+    threads, processes = (cell_tables.column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
     counts = {
         "threads": ("record", (threads.notna() & processes.isna()).sum()),
         "above bare client": ("cell", (run.measured["share"] > 1.05).sum()),
-        "retried": ("request", listings.numbers(readers, "retries").sum()),
-        "idle": ("record", (listings.numbers(readers, "effective.idle_processes") > 0).sum()),
+        "retried": ("request", cell_tables.numbers(readers, "retries").sum()),
+        "idle": ("record", (cell_tables.numbers(readers, "effective.idle_processes") > 0).sum()),
     }
     return lines + [words.fill(what, many=prose.count(int(many), of)) for what, (of, many) in counts.items() if many]

@@ -1,5 +1,6 @@
 """What the report of the study `particles` shows and says."""
 
+from sbench.pages.cell_tables import WHOLE, in_mib, of_readers
 from sbench.pages.declaration import (
     NODES,
     PAGE_BUFFER,
@@ -12,7 +13,6 @@ from sbench.pages.declaration import (
     Value,
     of_totals,
 )
-from sbench.pages.listings import WHOLE, in_mib, of_readers
 from sbench.pages.prose import number
 from sbench.studies.particles.methods import PUBLISHED
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from sbench.pages import leaders, listings, names, prose
+from sbench.pages import cell_tables, leaders, names, prose
 from sbench.pages.declaration import Column
 from sbench.pages.headline import Said
 from sbench.pages.markup import bold, bullets, code, verbatim
@@ -118,10 +118,10 @@ def out_of_core(run: Results) -> Table:
     columns = (
         Column("data in memory / GiB", "gib", prose.number),
         Column("data / limit", "times", prose.number),
-        listings.estimated("time / s", "iteration_s"),
+        cell_tables.estimated("time / s", "iteration_s"),
         Column("largest worker, of its limit / %", "share", names.whole, *above),
     )
-    return listings.table(run, "out-of-core", words.fill("table of memory"), columns, cells)
+    return cell_tables.table(run, "out-of-core", words.fill("table of memory"), columns, cells)
 
 
 def _measured(rows: pd.DataFrame, run: Results) -> list[dict]:
@@ -140,5 +140,5 @@ def _what(row: dict) -> str:
 
 def _of_cells(run: Results, name: str) -> pd.Series:
     """The median of what was in force over a cell's valid records, by cell."""
-    values = listings.of_readers(f"effective.{name}", "median")(run, run.measured)
+    values = cell_tables.of_readers(f"effective.{name}", "median")(run, run.measured)
     return values.set_axis(run.measured["cell"])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages import prose, reading, results
-from sbench.pages.reading import read_facts
+from sbench.pages import prose, results, run_files
 from sbench.pages.results import Results
+from sbench.pages.run_files import read_facts
 from sbench.studies.particles.methods import METHODS
 from sbench.studies.particles.report import MILLION, REPORT, called, counted, words
 from sbench.studies.particles.snapshots import PRESETS
@@ -27,7 +27,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: there are neither samples nor cells, or samples lack a column.
     """
     folder, run_facts = Path(tables), read_facts(facts)
-    frames = reading.read_tables(folder, REPORT, (), NEEDED)
+    frames = run_files.read_tables(folder, REPORT, (), NEEDED)
     amounts = {name: str(particles) for name, (particles, *_) in PRESETS.items()}
     samples = frames["samples"]
     if len(samples) and len(own := samples[samples["particles"] == "own"]):

@@ -5,8 +5,8 @@ import math
 import pandas as pd
 
 from sbench.drivers import DEFAULT
+from sbench.pages.cell_tables import column, numbers
 from sbench.pages.declaration import NODES, PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
-from sbench.pages.listings import column, numbers
 from sbench.pages.names import added_names, libraries, size, user_supplied
 from sbench.pages.prose import listing, number
 from sbench.probe import sizes

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages import reading, results
+from sbench.pages import results, run_files
 from sbench.pages.page import Table
-from sbench.pages.reading import read_facts
+from sbench.pages.run_files import read_facts
 from sbench.studies.shots.report import REPORT, words
 
 FACTORS = REPORT.names
@@ -27,7 +27,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
         Problem: neither samples nor cells are there, or samples lack published columns.
     """
     folder, run_facts = Path(tables), read_facts(facts)
-    frames = reading.read_tables(folder, REPORT, ("obj-id",), NEEDED)
+    frames = run_files.read_tables(folder, REPORT, ("obj-id",), NEEDED)
     samples = _with_factors(frames["samples"], run_facts)
     run = results.complete(frames | {"samples": samples}, _records, run_facts, REPORT, folder)
     cells, records = run.cells, run.records

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sbench.pages import reading, results
-from sbench.pages.reading import is_true, read_facts, read_table
+from sbench.pages import results, run_files
+from sbench.pages.run_files import is_true, read_facts, read_table
 from sbench.probe.program import Problem
 from sbench.studies.volumes.fio_output import OPERATIONS
 from sbench.studies.volumes.report import REPORT
@@ -20,7 +20,7 @@ LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
 # Columns that call a job as imported results do, a1 … a5, b1 …; jobs measured here are called by their numbers.
 LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
 TEXTS = (
-    *(*REPORT.names, *reading.TEXTS, *LABELS, "node_name", "battery_id", "layout", "operation", "limit", "source"),
+    *(*REPORT.names, *run_files.TEXTS, *LABELS, "node_name", "battery_id", "layout", "operation", "limit", "source"),
     *("segment", "reason", "method", "interval", "text", "volume_type"),
 )
 TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparisons", "credits", "collapses", "matrix")
@@ -144,7 +144,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     # Tables of before there were levels of credits.
     frames = {name: table.assign(start_credits=table.get("start_credits", "")) for name, table in frames.items()}
     if frames["samples"].empty and frames["cells"].empty:
-        raise reading.nothing(folder)
+        raise run_files.nothing(folder)
     absent = tuple(f"{name}.csv has no rows, and the page nothing of it." for name in TABLES[:-2] if frames[name].empty)
     if not any(battery.get("position") is None for battery in run_facts.get("batteries") or [{}]):
         frames = {name: table.assign(**{one: "" for one in LABELS if one in table}) for name, table in frames.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from sbench.pages import names, prose
-from sbench.pages.listings import numbers
+from sbench.pages.cell_tables import numbers
 from sbench.studies.volumes.etcd_metrics import METRICS
 from sbench.studies.volumes.report import words
 from sbench.studies.volumes.report.batteries import Results, Trace

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from sbench.pages import listings, names, prose
+from sbench.pages import cell_tables, names, prose
 from sbench.pages import words as shared
-from sbench.pages.listings import fact, without_empty
+from sbench.pages.cell_tables import fact, without_empty
 from sbench.pages.markup import code, paragraph, verbatim
 from sbench.pages.page import Table
 from sbench.studies.volumes.report import phrases, words
+from sbench.studies.volumes.report.answers import FEW, Course, courses
 from sbench.studies.volumes.report.batteries import Results
-from sbench.studies.volumes.report.conclusions import FEW, Course, courses
 from sbench.studies.volumes.series import FACTORS
 from sbench.verdicts.outcomes import Outcome
 
@@ -42,7 +42,7 @@ def glance(run: Results) -> Table:
     if len({tuple(one.whole[name] for name in FACTORS) for one in every}) > FEW:
         every.sort(key=lambda course: np.nan_to_num(course.deciding["value_ms"], nan=-1), reverse=True)
     series = pd.DataFrame([course.whole for course in every])[[*FACTORS]].drop_duplicates()
-    frame, over = listings.levels(series, run), {}
+    frame, over = cell_tables.levels(series, run), {}
     limits = dict.fromkeys((one.whole["limit"], one.whole["metric"], one.whole["limit_ms"]) for one in every)
     for limit, metric, height in limits:
         own = {tuple(one.whole[name] for name in FACTORS): one for one in every if one.whole["limit"] == limit}
@@ -63,7 +63,7 @@ def _rates(run: Results) -> Table:
         return Table("at-a-glance", "", pd.DataFrame())
     rows = rows.sort_values("p99_ms", ascending=False, ignore_index=True)
     columns = {"iops": "IOPS", "mib_s": "MiB/s", "p50_ms": "p50 / ms", "p99_ms": "p99 / ms", "max_ms": "max / ms"}
-    frame = listings.levels(rows, run)
+    frame = cell_tables.levels(rows, run)
     frame["operation"] = [phrases.operation([row], run) for row in rows.to_dict("records")]
     frame = without_empty(frame.join(rows[[*columns]].rename(columns=columns)))
     formats = dict.fromkeys(columns.values(), prose.number) | {"IOPS": WHOLE}
@@ -85,7 +85,7 @@ def segments(run: Results) -> Table:
         rows = rows[rows.groupby(list(FACTORS))["jump"].transform("count") > 0].reset_index(drop=True)
     if rows.empty:
         return Table("segments", "", rows)
-    frame = listings.levels(rows, run).assign(segment=rows["segment"])
+    frame = cell_tables.levels(rows, run).assign(segment=rows["segment"])
     for end, title in (("first", "from"), ("last", "to")):
         frame[title] = [phrases.job(*one) for one in zip(rows[f"{end}_number"], rows[f"{end}_job"], strict=True)]
     frame["jobs"], frame["p99 / ms"] = rows["jobs"], rows["p99_ms"]
@@ -101,7 +101,7 @@ def summary(run: Results) -> Table:
         return Table("series", "", pd.DataFrame())
     if len(cells) > FEW:
         cells = cells.sort_values("p99_ms", ascending=False, ignore_index=True)
-    frame = listings.levels(cells, run)
+    frame = cell_tables.levels(cells, run)
     frame["operation"] = [phrases.operation([row], run) for row in cells.to_dict("records")]
     frame["jobs"], frame["N"] = cells["jobs"], cells["N"]
     for metric in SUMMED:

@@ -5,8 +5,8 @@ import time
 import zlib
 from pathlib import Path
 
+from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.program import read_json, run
-from sbench.probe.window import Step, run_measurement
 
 _CHECKSUMS = {
     "crc32": lambda data: f"{zlib.crc32(data):08x}",

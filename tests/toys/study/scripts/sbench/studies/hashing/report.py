@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from sbench.pages.declaration import Factor, Metric, Report
-from sbench.pages.reading import read_facts, read_table
 from sbench.pages.results import Results
+from sbench.pages.run_files import read_facts, read_table
 
 REPORT = Report(
     study="hashing",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sbench import drivers
 from sbench.probe.program import Problem, sync
-from sbench.studies.particles.reading import Chunk
+from sbench.studies.particles.snapshot_reading import Chunk
 
 # More rows than these pyarrow cuts into several groups.
 _MOST_ROWS = 64 * 2**20

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.cbook import boxplot_stats
 
-from sbench.pages import labels, prose, references, words
+from sbench.pages import prose, references, row_labels, words
 from sbench.pages.curves import INVALID, in_series, numbers
 from sbench.pages.declaration import Value
 from sbench.pages.plot import Bars, Figure, Look, Marks, Panel, round_ticks
@@ -144,7 +144,7 @@ def _by_place(
         rows = run.names.sorted_rows(group, telling)
         y = [0.0 - rows.index(tuple(row)) for row in group[telling].to_numpy()]
         named = [_of_any(group[np.array(y) == -place], telling, run) for place in range(len(rows))]
-        names, noted = labels.fitting(named, telling, run, lambda row, of=telling: run.names.row(row, of))
+        names, noted = row_labels.fitting(named, telling, run, lambda row, of=telling: run.names.row(row, of))
         title = "; ".join(filter(None, [run.place(dict(zip(places, levels, strict=True))), noted]))
         yield prose.capital(title), group.assign(y=y), tuple(names)
 

@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, hdf5, read_cache_level
+from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, native, read_cache_level
 from sbench.probe import sizes
 from sbench.stores.s3 import ENDPOINT
 
@@ -38,7 +38,7 @@ class _S3FS(_FileObject):
     page_buffers = chunk_caches = True
     read_caches = READ_CACHES
 
-    def open(self, address: str, access: Access) -> hdf5.File:
+    def open(self, address: str, access: Access) -> native.File:
         return _File(file_of(address, access), access)
 
 
@@ -53,17 +53,17 @@ class _RemFile(_FileObject):
     libraries = ("remfile", "requests", "urllib3", "botocore.auth")
     page_buffers = chunk_caches = True
 
-    def open(self, address: str, access: Access) -> hdf5.File:
+    def open(self, address: str, access: Access) -> native.File:
         import remfile
 
         return _File(remfile.File(_signed(address, access)), access)
 
 
-class _File(hdf5.File):
+class _File(native.File):
     def __init__(self, source: "io.IOBase", access: Access) -> None:
         from h5py import h5fd
 
-        plist = hdf5.access_list(access)
+        plist = native.access_list(access)
         plist.set_fileobj_driver(h5fd.fileobj_driver, source)
         self._source = source
         super().__init__(repr(source), plist)
@@ -109,7 +109,7 @@ def filesystem(access: Access) -> "s3fs.S3FileSystem":
 
 def settings_of(access: Access) -> dict:
     """Return s3fs's settings for a store, whose credentials are in the environment."""
-    key, secret, token = hdf5.credentials(access.store)
+    key, secret, token = native.credentials(access.store)
     settings = {"anon": access.store["anonymous"], "client_kwargs": {"region_name": access.store["region"]}}
     if key:
         settings |= {"key": key, "secret": secret, "token": token or None}
@@ -126,7 +126,7 @@ def place_of(address: str, access: Access) -> str:
 
 
 def _signed(address: str, access: Access) -> str:
-    key, secret, token = hdf5.credentials(access.store)
+    key, secret, token = native.credentials(access.store)
     if not key:
         return address
     from botocore.auth import S3SigV4QueryAuth

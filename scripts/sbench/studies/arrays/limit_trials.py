@@ -15,9 +15,9 @@ import numpy as np
 
 from sbench import drivers
 from sbench.probe import memory, provenance, sizes
+from sbench.probe.conversation import Step
 from sbench.probe.program import Problem, read_json
-from sbench.probe.window import Step
-from sbench.studies.arrays import clients, hsds, plan, service, values
+from sbench.studies.arrays import clients, hsds, operations, service, values
 from sbench.studies.arrays.backends import Target
 from sbench.studies.arrays.pieces import ITEM, MOST, Piece
 from sbench.studies.arrays.service import Service
@@ -60,8 +60,8 @@ class Answer(NamedTuple):
 def measure(step: Step, settings: Settings) -> dict:
     """Return the program's part of a record whose cell tries what a service does."""
     job, cell = step.job, settings.cell
-    with plan.folder(job, settings):
-        trials = Trials(settings, plan.target_of(job, settings), plan.folder_of(job, settings))
+    with operations.folder(job, settings):
+        trials = Trials(settings, operations.target_of(job, settings), operations.folder_of(job, settings))
         try:
             in_force = trials.write()
             step.open_window()
@@ -97,7 +97,7 @@ class Trials:
     def write(self) -> dict:
         """Write the array, in pieces that every service takes, and return what is in force, as read back."""
         with self._running(self._service) as (_, target):
-            clients.prepare((0, plan.written_ahead(self._settings, target)))
+            clients.prepare((0, operations.written_ahead(self._settings, target)))
             clients.perform(0)
             hsds.BACKEND.store(target)
             return hsds.BACKEND.effective(target)

@@ -14,8 +14,8 @@ from sbench.pages import names, prose, words
 from sbench.pages.declaration import Column, Value
 from sbench.pages.markup import link
 from sbench.pages.page import Table
-from sbench.pages.reading import is_true
 from sbench.pages.results import Results
+from sbench.pages.run_files import is_true
 from sbench.verdicts import HARNESS
 from sbench.verdicts.outcomes import ORDERED, Outcome
 

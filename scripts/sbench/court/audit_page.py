@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.court import claims, labels, rules
+from sbench.court import claims, label_audit, rules
 from sbench.pages import prose
 from sbench.pages.markup import bold, bullets, heading, link, paragraph, quotation
 from sbench.pages.page import Page, Table
-from sbench.pages.reading import read_facts, read_table
+from sbench.pages.run_files import read_facts, read_table
 from sbench.probe.program import write_json
 
-_TEXTS = (*claims.COLUMNS, *labels.COLUMNS, *rules.COLUMNS, "column", "row", "what", "value")
+_TEXTS = (*claims.COLUMNS, *label_audit.COLUMNS, *rules.COLUMNS, "column", "row", "what", "value")
 _COLOURS = {claims.NOT: "red", claims.PARTLY: "yellow", rules.BROKEN: "red"}
 _HELD = {
     claims.HOLDS: ("holds", "hold"),
@@ -141,7 +141,7 @@ def _rules(table: pd.DataFrame) -> Table:
 
 
 def _labels(table: pd.DataFrame) -> Table:
-    frame = table[[name for name in labels.COLUMNS if name != "data"]].fillna("")
+    frame = table[[name for name in label_audit.COLUMNS if name != "data"]].fillna("")
     caption = "Labels as printed, what they say, what the data say where that can be computed, and what is right."
     meaning = "what the label says is not in the data"
     return Table("labels", caption, frame, over=_coloured(table), meaning=meaning, numbers=table)
