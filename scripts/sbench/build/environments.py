@@ -224,9 +224,10 @@ def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> li
 
 def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of an environment whose h5py is linked to an HDF5 built here."""
-    toolchain.header_versions(toolchain.PYTHON)
+    other = find_python(spec["python"]) if "python" in spec else {}
+    toolchain.header_versions(toolchain.header_of_python(spec.get("python", "")), folder=other.get("include", ""))
     hdf5 = provide_hdf5(spec)
-    tools = toolchain.tools_recipe()
+    tools = toolchain.tools_recipe(other)
 
     def build(folder: Path, workshop: Workshop) -> dict:
         python = provide(tools).folder / "bin" / "python"
@@ -243,7 +244,7 @@ def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
             "H5PY_DIRECT_VFD": "0",
         }
         workshop.run("compile h5py", python, "setup.py", *commands, cwd=tree, **variables)
-        under_test = make_environment(workshop, folder, LOCK)
+        under_test = make_environment(workshop, folder, LOCK, base=other.get("path"))
         (wheel,) = wheels.iterdir()
         plain = ("--no-deps", "--offline", "--compile-bytecode")
         workshop.run("install h5py", uv(), "pip", "install", "--python", under_test, *plain, wheel)
@@ -251,7 +252,7 @@ def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
 
     inputs = {
         "lock": file_digest(LOCK),
-        "python": toolchain.python_identity(),
+        "python": toolchain.python_identity() | other,
         "hdf5": hdf5.key,
         "h5py": pinned()["sdists"]["h5py"],
         "compiler": toolchain.compiler(),

@@ -15,7 +15,8 @@ _ASK = """
 import json, os, sys, sysconfig, venv
 names = ("SOABI", "HOST_GNU_TYPE")
 seen = {name: sysconfig.get_config_var(name) for name in names}
-print(json.dumps(seen | {"path": os.path.realpath(sys.executable), "release": "%d.%d" % sys.version_info[:2]}))
+seen |= {"path": os.path.realpath(sys.executable), "include": sysconfig.get_path("include")}
+print(json.dumps(seen | {"release": "%d.%d" % sys.version_info[:2]}))
 """
 
 
@@ -41,7 +42,7 @@ def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "
 
 @cache
 def find_python(release: str) -> dict[str, str]:
-    """Return an interpreter of a release such as "3.13": its path, and what decides which wheels it takes.
+    """Return an interpreter of a release such as "3.13": its path, its headers, what decides which wheels it takes.
 
     It is looked for on PATH, then among pyenv's versions and conda's environments, the newest first.
 

@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from sbench.build.cache import Recipe
 from sbench.build.shell import Workshop, base_python, clean_environment, make_environment
@@ -26,8 +28,12 @@ class Header:
 CURL = Header("curl/curl.h", "LIBCURL_VERSION", "libcurl4-openssl-dev", "libcurl-devel")
 OPENSSL = Header("openssl/opensslv.h", "OPENSSL_VERSION_TEXT", "libssl-dev", "openssl-devel")
 ZLIB = Header("zlib.h", "ZLIB_VERSION", "zlib1g-dev", "zlib-devel")
-_RELEASE = f"python{sys.version_info.major}.{sys.version_info.minor}"
-PYTHON = Header("Python.h", "PY_VERSION", f"{_RELEASE}-dev", f"{_RELEASE}-devel")
+
+
+def header_of_python(release: str = "") -> Header:
+    """Return the header of a release of Python, such as "3.13"; by default of the workflow's own."""
+    name = f"python{release or '{}.{}'.format(*sys.version_info)}"
+    return Header("Python.h", "PY_VERSION", f"{name}-dev", f"{name}-devel")
 
 
 def compiler_path() -> str:
@@ -48,13 +54,13 @@ def compiler() -> str:
     return answer.stdout.partition("\n")[0]
 
 
-def header_versions(*headers: Header) -> dict[str, str]:
-    """Return the version that each header names, by the header's name.
+def header_versions(*headers: Header, folder: str = "") -> dict[str, str]:
+    """Return the version that each header names, by the header's name; `folder` has those of another Python.
 
     Raises:
         Problem: the compiler or some headers are missing; the line names the packages.
     """
-    versions = {header: _version(header) for header in headers}
+    versions = {header: _version(header, folder) for header in headers}
     missing = [header for header, version in versions.items() if version is None]
     if missing:
         names = ", ".join(header.name for header in missing)
@@ -63,10 +69,18 @@ def header_versions(*headers: Header) -> dict[str, str]:
     return {header.name: version for header, version in versions.items()}
 
 
-def tools_recipe() -> Recipe:
-    """Return the recipe of the environment that has CMake, Ninja, Cython and pip for the builds."""
-    inputs = {"lock": tools_key(), "python": python_identity()}
-    return Recipe("build-tools", inputs, _build_tools, ("bin/python", "bin/cmake", "bin/ninja"))
+def tools_recipe(other: Mapping[str, str] = MappingProxyType({})) -> Recipe:
+    """Return the recipe of the environment that has CMake, Ninja, Cython and pip for the builds.
+
+    `other` is the interpreter that it has in place of the workflow's own (`interpreters.find_python`).
+    """
+
+    def build(folder: Path, workshop: Workshop) -> dict:
+        make_environment(workshop, folder, ENVS / "build.lock", base=other.get("path"))
+        return {}
+
+    inputs = {"lock": tools_key(), "python": python_identity() | other}
+    return Recipe("build-tools", inputs, build, ("bin/python", "bin/cmake", "bin/ninja"))
 
 
 def tools_key() -> str:
@@ -89,14 +103,9 @@ def libc() -> str:
     return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
 
 
-def _build_tools(folder: Path, workshop: Workshop) -> dict:
-    make_environment(workshop, folder, ENVS / "build.lock")
-    return {}
-
-
-def _version(header: Header) -> str | None:
+def _version(header: Header, folder: str) -> str | None:
     """Ask the preprocessor for the version that a header names; None if there is no such header."""
-    command = [compiler_path(), "-E", "-P", "-I", sysconfig.get_path("include"), "-"]
+    command = [compiler_path(), "-E", "-P", "-I", folder or sysconfig.get_path("include"), "-"]
     source = f"#include <{header.name}>\nversion {header.macro}\n"
     answer = subprocess.run(command, input=source, capture_output=True, text=True, env=clean_environment(), check=False)
     return answer.stdout.rpartition("version ")[2].strip().strip('"') if answer.returncode == 0 else None
