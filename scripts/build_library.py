@@ -1,12 +1,10 @@
-"""Builds one library under test, or finds it in the cache or an unpacked archive, and writes its interpreter's path."""
+"""Builds one library under test, or finds it in the cache, and writes its interpreter's path."""
 
 import argparse
 from pathlib import Path
 
-from sbench.build import carried
 from sbench.build.cache import copying
 from sbench.build.environments import provide_library
-from sbench.probe import unpacked
 from sbench.probe.program import Problem, json_object, run, write_json
 
 
@@ -17,9 +15,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--spec", required=True, type=_library, help="its entry there, JSON")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     args = parser.parse_args(argv)
-    provide = carried.library if unpacked.manifest() else provide_library
     with copying(args.spec.get("copy", "")):
-        write_json(args.out, provide(args.library, args.spec))
+        write_json(args.out, provide_library(args.library, args.spec))
     return 0
 
 

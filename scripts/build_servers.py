@@ -1,11 +1,9 @@
-"""Builds the embedded stores' servers, or finds them in the cache or an unpacked archive, and writes where they are."""
+"""Builds the embedded stores' servers, or finds them in the cache, and writes where they are."""
 
 import argparse
 from pathlib import Path
 
-from sbench.build import carried
 from sbench.build.servers import SERVERS, provide_servers
-from sbench.probe import unpacked
 from sbench.probe.program import run, write_json
 
 
@@ -15,8 +13,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     parser.add_argument("--need", nargs="*", default=SERVERS, choices=SERVERS, help="which of them (default: all)")
     args = parser.parse_args(argv)
-    provide = carried.servers_of if unpacked.manifest() else provide_servers
-    write_json(args.out, {"status": "done", **provide(args.need)})
+    write_json(args.out, {"status": "done", **provide_servers(args.need)})
     return 0
 
 

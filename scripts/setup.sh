@@ -6,11 +6,6 @@ cd "$(dirname "$0")/.."
 # It would have every Python look for its own library elsewhere.
 unset PYTHONHOME
 say() { printf '%s\n' "$*" >&2; }
-# What was unpacked from an archive of `sbench pack` is complete: nothing is installed, and no network is asked.
-if [ -e packed/pack.json ]; then
-    [ -z "${PYTHON:-}" ] || say "PYTHON=$PYTHON is not used: the archive that was unpacked here has brought its Python"
-    exec sh scripts/relocate.sh >/dev/null
-fi
 [ "$(uname -s)" = Linux ] || {
     say "Only Linux is supported: the page cache, processes and host facts are read there. Finished reports open anywhere;"
     say "to measure from $(uname -s), use a Linux machine or a virtual machine with Debian 12."

@@ -7,17 +7,16 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, artefact, program, sbench
+from conftest import artefact, program, sbench
 from small_runs import SINGLE, drop, launch, records, write
 
-from sbench.build import bundle, own, toolchain
+from sbench.build import own, toolchain
 from sbench.build.cache import provide
-from sbench.build.distributions import library_key, promised
+from sbench.build.distributions import promised
 from sbench.build.environments import origin
 from sbench.build.hdf5 import hdf5_recipe, provide_hdf5
 from sbench.build.shell import Workshop, make_environment
@@ -381,32 +380,3 @@ def test_two_builds_of_one_version_differ_on_purpose_and_have_names_of_their_own
     assert pair == ("HDF5 2.0.0 (my-branch)", "HDF5 2.0.0")
     first = [named(name, spec) for name, spec in libraries.items()]
     assert first[:2] == ["HDF5 2.0.0", "HDF5 2.0.0 (my-branch, git 0123456789ab)"]
-
-
-def test_an_archive_tells_builds_of_ones_own_apart_and_brings_no_interpreter(tmp_path):
-    specs = [
-        SOURCE,
-        SOURCE | {"from": "~/hdf5"},
-        SOURCE | {"from": "~/hdf5", "ref": "mine"},
-        SOURCE | {"from": "~/hdf5", "ref": "main"},
-        {"kind": "wheel", "hdf5": "2.0.0"},
-        {"kind": "wheel", "hdf5": "2.0.0", "wheel": "a.whl"},
-        {"kind": "wheel", "hdf5": "2.0.0", "with": ["a.whl"]},
-    ]
-    assert len(set(map(library_key, specs))) == len(specs)
-    file, libraries = tmp_path / "mine.yaml", {"hdf5-2.0.0": {"kind": "python", "hdf5": "2.0.0", "python": "python3"}}
-    file.write_text(yaml.safe_dump(SINGLE | {"libraries": libraries}), encoding="utf-8")
-    done = sbench("pack", file, "--out", tmp_path / "out.tar.gz", cwd=ROOT)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("problem: library hdf5-2.0.0 is an interpreter of your own, which is not packed")
-
-
-def test_of_an_installed_hdf5_an_archive_takes_its_own_libraries_only(tmp_path, environments):
-    folder: Callable = provide_hdf5(SOURCE).folder
-    place = tmp_path / "opt"
-    place.mkdir()
-    subprocess.run(["cp", "-a", f"{folder}/lib", place / "lib"], check=True)
-    (place / "lib/libother.so").touch()
-    names = [entry.name for entry in bundle.hdf5(place, "packed/opt", lambda path, run_path: path)]
-    assert "packed/opt/lib/libhdf5.so" in names
-    assert all("libhdf5" in name and ".so" in name for name in names)

@@ -283,10 +283,3 @@ def test_a_python_that_is_named_and_does_not_do_is_one_line(machine, clone, monk
         f" {tmp_path}/mine/python does not work (it is Python 3.9); name one: PYTHON=/path/to/python3.12 make setup"
     ]
     assert (clone / ".venv/bin/uv").exists(), "what is there stays"
-
-
-def test_in_an_unpacked_archive_a_python_that_is_named_is_not_passed_over_in_silence(clone, monkeypatch):
-    (clone / "packed").mkdir()
-    (clone / "packed/pack.json").write_text("{}", encoding="utf-8")
-    monkeypatch.setenv("PYTHON", "/opt/python")
-    assert set_up(clone)[1][0].startswith("PYTHON=/opt/python is not used: ")

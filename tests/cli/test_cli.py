@@ -129,7 +129,6 @@ def test_a_thousand_files_are_looked_at(tmp_path):
         ["report", "none.tar.xz"],
         ["export", "none"],
         ["check", "config/none.yaml"],
-        ["pack", "config/none.yaml"],
     ],
     ids=lambda words: words[0],
 )

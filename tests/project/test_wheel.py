@@ -131,8 +131,8 @@ def test_the_wheel_carries_what_runs_of_a_clone(wheel):
     assert of_clone - carried - {name for name in of_clone if name.startswith("results/example/")} == {
         *(".ci/run", ".gitignore", ".snakemake-workflow-catalog.yml", "Makefile", "pyproject.toml", "sbench"),
         *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "results/published/ERRATA.md"),
-        # What makes an environment, and an archive of a clone.
-        *("scripts/relocate.sh", "scripts/setup.sh"),
+        # What makes the environment of a clone.
+        "scripts/setup.sh",
     }
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,9 +14,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from sbench.build import own, packages
 from sbench.build.packages import Package, Wheel
 from sbench.build.shell import PIN
-from sbench.build.sources import LOCK, OF_RELEASES, OWN, ROOT, pinned
-from sbench.probe import unpacked
-from sbench.probe.program import Problem, file_digest
+from sbench.build.sources import LOCK, OWN, ROOT, pinned
+from sbench.probe.program import Problem
 
 H5PY = "h5py"
 # A redistribution of another name that is imported by the same.
@@ -36,26 +34,12 @@ def own_lock(spec: Mapping) -> Path | None:
     return ROOT / lock if lock else None
 
 
-def library_key(spec: Mapping) -> str:
-    """Return a hash of a library's entry in the configuration, with the locks and sources that it stands for.
-
-    Where a release was had from (`from`) does not matter: it is the same. What is the user's own goes by its path.
-    """
-    said = {key: value for key, value in spec.items() if key != "lock" and value not in OF_RELEASES}
-    said["locks"] = [file_digest(path) for path in (LOCK, own_lock(spec)) if path]
-    if spec["kind"] == "source":
-        said["sources"] = [pinned()["hdf5"].get(spec["hdf5"]), pinned()["sdists"]]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
-
 def pins(spec: Mapping) -> dict[str, str]:
     """Return the versions of a library's distributions by name: those that its locks pin, and those of the user's.
 
     Several where they depend on Python's; "" of a tree, which is not built for that; none of an interpreter of the
     user's own.
     """
-    if carried := unpacked.manifest().get("libraries", {}).get(library_key(spec)) if unpacked.manifest() else None:
-        return carried["promised"]
     versions = locked(spec)
     brought = _brought(spec)
     return {name: version for name, version in versions.items() if not gives_way(name, brought)} | brought

@@ -25,7 +25,6 @@ OTHERS = {
     "archive": "pack a run into one file, or print how to cite it",
     "report": "make the pages of an archive",
     "export": "write all observations of a run as one long table",
-    "pack": "write an archive that runs where there is no network, compiler, root or git",
 }
 # These write no files there.
 _PRINTING = ("look", "plan", "check")

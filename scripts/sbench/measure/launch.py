@@ -23,7 +23,7 @@ from sbench.design import study as studies
 from sbench.design.cost import Cost
 from sbench.design.study import Cell
 from sbench.measure import preflight
-from sbench.probe import host, sizes, slurm, unpacked
+from sbench.probe import host, sizes, slurm
 from sbench.probe.program import Problem, expect_folders, print_json
 from sbench.stores import store as stores
 from sbench.verdicts import MIN_BLOCKS
@@ -211,12 +211,7 @@ def _chosen(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
-    """Return the seconds that building takes for cells, by what is built; nothing for what is in the cache.
-
-    Nothing is built in an unpacked tree.
-    """
-    if unpacked.manifest():
-        return {}
+    """Return the seconds that building takes for cells, by what is built; nothing for what is in the cache."""
     seconds: Counter[str] = Counter()
     for name, library in matrix.libraries(cells).items():
         with copying(library.get("copy", "")):

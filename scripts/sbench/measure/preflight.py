@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sbench.build import carried, toolchain
+from sbench.build import toolchain
 from sbench.build.cache import cache_folder
 from sbench.build.distributions import describe_origin, is_own
 from sbench.build.environments import origin, provide_library
@@ -20,7 +20,7 @@ from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.design import study as studies
 from sbench.design.study import Cell
-from sbench.probe import host, page_cache, sizes, slurm, unpacked
+from sbench.probe import host, page_cache, sizes, slurm
 from sbench.probe.processes import expect_shared_memory, free_port
 from sbench.probe.program import Problem, print_json, read_json, tool
 from sbench.stores import store as stores
@@ -94,7 +94,7 @@ def _count_bytes(folder: Path) -> int:
 
 def _tools(config: dict) -> Iterator[Finding]:
     kinds = {library["kind"] for library in config["libraries"].values()}
-    if "source" in kinds and not unpacked.manifest():
+    if "source" in kinds:
         yield _try("tool gcc", toolchain.compiler_path)
     if "conda" in kinds:
         remedy = "install conda and call Snakemake with --sdm conda, or use kind: source"
@@ -106,7 +106,7 @@ def inputs(config: dict, wheels: Callable[[str, dict], str] = lambda _, spec: or
 
     `wheels` looks at a library of wheels that the configuration names, and returns its origin.
     """
-    yield from _carried(config) if unpacked.manifest() else _sources(config, wheels)
+    yield from _sources(config, wheels)
     for study in config["studies"]:
         for what, look in studies.of(study).inputs(config):
             yield _try(what, look)
@@ -129,7 +129,7 @@ def _provided(name: str, library: dict) -> str:
 
 def begun(config: dict) -> Iterator[str]:
     """Yield that a library of the user's own is not what the run was begun with any more."""
-    for name, library in () if unpacked.manifest() else config["libraries"].items():
+    for name, library in config["libraries"].items():
         # What is missing, or cannot be fetched, is reported where it is needed.
         with contextlib.suppress(Problem):
             artefact = read_json(Path("results", config["run"], "environments", f"{name}.json"))
@@ -140,22 +140,6 @@ def begun(config: dict) -> Iterator[str]:
                     f"library {name} is {now} by now; run {config['run']} began with {before} and builds nothing again:"
                     " give the run another name (--name) to measure it as it is"
                 )
-
-
-def _carried(config: dict) -> Iterator[Finding]:
-    """Yield whether libraries and servers came with a tree that was unpacked."""
-    for name, library in config["libraries"].items():
-        yield _try(f"library {name}", partial(_find_python, name, library))
-    for name in stores.needed(config["stores"].values()):
-        yield _try(f"server {name}", partial(_find_version, name))
-
-
-def _find_python(name: str, library: dict) -> str:
-    return str(carried.expect_library(name, library)["python"])
-
-
-def _find_version(server: str) -> str:
-    return str(carried.expect_server(server)["version"])
 
 
 @dataclass

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from sbench.probe import unpacked
-
 _FREE = "; free the disk or make the folder writable"
 _END = "; end what takes processes, memory or open files (ulimit -a) and run again"
 _LOOK = "; look for faults of the disk (dmesg) and run again"
@@ -104,7 +102,7 @@ class Escaped:
 
 
 def run(main: Callable[[], int | None]) -> None:
-    """Call `main` and leave the process with its status; in an unpacked tree, with the programs that it brought.
+    """Call `main` and leave the process with its status.
 
     A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2, also
     where a package has made an error of its own of it; so does an interrupt, with status 130. All that is printed is
@@ -113,7 +111,6 @@ def run(main: Callable[[], int | None]) -> None:
     sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
     # What the programs start is Python of other places, too.
     os.environ.pop("PYTHONHOME", None)
-    unpacked.use_programs()
     try:
         status = main()
         sys.stdout.flush()

@@ -7,21 +7,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from sbench.probe import unpacked
 from sbench.probe.program import Problem, git_path
 
 
 def facts(modules: Iterable[str]) -> dict:
     """Return {"git", "dirty", "code_sha256"} for the `sbench.…` modules that took part in measuring a cell.
 
-    git is None outside a clone. An unpacked tree has the commit that was packed, and is dirty if that was, or if it was
-    edited since. Only the modules count, so a change elsewhere leaves records comparable.
+    git is None outside a clone. Only the modules count, so a change elsewhere leaves records comparable.
     """
-    if packed := unpacked.manifest():
-        commit, dirty = packed["git"], packed["dirty"] or unpacked.edited()
-    else:
-        commit = _git("rev-parse", "HEAD")
-        dirty = bool(_git("status", "--porcelain")) if commit else None
+    commit = _git("rev-parse", "HEAD")
+    dirty = bool(_git("status", "--porcelain")) if commit else None
     return {"git": commit, "dirty": dirty, "code_sha256": code_sha256(modules)}
 
 
