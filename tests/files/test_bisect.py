@@ -19,9 +19,9 @@ import yaml
 from conftest import artefact, copy_project, sbench
 from packaging.version import Version
 
-from sbench.build import packages, releases
+from sbench.build import packages, release_range
 from sbench.build.cache import Recipe, copying, provide
-from sbench.build.releases import Unusable, between
+from sbench.build.release_range import Unusable, between
 from sbench.build.shell import Workshop, make_environment
 from sbench.cli.__main__ import main
 from sbench.files import bisection
@@ -224,7 +224,7 @@ def clone_of_hdf5(tmp_path: Path) -> Path:
 
 
 def test_commits_of_a_clone_are_libraries_of_the_versions_that_they_have(clone_of_hdf5: Path, tmp_path: Path):
-    of = between(releases.HDF5, "v1", "v4", str(clone_of_hdf5))
+    of = between(release_range.HDF5, "v1", "v4", str(clone_of_hdf5))
     ids = [git(clone_of_hdf5, "rev-parse", f"v{number}")[:10] for number in range(1, 5)]
     assert of.names == ids
     spec = of.library(ids[1], tmp_path / "no.lock")
@@ -346,7 +346,7 @@ def test_a_commit_of_a_python_package_is_a_library_with_a_lock_of_what_it_needs(
         git(clone, "commit", "--quiet", f"--message={number}")
     of = between("s3fs", "main~2", "main", str(clone), bisection.reading("s3fs")[1])
     assert (of.package, len(of.names)) == ("s3fs", 3)
-    assert releases.package_of(str(clone), "main~2") == "s3fs"
+    assert release_range.package_of(str(clone), "main~2") == "s3fs"
     lock = tmp_path / "locks/s3fs.lock"
     spec = of.library(of.names[0], lock)
     assert spec["with"] == [{"from": str(clone), "ref": of.names[0]}]

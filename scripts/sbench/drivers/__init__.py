@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # As a page buffer: the library's default, which is not the same as 0.
 UNSET = -1
 # As a read cache: what the driver does where nothing is said; as a chunk cache: the study's setting `rdcc_nbytes`.
+# What ROS3 fetches of a file when it opens it, and keeps: HDF5 since 1.14.3 (H5FDros3.c).
+ROS3_FIRST_BYTES = 16 * 2**20
 DEFAULT = "default"
 # Which part of a dataset is read, as numpy takes it; () is all of it.
 Where = slice | tuple

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# What ROS3 fetches of a file when it opens it, and keeps: HDF5 since 1.14.3 (H5FDros3.c).
-ROS3_FIRST_BYTES = 16 * 2**20
 # What HDF5 keeps of a file in blocks, by its own default (HDF5_ROS3_VFD_DEFAULT_BLOCK_CACHE_SIZE).
 _BLOCKS_BYTES = 2**27
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from sbench.files import opening, words
-from sbench.files.opening import Target
+from sbench.files import opening_code, words
+from sbench.files.opening_code import Target
 from sbench.files.probes import is_miss, mean
 from sbench.files.trial import LONGEST_S, ORIGINAL, WORTH
 from sbench.files.ways import DETECTED, Advice, Way, facts_of, read_advice
@@ -77,11 +77,11 @@ def lines_by_forecast(facts: dict) -> list[str]:
 
 def _lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str]:
     target = _target(advice.facts, best)
-    printed = [f"repack: {repack}", f"open:   {opening.with_h5py(best.arm, target)}"]
+    printed = [f"repack: {repack}", f"open:   {opening_code.with_h5py(best.arm, target)}"]
     if best.arm["driver"] == "ros3":
         other = advice.find_best_of("s3fs", best.layout)
         printed.append(f"        ({words.fill('ros3')})")
-        printed += [f"or:     {opening.with_h5py(other.arm, target)}"] if other else []
+        printed += [f"or:     {opening_code.with_h5py(other.arm, target)}"] if other else []
     return [*printed, f"gain:   {gain}"]
 
 
@@ -92,10 +92,10 @@ def answer(run: Results) -> pages.Answer | None:
     best, target = advice.best, _target(advice.facts, advice.best)
     by_ros3 = best.arm["driver"] == "ros3"
     to_do = [f"Repack: {code(_repack(advice.facts, best))}"] if best.layout != ORIGINAL else []
-    to_do.append(f"Open: {code(opening.with_h5py(best.arm, target))}" + f" ({words.fill('ros3')})" * by_ros3)
-    to_do += [f"With xarray: {code(line)}" for line in [opening.with_xarray(best.arm, target)] if line]
+    to_do.append(f"Open: {code(opening_code.with_h5py(best.arm, target))}" + f" ({words.fill('ros3')})" * by_ros3)
+    to_do += [f"With xarray: {code(line)}" for line in [opening_code.with_xarray(best.arm, target)] if line]
     if by_ros3 and (other := advice.find_best_of("s3fs", best.layout)):
-        to_do.append(f"With PyPI's h5py: {code(opening.with_h5py(other.arm, target))}")
+        to_do.append(f"With PyPI's h5py: {code(opening_code.with_h5py(other.arm, target))}")
     text = bold(prose.capital("undecided" if advice.is_undecided else _recommend(best)))
     to_do += recommendation.more_repeats(run) if advice.is_undecided else []
     said = [(f"{text}: {_gain(advice, _times)}.", state(advice, run))]

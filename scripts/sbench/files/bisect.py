@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sbench.build import releases
+from sbench.build import release_range
 from sbench.files.bisection import METRICS, REQUESTS, SECONDS, Bisection, packages, reading
 from sbench.files.judged_releases import FIRST, UNDECIDED, Change, Say, search, settle
 from sbench.probe.program import Problem, expect_folders
@@ -140,7 +140,7 @@ def _bisection(query: Query, is_sure: bool) -> Bisection:
     """
     package, clone = query.library, query.clone
     if os.sep in package:
-        package, clone = releases.package_of(package, query.last), package
+        package, clone = release_range.package_of(package, query.last), package
     if package not in packages():
         raise Problem(
             f"{package} is no library to bisect: name one of {', '.join(packages())}, or the folder of a clone"
@@ -154,7 +154,7 @@ def _bisection(query: Query, is_sure: bool) -> Bisection:
         )
     if files:
         describe_first({"files": files, "datasets": ["/**"]})
-    of = releases.between(package, query.first, query.last, clone, reading(package)[1])
+    of = release_range.between(package, query.first, query.last, clone, reading(package)[1])
     name = query.name or f"bisect-{package}-{of.names[0]}-{of.names[-1]}"
     expect_folders(name)
     return Bisection(of, query.metric, name, files, is_sure)

@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 
 from sbench import drivers
-from sbench.build import releases
-from sbench.build.releases import Reader, Releases, Unusable
+from sbench.build import release_range
+from sbench.build.release_range import Reader, Releases, Unusable
 from sbench.design import config as configuration
 from sbench.design import matrix, records, validity
 from sbench.drivers import Driver
@@ -37,7 +37,7 @@ H5PY, _BY_DEFAULT = "h5py", "s3fs"
 _LEVELS = {"store": ["s3"], "workers": [1], "page_buffer": ["unset"], "cache": ["any"]}
 # A file of 8 MB, of which a read-ahead of some megabytes is a part; ROS3 keeps the first 16 MiB of a file.
 _GENERATED = {"shots": 2, "signals": 16, "page_size": 4 * 2**20}
-_SHOTS = {releases.HDF5: 8}
+_SHOTS = {release_range.HDF5: 8}
 _STORE = {"kind": "s3", "bucket": "bisect", "server": "embedded"}
 _NETWORK = {"latency_ms": 10, "per_connection_mib_s": 100, "shared_mib_s": 200}
 _REPEATS = 10
@@ -49,7 +49,7 @@ _AGAIN = "-again"
 def packages() -> list[str]:
     """Return what can be bisected: HDF5, h5py, and the distributions that drivers which read from S3 import."""
     names = {name for driver in drivers.declared().values() for name in _imported(driver)}
-    return [releases.HDF5, H5PY, *sorted(names - {H5PY})]
+    return [release_range.HDF5, H5PY, *sorted(names - {H5PY})]
 
 
 def reading(package: str) -> tuple[dict, Reader]:
@@ -57,7 +57,7 @@ def reading(package: str) -> tuple[dict, Reader]:
 
     For a package that several drivers import it is the one of its name, or that which needs the fewest others.
     """
-    if package == releases.HDF5:
+    if package == release_range.HDF5:
         return {"driver": ["ros3"]}, Reader()
     able = {name: driver for name, driver in drivers.declared().items() if package in _imported(driver)}
     name = min(able, key=lambda name: (name != package, len(able[name].needs), name), default=_BY_DEFAULT)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import h5py
 
-from sbench.drivers.native import ROS3_FIRST_BYTES
+from sbench.drivers import ROS3_FIRST_BYTES
 from sbench.files.contents import Contents, Stored, is_of_note
 from sbench.files.looked import SMALL, Looked, share, total
 from sbench.probe import sizes

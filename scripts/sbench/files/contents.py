@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import h5py
 
-from sbench.drivers.native import ROS3_FIRST_BYTES
+from sbench.drivers import ROS3_FIRST_BYTES
 from sbench.files.watched import Reads, Watched
 from sbench.probe import hdf5_tree
 from sbench.probe.formats import reason

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import h5py
 
 from sbench import drivers
-from sbench.drivers import native
-from sbench.drivers.native import ROS3_FIRST_BYTES
+from sbench.drivers import ROS3_FIRST_BYTES, native
 from sbench.files.watched import Reads, Watched
 from sbench.probe import sizes
 from sbench.probe.program import Problem, run

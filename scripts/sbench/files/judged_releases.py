@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from sbench.build.releases import Unusable
+from sbench.build.release_range import Unusable
 from sbench.design import records
 from sbench.measure import tables
 from sbench.measure.judging import verdicts_table

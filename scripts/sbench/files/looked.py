@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
-from sbench.drivers.native import ROS3_FIRST_BYTES
+from sbench.drivers import ROS3_FIRST_BYTES
 from sbench.files.contents import Contents, Stored
 from sbench.probe import sizes
 from sbench.studies.shots.choice import describe

@@ -37,6 +37,8 @@ from sbench.studies.shots.order import describe_order
 from sbench.studies.shots.settings import Levels, Settings
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
+# A file of one shot with paged aggregation.
+_FILE_BYTES = 16_000_000
 # What a request to a service elsewhere takes at the least.
 _ELSEWHERE_MS = 20
 # What is read of one's own files, as the schema says: a default would be in the settings of all other cells, too.
@@ -127,8 +129,8 @@ class Shots(Study):
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
-        Each task opens its files itself. ROS3 fetches the first 16 MiB of a file then, in up to three requests, and a
-        file of one shot is smaller. Two to four of 61 signals hold nearly all of a shot's 8 MB.
+        Each task opens its files itself. ROS3 fetches a file's `drivers.ROS3_FIRST_BYTES` then, in up to three
+        requests, and a file of one shot is smaller. Two to four of 61 signals hold nearly all of a shot's 8 MB.
         """
         given = read_fields(Settings, settings)
         cell, data = given.cell, given.data
@@ -148,9 +150,9 @@ class Shots(Study):
             # As HDF5 2.2.0 was seen to ask for such files.
             requests = opens * 22 + datasets * 3
         elif not store.files and single:
-            size, requests = 16_000_000 * opens, opens * 3
+            size, requests = _FILE_BYTES * opens, opens * 3
         elif not store.files:
-            size += 16_000_000 * opens
+            size += drivers.ROS3_FIRST_BYTES * opens
         latency_ms = given.network.get("latency_ms", _ELSEWHERE_MS if store.elsewhere else 0)
         rate = min(500, networks.mib_s(given.network, workers)) * 2**20
         seconds = size / rate + requests * latency_ms / 1000 / min(workers, opens)
@@ -164,7 +166,7 @@ class Shots(Study):
         """Estimate the bytes of a dataset to generate: 16 MB a shot as a file of its own, half of that in one file."""
         if "files" in data:
             return 0
-        return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
+        return data["shots"] * (_FILE_BYTES if data["layout"] == "single-shot" else 8_000_000)
 
     def data_objects(self, data: dict) -> int:
         """Return how many files are generated."""
