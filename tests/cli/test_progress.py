@@ -232,7 +232,7 @@ def test_a_run_that_somebody_ends_says_how_to_go_on_and_calls_nothing_failed(wor
         os.killpg(process.pid, signal.SIGINT)
         lines = [line[9:] for line in process.stdout.read().splitlines()]
     assert process.returncode != 0
-    assert [line for line in lines if re.fullmatch(r"after [\d.]+ s: 1 of 5 jobs", line)] != [], lines
+    assert [line for line in lines if re.fullmatch(r"after (\d+ min )?[\d.]+ s: 1 of 5 jobs", line)] != [], lines
     assert lines[-1] == "interrupted; type the same to go on"
     assert not re.search(r"FAILED|Error|Exception|problem", "\n".join(lines))
     (workflow / "Snakefile").write_text(

@@ -161,7 +161,7 @@ def test_fewer_than_six_repeats_have_no_interval(tmp_path: Path):
 def test_a_single_iteration_is_called_that(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk",)), iterations=1))
     assert not {"later / s", "first / later"} & set(results.iterations(run).frame)
-    assert "of a single one, that one" in curves.against(run, "size", report.LATENCY).caption
+    assert all("of a single one, that one" in table.caption for table in results.by_size(run))
 
 
 def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(tmp_path: Path):

@@ -160,7 +160,7 @@ class Volumes(Study):
 
     def repeats(self, config: dict) -> int:
         """Return how many batteries each volume has: the unit that is repeated."""
-        return read_fields(Section, self.section(config)).batteries
+        return int(self.section(config)["batteries"])
 
     def estimate(self, settings: dict) -> dict:
         """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
