@@ -14,7 +14,9 @@ fi
 shift
 cp --dereference /etc/resolv.conf /etc/hosts "$root/etc/"
 cp --dereference /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-mount --bind /dev "$root/dev"
+# Facts about a host name the mount point of a folder.
+mount --bind "$root" "$root"
+mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
