@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         sys.addaudithook(_skip_what_starts_a_process)
-        config.option.markexpr = config.option.markexpr or "not thorough"
+        config.option.markexpr = " and ".join(filter(None, (config.option.markexpr, "not thorough")))
         config.option.reportchars = "fE"
 
 
