@@ -63,7 +63,7 @@ class Settings:
 
     @property
     def network(self) -> dict:
-        """What the store's network is made to be, {} for one as it is."""
+        """The emulated network of the store; {} without emulation."""
         return self.store.get("network") or {}
 
     def count_signals(self) -> int:
