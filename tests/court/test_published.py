@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, copy_project
+from conftest import ROOT, copy_project, sbench
 from small_runs import snakemake
 
 from sbench.court import claims, derived, raw_data, tables
@@ -47,9 +47,9 @@ def offline(once: Callable) -> Path:
         clone = copy_project(folder / "clone", published=True)
         stopped = snakemake(clone, "published", env=os.environ | OFFLINE)
         (folder / "stopped.txt").write_text(f"{stopped.returncode}\n{stopped.stdout}{stopped.stderr}")
-        partial = ["--config", "published_partial=True"]
-        result = snakemake(clone, "published", *partial, env=os.environ | OFFLINE)
+        result = sbench("published", "--partial", cwd=clone, env=os.environ | OFFLINE)
         assert result.returncode == 0, result.stdout + result.stderr
+        assert "report: reports/published-partial/index.html" in result.stderr
 
     return once("published", build) / "clone/reports/published-partial"
 

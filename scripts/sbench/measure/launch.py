@@ -146,9 +146,7 @@ def start(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> N
     _ask(config, plan.costs, yes)
     sys.stdout.flush()
     command = [
-        *(_snakemake(), f"--cores={used_cores}", f"--configfile={plan.file}"),
-        # What is measured now, how far it is, how long it will take (plugins/).
-        *("--logger=benchmark", f"--logger-benchmark-reports=reports/{config['run']}"),
+        *(_snakemake(), f"--cores={used_cores}", f"--configfile={plan.file}", *_show_progress(config["run"])),
         f"--logger-benchmark-planned={seconds:.0f}",
     ]
     _free_folder(command)
@@ -168,8 +166,14 @@ def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
         cores: that Snakemake may use.
     """
     settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]
-    command = [_snakemake(), "published", f"--cores={cores}", "--config", *settings]
+    display = _show_progress("published-partial" if partial else "published")
+    command = [_snakemake(), "published", f"--cores={cores}", *display, "--config", *settings]
     os.execv(command[0], command)
+
+
+def _show_progress(reports: str) -> list[str]:
+    """Return the options of Snakemake with which it shows which jobs run and how long they will take (plugins/)."""
+    return ["--logger=benchmark", f"--logger-benchmark-reports=reports/{reports}"]
 
 
 def _snakemake() -> str:
