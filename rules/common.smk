@@ -16,7 +16,7 @@ from snakemake.settings.types import DeploymentMethod
 # The package lies in the clone and need not be installed.
 sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 
-from sbench.build.environments import lacking
+from sbench.build.environments import list_missing_packages
 from sbench.measure.call import Call, get_attempt, get_conda_of_study, get_study, list_printed
 from sbench.probe.program import Problem
 from sbench.stores import store as stores
@@ -33,7 +33,7 @@ def interpreter() -> str:
     """
     if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method:
         return '"$CONDA_PREFIX/bin/python"'
-    return ".venv/bin/python" if lacking() else shlex.quote(sys.executable)
+    return ".venv/bin/python" if list_missing_packages() else shlex.quote(sys.executable)
 
 
 PYTHON = interpreter()

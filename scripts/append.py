@@ -6,29 +6,29 @@ from pathlib import Path
 
 from sbench.design import blocks, matrix
 from sbench.design import study as studies
-from sbench.probe.program import json_object, run, write_json
+from sbench.probe.program import parse_json_object, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write {"status", "blocks", "draw"}: the numbers of at most `extra_blocks` blocks, and that of their orders."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", required=True, type=json_object, help="the resolved configuration, JSON")
+    parser.add_argument("--config", required=True, type=parse_json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     arguments = parser.parse_args(argv)
-    config, study = arguments.config, studies.of(arguments.study)
-    cells = matrix.expand(config, study.name)[0]
-    sessions = blocks.measured(config, cells)
+    config, study = arguments.config, studies.get_study(arguments.study)
+    cells = matrix.expand_matrix(config, study.name)[0]
+    sessions = blocks.read_measured_blocks(config, cells)
     # What was skipped needs something that this call could not make.
-    tried = [cell for cell in matrix.selected(cells, config["only"]) if cell.name in sessions]
-    compare, seed = study.section(config)["compare"], blocks.order_seed(config, study.name)
-    lacking = blocks.lacking(tried, compare, sessions, study.repeats(config))
-    in_vain = config["again"] or len(blocks.failing(tried, sessions)) == len(tried)
+    tried = [cell for cell in matrix.select_cells(cells, config["only"]) if cell.name in sessions]
+    compare, seed = study.get_section(config)["compare"], blocks.get_order_seed(config, study.name)
+    lacking = blocks.count_lacking_blocks(tried, compare, sessions, study.count_repeats(config))
+    in_vain = config["again"] or len(blocks.list_failing_cells(tried, sessions)) == len(tried)
     # Records of open blocks may lie there though they have measured nothing: those of what was skipped.
-    opened = blocks.read(arguments.out.with_name("blocks.json"))
-    taken = blocks.begun(sessions).union(opened.blocks)
-    appended = blocks.after(taken, 0 if in_vain else min(lacking, config["extra_blocks"]))
-    draw = None if opened.draw is None else blocks.draw_orders(tried, compare, seed, appended)
+    opened = blocks.read_blocks(arguments.out.with_name("blocks.json"))
+    taken = blocks.list_begun_blocks(sessions).union(opened.blocks)
+    appended = blocks.list_next_blocks(taken, 0 if in_vain else min(lacking, config["extra_blocks"]))
+    draw = None if opened.draw is None else blocks.choose_draw(tried, compare, seed, appended)
     if appended:
         print(f"{study.name}: appended {appended}, since {lacking} blocks are lacking", file=sys.stderr)
     write_json(arguments.out, {"status": "done", "blocks": appended, "draw": draw})
@@ -36,4 +36,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

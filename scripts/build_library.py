@@ -3,26 +3,26 @@
 import argparse
 from pathlib import Path
 
-from sbench.build.cache import copying
+from sbench.build.cache import set_build_copy
 from sbench.build.environments import provide_library
-from sbench.probe.program import Problem, json_object, run, write_json
+from sbench.probe.program import Problem, parse_json_object, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
     """Provide the library that the arguments name and write its environment artefact; return 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", required=True, help="the library's name in the configuration")
-    parser.add_argument("--spec", required=True, type=_library, help="its entry there, JSON")
+    parser.add_argument("--spec", required=True, type=_parse_library, help="its entry there, JSON")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     args = parser.parse_args(argv)
-    with copying(args.spec.get("copy", "")):
+    with set_build_copy(args.spec.get("copy", "")):
         write_json(args.out, provide_library(args.library, args.spec))
     return 0
 
 
-def _library(text: str) -> dict:
+def _parse_library(text: str) -> dict:
     """Return the entry of a library; given by hand, no schema has seen it."""
-    spec = json_object(text)
+    spec = parse_json_object(text)
     kinds = {"wheel", "source", "conda", "python"}
     needs = ("hdf5", "python") if spec.get("kind") == "python" else ("hdf5",)
     texts = (*map(spec.get, needs), *(value for key, value in spec.items() if key != "with"))
@@ -34,4 +34,4 @@ def _library(text: str) -> dict:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

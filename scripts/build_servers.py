@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from sbench.build.servers import SERVERS, provide_servers
-from sbench.probe.program import run, write_json
+from sbench.probe.program import run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,4 +18,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from sbench.probe.program import run, write_json
+from sbench.probe.program import run_main, write_json
 from sbench.runs import export
 
 
@@ -13,9 +13,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--results", required=True, type=Path, help="the folder of the run")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     given = parser.parse_args(argv)
-    write_json(given.out, {"status": "done", "table": export.write(given.results)})
+    write_json(given.out, {"status": "done", "table": export.write_observations(given.results)})
     return 0
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

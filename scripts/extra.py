@@ -7,7 +7,7 @@ import nbformat
 
 from sbench.pages import notebook
 from sbench.pages.page import draw_aside
-from sbench.probe.program import run, write_json
+from sbench.probe.program import run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,12 +18,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, required=True, help="the HTML page; everything else is named after it")
     parser.add_argument("--out", type=Path, required=True, help="the artefact, JSON")
     given = parser.parse_args(argv)
-    notebook.build(given.notebook, {"table": given.table}, given.page.resolve())
-    write_json(given.out, {"status": "done", "title": title(given.notebook)})
+    notebook.build_page(given.notebook, {"table": given.table}, given.page.resolve())
+    write_json(given.out, {"status": "done", "title": read_title(given.notebook)})
     return 0
 
 
-def title(path: Path) -> str:
+def read_title(path: Path) -> str:
     """Return the first heading of a notebook, or the name of its file where it has none."""
     cells = nbformat.read(path, as_version=4).cells
     lines = [line for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines()]
@@ -32,4 +32,4 @@ def title(path: Path) -> str:
 
 if __name__ == "__main__":
     draw_aside()
-    run(main)
+    run_main(main)

@@ -4,23 +4,23 @@ import argparse
 from pathlib import Path
 
 from sbench.design import matrix, plan
-from sbench.probe.program import json_object, run, write_json, write_text
+from sbench.probe.program import parse_json_object, run_main, write_json, write_text
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write matrix.csv (for people and the report) and plan.json (for the steps that measure)."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", required=True, type=json_object, help="the resolved configuration, JSON")
+    parser.add_argument("--config", required=True, type=parse_json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")
     parser.add_argument("--matrix", required=True, type=Path, help="matrix.csv to write")
     parser.add_argument("--out", required=True, type=Path, help="plan.json to write")
     arguments = parser.parse_args(argv)
     config, study = arguments.config, arguments.study
-    cells, omitted = matrix.expand(config, study)
-    write_text(arguments.matrix, plan.matrix_csv(study, cells, omitted))
-    write_json(arguments.out, plan.plan(config, study, cells))
+    cells, omitted = matrix.expand_matrix(config, study)
+    write_text(arguments.matrix, plan.format_matrix_csv(study, cells, omitted))
+    write_json(arguments.out, plan.build_plan(config, study, cells))
     return 0
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -10,14 +10,16 @@ from functools import partial
 from pathlib import Path
 
 from sbench.probe import sizes
-from sbench.probe.program import Problem, file_digest, json_object, read_json, run, write_json
+from sbench.probe.program import Problem, compute_file_digest, parse_json_object, read_json, run_main, write_json
 from sbench.stores import store as stores
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write the provision's artefact."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", required=True, type=json_object, help="the store's entry in the configuration, JSON")
+    parser.add_argument(
+        "--store", required=True, type=parse_json_object, help="the store's entry in the configuration, JSON"
+    )
     parser.add_argument("--manifest", required=True, type=Path, help="manifest of the dataset")
     parser.add_argument("--servers", nargs="?", type=Path, help="artefact of build_servers, for an embedded server")
     parser.add_argument("--folder", required=True, type=Path, help="where the workflow keeps files of the store")
@@ -26,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     manifest = read_json(arguments.manifest)
     if "data_sha256" not in manifest:
         raise Problem(f"{arguments.manifest} was written by an earlier version; remove it and run again")
-    parts = {"part_bytes": sizes.in_bytes(manifest["part_size"])} if "part_size" in manifest else {}
+    parts = {"part_bytes": sizes.parse_size(manifest["part_size"])} if "part_size" in manifest else {}
     files = []
     for entry in manifest["files"]:
         # A file without `content` is generated, or the user's own.
@@ -36,21 +38,24 @@ def main(argv: list[str] | None = None) -> int:
             raise Problem(f"{path} is gone; remove {arguments.manifest} and run again")
         files.append((entry | parts, path))
     say = partial(print, file=sys.stderr, flush=True)
-    store = stores.of(arguments.store)
+    store = stores.get_store(arguments.store)
     if "in_place" in manifest:
         artefact = {"location": {"key": manifest["in_place"]}, "local_files": [], "folder": None}
     else:
-        if store.holds:
+        if store.has_separate_data:
             # Of files that are read where they lie, the whole was not read until now.
             files = [
-                (entry if "content" in entry or "sha256" in entry else entry | {"sha256": file_digest(path)}, path)
+                (
+                    entry if "content" in entry or "sha256" in entry else entry | {"sha256": compute_file_digest(path)},
+                    path,
+                )
                 for entry, path in files
             ]
-        artefact = store.provide(manifest["dataset"], files, arguments.folder, arguments.servers, say)
+        artefact = store.provide_dataset(manifest["dataset"], files, arguments.folder, arguments.servers, say)
     head = {"provision": 1, "status": "done", "manifest": str(arguments.manifest)}
     write_json(arguments.out, artefact | head | {name: manifest[name] for name in ("dataset", "data_sha256")})
     return 0
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

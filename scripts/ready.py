@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sbench.probe import page_cache
-from sbench.probe.program import read_json, run, write_json
+from sbench.probe.program import read_json, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,11 +18,11 @@ def main(argv: list[str] | None = None) -> int:
     for path in arguments.provisions:
         artefact = read_json(path)
         if artefact["status"] == "done":
-            read[str(path)] = page_cache.load(artefact["local_files"])
+            read[str(path)] = page_cache.load_files(artefact["local_files"])
             print(f"read {read[str(path)]} bytes for {path}", file=sys.stderr)
     write_json(arguments.out, {"status": "done", "bytes_read": read})
     return 0
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -4,7 +4,7 @@ import gc
 
 from sbench.pages import notebook
 from sbench.pages.page import draw_aside
-from sbench.probe.program import run
+from sbench.probe.program import run_main
 
 
 def main() -> int:
@@ -15,4 +15,4 @@ def main() -> int:
 
 # A page makes millions of objects that last until it is written; to look for others so often takes a tenth of its time.
 gc.set_threshold(50_000)
-run(main)
+run_main(main)

@@ -25,8 +25,17 @@ from typing import IO
 
 from sbench.design import session
 from sbench.measure import cell as cells
-from sbench.probe.processes import apart, die_with_parent, end_group
-from sbench.probe.program import Escaped, Problem, expect_room, make_command, read_json, refused, run, write_json
+from sbench.probe.processes import die_with_parent, open_separate_log, stop_group
+from sbench.probe.program import (
+    Escaped,
+    Problem,
+    build_command,
+    describe_refusal,
+    expect_room,
+    read_json,
+    run_main,
+    write_json,
+)
 
 _ENDED = (
     "it was ended from outside before it could write its artefact: killed, out of memory, or without room on the disk"
@@ -36,7 +45,7 @@ _ENDED = (
 def main(argv: list[str] | None = None) -> int:
     """Run a step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.set_defaults(session=os.environ.get(session.SESSION) or session.name_now())
+    parser.set_defaults(session=os.environ.get(session.SESSION) or session.format_session_name())
     both = argparse.ArgumentParser(add_help=False)
     both.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     both.add_argument("--log", required=True, type=Path, help="file that gets the step's words")
@@ -55,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     cell.add_argument("--provision", nargs="?", type=Path, help="artefact of the data in their store, if there are any")
     cell.add_argument("--blocks", type=Path, help="which blocks this call measures, and what for")
     cell.add_argument("--servers", type=Path, help="artefact of the servers' build, read if the store is embedded")
-    cell.set_defaults(step=cells.measure)
+    cell.set_defaults(step=cells.measure_cell)
     arguments = parser.parse_args(argv)
     expect_room(arguments.out)
     die_with_parent(signal.SIGTERM)
@@ -68,14 +77,16 @@ def main(argv: list[str] | None = None) -> int:
             arguments.log.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(open(arguments.log, "a" if again else "w", encoding="utf-8"))
             begun.touch()
-            servers_log = stack.enter_context(apart(file, "standard output, and what servers said"))
+            servers_log = stack.enter_context(open_separate_log(file, "standard output, and what servers said"))
         except OSError as error:
-            _fail(arguments, f"the step was not begun, as its log cannot be written: {refused(error)}")
+            _write_failure(
+                arguments, f"the step was not begun, as its log cannot be written: {describe_refusal(error)}"
+            )
             return 0
         log = Escaped(file)
         try:
             if again:
-                shutil.rmtree(cells.scratch_of(arguments.out), ignore_errors=True)
+                shutil.rmtree(cells.get_scratch_folder(arguments.out), ignore_errors=True)
                 raise Problem(_ENDED)
             # A folder of the step's own, since libraries and tools write temporary files under names that others can
             # foresee; in the system's short place, as sockets may lie there, whose names have at most 107 bytes.
@@ -85,12 +96,12 @@ def main(argv: list[str] | None = None) -> int:
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
-            _fail(arguments, str(problem), problem.also if isinstance(problem, cells.Ended) else {})
+            _write_failure(arguments, str(problem), problem.also if isinstance(problem, cells.Ended) else {})
         except Exception as error:
             # Whatever happens, the artefact says so and everything after it is built; the log has the whole story.
             traceback.print_exc(file=log)
             words = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            _fail(arguments, refused(error) if isinstance(error, OSError) and error.errno else words)
+            _write_failure(arguments, describe_refusal(error) if isinstance(error, OSError) and error.errno else words)
         except KeyboardInterrupt:
             print("interrupted; nothing was written", file=log)
             return 130
@@ -101,22 +112,22 @@ def main(argv: list[str] | None = None) -> int:
 def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
     """Run a program, whose own words are those on standard error; on standard output it passes on its servers'."""
     for needed in arguments.needs:
-        cells.require(Path(needed))
-    command = make_command(arguments.program, *arguments.arguments)
+        cells.require_artefact(Path(needed))
+    command = build_command(arguments.program, *arguments.arguments)
     own_group = {"start_new_session": True, "preexec_fn": die_with_parent}
     process = subprocess.Popen([*command, "--out", str(arguments.out)], stdout=servers_log, stderr=log, **own_group)
     try:
         status = process.wait()
     finally:
-        end_group(process)
+        stop_group(process)
     if status:
-        raise Problem(cells.ending(arguments.program, status, arguments.log))
+        raise Problem(cells.describe_ending(arguments.program, status, arguments.log))
     read_json(arguments.out)
 
 
-def _fail(arguments: argparse.Namespace, reason: str, also: dict | None = None) -> None:
+def _write_failure(arguments: argparse.Namespace, reason: str, also: dict | None = None) -> None:
     """Write the artefact of a step that failed, and what it `also` says; one that was skipped is not printed."""
-    base = cells.failed_base(arguments) if "plan" in arguments else {"step": arguments.program}
+    base = cells.build_base_record(arguments) if "plan" in arguments else {"step": arguments.program}
     base |= also or {}
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})
     if not {"cause", "unable", "injected"} & base.keys():
@@ -124,4 +135,4 @@ def _fail(arguments: argparse.Namespace, reason: str, also: dict | None = None) 
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sbench.probe.program import make_command
+from sbench.probe.program import build_command
 
 Done = subprocess.CompletedProcess
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +53,7 @@ def _skip_what_starts_a_process(event: str, arguments: tuple) -> None:
 def program(name: str, *arguments: object, cwd: Path = ROOT, **options: object) -> Done:
     """Run a program of the workflow as the rules do."""
     return subprocess.run(
-        make_command(name, *arguments), cwd=cwd, capture_output=True, text=True, check=False, **options
+        build_command(name, *arguments), cwd=cwd, capture_output=True, text=True, check=False, **options
     )
 
 
@@ -166,7 +166,7 @@ def _build(folder: Path) -> None:
     running = []
     for name, tool, *arguments in [*builds, ("servers", "build_servers")]:
         log = folder / f"{name}.log"
-        command = make_command(tool, *arguments, "--out", folder / f"{name}.json")
+        command = build_command(tool, *arguments, "--out", folder / f"{name}.json")
         with open(log, "w", encoding="utf-8") as words:
             running.append((name, log, subprocess.Popen(command, cwd=ROOT, stdout=words, stderr=words)))
     for name, log, process in running:
@@ -301,7 +301,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def ssh(tmp_path: Path) -> Iterator[list[str]]:
     """Return the command that leads to this machine over ssh, through a server on the loopback that ends with it."""
-    from sbench.probe.processes import free_port, owned, wait_for_port
+    from sbench.probe.processes import find_free_port, run_process, wait_for_port
 
     server = shutil.which("sshd") or "/usr/sbin/sshd"
     if not os.access(server, os.X_OK) or not shutil.which("ssh"):
@@ -313,7 +313,7 @@ def ssh(tmp_path: Path) -> Iterator[list[str]]:
     shutil.copy(home / "user.pub", home / "authorized")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
-    port = free_port()
+    port = find_free_port()
     lines = {
         "ListenAddress": f"127.0.0.1:{port}",
         "HostKey": home / "host",
@@ -327,7 +327,7 @@ def ssh(tmp_path: Path) -> Iterator[list[str]]:
     log = home / "log"
     with (
         open(log, "w", encoding="utf-8") as words,
-        owned([server, "-D", "-e", "-f", str(home / "sshd")], words, dict(os.environ)) as process,
+        run_process([server, "-D", "-e", "-f", str(home / "sshd")], words, dict(os.environ)) as process,
     ):
         wait_for_port(port, process, "sshd")
         options = {

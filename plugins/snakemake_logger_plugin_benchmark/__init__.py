@@ -23,7 +23,17 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
-from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, sentences, time_left, words
+from .progress import (
+    NEED_ALL,
+    Rule,
+    describe_job,
+    describe_time_left,
+    format_duration,
+    format_error,
+    read_outcome,
+    read_sentences,
+    remove_flags,
+)
 
 SILENT_EVENTS = ("workflow_started", "resources_info", "job_started", "group_info")
 # Snakemake's words as somebody ends it. What it says then of jobs that it has ended itself is no error.
@@ -65,8 +75,8 @@ class LogHandler(LogHandlerBase):
         """Choose between a terminal and plain lines."""
         asked = self.common_settings
         self.stream = sys.stdout if asked.stdout else sys.stderr
-        self.formatter = DefaultFormatter(asked.quiet, asked.show_failed_logs)
-        self.wanted = DefaultFilter(asked.quiet, asked.debug_dag, asked.verbose, asked.dryrun, asked.printshellcmds)
+        self.formatter = DefaultFormatter(asked.is_quiet, asked.show_failed_logs)
+        self.wanted = DefaultFilter(asked.is_quiet, asked.debug_dag, asked.verbose, asked.dryrun, asked.printshellcmds)
         self.snakemakes = ColorizingTextHandler(asked.nocolor, self.stream, self.formatter, self.wanted)
         self.rules: dict[str, Rule] = {}
         self.running: dict[int, LogRecord] = {}
@@ -110,21 +120,21 @@ class LogHandler(LogHandlerBase):
             self.screen.stop()
         self.show_broken()
         if not self.interrupted or self.common_settings.verbose:
-            self.say_errors()
+            self.print_errors()
         self.errors.clear()
-        if not self.quiet("progress"):
+        if not self.is_quiet("progress"):
             # The sentence that opens each study's page, once the page of all studies is there.
-            for sentence, path in sentences(Path(self.page).parent) if Path(self.page).name == INDEX else ():
+            for sentence, path in read_sentences(Path(self.page).parent) if Path(self.page).name == INDEX else ():
                 width = self.screen.console.width if self.screen else sys.maxsize
-                self.say(textwrap.fill(MARKS.sub("", sentence), width), "bold")
-                self.say(f"    page: {path}")
-            took = clock(time.monotonic() - self.began)
-            last = [f"after {took}: {self.so_far()}"] if any(self.counts.values()) else []
+                self.print_text(textwrap.fill(MARKS.sub("", sentence), width), "bold")
+                self.print_text(f"    page: {path}")
+            took = format_duration(time.monotonic() - self.began)
+            last = [f"after {took}: {self.describe_ended_jobs()}"] if any(self.counts.values()) else []
             last += [f"report: {self.page}"] if self.page else []
             if last:
-                self.say("; ".join(last))
+                self.print_text("; ".join(last))
         if self.interrupted and not self.is_closed:
-            self.say("interrupted; type the same to go on")
+            self.print_text("interrupted; type the same to go on")
         self.is_closed = True
         self.counts, self.page = dict.fromkeys(self.counts, 0), ""
         super().close()
@@ -135,9 +145,9 @@ class LogHandler(LogHandlerBase):
             if rule != "total":
                 self.rules.setdefault(rule, Rule()).jobs = jobs
         self.began = record.created
-        if not self.quiet("progress"):
+        if not self.is_quiet("progress"):
             jobs = ", ".join(f"{rule.jobs} {name}" for name, rule in self.rules.items())
-            self.say(f"{record.stats['total']} jobs: {jobs}")
+            self.print_text(f"{record.stats['total']} jobs: {jobs}")
             if self.screen:
                 self.screen.start()
 
@@ -150,18 +160,18 @@ class LogHandler(LogHandlerBase):
             self.counts["FAILED"] -= 1
             rule.ended -= 1
         self.running[record.jobid] = record
-        rule.start(record.jobid, record.created)
-        skipped = record.rule_name in NEED_ALL and self.lacking & set(map(plain, record.input))
+        rule.record_start(record.jobid, record.created)
+        skipped = record.rule_name in NEED_ALL and self.lacking & set(map(remove_flags, record.input))
         if self.screen and self.screen.is_started:
             self.screen.refresh()
-        elif not self.screen and not self.quiet("rules") and not skipped:
-            self.say(f"started  {words(record)}{self.aside()}")
+        elif not self.screen and not self.is_quiet("rules") and not skipped:
+            self.print_text(f"started  {describe_job(record)}{self.format_progress_suffix()}")
 
     def on_job_finished(self, record: LogRecord) -> None:
         """Show how a job ended, which its artefact tells."""
         self.show_broken()
         job = self.running.get(record.job_id)
-        self.ended(record.job_id, record.created, *outcome(job.output if job else []))
+        self.report_job_end(record.job_id, record.created, *read_outcome(job.output if job else []))
 
     def on_job_error(self, record: LogRecord) -> None:
         """Take a job that broke; it is shown once another job starts or ends, as somebody may be ending the run."""
@@ -179,25 +189,25 @@ class LogHandler(LogHandlerBase):
     def show_error(self, record: LogRecord) -> None:
         """Show a job that broke, with its message and logs."""
         self.broken.add(record.jobid)
-        self.ended(record.jobid, record.created, "FAILED", "")
+        self.report_job_end(record.jobid, record.created, "FAILED", "")
         brief = copy(record)
         if not self.common_settings.verbose:
             # Hundreds of records, and a command that holds the configuration; the complete log has both.
             brief.input, brief.shellcmd = [], ""
         # Snakemake's own account, without the line that repeats the time.
-        self.say(self.formatter.format(brief).replace("    message: None\n", "").partition("\n")[2], "red")
+        self.print_text(self.formatter.format(brief).replace("    message: None\n", "").partition("\n")[2], "red")
 
     def on_progress(self, record: LogRecord) -> None:
         """Count the jobs that were added while the run went on: they are of the rule that has most."""
-        if (added := record.total - self.total()) > 0:
+        if (added := record.total - self.count_jobs()) > 0:
             max(self.rules.values(), key=lambda rule: rule.jobs).jobs += added
 
     def on_error(self, record: LogRecord) -> None:
         """Show an error of Snakemake's; of a run that has begun at its end, where it is known if somebody ended it."""
         text = record.getMessage()
-        self.errors.append(text if self.common_settings.verbose else one_line(text, record.exception))
+        self.errors.append(text if self.common_settings.verbose else format_error(text, record.exception))
         if not self.rules:
-            self.say_errors()
+            self.print_errors()
 
     def on_other(self, record: LogRecord) -> None:
         """Show any other record, unless it is routine."""
@@ -207,19 +217,19 @@ class LogHandler(LogHandlerBase):
             self.page = f"{self.settings.reports}/{INDEX}"
         routine = str(getattr(record, "event", "")) in SILENT_EVENTS or text.startswith(SILENT_MESSAGES)
         if record.levelno >= WARNING:
-            self.say(text, "red" if record.levelno >= ERROR else "yellow")
+            self.print_text(text, "red" if record.levelno >= ERROR else "yellow")
         elif text not in ("", "None") and self.wanted.filter(record) and (self.common_settings.verbose or not routine):
-            self.say(text)
+            self.print_text(text)
 
-    def ended(self, number: int, now: float, status: str, reason: str) -> None:
+    def report_job_end(self, number: int, now: float, status: str, reason: str) -> None:
         """Count job `number` as ended and show it in a line."""
         job = self.running.pop(number, None)
         if job is None:
             return
         self.counts[status] += 1
-        self.rules[job.rule_name].end(number, now, counts=status in ("done", "invalid"))
+        self.rules[job.rule_name].record_end(number, now, counts=status in ("done", "invalid"))
         if status in ("FAILED", "skipped"):
-            self.lacking |= set(map(plain, job.output))
+            self.lacking |= set(map(remove_flags, job.output))
         # One cause, such as data that could not be made, fails many jobs, and a study's every cell may be skipped.
         repeated = reason in self.reasons
         self.reasons |= {reason} - {""}
@@ -227,49 +237,49 @@ class LogHandler(LogHandlerBase):
         self.page = page or self.page
         if status == "skipped":
             if not repeated:
-                self.say(f"skipped  all that needs {reason}, which failed", STYLES[status])
-        elif status != "done" or not self.quiet("rules"):
+                self.print_text(f"skipped  all that needs {reason}, which failed", STYLES[status])
+        elif status != "done" or not self.is_quiet("rules"):
             why = "as above" if repeated and status == "FAILED" else reason
-            line = f"{status:7}  {words(job)}  in {clock(now - job.created)}{': ' * bool(reason)}{why}"
-            line += "" if self.screen else self.aside()
+            line = f"{status:7}  {describe_job(job)}  in {format_duration(now - job.created)}{': ' * bool(reason)}{why}"
+            line += "" if self.screen else self.format_progress_suffix()
             # A job that broke shows its log itself.
             logs = job.log if status == "FAILED" and reason and not repeated else []
             below = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
-            self.say("\n".join([line, *below]), STYLES[status])
+            self.print_text("\n".join([line, *below]), STYLES[status])
 
-    def so_far(self) -> str:
+    def describe_ended_jobs(self) -> str:
         """Return how many jobs have ended, and how."""
         state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "left out", "invalid")]
         state = [words for words in state if not words.startswith("0 ")]
-        return ", ".join([f"{sum(self.counts.values())} of {self.total()} jobs", *state])
+        return ", ".join([f"{sum(self.counts.values())} of {self.count_jobs()} jobs", *state])
 
-    def total(self) -> int:
+    def count_jobs(self) -> int:
         """Return the number of jobs of this run."""
         return sum(rule.ended + rule.to_do() for rule in list(self.rules.values()))
 
-    def aside(self) -> str:
+    def format_progress_suffix(self) -> str:
         """Return what a plain line says beside its job: how far the run is and how long it takes."""
-        return "" if self.quiet("progress") else f"  ({self.progress(time.monotonic())})"
+        return "" if self.is_quiet("progress") else f"  ({self.describe_progress(time.monotonic())})"
 
-    def progress(self, now: float) -> str:
+    def describe_progress(self, now: float) -> str:
         """Return how far the run is and how long it takes."""
         planned = self.settings and self.settings.planned
         by_plan = planned - (now - self.began) if planned else 0.0
-        return f"{self.so_far()}, {time_left(list(self.rules.values()), now, by_plan)}"
+        return f"{self.describe_ended_jobs()}, {describe_time_left(list(self.rules.values()), now, by_plan)}"
 
-    def quiet(self, kind: str) -> bool:
+    def is_quiet(self, kind: str) -> bool:
         """Return whether `--quiet` names this kind of output: `rules` or `progress`."""
-        return is_quiet_about(self.common_settings.quiet or (), kind)
+        return is_quiet_about(self.common_settings.is_quiet or (), kind)
 
-    def say_errors(self) -> None:
+    def print_errors(self) -> None:
         """Print the errors of Snakemake's that were not printed yet."""
         while self.errors:
-            self.say(self.errors.pop(0), "red")
+            self.print_text(self.errors.pop(0), "red")
 
-    def say(self, text: str, style: str = "") -> None:
+    def print_text(self, text: str, style: str = "") -> None:
         """Print `text` for good: above the living lines, or as plain text."""
         text = CONTROL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), DROPPED.sub("", text))
         if self.screen:
-            self.screen.say(text, style)
+            self.screen.print_text(text, style)
         else:
             print(time.strftime("%H:%M:%S"), text, file=self.stream, flush=True)

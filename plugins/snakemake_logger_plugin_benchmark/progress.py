@@ -26,7 +26,7 @@ OF_SYSTEM = re.compile(r"^(?:\w+: )?(\[Errno \d+\] .+)$", re.MULTILINE)
 COMMAND = re.compile(r"^Command '.*' returned", re.MULTILINE | re.DOTALL)
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration in words: `0.4 s`, `12 s`, `2 min 10 s`, `1 h 5 min`."""
     if seconds < 9.95:
         return f"{max(seconds, 0):.1f} s"
@@ -36,13 +36,13 @@ def clock(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def words(job: LogRecord) -> str:
+def describe_job(job: LogRecord) -> str:
     """Return what a job does: its rule's message, else the names of rule and wildcards."""
     named = [job.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in job.wildcards.items())]
     return job.rule_msg or "  ".join(named)
 
 
-def outcome(outputs: Iterable[str]) -> tuple[str, str]:
+def read_outcome(outputs: Iterable[str]) -> tuple[str, str]:
     """Return how a finished job ended and the first reason, from the first JSON file that it wrote.
 
     A failed step leaves an artefact that says so and exits 0; one that was skipped, since what it needs had failed, has
@@ -50,7 +50,7 @@ def outcome(outputs: Iterable[str]) -> tuple[str, str]:
     `("FAILED" | "skipped" | "left out" | "invalid" | "done", reason)`; what cannot be read is taken as done.
     """
     artefact = None
-    if path := next((Path(name) for name in map(plain, outputs) if name.endswith(".json")), None):
+    if path := next((Path(name) for name in map(remove_flags, outputs) if name.endswith(".json")), None):
         with contextlib.suppress(OSError, ValueError):
             small = path.stat().st_size <= LARGEST_ARTEFACT
             data = path.read_bytes() if small else b""
@@ -66,12 +66,12 @@ def outcome(outputs: Iterable[str]) -> tuple[str, str]:
     return ("invalid", reason) if artefact.get("valid") is False else ("done", "")
 
 
-def plain(name: str) -> str:
+def remove_flags(name: str) -> str:
     """Return the name of an input or output as Snakemake's log has it, without its flags."""
     return FLAGS.sub("", name)
 
 
-def sentences(reports: Path) -> Iterator[tuple[str, str]]:
+def read_sentences(reports: Path) -> Iterator[tuple[str, str]]:
     """Yield the sentence that opens each study's page in a folder, with its title and caution, and the page's path.
 
     A page leaves them beside it; what cannot be read is left out.
@@ -83,7 +83,7 @@ def sentences(reports: Path) -> Iterator[tuple[str, str]]:
             yield f"{study['title']}: {words}", str(path).replace("_answers.json", ".html")
 
 
-def one_line(text: str, exception: str) -> str:
+def format_error(text: str, exception: str) -> str:
     """Return an error of Snakemake's without its traceback if it is a user's mistake or the system's, else unchanged.
 
     A mistake is a WorkflowError, which says what is wrong in words, or a file or option that Snakemake itself stumbles
@@ -112,22 +112,22 @@ class Rule:
     running: dict[int, float] = field(default_factory=dict)
     at_once: int = 1
 
-    def start(self, job: int, now: float) -> None:
+    def record_start(self, job: int, now: float) -> None:
         """Count job number `job` as running since `now`."""
         self.running[job] = now
         self.at_once = max(self.at_once, len(self.running))
 
-    def end(self, job: int, now: float, counts: bool) -> None:
+    def record_end(self, job: int, now: float, counts: bool) -> None:
         """Count job number `job` as ended; `counts` says whether its time tells how long others will take."""
         self.ended += 1
         started = self.running.pop(job, now)
         self.durations += [now - started] * counts
 
-    def to_do(self) -> int:
+    def count_unfinished(self) -> int:
         """Return the number of jobs that have not ended."""
         return max(self.jobs - self.ended, len(self.running))
 
-    def left(self, now: float) -> float | None:
+    def estimate_seconds_left(self, now: float) -> float | None:
         """Return the seconds until the rule's last job ends, None before one was timed.
 
         The sum of what is to do is the number of jobs times their mean: a median is far off where half of the cells are
@@ -137,24 +137,24 @@ class Rule:
             return None
         mean = sum(self.durations) / len(self.durations)
         begun = [max(mean - (now - started), 0.0) for started in self.running.values()]
-        return ((self.to_do() - len(begun)) * mean + sum(begun)) / self.at_once
+        return ((self.count_unfinished() - len(begun)) * mean + sum(begun)) / self.at_once
 
 
-def time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) -> str:
+def describe_time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) -> str:
     """Return in words how long the run still takes; rules of which no job has ended yet are counted apart.
 
     While most jobs are of these, it is what is left of what was announced: `by_plan` seconds, 0 or less if nothing is.
     """
-    unfinished = [(rule.to_do(), rule.left(now)) for rule in rules if rule.to_do()]
+    unfinished = [(rule.count_unfinished(), rule.estimate_seconds_left(now)) for rule in rules if rule.to_do()]
     untimed = sum(jobs for jobs, left in unfinished if left is None)
     if not unfinished:
         return "nothing left"
     unknown = f"{untimed} job{'s' * (untimed > 1)} of unknown length"
     # The only job of its rule never has another one that ended.
     if 2 * untimed > sum(jobs for jobs, _ in unfinished) and max(j for j, left in unfinished if left is None) > 1:
-        return f"about {clock(by_plan)} left, as planned" if by_plan > 0 else "estimating the time left"
+        return f"about {format_duration(by_plan)} left, as planned" if by_plan > 0 else "estimating the time left"
     if all(left is None for _, left in unfinished):
         return f"{unknown} left"
     seconds = sum(left for _, left in unfinished if left is not None)
-    text = f"about {clock(seconds)} left" if seconds >= 10 else "a few seconds left"
+    text = f"about {format_duration(seconds)} left" if seconds >= 10 else "a few seconds left"
     return f"{text} + {unknown}" if untimed else text

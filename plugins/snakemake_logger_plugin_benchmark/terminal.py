@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .progress import clock, words
+from .progress import describe_job, format_duration
 
 if TYPE_CHECKING:
     from . import LogHandler
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 8  # running jobs; a cluster may run hundreds
 
 
-def shorten(text: str, width: int) -> str:
+def shorten_text(text: str, width: int) -> str:
     """Return `text` in at most `width` characters; the middle goes, as a cell's name differs at both ends."""
     if len(text) <= width:
         return text
@@ -45,7 +45,7 @@ class Screen(Live):
         # A run that is killed would leave the terminal without its cursor.
         self.console.show_cursor(True)
 
-    def say(self, text: str, style: str) -> None:
+    def print_text(self, text: str, style: str) -> None:
         """Print `text` for good, above the living lines."""
         self.console.print(text, style=style or None, markup=False, emoji=False, soft_wrap=True)
 
@@ -54,13 +54,13 @@ class Screen(Live):
         jobs, now, width = list(self.run.running.values()), time.monotonic(), self.console.width
         lines = []
         for job in jobs[:MOST_SHOWN]:
-            age = clock(now - job.created)
-            lines.append(Text(f"  {shorten(words(job), width - len(age) - 5)}  {age}", no_wrap=True))
+            age = format_duration(now - job.created)
+            lines.append(Text(f"  {shorten_text(describe_job(job), width - len(age) - 5)}  {age}", no_wrap=True))
         if len(jobs) > MOST_SHOWN:
             lines.append(Text(f"  and {len(jobs) - MOST_SHOWN} more"))
         # A bar ends no line of its own, a row of a table does.
         bar = Table.grid()
-        ended, total = sum(self.run.counts.values()), max(self.run.total(), 1)
+        ended, total = sum(self.run.counts.values()), max(self.run.count_jobs(), 1)
         bar.add_row(ProgressBar(total=total, completed=ended, width=min(width - 1, 100)))
-        status = f"{self.run.progress(now)}, running for {clock(now - self.run.began)}"
+        status = f"{self.run.describe_progress(now)}, running for {format_duration(now - self.run.began)}"
         return Group(*lines, bar, Text(status, no_wrap=True, overflow="ellipsis"))

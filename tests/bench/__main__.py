@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sbench.probe import host
-from sbench.probe.program import Problem, run
+from sbench.probe.program import Problem, run_main
 from tests.bench import advice, false_answers, false_verdicts, instruments, null_cells, project, scale
 from tests.bench.common import Row
 
@@ -79,7 +79,7 @@ def _measure(name: str, settings: dict[str, object], console: Console) -> list[R
 
 def _make_table(rows: list[Row]) -> Table:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    title = f"{host.facts()['cpu']}, {host.usable_cores()} cores, load {load}"
+    title = f"{host.read_facts()['cpu']}, {host.count_usable_cores()} cores, load {load}"
     table = Table("what", "measured", "against", "ratio (95 % interval)", "goal", title=title, title_justify="left")
     for row in rows:
         style = {None: None, True: "green", False: "red"}[row.within]
@@ -88,4 +88,4 @@ def _make_table(rows: list[Row]) -> Table:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

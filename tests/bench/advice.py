@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 
 from sbench.files import advise_page, ways
-from sbench.probe.program import make_command
+from sbench.probe.program import build_command
 from sbench.studies.shots.report import results
 from tests.bench.common import Row, Say, copy_tree, run_command
 
@@ -34,10 +34,10 @@ def try_advice(folder: Path, say: Say, shapes: tuple[str, ...] = tuple(SHAPES), 
                 with h5py.File(place / f"file-{seed}.h5", "w") as file:
                     _write(file, name, np.random.default_rng(seed))
             options = (f"--access={access}", "--latency=20", "--rate=50", f"--name={run}", f"--repeats={repeats}")
-            run_command(make_command("sbench.cli", "advise", place, *options), tree)
+            run_command(build_command("sbench.cli", "advise", place, *options), tree)
             study = tree / "results" / run / "shots"
-            runs.append(results.load(study, study / "facts.json"))
-        yield _compare(f"advice on {name} files", advise_page.outcome(runs[0]), ways.read_advice(runs[1]))
+            runs.append(results.load_results(study, study / "facts.json"))
+        yield _compare(f"advice on {name} files", advise_page.describe_outcome(runs[0]), ways.read_advice(runs[1]))
 
 
 def _write(file: h5py.File, shape: str, values: np.random.Generator) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from sbench.probe.processes import owned
+from sbench.probe.processes import run_process
 from sbench.probe.program import Problem, write_json
 from sbench.verdicts import stats
 
@@ -58,7 +58,7 @@ def simulate(what: str, judge: Callable[[int], object], runs: int, say: Say) -> 
 def count_false(what: str, answers: Sequence[int], rate: float = stats.LEVEL, families: int = 1) -> Row:
     """Return the row of the wrong answers in runs of some families; a rule of that rate misses the goal in 2.5 %."""
     wrong, trials = sum(answers), families * len(answers)
-    share, most = stats.share(wrong, trials), stats.binomial_quantiles(trials, rate)[1]
+    share, most = stats.estimate_share(wrong, trials), stats.compute_binomial_quantiles(trials, rate)[1]
     interval = f"[{100 * share.low:.1f}, {100 * share.high:.1f}] %"
     return Row(what, f"{wrong} of {trials}", interval, goal=f"≤ {most} of {trials}", within=wrong <= most)
 
@@ -77,7 +77,7 @@ def at_most(what: str, value: float, goal: float | None, unit: str, against: str
 def compare_times(what: str, ours: Floats, name: str, others: Floats, goal: float | None = None) -> Row:
     """Return the row of seconds that were measured in turn: medians, and their ratio with its 95 % interval."""
     logs = np.log(np.asarray(ours) / np.asarray(others))
-    low, high = (float(np.exp(edge[0])) for edge in stats.bootstrap_interval(logs[:, None]))
+    low, high = (float(np.exp(edge[0])) for edge in stats.compute_bootstrap_interval(logs[:, None]))
     ratio = float(np.exp(np.median(logs)))
     interval = "" if math.isnan(low) else f" ({low:.3f} … {high:.3f})"
     limit, within = ("", None) if goal is None else (f"≤ {goal:g}", ratio <= goal)
@@ -86,7 +86,7 @@ def compare_times(what: str, ours: Floats, name: str, others: Floats, goal: floa
 
 def format_seconds(values: Floats) -> str:
     """Return the median of some seconds with its unit, and its 95 % interval if there are enough."""
-    middle = stats.median(values)
+    middle = stats.estimate_median(values)
     unit, scale = ("s", 1) if middle.value >= 1 else ("ms", 1000)
     value, low, high = (f"{of:.0f}" if of >= 100 else f"{of:.3g}" for of in scale * np.asarray(middle[:3]))
     return f"{value} {unit}" + ("" if math.isnan(middle.low) else f" ({low} … {high})")
@@ -98,7 +98,7 @@ def run_command(command: Sequence[str], cwd: Path | str = ".") -> Usage:
     with (
         ThreadPoolExecutor(1) as pool,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words,
-        owned(command, words, dict(os.environ), cwd=cwd, stdin=subprocess.DEVNULL) as process,
+        run_process(command, words, dict(os.environ), cwd=cwd, stdin=subprocess.DEVNULL) as process,
     ):
         peak = pool.submit(_sample_peak, psutil.Process(process.pid))
         status, seconds = process.wait(), time.perf_counter() - start

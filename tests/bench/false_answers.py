@@ -84,13 +84,13 @@ def _is_difference_reported(order: str, machines: str, effects: Effects, seed: i
         Side({"shots": table.drop(columns="side").reset_index(drop=True)}, {"shots": [{"run": side}]})
         for side, table in pd.DataFrame(records).groupby("side")
     ]
-    return compare.of_study("shots", *sides)[1]["verdicts"]["verdict"].isin(ORDERED).any()
+    return compare.compare_study("shots", *sides)[1]["verdicts"]["verdict"].isin(ORDERED).any()
 
 
 def _is_slower_detected(ratio: float, seed: int) -> bool:
     base, other = np.random.default_rng(seed).normal(0, NOISE, (2, sessions.LEAST, MANY))
     other[:, 0] += np.log(ratio)
-    return sessions.judge(base, other)[0].verdict == Outcome.SLOWER
+    return sessions.judge_sessions(base, other)[0].verdict == Outcome.SLOWER
 
 
 def advise_on_files(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
@@ -124,7 +124,7 @@ def _advise(gain: float, spread: float, files: int, seed: int) -> ways.Advice:
     ]
     pairs = list(itertools.combinations(range(len(_ARMS)), 2))
     logs = np.log(seconds.sum(axis=2))
-    judged = stats.judge(np.stack([logs[other] - logs[base] for base, other in pairs], axis=1))
+    judged = stats.judge_family(np.stack([logs[other] - logs[base] for base, other in pairs], axis=1))
     contest = [
         {"baseline_cell": str(base), "contender_cell": str(other), "ratio_low": verdict.low, "ratio_high": verdict.high}
         | {"ratio": verdict.ratio, "verdict": verdict.verdict, "detectable_ratio": verdict.detectable_ratio}
@@ -133,7 +133,7 @@ def _advise(gain: float, spread: float, files: int, seed: int) -> ways.Advice:
     advice = {"accesses": {_LEVEL: 1.0}, "arms": _ARMS, "considered": _ARMS}
     frames = {"measured": pd.DataFrame(cells), "contest": pd.DataFrame(contest), "samples": pd.DataFrame(samples)}
     facts = {"settings": {"advice": advice, "read_files": READ}}
-    return ways.read_advice(SimpleNamespace(**frames, comparisons=pd.DataFrame, facts=facts))
+    return ways.read_advice(SimpleNamespace(**frames, get_comparisons=pd.DataFrame, facts=facts))
 
 
 def judge_volumes(folder: Path, say: Say, runs: int = 200) -> Iterator[Row]:
@@ -154,10 +154,10 @@ def _judge_volume(height: float, spread: float, seed: int) -> tuple[str, ...]:
     batteries = [_draw_battery(random, repeat, height, spread) for repeat in (1, 2, 3)]
     for count in (1, 2, 3):
         series = Series("volume", _VOLUME, tuple(batteries[:count]))
-        judged.append(limits.verdicts(series, tables.segments_of(series), [_LIMIT]))
+        judged.append(limits.judge_limits(series, tables.list_segments(series), [_LIMIT]))
         if not (course.rows and course.is_missed):
             course.rows, course.batteries = judged[-1], [battery.record for battery in batteries[:count]]
-    return judged[0][0]["verdict"], judged[2][0]["verdict"], course.word()
+    return judged[0][0]["verdict"], judged[2][0]["verdict"], course.get_verdict()
 
 
 def _draw_battery(random: np.random.Generator, repeat: int, height: float, spread: float) -> Battery:
@@ -194,21 +194,21 @@ def _bisect(times: Sequence[float], spread: float, seed: int) -> tuple[str, str]
     builds = times + random.normal(0, spread, len(times))
     names = [str(number) for number in range(len(times))]
     ends = _judge_builds(random, builds[[0, -1]])
-    if judged_releases.of_ends(ends[0, 1]) != judged_releases.LAST:
+    if judged_releases.judge_last(ends[0, 1]) != judged_releases.LAST:
         return None
 
     def look(first: str, name: str, last: str) -> judged_releases.Seen:
         judged = _judge_builds(random, builds[[int(first), int(name), int(last)]])
-        return judged_releases.Seen(judged_releases.likeness(judged[0, 1], judged[2, 1]), "")
+        return judged_releases.Seen(judged_releases.judge_release(judged[0, 1], judged[2, 1]), "")
 
     def doubt(before: str, after: str) -> str:
         pairs = [[builds[int(name)], times[int(name)] + random.normal(0, spread)] for name in (before, after)]
         judged = _judge_builds(random, [pairs[0][0], *pairs[1], pairs[0][1]])
         return judged_releases.find_doubt([judged[end, of] for end in (0, 3) for of in (1, 2)], ends[0, 1]["ratio"])
 
-    change = judged_releases.search(names, look, lambda _: None)
+    change = judged_releases.find_change(names, look, lambda _: None)
     if not change.undecided:
-        judged_releases.settle(change, names, doubt)
+        judged_releases.confirm_change(change, names, doubt)
     return None if change.undecided or change.unconfirmed else (change.before, change.after)
 
 
@@ -217,4 +217,4 @@ def _judge_builds(random: np.random.Generator, builds: Sequence[float]) -> dict[
     measured = random.normal(builds, NOISE, (STEP_BLOCKS, len(builds)))
     pairs = [(end, other) for end in sorted({0, len(builds) - 1}) for other in range(len(builds)) if other != end]
     differences = np.stack([measured[:, other] - measured[:, end] for end, other in pairs], axis=1)
-    return {pair: verdict._asdict() for pair, verdict in zip(pairs, stats.judge(differences), strict=True)}
+    return {pair: verdict._asdict() for pair, verdict in zip(pairs, stats.judge_family(differences), strict=True)}

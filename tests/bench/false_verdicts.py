@@ -117,10 +117,10 @@ def _judge_records(folder: Path, base: np.ndarray, other: np.ndarray, sessions: 
     (folder / "matrix.csv").write_text(_MATRIX, encoding="utf-8")
     (folder / "facts.json").write_text(json.dumps({"study": "shots", "stores": {"disk": {"kind": "posix"}}}))
     config = {"equivalence_percent": 5, "seed": 1, "studies": _SHOTS}
-    made = gather.merged(config, "shots", tables.read_matrix(folder / "matrix.csv"), kept, {})
-    gather.write(made, folder)
+    made = gather.build_tables(config, "shots", tables.read_matrix(folder / "matrix.csv"), kept, {})
+    gather.write_tables(made, folder)
     verdict = made["verdicts"].iloc[0]["verdict"]
-    texts = [finding.verdict for finding in findings.find(results.load(folder, folder / "facts.json"))]
+    texts = [finding.verdict for finding in findings.list_findings(results.load_results(folder, folder / "facts.json"))]
     return verdict if verdict in texts or verdict not in DECIDED else f"{verdict}, but the page has {texts}"
 
 
@@ -134,10 +134,10 @@ def _judge_first_slower(in_turn: bool, seed: int) -> str:
     """Return the verdict on identical volumes of which the first one in a block is slower."""
     random = np.random.default_rng(seed)
     cells = [Cell(store, "volumes", {"store": store}, {}, "", "") for store in "ab"]
-    draw = blocks.draw_orders(cells, [{"factor": "store", "baseline": "a"}], str(seed), range(1, PAIRS + 1))
+    draw = blocks.choose_draw(cells, [{"factor": "store", "baseline": "a"}], str(seed), range(1, PAIRS + 1))
 
     def place(store: str, repeat: int) -> tuple[float, dict]:
-        number = blocks.order(["a", "b"], str(seed), repeat, None if in_turn else draw).index(store)
+        number = blocks.build_order(["a", "b"], str(seed), repeat, None if in_turn else draw).index(store)
         effect = math.exp(random.normal(0, NOISE)) * (1 if number else FIRST_SLOWER)
         return effect, {"position": 2 * repeat + number}
 
@@ -156,16 +156,16 @@ def _judge_volumes(random: np.random.Generator, place: Callable[[str, int], tupl
         record = volumes_records.battery(store, medians, seed, WRITES, repeat=repeat, session="1", **facts)
         kept.append(records.Kept(store, record["cell"], repeat, Path(f"{store}/repeat={repeat}.json"), record))
     cells = [{"cell": first.cell, **first.levels, "omitted": "", "twin_of": ""} for first in kept[::PAIRS]]
-    volumes = series.read(pd.DataFrame(cells), kept, {}, {})
-    segments = {volume.levels: volume_tables.segments_of(volume) for volume in volumes}
-    rows = volume_ratios.comparisons(volumes, segments, [{"factor": "store", "baseline": "a"}])
+    volumes = series.build_series(pd.DataFrame(cells), kept, {}, {})
+    segments = {volume.levels: volume_tables.list_segments(volume) for volume in volumes}
+    rows = volume_ratios.compare_series(volumes, segments, [{"factor": "store", "baseline": "a"}])
     return rows[(rows["metric"] == "p99") & (rows["phase"] == "all")]["verdict"].item()
 
 
 def _is_slower_detected(repeats: int, seed: int) -> bool:
     d = np.random.default_rng(seed).normal(0, NOISE * np.sqrt(2), (repeats, 24))
     d[:, 0] += np.log(1.1)
-    return stats.judge(d)[0].verdict == Outcome.SLOWER
+    return stats.judge_family(d)[0].verdict == Outcome.SLOWER
 
 
 def _load(size: float, is_drift: bool, when: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -178,17 +178,17 @@ def _count_false_families(repeats: int, load: Load, seed: int) -> int:
     random, numbers = np.random.default_rng(seed), range(1, repeats + 1)
     levels = [dict(zip(FACTORS, each, strict=True)) for each in itertools.product(*FACTORS.values())]
     cells = {name: Cell(name, "shots", each, {}, "", "") for each in levels if (name := "".join(each.values()))}
-    draw = blocks.draw_orders([*cells.values()], COMPARE, str(seed), numbers)
-    orders = [blocks.order(list(cells), str(seed), block, draw) for block in numbers]
+    draw = blocks.choose_draw([*cells.values()], COMPARE, str(seed), numbers)
+    orders = [blocks.build_order(list(cells), str(seed), block, draw) for block in numbers]
     places = np.array([[order.index(name) for name in cells] for order in orders])
     when = np.arange(repeats)[:, None] + places / len(cells)
     logs = dict(zip(cells, (random.normal(0, NOISE, when.shape) + load(when, random)).T, strict=True))
-    families = [blocks.pairs(cells.values(), [entry]) for entry in COMPARE]
+    families = [blocks.list_pairs(cells.values(), [entry]) for entry in COMPARE]
     differences = [np.column_stack([logs[other] - logs[base] for base, other in pairs]) for pairs in families]
-    return sum(any(verdict.verdict in ORDERED for verdict in stats.judge(d)) for d in differences)
+    return sum(any(verdict.verdict in ORDERED for verdict in stats.judge_family(d)) for d in differences)
 
 
 def _is_decided_at_some_look(at: Sequence[int], many: int, seed: int) -> bool:
     d = np.random.default_rng(seed).normal(0, UNDECIDED, (at[-1], many))
-    judged = (stats.judge(d[:count], looks=look) for look, count in enumerate(at, 1))
+    judged = (stats.judge_family(d[:count], looks=look) for look, count in enumerate(at, 1))
     return any(verdict.verdict in ORDERED for verdicts in judged for verdict in verdicts)

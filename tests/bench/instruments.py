@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sbench.probe.program import make_command, read_json
+from sbench.probe.program import build_command, read_json
 from sbench.stores import bare, network
 from sbench.stores.embedded import Proxy
 from tests.bench import common
@@ -21,7 +21,7 @@ _DEFAULT = {"latency_ms": 20, "per_connection_mib_s": 50, "shared_mib_s": 100}
 
 def measure_network(folder: Path, say: Say, rounds: int = 10, megabytes: int = 64) -> Iterator[Row]:
     """Measure the emulated network, and the overhead of recording requests."""
-    common.run_command(make_command("build_servers", "--out", folder / "servers.json", "--need", "toxiproxy"))
+    common.run_command(build_command("build_servers", "--out", folder / "servers.json", "--need", "toxiproxy"))
     program = read_json(folder / "servers.json")["toxiproxy"]
     with ranges.serve_ranges() as endpoint, open(folder / "log", "w", encoding="utf-8") as log:
 
@@ -31,7 +31,7 @@ def measure_network(folder: Path, say: Say, rounds: int = 10, megabytes: int = 6
                 yield Proxy(stack, program, endpoint, limits, log)
 
         with emulate(latency_ms=_LATENCY_MS) as proxy:
-            connects = [network.measure(_make_client(proxy), "o", _MIB)["connect_s"] for _ in range(rounds)]
+            connects = [network.measure_network(_make_client(proxy), "o", _MIB)["connect_s"] for _ in range(rounds)]
         off = abs(1000 * statistics.median(connects) - _LATENCY_MS)
         against = f"{_LATENCY_MS} ms asked, measured {common.format_seconds(connects)}"
         yield at_most("first byte of a new connection: off one round trip", off, 1, "ms", against)
@@ -65,7 +65,7 @@ def _read(proxy: Proxy, connections: int, nbytes: int, count: int = 1) -> float:
 
         def get(client: bare.Http) -> None:
             for _ in range(count):
-                client.get("o", 0, nbytes // connections)
+                client.read_range("o", 0, nbytes // connections)
 
         start = time.perf_counter()
         list(pool.map(get, clients))

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from sbench.probe.program import Problem, run
+from sbench.probe.program import Problem, run_main
 from tests.bench.common import TREE, copy_tree
 
 # Modules of the package that are changed, and the tests that have to notice.
@@ -97,4 +97,4 @@ def _is_noticed(tree: Path, name: str) -> bool:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

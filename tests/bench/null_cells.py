@@ -6,7 +6,7 @@ from pathlib import Path
 
 import h5py
 
-from sbench.probe.program import Problem, make_command, read_json
+from sbench.probe.program import Problem, build_command, read_json
 from tests.bench import common
 from tests.bench.common import DISK, LIBRARIES, S3, Row, Say, compare_times, format_seconds, run_command, snakemake
 
@@ -24,7 +24,7 @@ def measure_null_cells(folder: Path, say: Say, repeats: int = 6, starts: int = 7
     whole = run_command(measuring, tree).seconds
     say("starting Snakemake with nothing to do, and the step alone")
     idle = [run_command(measuring, tree).seconds for _ in range(starts)]
-    imports = [run_command(make_command("step", "measure", "--help")).seconds for _ in range(starts)]
+    imports = [run_command(build_command("step", "measure", "--help")).seconds for _ in range(starts)]
     records = _read_records(tree)
     steps = {store: [of["step_seconds"] for of in records if of["cell"]["store"] == store] for store in _STORES}
     all_steps = [record["step_seconds"] for record in records]

@@ -36,7 +36,7 @@ sys.path[0] = "scripts"
 from sbench.pages import pages
 from sbench.studies.shots.report import results
 def write_sentences():
-    assert any(pages.of_run(results.load("results/bench/shots", "results/bench/shots/facts.json")))
+    assert any(pages.get_findings(results.load_results("results/bench/shots", "results/bench/shots/facts.json")))
 write_sentences()
 """
 # The parts of a cell's way, and words of the commands that each consists of.
@@ -70,7 +70,7 @@ def count_lines() -> Iterator[Row]:
     yield _to_row(f"engine: {', '.join(ENGINE)}", sum(rooms[room] for room in ENGINE), 15_500)
     yield _to_row("rules/common.smk", _count(Path("rules/common.smk")), 150)
     for name in schema.list_studies():
-        has_blocks = type(studies.of(name)).tables is studies.Study.tables
+        has_blocks = type(studies.get_study(name)).build_tables is studies.Study.build_tables
         yield _to_row(f"study {name}", _count(PACKAGE / "studies" / name), 2_000 if has_blocks else 4_000)
         yield _to_row("  its page", _count(PACKAGE / "studies" / name / "report"), 400 if has_blocks else None)
     for path in sorted((PACKAGE / "drivers").glob("[!_]*.py")):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sbench.design import config as configuration
 from sbench.probe import host
-from sbench.probe.program import make_command, write_json
+from sbench.probe.program import build_command, write_json
 from sbench.runs import archive
 from tests.bench import common
 from tests.bench.common import LIBRARIES, S3, TREE, Row, Say, at_most, copy_tree, run_command
@@ -41,8 +41,8 @@ def report_records(folder: Path, say: Say, records: int = 2_000, rounds: int = 3
     config, count = _write_records(study, records, "bench")
     gather = ("--study", "shots", "--config", json.dumps(config), "--results", folder / "results")
     page = ("--notebook", "notebooks/shots.ipynb", "--tables", study, "--facts", study / "facts.json")
-    steps, html = {"gather": make_command("gather", *gather)}, folder / "reports/shots.html"
-    steps["report"] = make_command("report", *page, "--out", html)
+    steps, html = {"gather": build_command("gather", *gather)}, folder / "reports/shots.html"
+    steps["report"] = build_command("report", *page, "--out", html)
     yield from _measure(f"{count:,} records of {SAMPLES} samples to tables and page", steps, Path(), rounds)
     yield at_most(f"page of {count:,} records", html.stat().st_size / 1e6, 3, "MB")
 
@@ -54,9 +54,9 @@ def compare_archives(folder: Path, say: Say, records: int = 2_000, rounds: int =
         say(f"writing and packing {run}")
         config, count = _write_records(tree / "results" / run / "shots", records, run)
         gather = ("--study", "shots", "--config", json.dumps(config), "--results", f"results/{run}")
-        run_command(make_command("gather", *gather), tree)
-        archives.append(archive.write(tree / "results" / run))
-    command = {"compare": make_command("sbench.cli", "compare", *archives)}
+        run_command(build_command("gather", *gather), tree)
+        archives.append(archive.write_archive(tree / "results" / run))
+    command = {"compare": build_command("sbench.cli", "compare", *archives)}
     yield from _measure(f"two archives of {count:,} records compared", command, tree, rounds)
 
 
@@ -64,7 +64,7 @@ def _write_records(study: Path, records: int, run: str) -> tuple[dict, int]:
     """Write a run of at most so many synthetic records; return the configuration it could come from, and the number."""
     workers = range(1, records // (16 * REPEATS) + 1)
     cells = synthetic_cells(0, workers=tuple(map(str, workers)))
-    facts = {"run": run, "session": "2000-01-01T00:00:00Z", "host": host.facts()}
+    facts = {"run": run, "session": "2000-01-01T00:00:00Z", "host": host.read_facts()}
     facts |= {"provenance": {"code_sha256": "c0de", "data_sha256": "da7a", "git": None, "dirty": None}}
     write_synthetic_run(study, cells, REPEATS, SAMPLES, change=lambda record: record | facts)
     planned = {cell["cell"]: {"dataset": "bench", "settings": {}} for cell in cells}
@@ -72,7 +72,7 @@ def _write_records(study: Path, records: int, run: str) -> tuple[dict, int]:
     write_json(study.parent / "data/bench/manifest.json", {"status": "done", "files": []})
     shots = {"matrix": LEVELS | {"workers": list(workers)}, "compare": COMPARE}
     values = {"run": run, "repeats": REPEATS, "libraries": LIBRARIES, "stores": {"s3": S3}, "studies": {"shots": shots}}
-    return configuration.resolve(json.loads(json.dumps(values)), []), len(cells) * REPEATS
+    return configuration.resolve_config(json.loads(json.dumps(values)), []), len(cells) * REPEATS
 
 
 def audit_tables(folder: Path, say: Say, rows: tuple = (100_000, 2_200_000), rounds: int = 3) -> Iterator[Row]:
@@ -86,7 +86,7 @@ def audit_tables(folder: Path, say: Say, rows: tuple = (100_000, 2_200_000), rou
             **{"num-workers": 2 ** (runs % 5), "obj-type": "shots", "tot-num-obj": 1, "total-runtime": 100 + runs},
         }
         pd.DataFrame(columns).to_csv(path, index=False)
-        command = {"audit": make_command("sbench.cli", "published", "--audit", path)}
+        command = {"audit": build_command("sbench.cli", "published", "--audit", path)}
         what = f"CSV of {count:,} rows ({path.stat().st_size / 1e6:.0f} MB) audited"
         yield from _measure(what, command, Path(), rounds, (15 if count == 100_000 else None, 1_000))
 
@@ -95,7 +95,7 @@ def import_files(folder: Path, say: Say, files: int = 20_000, rounds: int = 1) -
     """Import 20,000 JSON files of fio."""
     fio_results.write_many(folder / "fio", files)
     imports = ("--imports", json.dumps([str(folder / "fio")]), "--run", "bench", "--out", folder / "imported.json")
-    command = {"import": make_command("sbench.studies.volumes.import_fio", *imports)}
+    command = {"import": build_command("sbench.studies.volumes.import_fio", *imports)}
     yield from _measure(f"{files:,} JSON files of fio imported", command, Path(), rounds, (None, 1_000))
 
 

@@ -23,11 +23,11 @@ from conftest import ROOT, program, run_code, sbench
 
 from sbench.build import environments as libraries
 from sbench.build import own, servers, sources, toolchain
-from sbench.build.cache import Recipe, finding, finished, provide
-from sbench.build.environments import inspect_python, verify
-from sbench.build.hdf5 import aws_recipe, hdf5_recipe
-from sbench.build.shell import Workshop, uv
-from sbench.probe.program import Problem, make_command
+from sbench.build.cache import Recipe, find_piece, forbid_builds, provide_piece
+from sbench.build.environments import inspect_python, validate_library
+from sbench.build.hdf5 import create_aws_recipe, create_hdf5_recipe
+from sbench.build.shell import Workshop, find_uv
+from sbench.probe.program import Problem, build_command
 from sbench.stores import store
 
 WHEEL = {"kind": "wheel", "hdf5": "1.14.6"}
@@ -36,7 +36,7 @@ WHEEL = {"kind": "wheel", "hdf5": "1.14.6"}
 def command(out: Path, spec: object, library: str = "lib") -> list[str]:
     text = spec if isinstance(spec, str) else json.dumps(spec)
     arguments = ["--library", library, "--spec", text, "--out", str(out)]
-    return make_command("build_library", *arguments)
+    return build_command("build_library", *arguments)
 
 
 def build(out: Path, spec: object, **variables: str) -> subprocess.CompletedProcess:
@@ -148,8 +148,8 @@ def test_a_named_file_that_is_no_hdf5_is_refused(tmp_path):
 def test_a_named_file_that_is_the_release_is_one_and_its_path_is_not_told(tmp_path, monkeypatch):
     archive = tmp_path / "mine.tar.gz"
     sha256 = release(archive)
-    monkeypatch.setattr(own, "pinned", lambda: {"hdf5": {"9.9.9": {"tarball_sha256": sha256}}})
-    (source,) = own.hdf5_sources({"kind": "source", "hdf5": "9.9.9", "from": str(archive)})
+    monkeypatch.setattr(own, "load_pinned_sources", lambda: {"hdf5": {"9.9.9": {"tarball_sha256": sha256}}})
+    (source,) = own.list_hdf5_sources({"kind": "source", "hdf5": "9.9.9", "from": str(archive)})
     assert source.origin == "file mine.tar.gz"
 
 
@@ -180,7 +180,7 @@ def test_a_missing_compiler_or_header_names_the_package(tmp_path):
     assert "dnf install gcc" in line
     absent = toolchain.Header("no/such.h", "VERSION", "libno-dev", "no-devel")
     with pytest.raises(Problem, match=r"no/such\.h missing: apt install libno-dev .* dnf install no-devel"):
-        toolchain.header_versions(toolchain.ZLIB, absent)
+        toolchain.read_header_versions(toolchain.ZLIB, absent)
 
 
 def test_a_release_is_fetched_checked_and_unpacked(workshop, web):
@@ -205,7 +205,7 @@ def test_a_failing_step_is_named_with_its_log(tmp_path, monkeypatch, capsys):
         workshop.run("compile it", "sh", "-c", "echo the compiler speaks; exit 3")
 
     with pytest.raises(Problem, match="thing: the step “compile it” failed; its output is in ") as problem:
-        provide(Recipe("thing", {}, build, ()))
+        provide_piece(Recipe("thing", {}, build, ()))
     assert "the compiler speaks" in Path(str(problem.value).rpartition(" in ")[2]).read_text()
     assert "the compiler speaks" in capsys.readouterr().err
 
@@ -223,51 +223,55 @@ def test_a_piece_is_built_again_when_an_input_changed_or_a_part_is_gone(tmp_path
         (folder / "part").touch()
         return {}
 
-    first = provide(Recipe("thing", {"flag": 1}, build, ("part",)))
-    again = provide(Recipe("thing", {"flag": 1}, build, ("part",)))
-    other = provide(Recipe("thing", {"flag": 2}, build, ("part",)))
+    first = provide_piece(Recipe("thing", {"flag": 1}, build, ("part",)))
+    again = provide_piece(Recipe("thing", {"flag": 1}, build, ("part",)))
+    other = provide_piece(Recipe("thing", {"flag": 2}, build, ("part",)))
     assert (first.cached, again.cached, other.cached) == (False, True, False)
     assert first.folder == again.folder != other.folder
     (first.folder / "part").unlink()
-    assert finished(Recipe("thing", {"flag": 1}, build, ("part",))) is None
-    assert not provide(Recipe("thing", {"flag": 1}, build, ("part",))).cached
+    assert find_piece(Recipe("thing", {"flag": 1}, build, ("part",))) is None
+    assert not provide_piece(Recipe("thing", {"flag": 1}, build, ("part",))).cached
 
 
 def test_a_piece_stays_that_cannot_be_looked_at_for_lack_of_open_files(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     thing = Recipe("thing", {}, lambda folder, workshop: {}, ())
-    provide(thing)
+    provide_piece(thing)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with open(os.devnull) as file:
         resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno() + 1, before[1]))
         try:
             with pytest.raises(Problem, match=r"complete\.json cannot be read: Too many open files"):
-                provide(thing)
+                provide_piece(thing)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert provide(thing).cached
+    assert provide_piece(thing).cached
 
 
 def test_hdf5_is_not_built_again_for_the_path_of_python(monkeypatch):
     archive = sources.Archive("tarball x", "0" * 64)
 
     def keys() -> list[str]:
-        return [aws_recipe().key, hdf5_recipe("1.14.6", archive).key, hdf5_recipe("2.0.0", archive).key]
+        return [
+            create_aws_recipe().key,
+            create_hdf5_recipe("1.14.6", archive).key,
+            create_hdf5_recipe("2.0.0", archive).key,
+        ]
 
-    before, tools = keys(), toolchain.tools_recipe().key
-    monkeypatch.setattr(toolchain, "base_python", lambda: Path("/elsewhere/python3"))
-    assert toolchain.tools_recipe().key != tools
+    before, tools = keys(), toolchain.create_tools_recipe().key
+    monkeypatch.setattr(toolchain, "get_base_python", lambda: Path("/elsewhere/python3"))
+    assert toolchain.create_tools_recipe().key != tools
     assert keys() == before
 
 
 def test_what_is_built_is_found_by_its_key_and_nothing_is_built_by_a_look(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     thing = {name: Recipe("wheel-2.0.0", {"of": name}, lambda folder, workshop: {}, ()) for name in ("mine", "other")}
-    provide(thing["other"])
-    with finding():
-        assert provide(thing["other"]).cached
+    provide_piece(thing["other"])
+    with forbid_builds():
+        assert provide_piece(thing["other"]).cached
         with pytest.raises(Problem, match=r"wheel-2\.0\.0 is not built"):
-            provide(thing["mine"])
+            provide_piece(thing["mine"])
     assert not libraries.is_built("mine", {"kind": "wheel", "hdf5": "2.0.0"})
     assert [path.name for path in tmp_path.glob("*/*/")] == [thing["other"].folder.name]
 
@@ -313,7 +317,7 @@ def test_a_wheel_library_may_have_a_lock_of_its_own(tmp_path):
     done = build(out, {"kind": "wheel", "hdf5": "2.0.0", "lock": str(lock)})
     assert done.returncode == 0, done.stderr
     artefact = json.loads(out.read_text())
-    look = "from sbench.probe.software import distributions; print(distributions()['six'])"
+    look = "from sbench.probe.software import list_distributions; print(list_distributions()['six'])"
     has = run_code(look, python=artefact["python"])
     assert has.stdout.strip() == artefact["promised"]["six"] == six[1]
     assert artefact["promised"]["libhdf5"] == "2.0.0 (wheel)"
@@ -322,11 +326,11 @@ def test_a_wheel_library_may_have_a_lock_of_its_own(tmp_path):
 def test_a_label_that_is_not_what_was_built_is_refused():
     spec = {"kind": "source", "hdf5": "2.0.0"}
     with pytest.raises(Problem, match=r"library new: its label says HDF5 2\.0\.0, its h5py has 1\.14\.6"):
-        verify("new", spec, {"hdf5": "1.14.6", "ros3": True})
+        validate_library("new", spec, {"hdf5": "1.14.6", "ros3": True})
     with pytest.raises(Problem, match="no ROS3"):
-        verify("new", spec, {"hdf5": "2.0.0", "ros3": False})
+        validate_library("new", spec, {"hdf5": "2.0.0", "ros3": False})
     with pytest.raises(Problem, match="no ROS3"):
-        verify("wheel", {"kind": "wheel", "hdf5": "2.1.1"}, {"hdf5": "2.1.1", "ros3": False})
+        validate_library("wheel", {"kind": "wheel", "hdf5": "2.1.1"}, {"hdf5": "2.1.1", "ros3": False})
 
 
 def test_a_killed_build_is_not_taken_for_finished(tmp_path):
@@ -395,10 +399,10 @@ def test_servers_start_and_are_the_pinned_versions(environments):
 def test_a_change_of_the_proxys_own_source_compiles_no_other_server(tmp_path, monkeypatch):
     shutil.copytree(servers.GO_MODULE, tmp_path / "servers")
     monkeypatch.setattr(servers, "GO_MODULE", tmp_path / "servers")
-    before = {name: servers.recipe(name).key for name in servers.SERVERS}
+    before = {name: servers.create_server_recipe(name).key for name in servers.SERVERS}
     with open(tmp_path / "servers/toxiproxy/network.go", "a", encoding="utf-8") as source:
         source.write("// changed\n")
-    assert [name for name in before if servers.recipe(name).key != before[name]] == ["toxiproxy"]
+    assert [name for name in before if servers.create_server_recipe(name).key != before[name]] == ["toxiproxy"]
 
 
 def test_only_the_servers_that_are_needed_are_looked_for(tmp_path):
@@ -412,9 +416,9 @@ def test_only_the_servers_that_are_needed_are_looked_for(tmp_path):
         {"kind": "s3", "server": "embedded", "network": {}},
         {"kind": "posix"},
     ]
-    assert store.needed(stores) == ["azurite", "toxiproxy", "versitygw"]
-    assert store.needed(stores[:2]) == ["azurite"]
-    assert store.needed(stores[3:]) == []
+    assert store.list_needed_servers(stores) == ["azurite", "toxiproxy", "versitygw"]
+    assert store.list_needed_servers(stores[:2]) == ["azurite"]
+    assert store.list_needed_servers(stores[3:]) == []
 
 
 def installed(python: Path) -> list[str]:
@@ -425,4 +429,4 @@ def installed(python: Path) -> list[str]:
 
 def uv_cache() -> str:
     """Return uv's own cache, which a test with another XDG_CACHE_HOME need not fill again."""
-    return subprocess.run([uv(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([find_uv(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()

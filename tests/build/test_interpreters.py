@@ -86,7 +86,9 @@ def test_a_library_has_the_python_that_it_asks_for(tmp_path, kind, release):
     done = program("build_library", "--library", "x", "--spec", json.dumps(spec), "--out", tmp_path / "x.json")
     assert done.returncode == 0, done.stderr
     python = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["python"]
-    seen = run_code("from sbench.probe.software import distributions; print(distributions()['python'])", python=python)
+    seen = run_code(
+        "from sbench.probe.software import list_distributions; print(list_distributions()['python'])", python=python
+    )
     assert seen.stdout.startswith(f"{release}.")
 
 

@@ -15,19 +15,19 @@ from conftest import artefact, program, sbench
 from small_runs import SINGLE, drop, launch, records, write
 
 from sbench.build import own, toolchain
-from sbench.build.cache import provide
-from sbench.build.distributions import promised
-from sbench.build.environments import origin
-from sbench.build.hdf5 import hdf5_recipe, provide_hdf5
+from sbench.build.cache import provide_piece
+from sbench.build.distributions import list_promises
+from sbench.build.environments import resolve_origin
+from sbench.build.hdf5 import create_hdf5_recipe, provide_hdf5
 from sbench.build.shell import Workshop, make_environment
-from sbench.build.sources import ENVS, LOCK, Unreachable, releases
+from sbench.build.sources import ENVS, LOCK, Unreachable, list_archives
 from sbench.design import config as configuration
 from sbench.design import fingerprint
 from sbench.measure import preflight
 from sbench.pages.names import Names
-from sbench.pages.names import software as named
-from sbench.probe.program import Problem, file_digest
-from sbench.studies.shots.report import REPORT, hdf5_version
+from sbench.pages.names import describe_software as named
+from sbench.probe.program import Problem, compute_file_digest
+from sbench.studies.shots.report import REPORT, format_hdf5_version
 
 pytestmark = pytest.mark.late
 
@@ -85,7 +85,7 @@ def packed(tree: Path, top: str = "hdf5-mine") -> Path:
 
 
 def source(place: Path, **more: str) -> own.Archive:
-    (only,) = own.hdf5_sources(SOURCE | {"from": str(place)} | more)
+    (only,) = own.list_hdf5_sources(SOURCE | {"from": str(place)} | more)
     return only
 
 
@@ -105,7 +105,7 @@ def test_a_tree_a_tarball_and_a_commit_are_known_by_what_they_hold(workshop, tre
         "local tarball …",
         "git …",
     ]
-    assert [one.key for one in sources[1:]] == [file_digest(archive), commit]
+    assert [one.key for one in sources[1:]] == [compute_file_digest(archive), commit]
     assert [one.origin.endswith(one.key[:12]) for one in sources] == [True] * 3
     for one in sources:
         assert contents(one.unpack(workshop)) == expected
@@ -113,11 +113,11 @@ def test_a_tree_a_tarball_and_a_commit_are_known_by_what_they_hold(workshop, tre
 
 
 def test_an_edit_is_built_again_and_what_is_no_source_is_not_looked_at(tree):
-    keys = [hdf5_recipe("2.0.0", source(tree)).key]
+    keys = [create_hdf5_recipe("2.0.0", source(tree)).key]
     for name in (".git/index", ".H5.c.swp", "mine/CMakeCache.txt", "mine/H5.o"):
         (tree / name).parent.mkdir(exist_ok=True)
         (tree / name).touch()
-    keys.append(hdf5_recipe("2.0.0", source(tree)).key)
+    keys.append(create_hdf5_recipe("2.0.0", source(tree)).key)
     assert keys[1] == keys[0]
     for edit in (
         lambda: (tree / "src/H5.c").write_text("src/H5.c\n/* a comment */\n", encoding="utf-8"),
@@ -126,7 +126,7 @@ def test_an_edit_is_built_again_and_what_is_no_source_is_not_looked_at(tree):
         lambda: ((tree / "src/link.c").unlink(), (tree / "src/link.c").symlink_to("H5x.c")),
     ):
         edit()
-        keys.append(hdf5_recipe("2.0.0", source(tree)).key)
+        keys.append(create_hdf5_recipe("2.0.0", source(tree)).key)
     assert len(set(keys)) == 5
 
 
@@ -151,7 +151,7 @@ def test_a_commit_is_built_whatever_the_working_tree_has(workshop, branched):
 
 @pytest.mark.parametrize("version, base", [("1.12.3", "libcurl"), ("1.14.99", "libcurl"), ("2.0.1", ""), ("3.1.0", "")])
 def test_a_version_that_is_not_pinned_has_the_base_of_its_driver(tree, version, base):
-    of = hdf5_recipe(version, source(tree)).inputs["s3"]
+    of = create_hdf5_recipe(version, source(tree)).inputs["s3"]
     assert (of == "libcurl") == bool(base)
 
 
@@ -201,9 +201,9 @@ def test_what_is_no_hdf5_is_one_line_before_anything_is_built(tmp_path, branched
     (built / "src/H5public.h").write_bytes((branched / "src/H5public.h").read_bytes())
     spec = {key: value.format(tmp=tmp_path) for key, value in (SOURCE | spec).items()}
     with pytest.raises(Problem, match=words) as problem:
-        origin(spec)
+        resolve_origin(spec)
     assert "\n" not in str(problem.value)
-    ((what, fine, detail),) = preflight.inputs({"libraries": {"mine": spec}, "studies": {}})
+    ((what, fine, detail),) = preflight.check_inputs({"libraries": {"mine": spec}, "studies": {}})
     assert (what, fine, detail) == ("library mine", False, str(problem.value))
 
 
@@ -239,7 +239,7 @@ def test_a_wheel_or_an_interpreter_that_cannot_be_used_is_one_line(tmp_path, spe
     places = {"tmp": tmp_path, "own": sys.executable}
     spec = {key: value.format(**places) for key, value in ({"hdf5": "2.0.0"} | spec).items()}
     with pytest.raises(Problem, match=words) as problem:
-        origin(spec)
+        resolve_origin(spec)
     assert "\n" not in str(problem.value)
 
 
@@ -249,7 +249,7 @@ def test_keys_that_exclude_each_other_are_refused(tmp_path):
         file = tmp_path / "mine.yaml"
         file.write_text(yaml.safe_dump(SINGLE | {"libraries": {"hdf5-2.0.0": spec}}), encoding="utf-8")
         with pytest.raises(Problem, match=words):
-            configuration.load(file)
+            configuration.load_config(file)
 
 
 def artefact_of(out: Path, spec: dict, name: str = "mine") -> dict:
@@ -261,7 +261,7 @@ def artefact_of(out: Path, spec: dict, name: str = "mine") -> dict:
 @pytest.fixture
 def hdf5_clone(workshop, tmp_path: Path) -> Path:
     """Return a clone of HDF5 2.0.0 with a branch that has one more comment."""
-    for archive in releases("2.0.0", "auto"):
+    for archive in list_archives("2.0.0", "auto"):
         try:
             unpacked = archive.unpack(workshop)
             break
@@ -303,13 +303,13 @@ def test_a_branch_is_built_and_h5py_on_where_it_is_installed(tmp_path, hdf5_clon
 
 @pytest.mark.rule(14)
 def test_a_wheel_of_ones_own_takes_the_place_of_a_locked_one(tmp_path, environments):
-    python = provide(toolchain.tools_recipe()).folder / "bin/python"
+    python = provide_piece(toolchain.create_tools_recipe()).folder / "bin/python"
     lock = ENVS / "h5py-3.16.0.lock"
     how = ("--quiet", "--no-deps", "--require-hashes", "--dest", tmp_path)
     subprocess.run([python, "-m", "pip", "download", *how, "-r", lock], check=True)
     (file,) = tmp_path.glob("*.whl")
     mine = artefact_of(tmp_path / "mine.json", {"kind": "wheel", "hdf5": "2.0.0", "wheel": str(file)})
-    assert mine["build"]["hdf5_source"] == f"local wheel {file_digest(file)[:12]}"
+    assert mine["build"]["hdf5_source"] == f"local wheel {compute_file_digest(file)[:12]}"
     assert (mine["h5py"], mine["hdf5"], mine["own"]) == ("3.16.0", "2.0.0", True)
     assert mine["promised"]["h5py"] == f"3.16.0 ({mine['build']['hdf5_source']})"
     assert mine["promised"]["dask"] == artefact(environments / "hdf5-2.0.0.json")["promised"]["dask"]
@@ -333,7 +333,7 @@ def test_a_run_with_an_interpreter_of_ones_own_measures_what_it_began_with(tmp_p
     installed = sorted(path.stat().st_mtime_ns for path in (tmp_path / "venv").rglob("*"))
     spec = {"kind": "python", "hdf5": "2.0.0", "python": str(venv)}
     with pytest.raises(Problem, match=r"its label says HDF5 1\.8\.0, its h5py has 2\.0\.0"):
-        origin(spec | {"hdf5": "1.8.0"})
+        resolve_origin(spec | {"hdf5": "1.8.0"})
     write(ready_clone, SINGLE | {"libraries": {"hdf5-2.0.0": spec}})
     done = launch(ready_clone)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -368,15 +368,17 @@ def test_two_builds_of_one_version_differ_on_purpose_and_have_names_of_their_own
         "my-other": {"hdf5_source": "git ba9876543210", "s3_stack": "awscrt-0.38.0"},
     }
     prints = [
-        json.dumps({"distributions": {}, "files": {"libhdf5": name}, "promised": promised(spec, facts, build)})
+        json.dumps({"distributions": {}, "files": {"libhdf5": name}, "promised": list_promises(spec, facts, build)})
         for name, build in builds.items()
     ]
-    assert fingerprint.differences(*prints[:2], True) == fingerprint.differences(*prints[1:], True) == ()
+    assert (
+        fingerprint.describe_differences(*prints[:2], True) == fingerprint.describe_differences(*prints[1:], True) == ()
+    )
     libraries = {name: {"hdf5": "2.0.0", "own": name != "release", "build": build} for name, build in builds.items()}
-    shown = [hdf5_version(name, {"libraries": libraries}) for name in libraries]
+    shown = [format_hdf5_version(name, {"libraries": libraries}) for name in libraries]
     assert shown == ["HDF5 2.0.0", "HDF5 2.0.0 (my-branch)", "HDF5 2.0.0 (my-other)"]
     names = Names(REPORT, {"libraries": libraries})
-    pair = names.pair({"factor": "library", "contender": "my-branch", "baseline": "release"}, names.level)
+    pair = names.format_pair({"factor": "library", "contender": "my-branch", "baseline": "release"}, names.format_level)
     assert pair == ("HDF5 2.0.0 (my-branch)", "HDF5 2.0.0")
     first = [named(name, spec) for name, spec in libraries.items()]
     assert first[:2] == ["HDF5 2.0.0", "HDF5 2.0.0 (my-branch, git 0123456789ab)"]

@@ -13,16 +13,22 @@ from conftest import artefact, program
 from small_runs import SINGLE
 
 from sbench.build import own, packages
-from sbench.build.distributions import describe_origin, pins, promised, requiring_others, unmet
-from sbench.build.environments import origin
+from sbench.build.distributions import (
+    describe_origin,
+    list_conflicts,
+    list_promises,
+    list_unmet_requirements,
+    list_versions,
+)
+from sbench.build.environments import resolve_origin
 from sbench.build.sources import ENVS
 from sbench.design import config as configuration
 from sbench.design import fingerprint
-from sbench.design.study import unreadable
+from sbench.design.study import check_readable
 from sbench.measure import preflight
-from sbench.pages.names import software as named
-from sbench.probe.program import Problem, file_digest
-from sbench.studies.shots.report import hdf5_version
+from sbench.pages.names import describe_software as named
+from sbench.probe.program import Problem, compute_file_digest
+from sbench.studies.shots.report import format_hdf5_version
 
 pytestmark = pytest.mark.late
 
@@ -102,13 +108,13 @@ def commit(tree: Path, version: str) -> str:
 
 def missing(spec: dict) -> list[str]:
     """Return why a library cannot read with s3fs."""
-    return list(unreadable(LEVELS, {"libraries": {"mine": spec}, "stores": STORES}))
+    return list(check_readable(LEVELS, {"libraries": {"mine": spec}, "stores": STORES}))
 
 
 def test_what_a_driver_needs_may_come_from_a_wheel_a_fork_a_tree_or_a_lock_that_names_a_file(tmp_path, tree):
     assert missing(WHEEL) == ["library mine lacks s3fs, which driver s3fs needs"]
     wheel, fork = make_wheel(tmp_path, "s3fs", "1.0"), make_wheel(tmp_path, "my-fork", "1.0", "s3fs")
-    line = f"s3fs @ {wheel.as_uri()} \\\n    --hash=sha256:{file_digest(wheel)}"
+    line = f"s3fs @ {wheel.as_uri()} \\\n    --hash=sha256:{compute_file_digest(wheel)}"
     for more in ({"with": [str(wheel)]}, {"with": [str(fork)]}, {"lock": make_lock(tmp_path, line)}):
         assert missing(WHEEL | more) == []
     (tree / "pyproject.toml").write_text(PROJECT.replace("Reader", "s3fs"), encoding="utf-8")
@@ -125,8 +131,12 @@ def test_what_a_driver_needs_may_come_from_a_wheel_a_fork_a_tree_or_a_lock_that_
 def test_a_package_takes_the_place_of_the_locked_one_and_of_redistributions_of_h5py(tmp_path):
     lock = make_lock(tmp_path, "s3fs==2.0 --hash=sha256:00", "h5py-s3==3.0 --hash=sha256:00")
     spec = WHEEL | {"lock": lock, "with": [str(make_wheel(tmp_path, "my-fork", "1.0", "s3fs"))]}
-    assert (pins(spec)["s3fs"], pins(spec)["my-fork"], pins(spec)["h5py-s3"]) == ("1.0", "1.0", "3.0")
-    with_h5py = pins(WHEEL | {"lock": lock, "with": [str(make_wheel(tmp_path, "h5py", "4.0"))]})
+    assert (list_versions(spec)["s3fs"], list_versions(spec)["my-fork"], list_versions(spec)["h5py-s3"]) == (
+        "1.0",
+        "1.0",
+        "3.0",
+    )
+    with_h5py = list_versions(WHEEL | {"lock": lock, "with": [str(make_wheel(tmp_path, "h5py", "4.0"))]})
     assert (with_h5py["h5py"], with_h5py["s3fs"], "h5py-s3" in with_h5py) == ("4.0", "2.0", False)
 
 
@@ -153,50 +163,50 @@ def test_a_package_that_cannot_be_used_is_one_line_before_anything_is_built(tmp_
         "with": json.loads(json.dumps([entry]).replace("{tmp}", str(tmp_path)).replace("{tree}", str(tree)))
     }
     with pytest.raises(Problem, match=words) as problem:
-        origin(spec)
+        resolve_origin(spec)
     assert "\n" not in str(problem.value)
-    for look in (preflight.inputs, lambda config: preflight.inputs(config, preflight._provided)):
+    for look in (preflight.check_inputs, lambda config: preflight.check_inputs(config, preflight._install_wheels)):
         assert list(look({"libraries": {"mine": spec}, "studies": {}})) == [("library mine", False, str(problem.value))]
 
 
 def test_a_wheel_that_is_not_the_one_of_the_lock_and_two_of_one_name_are_refused(tmp_path):
     wheel, fork = make_wheel(tmp_path, "s3fs", "1.0"), make_wheel(tmp_path, "my-fork", "1.0", "s3fs")
-    with pytest.raises(Problem, match=rf"its sha256 is {file_digest(wheel)}, .*mine\.lock says 0+$"):
-        origin(WHEEL | {"lock": make_lock(tmp_path, f"s3fs @ {wheel.as_uri()} --hash=sha256:{64 * '0'}")})
+    with pytest.raises(Problem, match=rf"its sha256 is {compute_file_digest(wheel)}, .*mine\.lock says 0+$"):
+        resolve_origin(WHEEL | {"lock": make_lock(tmp_path, f"s3fs @ {wheel.as_uri()} --hash=sha256:{64 * '0'}")})
     with pytest.raises(Problem, match=r"any\.whl and .*any\.whl both bring s3fs; name one of them"):
-        origin(WHEEL | {"with": [str(wheel), str(fork)]})
+        resolve_origin(WHEEL | {"with": [str(wheel), str(fork)]})
 
 
 def test_a_requirement_that_is_not_there_is_refused_and_one_of_another_version_is_told(tmp_path):
     wheels = [packages.read_wheel(make_wheel(tmp_path, "s3fs", "1.0", requires="fsspec>=9"))]
-    assert unmet(wheels, {"fsspec": "8.1"}) == ["s3fs 1.0 requires fsspec>=9, and 8.1 is installed"]
-    assert unmet(wheels, {"fsspec": "8.1 or 9.2"}) == []
+    assert list_unmet_requirements(wheels, {"fsspec": "8.1"}) == ["s3fs 1.0 requires fsspec>=9, and 8.1 is installed"]
+    assert list_unmet_requirements(wheels, {"fsspec": "8.1 or 9.2"}) == []
     with pytest.raises(Problem, match=r"s3fs-1\.0-.* needs fsspec>=9, which the library has not: name a lock"):
-        unmet(wheels, {})
+        list_unmet_requirements(wheels, {})
     of_h5py = [packages.read_wheel(make_wheel(tmp_path, "remfile", "1.0", requires="h5py"))]
     extra = [packages.read_wheel(make_wheel(tmp_path, "zarr", "1.0", requires='cupy; extra == "gpu"'))]
-    assert unmet(of_h5py, {"h5py-s3": "3.16.0"}) == unmet(extra, {}) == []
+    assert list_unmet_requirements(of_h5py, {"h5py-s3": "3.16.0"}) == list_unmet_requirements(extra, {}) == []
     others = [
         ("zarr 3", "s3fs>=2"),
         ("kerchunk 1", "s3fs"),
         ("xarray 1", 's3fs<1; extra == "io"'),
         ("dask 1", "odd ; ;"),
     ]
-    assert requiring_others(others, *wheels) == ["zarr 3 requires s3fs>=2, and 1.0 is installed"]
+    assert list_conflicts(others, *wheels) == ["zarr 3 requires s3fs>=2, and 1.0 is installed"]
 
 
 def test_a_tree_and_a_commit_are_built_into_wheels_and_an_edit_is_built_again(tree):
-    first = packages.of(str(tree))
+    first = packages.read_package(str(tree))
     assert first.origin == f"local tree {first.key[:12]}"
-    wheel = first.wheel()
+    wheel = first.provide_wheel()
     assert (wheel.name, wheel.version, wheel.modules) == ("reader", "1.0", ("reader",))
     (tree / "reader/__init__.py").write_text('__version__ = "1.1"\n', encoding="utf-8")
     (tree / "reader/__pycache__").mkdir()
     (tree / "reader/__pycache__/x.pyc").touch()
-    second = packages.of(str(tree))
+    second = packages.read_package(str(tree))
     (tree / "reader/__pycache__/x.pyc").unlink()
-    assert second.key == packages.of(str(tree)).key != first.key
-    assert second.wheel().version == "1.1"
+    assert second.key == packages.read_package(str(tree)).key != first.key
+    assert second.provide_wheel().version == "1.1"
     with pytest.raises(Problem, match="was changed while it was copied"):
         own.copy_files(tree, own.list_files(tree), tree.with_name("copy"), first.key)
 
@@ -208,13 +218,13 @@ def test_a_commit_is_built_whatever_the_working_tree_has(tree):
     (tree / "reader/__init__.py").write_text('__version__ = "3.0"\n', encoding="utf-8")
     (tree / "run.log").touch()
     status = git(tree, "status", "--porcelain", "--ignored")
-    built = {ref: packages.of({"from": str(tree), "ref": ref}) for ref in (ids[0], "main")}
+    built = {ref: packages.read_package({"from": str(tree), "ref": ref}) for ref in (ids[0], "main")}
     assert [one.key for one in built.values()] == ids
-    assert [one.wheel().version for one in built.values()] == ["1.0", "2.0"]
+    assert [one.provide_wheel().version for one in built.values()] == ["1.0", "2.0"]
     assert built["main"].origin == f"git {ids[1][:12]}"
-    whole = packages.of(str(tree))
+    whole = packages.read_package(str(tree))
     (tree / "run.log").unlink()
-    assert (whole.wheel().version, whole.key) == ("3.0", packages.of(str(tree)).key)
+    assert (whole.provide_wheel().version, whole.key) == ("3.0", packages.read_package(str(tree)).key)
     (tree / "run.log").touch()
     assert git(tree, "status", "--porcelain", "--ignored") == status
 
@@ -245,7 +255,7 @@ def real(once: Callable) -> tuple[dict, dict]:
 @pytest.mark.rule(14)
 def test_a_real_wheel_is_installed_recorded_and_known_by_its_content(real, tmp_path):
     mine, spec = real
-    digest = file_digest(spec["with"][0])
+    digest = compute_file_digest(spec["with"][0])
     described = {"name": "toolz", "version": "1.0.0+mine", "origin": f"local wheel {digest[:12]}", "sha256": digest}
     (added,) = mine["build"]["added"]
     assert added.items() >= described.items()
@@ -261,17 +271,19 @@ def test_a_real_wheel_is_installed_recorded_and_known_by_its_content(real, tmp_p
         json.dumps({"distributions": {"toolz": "1.0.0"}, "files": {}, "promised": {"toolz": f"1.0.0 ({one})"}})
         for one in ("local wheel a", "local wheel b")
     ]
-    assert fingerprint.differences(*prints, True) == ()
+    assert fingerprint.describe_differences(*prints, True) == ()
     assert str(Path(spec["with"][0]).parent) not in json.dumps([mine["build"], mine["promised"]])
 
 
 def test_a_check_installs_what_a_run_would_and_is_of_the_same_mind(real, tmp_path):
     _, spec = real
-    ((what, fine, detail),) = preflight.inputs({"libraries": {"mine": spec}, "studies": {}}, preflight._provided)
-    assert (what, fine, detail) == ("library mine", True, origin(spec))
+    ((what, fine, detail),) = preflight.check_inputs(
+        {"libraries": {"mine": spec}, "studies": {}}, preflight._install_wheels
+    )
+    assert (what, fine, detail) == ("library mine", True, resolve_origin(spec))
     lacks = WHEEL | {"with": [str(make_wheel(tmp_path, "reader", "1.0", requires="nothing>=1"))]}
     config = {"libraries": {"mine": lacks}, "studies": {}}
-    ((_, fine, detail),) = preflight.inputs(config, preflight._provided)
+    ((_, fine, detail),) = preflight.check_inputs(config, preflight._install_wheels)
     done = program("build_library", "--library", "mine", "--spec", json.dumps(lacks), "--out", tmp_path / "mine.json")
     assert (fine, done.returncode, done.stderr) == (False, 2, f"problem: {detail}\n")
 
@@ -285,9 +297,11 @@ def test_a_record_of_another_version_and_a_wheel_that_was_replaced_are_told(real
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results/run/environments").mkdir(parents=True)
     (tmp_path / "results/run/environments/mine.json").write_text(json.dumps(mine), encoding="utf-8")
-    assert list(preflight.begun({"run": "run", "libraries": {"mine": spec}})) == []
-    (line,) = preflight.begun({"run": "run", "libraries": {"mine": spec | {"with": [str(wheel)]}}})
-    assert f"is wheel h5py-3.16.0, toolz local wheel {file_digest(wheel)[:12]} by now; run run began with" in line
+    assert list(preflight.check_begun_libraries({"run": "run", "libraries": {"mine": spec}})) == []
+    (line,) = preflight.check_begun_libraries({"run": "run", "libraries": {"mine": spec | {"with": [str(wheel)]}}})
+    assert (
+        f"is wheel h5py-3.16.0, toolz local wheel {compute_file_digest(wheel)[:12]} by now; run run began with" in line
+    )
 
 
 def test_pages_name_a_user_supplied_package_and_its_release_on_the_other_side():
@@ -296,12 +310,15 @@ def test_pages_name_a_user_supplied_package_and_its_release_on_the_other_side():
     release = {"hdf5": "2.1.1", "own": False, "build": build, "promised": {"s3fs": "2024.9.0"}}
     mine = {"hdf5": "2.1.1", "own": True, "build": build | {"added": added}, "promised": {}}
     facts = {"libraries": {"release": release, "my-s3fs": mine}}
-    assert [hdf5_version(name, facts) for name in facts["libraries"]] == ["s3fs 2024.9.0", "s3fs 2025.2.0 (my-s3fs)"]
+    assert [format_hdf5_version(name, facts) for name in facts["libraries"]] == [
+        "s3fs 2024.9.0",
+        "s3fs 2025.2.0 (my-s3fs)",
+    ]
     assert named("my-s3fs", mine) == "s3fs 2025.2.0 (my-s3fs, local wheel 0123456789ab) on HDF5 2.1.1"
     assert describe_origin("wheel readers", added) == "wheel readers, s3fs local wheel 0123456789ab"
     facts_of_h5py = {"h5py": "3.16.0", "hdf5": "2.1.1"}
     spec = {"kind": "wheel", "hdf5": "2.1.1", "lock": str(ENVS / "readers.lock")}
-    assert promised(spec, facts_of_h5py, build | {"added": added})["s3fs"] == "2025.2.0 (local wheel 0123456789ab)"
+    assert list_promises(spec, facts_of_h5py, build | {"added": added})["s3fs"] == "2025.2.0 (local wheel 0123456789ab)"
 
 
 def test_packages_of_a_configuration_are_paths_or_commits(tmp_path):
@@ -314,4 +331,4 @@ def test_packages_of_a_configuration_are_paths_or_commits(tmp_path):
         spec = WHEEL | {"with": entries}
         file.write_text(yaml.safe_dump(SINGLE | {"libraries": {"hdf5-2.0.0": spec}}), encoding="utf-8")
         with pytest.raises(Problem, match=words):
-            configuration.load(file)
+            configuration.load_config(file)

@@ -14,7 +14,7 @@ import pytest
 from sbench.build import sources, toolchain
 from sbench.build.shell import Workshop
 from sbench.build.sources import Archive, Unreachable
-from sbench.probe.program import Problem, tool
+from sbench.probe.program import Problem, find_tool
 
 NO_DEFAULT = "error: rustup could not choose a version of rustc to run\nhelp: run 'rustup default stable'"
 # What apt says while another one is at work.
@@ -45,16 +45,16 @@ def first(tmp_path: Path, monkeypatch) -> Callable[[str, str], Path]:
 def test_the_next_program_on_the_path_is_taken_where_the_first_does_not_work(first):
     there = shutil.which("git")
     first("git", failing("git: broken"))
-    assert tool("git", remedy="mend it") == there
-    assert tool("no-such", "git", remedy="mend it") == there
-    assert tool("git", remedy="mend it", trial=()) != there, "nothing was tried"
+    assert find_tool("git", remedy="mend it") == there
+    assert find_tool("no-such", "git", remedy="mend it") == there
+    assert find_tool("git", remedy="mend it", trial=()) != there, "nothing was tried"
 
 
 @pytest.mark.parametrize("name, trial", [("git", "--version"), ("fio", "--version"), ("gcc", "-S -o - -x c /dev/null")])
 def test_a_program_that_is_not_what_its_name_says_is_passed_over(first, name, trial):
     there = shutil.which(name)
     first(name, "echo Finite Impulse Optimizer 2")
-    assert tool(name, remedy="mend it", trial=trial.split()) == there
+    assert find_tool(name, remedy="mend it", trial=trial.split()) == there
 
 
 @pytest.mark.parametrize(
@@ -68,28 +68,28 @@ def test_a_program_that_is_not_what_its_name_says_is_passed_over(first, name, tr
 def test_where_none_works_the_line_has_the_program_and_its_words(tmp_path, script, words):
     mine = stand_in(tmp_path, "mine", script)
     with pytest.raises(Problem) as problem:
-        tool("nothing-there", str(mine), remedy="apt install mine")
+        find_tool("nothing-there", str(mine), remedy="apt install mine")
     assert str(problem.value) == f"{mine} does not work ({words}): apt install mine"
     mine.write_bytes(b"\x7fELF of another machine")
     with pytest.raises(Problem, match=r"mine does not work \(Exec format error\): apt"):
-        tool(str(mine), remedy="apt install mine")
+        find_tool(str(mine), remedy="apt install mine")
     with pytest.raises(Problem, match=r"^nothing-there is missing: apt install mine$"):
-        tool("nothing-there", remedy="apt install mine")
+        find_tool("nothing-there", remedy="apt install mine")
 
 
 def test_a_compiler_that_does_not_compile_is_passed_over(first, monkeypatch, tmp_path):
-    usual, gcc = toolchain.compiler(), shutil.which("gcc")
+    usual, gcc = toolchain.describe_compiler(), shutil.which("gcc")
     # It knows its version.
     broken = first("gcc", f"[ $1 = --version ] && exec {gcc} --version\n{failing('cannot execute cc1')}")
-    assert toolchain.compiler() == usual
-    assert toolchain.header_versions(toolchain.ZLIB)
+    assert toolchain.describe_compiler() == usual
+    assert toolchain.read_header_versions(toolchain.ZLIB)
     monkeypatch.setenv("CC", str(broken))
     with pytest.raises(Problem, match=rf"{broken} does not work \(cannot execute cc1\): install a C compiler: apt "):
-        toolchain.compiler_path()
+        toolchain.find_compiler()
     monkeypatch.delenv("CC")
     working = stand_in(tmp_path / "other", "cc", f'exec {gcc} "$@"')
     monkeypatch.setenv("PATH", f"{broken.parent}:{working.parent}")
-    assert toolchain.compiler_path() == str(working)
+    assert toolchain.find_compiler() == str(working)
 
 
 def test_a_crate_is_fetched_by_the_first_cargo_and_rustc_that_work(first, tmp_path, monkeypatch):

@@ -11,8 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from snakemake_logger_plugin_benchmark.progress import Rule, clock, one_line, outcome, time_left
-from snakemake_logger_plugin_benchmark.terminal import shorten
+from snakemake_logger_plugin_benchmark.progress import (
+    Rule,
+    describe_time_left,
+    format_duration,
+    format_error,
+    read_outcome,
+)
+from snakemake_logger_plugin_benchmark.terminal import shorten_text
 
 WORKFLOW = """
 rule all:
@@ -322,54 +328,56 @@ def rule_after(jobs: int, *spans: tuple[float, float]) -> Rule:
 
 def test_the_time_left_is_that_of_the_cells_not_of_the_builds_before_them():
     builds = rule_after(2, (0, 180), (0, 200))
-    assert time_left([builds, Rule(jobs=24)], 200) == "estimating the time left"
-    assert time_left([builds, Rule(jobs=24)], 200, 131) == "about 2 min 11 s left, as planned"
-    assert time_left([builds, Rule(jobs=24)], 200, -5) == "estimating the time left", "it takes longer than planned"
+    assert describe_time_left([builds, Rule(jobs=24)], 200) == "estimating the time left"
+    assert describe_time_left([builds, Rule(jobs=24)], 200, 131) == "about 2 min 11 s left, as planned"
+    assert describe_time_left([builds, Rule(jobs=24)], 200, -5) == "estimating the time left", (
+        "it takes longer than planned"
+    )
     cells = rule_after(24, (200, 210), (210, 220))
-    assert time_left([builds, cells, Rule(jobs=3)], 220) == "about 3 min 40 s left + 3 jobs of unknown length"
+    assert describe_time_left([builds, cells, Rule(jobs=3)], 220) == "about 3 min 40 s left + 3 jobs of unknown length"
 
 
 def test_the_last_jobs_which_have_no_other_of_their_kind_are_counted():
     cells, last = rule_after(2, (0, 10), (10, 20)), [Rule(jobs=1), Rule(jobs=1)]
-    assert time_left([cells, *last], 20) == "2 jobs of unknown length left"
-    assert time_left([cells, *last], 20, 100) == "2 jobs of unknown length left", "the plan is of the cells"
-    assert time_left([rule_after(2, (0, 10)), *last], 20) == "about 10 s left + 2 jobs of unknown length"
+    assert describe_time_left([cells, *last], 20) == "2 jobs of unknown length left"
+    assert describe_time_left([cells, *last], 20, 100) == "2 jobs of unknown length left", "the plan is of the cells"
+    assert describe_time_left([rule_after(2, (0, 10)), *last], 20) == "about 10 s left + 2 jobs of unknown length"
 
 
 def test_cells_of_different_length_count_by_their_mean():
     cells = rule_after(100, (0, 1), (1, 2), (2, 3), (3, 40))
-    assert time_left([cells], 40) == "about 16 min 0 s left"
+    assert describe_time_left([cells], 40) == "about 16 min 0 s left"
 
 
 def test_jobs_that_run_side_by_side_take_their_share():
     builds = rule_after(6, (0, 100), (0, 100))
-    assert builds.left(100) == 200
+    assert builds.estimate_seconds_left(100) == 200
 
 
 def test_the_job_that_runs_counts_for_what_is_left_of_it():
     cells = rule_after(3, (0, 10))
     cells.start(1, 10)
-    assert cells.left(14) == 16
-    assert cells.left(60) == 10, "one that overruns adds nothing"
+    assert cells.estimate_seconds_left(14) == 16
+    assert cells.estimate_seconds_left(60) == 10, "one that overruns adds nothing"
 
 
 def test_what_a_driver_cannot_read_is_left_out_and_no_failure(tmp_path):
     record = {"status": "failed", "reasons": ["h5coro cannot read /texts"], "valid": False, "unable": True}
     (tmp_path / "x.json").write_text(json.dumps(record))
-    assert outcome([str(tmp_path / "x.json")]) == ("left out", "h5coro cannot read /texts")
+    assert read_outcome([str(tmp_path / "x.json")]) == ("left out", "h5coro cannot read /texts")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[false]", '{"status": "failed", "reasons": 3}', '"failed"'])
 def test_an_odd_artefact_never_stops_the_lines(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
-    assert outcome([str(tmp_path / "x.json")])[0] == ("FAILED" if "status" in text else "done")
-    assert outcome([str(tmp_path / "absent.json"), str(tmp_path)]) == ("done", "")
+    assert read_outcome([str(tmp_path / "x.json")])[0] == ("FAILED" if "status" in text else "done")
+    assert read_outcome([str(tmp_path / "absent.json"), str(tmp_path)]) == ("done", "")
 
 
 @pytest.mark.parametrize("why", ["[Errno 28] No space left on device", "[Errno 30] Read-only file system"])
 def test_a_folder_that_snakemake_cannot_make_is_one_line_with_what_to_do(why):
     text = f"WorkflowError:\nFailed to create output directory results/x/logs.\nOSError: {why}: 'results/x/logs'"
-    line = one_line(text, "WorkflowError")
+    line = format_error(text, "WorkflowError")
     assert line.startswith(f"problem: results/x/logs: {why[11:]}; free the disk, ")
     assert "\n" not in line
 
@@ -377,22 +385,22 @@ def test_a_folder_that_snakemake_cannot_make_is_one_line_with_what_to_do(why):
 def test_a_full_folder_of_temporary_files_is_one_line():
     """Snakemake's solver writes there, in words of its own."""
     text = 'Traceback (most recent call last):\n  File "/x/pulp/mps_lp.py", line 363, in writeMPS\nOSError: [Errno 28] '
-    line = one_line(f"{text}No space left on device\n", "OSError")
+    line = format_error(f"{text}No space left on device\n", "OSError")
     assert line.startswith("problem: a file, perhaps in TMPDIR: No space left on device; free the disk, ")
 
 
 def test_an_error_that_is_no_mistake_keeps_its_traceback():
     bug = 'Traceback (most recent call last):\n  File "/home/me/rules/common.smk", line 3, in cells\nValueError: no'
-    assert one_line(bug, "ValueError") == bug
+    assert format_error(bug, "ValueError") == bug
 
 
 def test_words_for_durations_and_names():
-    assert [clock(s) for s in (0.04, 9.96, 59.6, 130, 3900)] == [
+    assert [format_duration(s) for s in (0.04, 9.96, 59.6, 130, 3900)] == [
         "0.0 s",
         "10 s",
         "1 min 0 s",
         "2 min 10 s",
         "1 h 5 min",
     ]
-    assert shorten("measure shots hdf5-2.0.0_s3_ros3_cold repeat 3/6", 30) == "measure shots h…old repeat 3/6"
-    assert [len(shorten("x" * 50, width)) for width in (0, 1, 7, 50)] == [1, 1, 7, 50]
+    assert shorten_text("measure shots hdf5-2.0.0_s3_ros3_cold repeat 3/6", 30) == "measure shots h…old repeat 3/6"
+    assert [len(shorten_text("x" * 50, width)) for width in (0, 1, 7, 50)] == [1, 1, 7, 50]

@@ -10,7 +10,7 @@ import h5py
 import pytest
 from conftest import ROOT, sbench
 
-from sbench.probe.program import Escaped, Problem, run, shown
+from sbench.probe.program import Escaped, Problem, escape_text, run_main
 from sbench.runs import archive
 from tests.runs.test_archive import FACTS, changed, minimal
 
@@ -32,7 +32,7 @@ def test_what_is_printed_is_escaped_and_line_ends_of_the_program_stay(capsys: py
         raise Problem(f"{HOSTILE}: remove it")
 
     with pytest.raises(SystemExit):
-        run(main)
+        run_main(main)
     printed = capsys.readouterr()
     assert printed.out == f"{SHOWN}\n{SHOWN}\\n\n1\n\n"
     assert printed.err == f"fine\nproblem: {SHOWN}: remove it\n"
@@ -40,7 +40,7 @@ def test_what_is_printed_is_escaped_and_line_ends_of_the_program_stay(capsys: py
 
 def test_a_problem_is_one_line_wherever_it_goes():
     assert str(Problem(HOSTILE)) == SHOWN
-    assert shown(shown(HOSTILE)) == SHOWN
+    assert escape_text(escape_text(HOSTILE)) == SHOWN
 
 
 def test_lines_of_others_stay_lines(capsys: pytest.CaptureFixture):

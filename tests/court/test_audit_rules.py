@@ -17,14 +17,14 @@ from sbench.design.claim import Claims
 from sbench.probe.program import Problem
 
 PRINTED, SOURCES = ROOT / "results/published", ROOT / "config/published.yaml"
-STUDIES = sorted(raw_data.read(SOURCES))
+STUDIES = sorted(raw_data.read_sources(SOURCES))
 CARD = {"node": {"network_in": {"value": 1000, "unit": "Mbit/s"}}}
 
 
 def judge(rule: str, spec: dict, columns: dict, machines: dict | None = None) -> tuple[str, str]:
     """Return what one rule says of a table with the column `arm`, whose columns a declaration gives roles."""
     table = pd.DataFrame(columns).astype(str)
-    rows = rules.judged([{"table": "t", "within": [], "arms": ["arm"]} | spec], {"t": table}, machines or {})
+    rows = rules.judge_rules([{"table": "t", "within": [], "arms": ["arm"]} | spec], {"t": table}, machines or {})
     row = rows[rows["rule"].str.contains(rule)].iloc[0]
     return row["outcome"], row["data"]
 
@@ -228,12 +228,12 @@ def test_repeats_are_runs_of_their_own():
     columns = {"arm": ["a"] * 4, "run": [1, 1, 2, 2], "n": [1, 2, 2, 1], "size": [7] * 4, "s": [3] * 4}
     spec = MACHINE | {"repeat": "run", "work": {"files": "n"}, "amount": "n", "time": "s"}
     assert judge("the work", spec, columns) == ("kept", "3 files in 2 runs")
-    table = timings.timings(
+    table = timings.build_timings(
         spec | {"table": "t", "within": [], "arms": ["arm"]},
         {"t": pd.DataFrame(columns).astype(str)},
         CARD,
     )
-    rates = ceilings.rates(table)
+    rates = ceilings.compute_rates(table)
     assert list(rates["rate"]) == [1.0]
     assert list(rates["ceiling"]) == [pytest.approx(1e9 / 8 / 2**20)]
 
@@ -242,13 +242,13 @@ def test_a_column_that_is_mostly_not_available_is_one_of_numbers():
     wide = {"column": "store", "levels": ["A", "B"], "values": {"rate": "{} Rate"}}
     spec = {"table": "t", "wide": wide, "within": ["size"], "arms": ["store"], "rate": "rate", "repeat": "index"}
     texts = pd.DataFrame({"size": ["1", "2"], "A Rate": ["5", "N/A"], "B Rate": ["N/A", "N/A"]})
-    rates = ceilings.rates(timings.timings(spec, {"t": texts}, {}))
+    rates = ceilings.compute_rates(timings.build_timings(spec, {"t": texts}, {}))
     assert list(rates["store"]) == ["A", "A", "B", "B"]
     assert list(rates["rate"].dropna()) == [5.0]
 
 
 def test_a_table_that_is_not_there_is_named():
-    rows = rules.judged([{"table": "a.csv + b.csv", "within": [], "arms": ["x"], "repeat": "x"}], {}, {})
+    rows = rules.judge_rules([{"table": "a.csv + b.csv", "within": [], "arms": ["x"], "repeat": "x"}], {}, {})
     assert rows.loc[0, ["outcome", "data"]].to_list() == ["cannot be told", "a.csv is not there"]
     none = judge("repeats", {"repeat": "index", "rows": "arm == 'c'"}, {"arm": ["a", "b"]})
     assert none == ("cannot be told", "there is no row with arm == 'c'")
@@ -272,7 +272,7 @@ def test_what_machines_carry_has_a_unit_and_a_source():
 
 def test_what_volumes_carry_follows_from_the_facts_about_their_types():
     types = yaml.safe_load((ROOT / "config/facts/volume_types.yaml").read_text(encoding="utf-8"))["types"]
-    carried = ceilings.of_machines("volumes")
+    carried = ceilings.read_machines("volumes")
     assert carried["gp2x1"]["IOPS"]["value"] == types["gp2"]["iops"]["burst"]
     assert carried["gp3x2"]["IOPS"]["value"] == types["gp3"]["iops"]["included"]
 
@@ -435,8 +435,8 @@ def test_bandwidths_are_those_of_twenty_files_and_not_of_one_divided(audited):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_declared_columns_are_there(study: str, published: Path):
-    files, _ = raw_data.files(raw_data.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
-    declared = timings.read(PRINTED / study / timings.FILE)
+    files, _ = raw_data.fetch_files(raw_data.read_sources(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
+    declared = timings.read_declarations(PRINTED / study / timings.FILE)
     assert [spec for spec in declared if "repeat" in spec]
     for spec in declared:
         for name in spec["table"].split(" + "):
@@ -476,7 +476,7 @@ def labels_file(folder: Path, says: str, function: str) -> Path:
     ],
 )
 def test_a_label_is_computed_where_it_can_be(says: str, function: str, judged: tuple, tmp_path: Path):
-    rows = label_audit.judged(labels_file(tmp_path, says, function), LABELLED, {"t": SIZES_AND_STORES})
+    rows = label_audit.judge_labels(labels_file(tmp_path, says, function), LABELLED, {"t": SIZES_AND_STORES})
     assert tuple(rows.loc[0, ["computed", "outcome"]]) == judged
 
 
@@ -486,11 +486,11 @@ def test_a_label_is_computed_where_it_can_be(says: str, function: str, judged: t
 def test_a_label_that_cannot_be_computed_is_one_line(function: str, line: str, tmp_path: Path):
     path = labels_file(tmp_path, "5", function)
     with pytest.raises(Problem, match=f"^the label 'x' cannot be computed{line}$"):
-        label_audit.judged(path, LABELLED, {"t": SIZES_AND_STORES})
+        label_audit.judge_labels(path, LABELLED, {"t": SIZES_AND_STORES})
 
 
 def test_a_label_of_a_table_that_is_not_there_cannot_be_told(tmp_path: Path):
-    rows = label_audit.judged(labels_file(tmp_path, "5", "sizes"), LABELLED, {})
+    rows = label_audit.judge_labels(labels_file(tmp_path, "5", "sizes"), LABELLED, {})
     assert rows.loc[0, "outcome"] == "cannot be told: t is not there"
 
 
@@ -509,16 +509,16 @@ def test_what_a_listed_label_says_is_not_in_the_data(audited, study: str, comput
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_an_audit_opens_with_the_conclusion_of_the_study_and_what_its_data_support(audited, study: str):
-    source = raw_data.read(SOURCES)[study]
+    source = raw_data.read_sources(SOURCES)[study]
     parts = {"claims": pd.read_csv(audited(study) / "audit/claims.csv", dtype=str).fillna("")}
     parts["rules"] = pd.read_csv(audited(study) / "audit/rules.csv").fillna("")
-    lines = audit_page.concluded(source, parts)
+    lines = audit_page.list_conclusions(source, parts)
     rows = parts["claims"].set_index("id")
     assert len(lines) == len(source["conclusion"]) >= 2
     for name, line in zip(source["conclusion"], lines, strict=True):
         assert line.startswith(f"“{rows.loc[name, 'quote']}”")
         assert rows.loc[name, "outcome"] in line
-    broken = audit_page.not_kept(parts["rules"])
+    broken = audit_page.list_broken_rules(parts["rules"])
     assert "too few repeats" in broken[-1]
     text = (ROOT / f"reports/published/{study}-audit.md").read_text(encoding="utf-8")
     opening = ["can be computed from what is published", "What the study concludes", "too few repeats", "## Rules"]
@@ -544,7 +544,7 @@ def runs(seconds: str = "1.5", **columns: object) -> str:
 
 
 def audited(capsys: pytest.CaptureFixture, *arguments: object) -> list[str]:
-    assert audit.audit(list(map(str, arguments))) == 0
+    assert audit.print_audit(list(map(str, arguments))) == 0
     return capsys.readouterr().out.replace("\n" + " " * 15, " ").splitlines()
 
 
@@ -592,7 +592,7 @@ def test_a_table_of_ones_own_that_is_wrong_is_one_line(change, line: str, tmp_pa
     path = tmp_path / "own.csv"
     path.write_text(change(runs()), encoding="utf-8")
     with pytest.raises(Problem) as raised:
-        audit.audit([str(path)])
+        audit.print_audit([str(path)])
     assert str(raised.value).startswith(str(path))
     assert line in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -608,9 +608,9 @@ def test_what_cannot_be_audited_is_one_line(tmp_path: Path, monkeypatch):
         ([f"{tmp_path}/none.csv"], "cannot be read as a table"),
     ):
         with pytest.raises(Problem, match=line):
-            audit.audit([file], *study)
+            audit.print_audit([file], *study)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.csv").write_text(runs(), encoding="utf-8")
     with pytest.raises(Problem, match="two of the files are called same; rename one"):
-        audit.audit([f"{tmp_path}/a/same.csv", f"{tmp_path}/b/same.csv"])
+        audit.print_audit([f"{tmp_path}/a/same.csv", f"{tmp_path}/b/same.csv"])

@@ -30,7 +30,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def audited(capsys: pytest.CaptureFixture, path: Path, named: str) -> str:
-    assert audit.audit([str(path)], columns=shlex.split(named)) == 0
+    assert audit.print_audit([str(path)], columns=shlex.split(named)) == 0
     return capsys.readouterr().out.replace("\n" + " " * 15, " ")
 
 
@@ -54,13 +54,13 @@ def test_times_have_units(table: Path, capsys: pytest.CaptureFixture):
 
 def test_a_name_that_no_expression_can_hold_is_one_line():
     with pytest.raises(Problem, match="'time`' has a backquote"):
-        roles.declared(["a=arm", "time`=time_s"], ["a", "time`"], "t")
+        roles.parse_declaration(["a=arm", "time`=time_s"], ["a", "time`"], "t")
 
 
 def test_sizes_are_of_all_or_of_each_worker():
     header = ["a", "size", "time", "procs"]
     named = ["a=arm", "time=time_s", "procs=workers"]
-    whole, each = (roles.declared([*named, f"size={role}"], header, "t") for role in ("size_gib", "each_gib"))
+    whole, each = (roles.parse_declaration([*named, f"size={role}"], header, "t") for role in ("size_gib", "each_gib"))
     assert whole["amount"] == "1073741824 * `size` / 1048576"
     assert each["amount"] == "1073741824 * `size` * `procs` / 1048576"
 
@@ -80,7 +80,7 @@ def test_sizes_are_of_all_or_of_each_worker():
 )
 def test_a_word_that_is_wrong_is_one_line(table: Path, named: str, line: str):
     with pytest.raises(Problem) as raised:
-        audit.audit([str(table)], columns=shlex.split(named))
+        audit.print_audit([str(table)], columns=shlex.split(named))
     assert line in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -98,14 +98,14 @@ def test_a_table_that_is_read_in_pieces_is_one_table(tmp_path, monkeypatch, row,
     path, rows = tmp_path / "a.csv", ["1.50,a", "1.5,b", "20,c", "N/A,d", "3e2,e"]
     path.write_text("\n".join(["seconds,arm", *rows]), encoding="utf-8")
     kinds = {"seconds": csv_file.PRINTED, "arm": csv_file.TEXT}
-    printed = csv_file.read(path, kinds, printed=True)
+    printed = csv_file.read_table(path, kinds, printed=True)
     assert [",".join(each) for each in printed.itertuples(index=False)] == rows
-    values, halves = derived.numbers(printed["seconds"])
-    assert values.equals(csv_file.read(path, kinds)["seconds"])
+    values, halves = derived.parse_numbers(printed["seconds"])
+    assert values.equals(csv_file.read_table(path, kinds)["seconds"])
     assert halves[[0, 1, 2, 4]].tolist() == [0.005, 0.05, 0.5, 50]
     path.write_text("\n".join(["seconds,arm", *rows, row]), encoding="utf-8")
     with pytest.raises(Problem, match=said):
-        csv_file.read(path, kinds)
+        csv_file.read_table(path, kinds)
 
 
 def test_a_table_with_one_column_that_names_its_cells_is_audited(tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -26,7 +26,7 @@ from sbench.probe.program import Problem, read_json
 from sbench.studies.shots.published import COLUMNS as OF_SHOTS
 
 PRINTED, SOURCES = ROOT / "results/published", ROOT / "config/published.yaml"
-STUDIES = sorted(raw_data.read(SOURCES))
+STUDIES = sorted(raw_data.read_sources(SOURCES))
 # Nothing listens there: whoever asks for an address of the network is refused.
 OFFLINE = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
 
@@ -102,7 +102,7 @@ def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offl
     assert "Cost of a task" not in particles
 
 
-@pytest.mark.parametrize("study", [name for name in STUDIES if not raw_data.read(SOURCES)[name].get("raw")])
+@pytest.mark.parametrize("study", [name for name in STUDIES if not raw_data.read_sources(SOURCES)[name].get("raw")])
 def test_the_pages_that_are_committed_are_those_of_the_data(study: str, offline: Path):
     for page in (f"{study}.md", f"{study}-audit.md"):
         assert (offline / page).read_text(encoding="utf-8") == (ROOT / "reports/published" / page).read_text(
@@ -228,7 +228,7 @@ def test_a_raw_file_that_is_another_is_left_out_and_named(served, tmp_path: Path
 def test_a_table_that_is_not_as_published_is_one_line(change: Callable[[str], str], line: str, tmp_path: Path):
     (tmp_path / "ec2-s3.csv").write_text(change(shots_csv()), encoding="utf-8")
     with pytest.raises(Problem, match=rf"^{tmp_path}/ec2-s3.csv[ :].*{line}") as raised:
-        csv_file.read(tmp_path / "ec2-s3.csv", OF_SHOTS)
+        csv_file.read_table(tmp_path / "ec2-s3.csv", OF_SHOTS)
     assert "\n" not in str(raised.value)
 
 
@@ -269,7 +269,7 @@ def judge_claim(printed: str, compute: Callable, **tables: pd.DataFrame) -> dict
 
     claims_of_study = Claims(t="t")
     claims_of_study.compares("page 1", printed)(claim)
-    return claims.judged(claims_of_study, tables).iloc[0].to_dict()
+    return claims.judge_claims(claims_of_study, tables).iloc[0].to_dict()
 
 
 def test_a_claim_that_holds_in_part_names_the_rows():
@@ -322,7 +322,7 @@ def test_levels_in_a_list_make_a_claim_of_each():
 )
 def test_rounding_is_allowed_for(latency: str, bandwidth: str, agrees: bool):
     table = pd.DataFrame([{"Size(MiB)": "1", "Latency (s)": latency, "Rate": bandwidth}])
-    assert derived.disagreeing(table, "Rate", "20 * `Size(MiB)` / `Latency (s)`").empty == agrees
+    assert derived.select_disagreeing(table, "Rate", "20 * `Size(MiB)` / `Latency (s)`").empty == agrees
 
 
 def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_listed(tmp_path: Path):
@@ -361,7 +361,9 @@ def tables_of(audited: Callable[[str], Path], published: Path) -> Callable[[str]
     """Return a function study -> its published tables by name, all of them text."""
 
     def read(study: str) -> dict[str, pd.DataFrame]:
-        files, _ = raw_data.files(raw_data.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
+        files, _ = raw_data.fetch_files(
+            raw_data.read_sources(SOURCES)[study], PRINTED / study, published, Path("nowhere")
+        )
         files |= {"cells": audited(study) / "cells.csv"}
         return {name: pd.read_csv(path, dtype=str, keep_default_na=False) for name, path in files.items()}
 
@@ -393,7 +395,7 @@ def test_every_claim_that_has_a_value_is_computed_from_the_raw_data(study: str, 
 )
 def test_a_claim_does_not_hold_of_other_data(study: str, table: str, column: str, claim: str, tables_of: Callable):
     def outcome() -> str:
-        return claims.judged(claims_of(study), tables).set_index("id").loc[claim, "outcome"]
+        return claims.judge_claims(claims_of(study), tables).set_index("id").loc[claim, "outcome"]
 
     tables = tables_of(study)
     assert outcome() == claims.HOLDS
@@ -406,10 +408,12 @@ def test_a_claim_does_not_hold_of_other_data(study: str, table: str, column: str
 
 
 def test_the_raw_files_are_those_that_are_named(published: Path):
-    named = [(study, name) for study, spec in raw_data.read(SOURCES).items() for name in spec.get("raw") or {}]
+    named = [(study, name) for study, spec in raw_data.read_sources(SOURCES).items() for name in spec.get("raw") or {}]
     assert len(named) == 4
     for study, name in named:
-        files, absent = raw_data.files(raw_data.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
+        files, absent = raw_data.fetch_files(
+            raw_data.read_sources(SOURCES)[study], PRINTED / study, published, Path("nowhere")
+        )
         assert absent == {}
         assert files[name].is_relative_to(published)
 
@@ -440,7 +444,7 @@ def test_a_printed_part_is_a_part_of_its_raw_file(published: Path):
 def test_a_study_is_regenerated_by_its_own_module(study: str):
     program = importlib.import_module(f"sbench.studies.{study}.published")
     files = {path.name: path for path in (PRINTED / study).glob("*.csv")}
-    first = next(iter(program.records(files)))
+    first = next(iter(program.load_records(files)))
     assert json.loads(json.dumps(first["cell"])) == first["cell"]
     assert first["repeat"] == 1
 
@@ -451,10 +455,10 @@ def test_the_audits_that_are_committed_are_those_of_the_raw_data(
 ):
     folder = audited(study)
     # Without raw files the pages of the data are those made without a network.
-    has_raw = bool(raw_data.read(SOURCES)[study].get("raw"))
+    has_raw = bool(raw_data.read_sources(SOURCES)[study].get("raw"))
     for book, name in [("audit", f"{study}-audit"), *([(study, study)] if has_raw else [])]:
         page = tmp_path / f"{name}.html"
         given = {"tables": str(folder), "facts": str(folder / "facts.json")}
-        notebook.build(ROOT / f"notebooks/{book}.ipynb", given, page)
+        notebook.build_page(ROOT / f"notebooks/{book}.ipynb", given, page)
         committed = ROOT / f"reports/published/{name}.md"
         assert page.with_suffix(".md").read_text(encoding="utf-8") == committed.read_text(encoding="utf-8")

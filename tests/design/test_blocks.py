@@ -31,7 +31,7 @@ TWIN = cell("old", twin_of=OLD.name)
 
 def opened(asked: list[Cell], found: blocks.Measured, repeats: int = 6, **changes: object) -> blocks.Open:
     config = {"run": "x", "repeats": repeats, "again": [], "studies": {"shots": {"compare": COMPARE}}} | changes
-    return blocks.decide(config, asked, found)
+    return blocks.choose_blocks(config, asked, found)
 
 
 def made(library: str) -> str:
@@ -47,21 +47,23 @@ SEED, NAMES = "tuesday shots", [f"cell-{number:02}" for number in range(20)]
 
 @pytest.mark.rule(2)
 def test_each_block_has_a_random_order_and_another_one_for_another_seed_or_draw():
-    orders = [blocks.order(NAMES, seed, block, draw) for seed in (SEED, "x") for block in (1, 2) for draw in (0, 1)]
+    orders = [
+        blocks.build_order(NAMES, seed, block, draw) for seed in (SEED, "x") for block in (1, 2) for draw in (0, 1)
+    ]
     assert all(sorted(order) == NAMES for order in orders)
     assert len(set(map(tuple, orders))) == 8
-    assert blocks.order(NAMES[::-1], SEED, 1, 0) == orders[0], "whatever the order of the matrix"
+    assert blocks.build_order(NAMES[::-1], SEED, 1, 0) == orders[0], "whatever the order of the matrix"
     some = [name for name in orders[0] if name in NAMES[::3]]
-    assert blocks.order(NAMES[::3], SEED, 1, 0) == some, "whichever cells are selected"
-    assert blocks.order(NAMES[::-1], SEED, 2, None) == NAMES[::-1], "where cells take turns it is as the matrix"
+    assert blocks.build_order(NAMES[::3], SEED, 1, 0) == some, "whichever cells are selected"
+    assert blocks.build_order(NAMES[::-1], SEED, 2, None) == NAMES[::-1], "where cells take turns it is as the matrix"
 
 
 @pytest.mark.rule(2)
 def test_of_two_cells_each_is_first_in_half_of_the_blocks():
     for seed in map(str, range(20)):
         for numbers in ([1, 2, 3, 4, 5, 6], [7, 8]):
-            draw = blocks.draw_orders([OLD, NEW], COMPARE, seed, numbers)
-            first = [blocks.order([OLD.name, NEW.name], seed, block, draw)[0] for block in numbers]
+            draw = blocks.choose_draw([OLD, NEW], COMPARE, seed, numbers)
+            first = [blocks.build_order([OLD.name, NEW.name], seed, block, draw)[0] for block in numbers]
             assert first.count(OLD.name) == len(numbers) / 2
 
 
@@ -73,40 +75,40 @@ def test_of_the_sets_of_orders_that_is_taken_whose_compared_cells_stand_most_eve
     compared = [(f"{base}-{store}", f"{other}-{store}") for base, other in together for store in ("disk", "s3", "far")]
 
     def largest_gap(draw: int) -> float:
-        orders = [blocks.order([one.name for one in (*cells, twin)], SEED, block, draw) for block in range(1, 7)]
+        orders = [blocks.build_order([one.name for one in (*cells, twin)], SEED, block, draw) for block in range(1, 7)]
         gaps = [
             sum(order.index(other) - order.index(base) for order in orders)
             for base, other in (*compared, (twin.twin_of, twin.name))
         ]
         return max(map(abs, gaps))
 
-    drawn = blocks.draw_orders([*cells, twin], COMPARE, SEED, range(1, 7))
+    drawn = blocks.choose_draw([*cells, twin], COMPARE, SEED, range(1, 7))
     assert largest_gap(drawn) == min(map(largest_gap, range(60))) < largest_gap(0)
-    assert blocks.draw_orders([], COMPARE, SEED, []) == 0
+    assert blocks.choose_draw([], COMPARE, SEED, []) == 0
 
 
 @pytest.mark.rule(2)
 def test_blocks_that_are_appended_have_a_set_of_orders_of_their_own(tmp_path: Path):
     opened = blocks.Open([1, 2, 3], [], [], [], {}, draw=7)
-    assert blocks.draw_of(opened, tmp_path / "appended.json", 4) == 7, "nothing is appended"
+    assert blocks.get_draw(opened, tmp_path / "appended.json", 4) == 7, "nothing is appended"
     write_json(tmp_path / "appended.json", {"status": "done", "blocks": [4], "draw": 9})
-    assert [blocks.draw_of(opened, tmp_path / "appended.json", block) for block in (1, 3, 4)] == [7, 7, 9]
+    assert [blocks.get_draw(opened, tmp_path / "appended.json", block) for block in (1, 3, 4)] == [7, 7, 9]
     in_turn = opened._replace(draw=None)
-    assert blocks.draw_of(in_turn, tmp_path / "appended.json", 4) is None
+    assert blocks.get_draw(in_turn, tmp_path / "appended.json", 4) is None
 
 
 def test_what_new_cells_need_is_needed_by_the_blocks_that_are_for_their_sake(tmp_path: Path):
     path = tmp_path / "blocks.json"
-    blocks.write(path, blocks.Open([1, 2, 7], [7], ["fresh"], ["environments/new.json"], {}))
-    assert blocks.needs(path, 7) == [Path("environments/new.json")]
-    assert blocks.needs(path, 2) == blocks.needs(None, 7) == []
+    blocks.write_blocks(path, blocks.Open([1, 2, 7], [7], ["fresh"], ["environments/new.json"], {}))
+    assert blocks.read_needs(path, 7) == [Path("environments/new.json")]
+    assert blocks.read_needs(path, 2) == blocks.read_needs(None, 7) == []
 
 
 def test_whichever_level_is_the_baseline_the_others_are_compared_with_it():
     levels = {name: {"workers": workers, "store": "s3"} for name, workers in (("a", "1"), ("b", "2"), ("c", "4"))}
-    assert blocks.compared(levels, "workers", "1") == [("a", "b"), ("a", "c")]
-    assert blocks.compared(levels, "workers", "2") == [("b", "a"), ("b", "c")]
-    assert blocks.compared(levels, "store", "s3") == []
+    assert blocks.list_factor_pairs(levels, "workers", "1") == [("a", "b"), ("a", "c")]
+    assert blocks.list_factor_pairs(levels, "workers", "2") == [("b", "a"), ("b", "c")]
+    assert blocks.list_factor_pairs(levels, "store", "s3") == []
 
 
 @pytest.mark.rule(2, 5)
@@ -154,7 +156,7 @@ def test_cells_that_were_never_measured_have_the_others_beside_them_if_they_can_
 @pytest.mark.rule(2, 5)
 def test_a_cell_that_failed_in_every_block_is_not_waited_for_unless_all_did():
     found = {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7), None)}
-    assert blocks.failing([OLD, NEW], found) == [NEW.name]
+    assert blocks.list_failing_cells([OLD, NEW], found) == [NEW.name]
     assert opened([OLD, NEW], found).blocks == []
     assert opened([OLD, NEW], {OLD.name: of([1, 2], None), NEW.name: of([1, 2], None)}).blocks == [3, 4, 5, 6, 7, 8]
 
@@ -163,9 +165,9 @@ def test_a_cell_that_failed_in_every_block_is_not_waited_for_unless_all_did():
 def test_cells_are_measured_anew_on_purpose_in_their_own_blocks_and_nothing_else_is():
     found = {OLD.name: of(range(1, 7)), NEW.name: of([1, 2, 4])}
     assert opened([OLD, NEW, NEWEST], found, again=["new"])[:5] == ([], [], [], [], {NEW.name: [1, 2, 4]})
-    assert blocks.cut([OLD, NEW, NEWEST], {NEW.name}, COMPARE) == 1
-    assert blocks.cut([OLD, NEW, NEWEST], {OLD.name, NEW.name}, COMPARE) == 1
-    assert blocks.cut([OLD, NEW], {OLD.name, NEW.name}, COMPARE) == 0
+    assert blocks.count_cut_pairs([OLD, NEW, NEWEST], {NEW.name}, COMPARE) == 1
+    assert blocks.count_cut_pairs([OLD, NEW, NEWEST], {OLD.name, NEW.name}, COMPARE) == 1
+    assert blocks.count_cut_pairs([OLD, NEW], {OLD.name, NEW.name}, COMPARE) == 0
 
 
 _SHOTS = TWO_CELLS["studies"]["shots"] | {"compare": [{"factor": "cache", "baseline": "cold"}]}
@@ -180,11 +182,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[i
 
     def appended(spoilt: dict[int, dict], planned: int = 6, **changes: object) -> list[int]:
         (tmp_path / "run.yaml").write_text(yaml.safe_dump(CONFIG | changes))
-        config = configuration.load(tmp_path / "run.yaml")
-        cells = matrix.expand(config, "shots")[0]
+        config = configuration.load_config(tmp_path / "run.yaml")
+        cells = matrix.expand_matrix(config, "shots")[0]
         folder = Path("results/small/shots")
         folder.mkdir(parents=True, exist_ok=True)
-        blocks.write(folder / "blocks.json", blocks.decide(config, cells, {}))
+        blocks.write_blocks(folder / "blocks.json", blocks.choose_blocks(config, cells, {}))
         for one in cells:
             for number in range(1, planned + 1):
                 place = {"run": "small", "study": "shots", "name": one.name, "cell": one.levels, "repeat": number}
@@ -229,17 +231,17 @@ def test_what_failed_or_is_invalid_is_made_good_in_the_same_call_within_limits(r
 
 def test_cells_that_failed_in_every_block_are_one_line(run):
     run(dict.fromkeys(range(1, 7), FAILED))
-    config = configuration.load(Path("run.yaml"))
-    failed = failures.failures(Path("results/small"), failures.artefacts(Path("results/small")))
-    [line] = failures._lacking(config, "shots", failed.keys())
-    name = matrix.expand(config, "shots")[0][0].name
+    config = configuration.load_config(Path("run.yaml"))
+    failed = failures.find_failures(Path("results/small"), failures.list_artefacts(Path("results/small")))
+    [line] = failures._describe_lacking(config, "shots", failed.keys())
+    name = matrix.expand_matrix(config, "shots")[0][0].name
     assert line == f"shots: 1 cell failed in every block, {name} first; sbench run --again {name} measures it again"
     run({2: INVALID})
-    [line] = failures._lacking(config, "shots", set())
+    [line] = failures._describe_lacking(config, "shots", set())
     assert line == "shots: some comparisons lack 1 of 6 blocks; the next call appends them, of all cells"
 
 
 def test_the_last_block_of_a_call_is_that_of_new_blocks_and_of_cells_measured_again():
-    assert blocks.last(blocks.Open([7, 8], [], [], [], {})) == 8
-    assert blocks.last(blocks.Open([], [], [], [], {"a": [1, 12], "b": [3]})) == 12
-    assert blocks.last(blocks.Open([], [], [], [], {})) == 0
+    assert blocks.get_last_block(blocks.Open([7, 8], [], [], [], {})) == 8
+    assert blocks.get_last_block(blocks.Open([], [], [], [], {"a": [1, 12], "b": [3]})) == 12
+    assert blocks.get_last_block(blocks.Open([], [], [], [], {})) == 0

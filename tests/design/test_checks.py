@@ -40,10 +40,10 @@ def test_a_line_of_a_check_ends_with_its_rule():
 @pytest.mark.rule(23)
 def test_a_page_links_the_rule_that_was_broken():
     text = cell_tables.link_rules("repeat 1: 1 workers were alive, 2 asked (rule 10); ended (rule x)")
-    assert markup.markdown_line(text).endswith(
+    assert markup.render_markdown_line(text).endswith(
         "2 asked ([rule 10](../../docs/method.md#10-settings-are-read-back-from-the-library)); ended (rule x)"
     )
-    assert 'href="../../docs/method.md#10-settings-are-read-back-from-the-library"' in markup.html_line(text)
+    assert 'href="../../docs/method.md#10-settings-are-read-back-from-the-library"' in markup.render_html_line(text)
 
 
 def test_a_text_from_elsewhere_that_names_no_rule_of_the_method_stays_as_it_is():
@@ -52,4 +52,4 @@ def test_a_text_from_elsewhere_that_names_no_rule_of_the_method_stays_as_it_is()
 
 def test_every_rule_has_an_anchor():
     lines = "; ".join(f"x (rule {number})" for number in titles())
-    assert markup.html_line(cell_tables.link_rules(lines)).count("<a ") == len(titles())
+    assert markup.render_html_line(cell_tables.link_rules(lines)).count("<a ") == len(titles())

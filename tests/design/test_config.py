@@ -43,7 +43,7 @@ def blobs(values: dict) -> dict:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_every_shipped_configuration_obeys_the_schema(path):
-    assert configuration.load(path)["run"]
+    assert configuration.load_config(path)["run"]
 
 
 def test_every_key_of_the_schema_is_described():
@@ -208,7 +208,7 @@ def test_every_key_of_the_schema_is_described():
 )
 def test_a_mistake_is_one_line_with_its_place(change, line):
     with pytest.raises(Problem) as caught:
-        configuration.resolve(changed(change), [])
+        configuration.resolve_config(changed(change), [])
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -236,7 +236,7 @@ def test_what_yaml_makes_of_a_level_is_refused(tmp_path: Path, text, line):
     file = tmp_path / "c.yaml"
     file.write_text(text + "\n", encoding="utf-8")
     with pytest.raises(Problem) as caught:
-        configuration.load(file)
+        configuration.load_config(file)
     assert str(caught.value).startswith(f"{file}:")
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -244,21 +244,21 @@ def test_what_yaml_makes_of_a_level_is_refused(tmp_path: Path, text, line):
 
 def test_a_file_that_is_not_there_or_not_yaml_is_one_line(tmp_path: Path):
     with pytest.raises(Problem, match="cannot be read: No such file"):
-        configuration.load(tmp_path / "absent.yaml")
+        configuration.load_config(tmp_path / "absent.yaml")
     (tmp_path / "bad.yaml").write_text("run: [\n", encoding="utf-8")
     with pytest.raises(Problem, match="is not YAML at line 2"):
-        configuration.load(tmp_path / "bad.yaml")
+        configuration.load_config(tmp_path / "bad.yaml")
     (tmp_path / "month.yaml").write_text("run: 2026-13-01\n", encoding="utf-8")
     with pytest.raises(Problem, match="is not YAML: month must be in"):
-        configuration.load(tmp_path / "month.yaml")
+        configuration.load_config(tmp_path / "month.yaml")
     (tmp_path / "latin.yaml").write_bytes("run: a\n# für\n".encode("latin-1"))
     with pytest.raises(Problem, match="is not UTF-8 at line 2; save it in that encoding"):
-        configuration.load(tmp_path / "latin.yaml")
+        configuration.load_config(tmp_path / "latin.yaml")
 
 
 def test_a_value_of_any_length_takes_little_of_a_line():
     with pytest.raises(Problem) as caught:
-        configuration.resolve(changed(lambda c: row(c).update(driver={f"d{n}": n for n in range(3000)})), [])
+        configuration.resolve_config(changed(lambda c: row(c).update(driver={f"d{n}": n for n in range(3000)})), [])
     assert len(str(caught.value)) < 300
 
 
@@ -289,7 +289,7 @@ def test_a_file_that_would_take_all_time_or_memory_is_one_line(tmp_path: Path, d
     file = tmp_path / "c.yaml"
     file.write_bytes(data)
     with pytest.raises(Problem) as caught:
-        configuration.load(file)
+        configuration.load_config(file)
     assert str(caught.value).startswith(str(file))
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -299,7 +299,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(Problem, match=f"{place} is no plain file; name a file of config/"):
-            configuration.load(place)
+            configuration.load_config(place)
 
 
 def test_mappings_can_be_merged_and_their_keys_replaced(tmp_path: Path):
@@ -307,7 +307,7 @@ def test_mappings_can_be_merged_and_their_keys_replaced(tmp_path: Path):
     line = next(line for line in text.splitlines() if line.lstrip().startswith("matrix:"))
     merging = f"    matrix:\n      - &first {line.partition(':')[2].strip()}\n      - {{<<: *first, cache: [warm]}}"
     (tmp_path / "merging.yaml").write_text(text.replace(line, merging), encoding="utf-8")
-    first, second = configuration.load(tmp_path / "merging.yaml")["studies"]["shots"]["matrix"]
+    first, second = configuration.load_config(tmp_path / "merging.yaml")["studies"]["shots"]["matrix"]
     assert second == first | {"cache": ["warm"]} != first
 
 
@@ -318,7 +318,7 @@ def test_addresses_are_taken_as_portals_print_them(slash):
         for name, url in (("blob", "https://acc.blob.core.windows.net"), ("emulated", "http://host:10000/acc")):
             config["stores"][name] = {"kind": "azure-blob", "container": "blobs", "account_url": url + slash}
 
-    stores = configuration.resolve(changed(change), [])["stores"]
+    stores = configuration.resolve_config(changed(change), [])["stores"]
     assert stores["elsewhere"]["endpoint"] == "http://host:9000"
     assert stores["blob"]["account_url"] == "https://acc.blob.core.windows.net"
     assert stores["emulated"]["account_url"] == "http://host:10000/acc"
@@ -338,7 +338,7 @@ def test_addresses_are_taken_as_portals_print_them(slash):
 def test_credentials_in_an_address_are_refused_and_not_repeated(store, variable):
     kind = {"kind": "s3", "bucket": "bucket"} if "endpoint" in store else {"kind": "azure-blob", "container": "blobs"}
     with pytest.raises(Problem) as caught:
-        configuration.resolve(changed(lambda c: c["stores"].update(mine=kind | store)), [])
+        configuration.resolve_config(changed(lambda c: c["stores"].update(mine=kind | store)), [])
     assert f"stores.mine.{next(iter(store))} is not understood (URL of " in str(caught.value)
     assert f"credentials stand in the environment, as {variable}" in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -349,7 +349,7 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(store, variable)
 def test_an_address_without_a_host_or_with_a_port_that_is_none_is_refused(key, address):
     kind = {"kind": "s3", "bucket": "bucket"} if key == "endpoint" else {"kind": "azure-blob", "container": "blobs"}
     with pytest.raises(Problem) as caught:
-        configuration.resolve(changed(lambda c: c["stores"].update(mine=kind | {key: address})), [])
+        configuration.resolve_config(changed(lambda c: c["stores"].update(mine=kind | {key: address})), [])
     assert str(caught.value).startswith(f"the configuration: stores.mine.{key} is not understood (URL of ")
     assert "a port from 1 to 65535" in str(caught.value)
 
@@ -362,7 +362,7 @@ STORES = [("s3", {"bucket": "shots"}), ("azure-blob", {"container": "shots"}), (
 def test_a_prefix_that_leads_elsewhere_is_refused(kind, name, prefix):
     store = {"kind": kind, "prefix": prefix} | name
     with pytest.raises(Problem) as caught:
-        configuration.resolve(changed(lambda c: c["stores"].update(mine=store)), [])
+        configuration.resolve_config(changed(lambda c: c["stores"].update(mine=store)), [])
     assert f"stores.mine.prefix: {prefix!r} is not understood (What the keys begin with" in str(caught.value)
 
 
@@ -371,7 +371,7 @@ def test_a_prefix_that_leads_elsewhere_is_refused(kind, name, prefix):
 def test_any_other_prefix_is_taken(kind, name, prefix):
     store = {"kind": kind, "prefix": prefix} | name
     assert (
-        configuration.resolve(changed(lambda c: c["stores"].update(mine=store)), [])["stores"]["mine"]["prefix"]
+        configuration.resolve_config(changed(lambda c: c["stores"].update(mine=store)), [])["stores"]["mine"]["prefix"]
         == prefix
     )
 
@@ -382,16 +382,16 @@ def test_any_other_prefix_is_taken(kind, name, prefix):
 def test_a_bucket_has_a_name_as_aws_allows_it(bucket, fine):
     store = {"kind": "s3", "bucket": bucket}
     if fine:
-        assert configuration.resolve(changed(lambda c: c["stores"].update(mine=store)), [])
+        assert configuration.resolve_config(changed(lambda c: c["stores"].update(mine=store)), [])
         return
     with pytest.raises(Problem, match=r"is not understood \(Name of the bucket: 3 to 63 lower-case letters"):
-        configuration.resolve(changed(lambda c: c["stores"].update(mine=store)), [])
+        configuration.resolve_config(changed(lambda c: c["stores"].update(mine=store)), [])
 
 
 def test_a_baseline_is_compared_with_the_levels_as_text():
     workers = {"factor": "workers", "baseline": "1"}
-    resolved = configuration.resolve(changed(lambda c: c["studies"]["shots"].update(compare=[workers])), [])
-    assert matrix.expand(resolved, "shots")
+    resolved = configuration.resolve_config(changed(lambda c: c["studies"]["shots"].update(compare=[workers])), [])
+    assert matrix.expand_matrix(resolved, "shots")
 
 
 def test_a_mistake_in_a_hostfile_names_the_configuration(tmp_path: Path):
@@ -400,19 +400,21 @@ def test_a_mistake_in_a_hostfile_names_the_configuration(tmp_path: Path):
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump(changed(lambda c: blobs(c).update(mpi={"hostfile": str(hosts)}))), encoding="utf-8")
     with pytest.raises(Problem) as caught:
-        configuration.load(file)
+        configuration.load_config(file)
     assert str(caught.value) == f"{file}: studies.blobs: {hosts}: 'node1:x' is no host:slots"
 
 
 def test_defaults_of_the_schema_complete_a_configuration():
     values = changed(lambda c: c.pop("repeats"))
-    resolved = configuration.resolve(values, [])
+    resolved = configuration.resolve_config(values, [])
     assert resolved["repeats"] == 10
     assert resolved["studies"]["shots"]["rdcc_nbytes"] == 8388608
     assert resolved["studies"]["shots"]["question"].startswith("Does HDF5 2.0's ROS3 driver read shot files faster")
     assert (
         "question"
-        not in configuration.resolve(changed(lambda c: c["studies"]["shots"].pop("question")), [])["studies"]["shots"]
+        not in configuration.resolve_config(changed(lambda c: c["studies"]["shots"].pop("question")), [])["studies"][
+            "shots"
+        ]
     )
     assert resolved["stores"]["s3"]["region"] == "us-east-1"
     assert "region" not in resolved["stores"]["disk"]

@@ -12,7 +12,7 @@ from small_runs import TWO_CELLS, write
 
 from sbench.design import blocks, cost, matrix, prices
 from sbench.design import config as configuration
-from sbench.design.records import write as write_record
+from sbench.design.records import write_record as write_record
 from sbench.probe import host
 from sbench.probe.program import read_yaml
 
@@ -31,8 +31,8 @@ def billed(store: dict, **machine: object) -> prices.Bill | None:
     """Return the bill of two hours and two million requests to a store."""
     matrix = TWO_CELLS["studies"]["shots"]["matrix"]
     values = TWO_CELLS | {"stores": {"disk": {"kind": "posix"}, "s3": store}, "studies": {"shots": {"matrix": matrix}}}
-    config = configuration.resolve(values | ({"machine": machine} if machine else {}), [])
-    return prices.bill(config, cost.Totals(TOTALS), 7200)
+    config = configuration.resolve_config(values | ({"machine": machine} if machine else {}), [])
+    return prices.compute_bill(config, cost.Totals(TOTALS), 7200)
 
 
 def test_a_bill_is_one_line_with_each_part_its_price_and_the_dates():
@@ -112,25 +112,25 @@ def test_the_time_of_a_run_is_that_of_its_records_its_data_and_its_pages(tmp_pat
     }
 
     def totals(**more: object) -> cost.Totals:
-        config = configuration.resolve(values | {"studies": {"shots": section | more}}, [])
-        cells, omitted = matrix.expand(config, "shots")
-        return cost.of(config, "shots", cells, omitted, blocks.decide(config, cells, {})).totals
+        config = configuration.resolve_config(values | {"studies": {"shots": section | more}}, [])
+        cells, omitted = matrix.expand_matrix(config, "shots")
+        return cost.estimate_cost(config, "shots", cells, omitted, blocks.choose_blocks(config, cells, {})).totals
 
     # Requests at the latency, by the forecast of each access, and not what 5 MiB take.
     known = totals(advice=advice)
     assert known["seconds"] == pytest.approx(6 * (2 * 438 + 2 * 2 + 2 * 1.6))
     assert known["seconds_beside"] == pytest.approx(20 + 4), "a page; two jobs for each access, with nothing to make"
-    assert cost.announced(known, known["seconds_beside"]) == "at least 89 min"
+    assert cost.describe_time(known, known["seconds_beside"]) == "at least 89 min"
     unknown = totals()
     assert unknown["seconds"] < 30
-    assert cost.announced(unknown).startswith("at least ")
+    assert cost.describe_time(unknown).startswith("at least ")
     generated = totals(
         data={"shots": 8, "signals": 34},
         matrix=matrix_of | {"layout": ["single-shot"], "access": ["shots"], "selection": ["all"]},
     )
     assert generated["seconds_beside"] == pytest.approx(20 + 2 + 128e6 / 2**20 * (1 / 20 + 1 / 100))
-    assert cost.announced(generated).startswith("about ")
-    assert cost.announced(cost.Totals()) == "about 0 s"
+    assert cost.describe_time(generated).startswith("about ")
+    assert cost.describe_time(cost.Totals()) == "about 0 s"
 
 
 def test_published_runtimes_are_those_of_the_published_data(published):
@@ -148,9 +148,11 @@ def test_published_runtimes_are_those_of_the_published_data(published):
 
 def estimated(name: str) -> cost.Cost:
     """Return what a shipped configuration costs where nothing of it was measured."""
-    config = configuration.load(ROOT / f"config/{name}.yaml")
-    cells, omitted = matrix.expand(config, "shots")
-    return cost.of(config, "shots", cells, omitted, blocks.decide(config, cells, blocks.measured(config, cells)))
+    config = configuration.load_config(ROOT / f"config/{name}.yaml")
+    cells, omitted = matrix.expand_matrix(config, "shots")
+    return cost.estimate_cost(
+        config, "shots", cells, omitted, blocks.choose_blocks(config, cells, blocks.read_measured_blocks(config, cells))
+    )
 
 
 @pytest.mark.parametrize("name", ["ec2", "ec2-published"])
@@ -158,9 +160,9 @@ def test_the_head_of_a_configuration_says_what_the_plan_does(name, tmp_path, mon
     for folder in ("config", "envs"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
-    config = configuration.load(f"config/{name}.yaml")
+    config = configuration.load_config(f"config/{name}.yaml")
     totals = estimated(name).totals
-    line = prices.bill(config, totals, totals["seconds"]).line
+    line = prices.compute_bill(config, totals, totals["seconds"]).line
     assert f"sbench plan, without builds: {line.partition(':')[0]};" in Path(f"config/{name}.yaml").read_text("utf-8")
 
 
@@ -188,5 +190,7 @@ def test_a_cell_takes_what_it_took_here_else_what_was_published_else_what_its_st
     path = tmp_path / f"results/before/shots/records/{name}/repeat=1.json"
     record = {"record": 1, "status": "done", "valid": True, "run": "before", "study": "shots", "name": name, "cell": {}}
     figures = {"repeat": 1, "step_seconds": 5.0, "seconds": {"total": 1.0}, "work": {}, "samples": []}
-    write_record(path, record | figures | {"host": {"node": host.name()}, "provenance": {"code_sha256": "c0de"}})
+    write_record(
+        path, record | figures | {"host": {"node": host.get_node_name()}, "provenance": {"code_sha256": "c0de"}}
+    )
     assert bases()[name] == (5.0, "as before")

@@ -82,7 +82,7 @@ def test_an_odd_record_is_named_and_all_else_is_reported(tmp_path, capsys, chang
     assert str(path) in row["reasons"]
     assert str(path) in capsys.readouterr().err
     assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
-    assert len(facts_program.failed_attempts(run)) == 0
+    assert len(facts_program.list_failed_attempts(run)) == 0
 
 
 @pytest.mark.rule(23)
@@ -97,7 +97,7 @@ def test_what_is_no_file_in_the_place_of_a_record_is_a_failed_one_and_is_moved_a
     assert (row["n"], row["failed"]) == (6, 1)
     assert str(path) in row["reasons"]
     results = run.parent
-    left = list(failures.left_behind(results))
+    left = list(failures.find_failed_artefacts(results))
     assert left == [path]
     failures.move_aside(results, left)
     assert not os.path.lexists(path)
@@ -129,7 +129,7 @@ def test_an_edited_record_is_shown_and_in_no_verdict(tmp_path):
     assert tuple(row[["n", "failed", "invalid", "edited"]]) == (6, 0, 1, 1)
     assert set(chosen(samples, cell=row["cell"], repeat=1)["valid"]) == {False}
     assert set(chosen(judged, factor="library", page_buffer="0", metric="total")["blocks"]) == {6}
-    table = cell_tables.troubled(results.load(run / "out"))
+    table = cell_tables.build_trouble_table(results.load_results(run / "out"))
     assert table.frame[""].tolist() == ["[EDITED]"]
     assert "digest" in table.frame["reasons"].iloc[0]
 
@@ -190,7 +190,7 @@ def test_a_record_from_before_there_were_digests_counts_and_is_called_that(tmp_p
         path.write_text(json.dumps(record))
     _, cells, _ = gather(run)
     assert set(cells["n"]) == {6}
-    told = facts_program.unsealed([json.loads(path.read_text()) for path in run.glob("records/*/*.json")])
+    told = facts_program.describe_unsealed([json.loads(path.read_text()) for path in run.glob("records/*/*.json")])
     assert told[0].startswith("24 of 24 records are from before records had a digest")
 
 
@@ -198,34 +198,34 @@ def test_what_is_written_is_read_and_what_is_unsound_is_not_written(tmp_path):
     run = run_of(tmp_path)
     record = json.loads(newer(run).read_text())
     path = tmp_path / record["name"] / "repeat=1.json"
-    records.write(path, record)
-    assert not records.edited(records.read(path, "synthetic", "shots"))
+    records.write_record(path, record)
+    assert not records.is_edited(records.read_record(path, "synthetic", "shots"))
     with pytest.raises(Problem, match=r"seconds\.total must be bigger than 0, it is -1$"):
-        records.write(path, record | {"seconds": {"total": -1}})
+        records.write_record(path, record | {"seconds": {"total": -1}})
     with pytest.raises(Problem, match=r'samples must be array, it is "x{20,60}…$'):
-        records.write(path, record | {"samples": "x" * 1000})
-    assert records.read(path, "synthetic", "shots") == json.loads(newer(run).read_text())
+        records.write_record(path, record | {"samples": "x" * 1000})
+    assert records.read_record(path, "synthetic", "shots") == json.loads(newer(run).read_text())
 
 
 def test_why_an_artefact_cannot_be_used_is_what_is_wrong_with_it(tmp_path):
     run = run_of(tmp_path / "shots")
     path, library = newer(run), tmp_path / "shots/libraries/h5py.json"
-    assert records.reasons(path, tmp_path, "synthetic") == []
+    assert records.list_failure_reasons(path, tmp_path, "synthetic") == []
     path.write_text("{")
-    [reason] = records.reasons(path, tmp_path, "synthetic")
+    [reason] = records.list_failure_reasons(path, tmp_path, "synthetic")
     assert str(path) in reason
     library.parent.mkdir()
     for failure, named in (({"reasons": ["no compiler"]}, "no compiler"), ({}, "no reason given")):
         library.write_text(json.dumps({"status": "failed", **failure}))
-        assert records.reasons(library, tmp_path, "synthetic") == [named]
+        assert records.list_failure_reasons(library, tmp_path, "synthetic") == [named]
 
 
 def test_a_failed_record_needs_no_figures(tmp_path):
     run = run_of(tmp_path)
     record = json.loads(newer(run).read_text())
     path = tmp_path / record["name"] / "repeat=1.json"
-    records.write(path, failed(record, "killed"))
-    assert validity.list_faults(records.read(path, "synthetic", "shots")) == ["killed"]
+    records.write_record(path, failed(record, "killed"))
+    assert validity.list_faults(records.read_record(path, "synthetic", "shots")) == ["killed"]
     assert validity.list_faults(failed(record)) == ["failed without a reason"]
     assert validity.list_faults(record | {"valid": False})[0] == "invalid without a reason"
 
@@ -237,7 +237,9 @@ def test_a_row_of_the_matrix_that_stands_twice_is_named_and_counts_once(tmp_path
     _, cells, judged = gather(run)
     assert len(cells) == 4
     assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
-    [reason] = cell_tables.omitted(pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)).frame["reason"]
+    [reason] = cell_tables.build_omitted_table(pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)).frame[
+        "reason"
+    ]
     assert matrix["cell"].iloc[0] in reason
 
 
@@ -326,7 +328,7 @@ def test_records_overlap_by_fractions_of_a_second_and_older_ones_not_by_a_tie(st
         for position, (start, seconds) in enumerate(zip(starts, (0.5, 1.4, 1.0), strict=True))
     ]
     measured = [step | {"repeat": 1, "name": f"cell-{step['position']}", "host": {"node": "a"}} for step in steps]
-    order = facts_program.order([measured[1], measured[2], measured[0]])
+    order = facts_program.count_orders([measured[1], measured[2], measured[0]])
     assert order == {"repeats": 1, "complete": 1, "orders": 1, "overlapping": overlapping}
     elsewhere = [*measured[:2], measured[2] | {"host": {"node": "b"}}]
-    assert facts_program.order(elsewhere)["overlapping"] == (overlapping if starts[1].endswith("500Z") else 0)
+    assert facts_program.count_orders(elsewhere)["overlapping"] == (overlapping if starts[1].endswith("500Z") else 0)

@@ -128,16 +128,18 @@ def test_structures_sequences_and_texts_are_read_alike_or_not_at_all(said, name,
 @pytest.mark.parametrize("name, store", READERS, ids=[f"{name}-{store['kind']}" for name, store in READERS])
 def test_values_in_other_files_and_links_are_read_by_drivers_that_follow_them(said, name, store):
     expected, found = said["sec2 posix linked"], said[f"{name} {store['kind']} linked"]
-    driver, address = drivers.of(name), "http://host/linked" if store == S3 else "/linked"
-    assert [need for need in NEEDS if driver.follows(need, address)] == FOLLOWED.get(name, {}).get(store["kind"], [])
+    driver, address = drivers.get_driver(name), "http://host/linked" if store == S3 else "/linked"
+    assert [need for need in NEEDS if driver.supports_need(need, address)] == FOLLOWED.get(name, {}).get(
+        store["kind"], []
+    )
     assert expected["values"]["/beside all"] != expected["values"]["/x all"]
     for key, value in expected["values"].items():
         need = {"/within": drivers.WITHIN, "/beside": drivers.BESIDE}.get(key.split()[0])
-        if need and driver.follows(need, address):
+        if need and driver.supports_need(need, address):
             assert found["values"][key] == value, key
         elif not need and found["values"][key] != value:
             assert found["values"][key].startswith(f"Unable: {name} cannot read "), key
-    if driver.follows(drivers.LINKS, address):
+    if driver.supports_need(drivers.LINKS, address):
         assert found["tree"] == expected["tree"]
 
 
@@ -175,7 +177,7 @@ def test_a_cache_is_that_of_the_library_until_another_is_asked_for(said, library
 
 @pytest.mark.rule(10)
 def test_a_chunk_cache_has_the_bytes_and_slots_that_were_asked_for(said, library):
-    readers = [(name, store) for name, store in READERS if drivers.of(name).chunk_caches]
+    readers = [(name, store) for name, store in READERS if drivers.get_driver(name).chunk_caches]
     assert {name for name, _ in readers} == {"sec2", "ros3", "s3fs", "remfile", "h5netcdf", "xarray"}
     for (name, store), answer in zip(
         readers, library.read(*(library.case(*one, "plain", slots=10007) for one in readers)), strict=True
@@ -224,7 +226,7 @@ def test_a_plan_has_the_drivers_that_a_library_and_a_store_have(config):
     row = config["studies"]["shots"]["matrix"]
     row |= {"library": ["readers", "arrays", "hdf5-2.0.0"], "store": ["disk", "s3"]}
     row |= {"driver": ["ros3", "s3fs", "remfile", *ANYWHERE], "read_cache": ["default", "readahead-5MiB"]}
-    cells, omitted = matrix.expand(configuration.resolve(config, []), "shots")
+    cells, omitted = matrix.expand_matrix(configuration.resolve_config(config, []), "shots")
     factors = ("library", "store", "driver", "read_cache")
     planned = {tuple(cell.levels[factor] for factor in factors) for cell in cells}
     assert {driver for library, store, driver, _ in planned if (library, store) == ("readers", "s3")} == {
@@ -250,7 +252,7 @@ def test_cells_with_a_chunk_cache_are_left_out_where_the_driver_has_none(config)
     row = config["studies"]["shots"]["matrix"]
     row |= {"library": ["readers"], "store": ["disk", "s3"], "driver": ["sec2", "ros3", "s3fs", "remfile", *ANYWHERE]}
     row |= {"chunk_cache": ["default", "64MiB", "64MiB-10007"]}
-    cells, omitted = matrix.expand(configuration.resolve(config, []), "shots")
+    cells, omitted = matrix.expand_matrix(configuration.resolve_config(config, []), "shots")
     tuned = {cell.levels["driver"] for cell in cells if cell.levels["chunk_cache"] != "default"}
     assert tuned == {"sec2", "ros3", "s3fs", "remfile", "h5netcdf", "xarray"}
     without = {one.levels["driver"] for one in omitted if "chunk cache" in one.reason}
@@ -262,14 +264,14 @@ def test_cells_with_a_chunk_cache_are_left_out_where_the_driver_has_none(config)
     "level, cache", [("default", (5, 0)), ("64MiB", (2**26, 0)), ("1KiB-1", (2**10, 1)), ("2GiB-10007", (2**31, 10007))]
 )
 def test_a_level_of_the_chunk_cache_has_bytes_and_slots(level, cache):
-    assert drivers.chunk_cache(level, 5) == cache
+    assert drivers.parse_chunk_cache(level, 5) == cache
 
 
 @pytest.mark.parametrize("level", ["64", "64MB", "0MiB", "64MiB-", "64MiB-0", "none"])
 def test_a_level_that_is_no_chunk_cache_is_refused(config, level):
     config["studies"]["shots"]["matrix"]["chunk_cache"] = [level]
     with pytest.raises(Problem, match="chunk_cache"):
-        configuration.resolve(config, [])
+        configuration.resolve_config(config, [])
 
 
 @pytest.mark.rule(9, 11)
@@ -296,7 +298,7 @@ def test_cells_of_drivers_are_measured_over_an_emulated_network(tmp_path, with_r
 def test_a_bare_name_of_a_library_is_told_as_an_error_of_its_kind(error: Exception, words: str):
     with (
         pytest.raises(drivers.Unable, match=re.escape(f"kerchunk cannot read /a: {words}")),
-        drivers.able("kerchunk", "/a", Exception),
+        drivers.convert_failures("kerchunk", "/a", Exception),
     ):
         raise error
 

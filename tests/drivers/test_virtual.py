@@ -13,10 +13,10 @@ from virtual_files import frames, nested, virtual
 from sbench import drivers
 from sbench.probe.program import Problem
 from sbench.studies.shots import gathered
-from sbench.studies.shots.checksums import fingerprint
-from sbench.studies.shots.choice import leave_out_elsewhere
+from sbench.studies.shots.checksums import compute_checksum
+from sbench.studies.shots.choice import list_datasets_elsewhere
 from sbench.studies.shots.inputs import Source
-from sbench.studies.shots.manifest import chosen
+from sbench.studies.shots.manifest import select_datasets
 
 SPACE = h5py.h5s.create_simple((10,))
 
@@ -25,7 +25,7 @@ def test_a_virtual_dataset_is_read_where_all_of_its_sources_are(tmp_path):
     path = virtual(tmp_path / "a.h5", frames(tmp_path))
     made = described(str(path))
     whole = np.stack([np.arange(10.0), np.arange(10.0) + 1])
-    assert made["objects"]["a.h5"]["/virtual"]["datasets"] == [["/virtual", *fingerprint(whole)]]
+    assert made["objects"]["a.h5"]["/virtual"]["datasets"] == [["/virtual", *compute_checksum(whole)]]
     assert made["objects"]["a.h5"]["/virtual"]["needs"] == "virtual datasets of other files"
     assert [file["name"] for file in made["files"]] == ["frames0.h5", "frames1.h5", "a.h5"]
     assert made["layout"]["files"] == 1
@@ -129,14 +129,14 @@ def test_advice_is_on_values_within_a_file_and_names_the_others(tmp_path):
     with h5py.File(path, "a") as file:
         file["plain"] = np.arange(3)
     with h5py.File(path) as file:
-        assert [one.name for one in chosen(file, ["/**"], "a.h5")] == ["/plain"]
+        assert [one.name for one in select_datasets(file, ["/**"], "a.h5")] == ["/plain"]
         words = ["/virtual (virtual; its values are in other files)"]
-        assert list(map(str, leave_out_elsewhere(file, ["/**"], "a.h5"))) == words
+        assert list(map(str, list_datasets_elsewhere(file, ["/**"], "a.h5"))) == words
         with pytest.raises(Problem, match=r"a\.h5 has nothing that can be read: /virtual \(virtual; its values are in"):
-            chosen(file, ["/virtual"], "a.h5")
+            select_datasets(file, ["/virtual"], "a.h5")
 
 
 @pytest.mark.parametrize("key", ["/x.h5", "a/../../x.h5"])
 def test_no_object_is_copied_out_of_its_folder(tmp_path, key):
     source = Source("x.h5", 1, {}, f"s3://bucket/{key}")
-    assert gathered._gather(source, {"bucket": "bucket"}, tmp_path) is None
+    assert gathered._copy_objects(source, {"bucket": "bucket"}, tmp_path) is None

@@ -48,8 +48,8 @@ def scattered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_h5repack
 def test_a_forecast_equals_the_servers_counts(tmp_path, scattered, with_readers):
-    paged = copies.make(
-        Layout("paged-1MiB", 2**20), [scattered], tmp_path / "paged", ["/**"], accesses.parse("all")
+    paged = copies.make_copies(
+        Layout("paged-1MiB", 2**20), [scattered], tmp_path / "paged", ["/**"], accesses.parse_accesses("all")
     ).files[0]
     large = tmp_path / "large.h5"
     with h5py.File(large, "w") as file:
@@ -72,7 +72,7 @@ def test_a_forecast_equals_the_servers_counts(tmp_path, scattered, with_readers)
             ways = ways if path != plain else [way for way in ways if way.read_cache == "default"]
             network = {"latency_ms": 20, "per_connection_mib_s": 50}
             asked = Question(ways, [path], ["/**"])
-            (forecasts,) = forecast.forecast([asked], python, accesses.parse(LEVEL), network)
+            (forecasts,) = forecast.compute_forecasts([asked], python, accesses.parse_accesses(LEVEL), network)
             for arm in forecasts:
                 words = [f"{library._url}/{path.name}", arm.driver, arm.page_buffer, arm.read_cache, arm.chunk_cache]
                 library.served.open_window()
@@ -91,9 +91,9 @@ sys.path.insert(0, "scripts")
 from sbench import drivers
 address, driver, buffer, cache, chunk_cache, names = sys.argv[1:]
 store = {"kind": "s3", "bucket": "drivers", "prefix": "", "region": "us-east-1", "anonymous": False}
-size, slots = drivers.chunk_cache(chunk_cache, 2**23)
-access = drivers.Access(driver, drivers.page_buffer_bytes(buffer), size, store, cache, rdcc_nslots=slots)
-file = drivers.of(driver).open(address, access)
+size, slots = drivers.parse_chunk_cache(chunk_cache, 2**23)
+access = drivers.Access(driver, drivers.parse_page_buffer(buffer), size, store, cache, rdcc_nslots=slots)
+file = drivers.get_driver(driver).open(address, access)
 for name in names.split():
     shape = file._file[name].shape
     file.read(name, (slice(0, 100), slice(0, 20))[: len(shape)])
@@ -103,14 +103,16 @@ file.close()
 
 def h5_names(path: Path) -> str:
     with h5py.File(path) as file:
-        return " ".join(one.name for one in manifest.chosen(file, ["/**"], str(path)))
+        return " ".join(one.name for one in manifest.select_datasets(file, ["/**"], str(path)))
 
 
 def test_a_file_that_cannot_be_read_is_the_reason_of_its_layout_alone(scattered, tmp_path, with_readers):
     (tmp_path / "no.h5").write_text("<html>")
     python = artefact(with_readers / "readers.json")["python"]
     asked = [Question([arms.Arm("x", "sec2")], [path], ["/**"]) for path in (tmp_path / "no.h5", scattered)]
-    reason, forecasts = forecast.forecast(asked, python, accesses.parse("all; [0:1]"), {"latency_ms": 1})
+    reason, forecasts = forecast.compute_forecasts(
+        asked, python, accesses.parse_accesses("all; [0:1]"), {"latency_ms": 1}
+    )
     assert "file signature not found" in reason
     (arm,) = forecasts
     assert arm.bytes["all"] > arm.bytes["[0:1]"] > 0
@@ -153,8 +155,8 @@ def test_a_bucket_is_measured_unless_its_network_is_given(tmp_path, scattered, w
         keys = {name.lower(): library._env[name] for name in KEYS}
         s3 = boto3.client("s3", endpoint_url=library.served.endpoint, region_name="us-east-1", **keys)
         s3.upload_file(str(scattered), "drivers", "some/file.h5")
-        at = inputs.store_of("drivers")
-        of_set = inputs.sources("s3://drivers/some/file.h5", at)
+        at = inputs.build_store_entry("drivers")
+        of_set = inputs.find_sources("s3://drivers/some/file.h5", at)
         library.served.open_window()
         found = place.find_place(None, {}, at, of_set)
         counts = library.served.close_window()[0]
@@ -200,12 +202,12 @@ def test_the_next_best_of_a_driver_joins_one_that_misses_its_forecast(tmp_path):
     assert probes.find_misses(advice, tmp_path) == {}
     probed(tmp_path, s3fs, 3.45, 0.2)
     misses = probes.find_misses(advice, tmp_path)
-    assert misses == {arms.key_of(s3fs): 3.45}
+    assert misses == {arms.get_arm_key(s3fs): 3.45}
     assert probes.find_next_best(advice, misses) == [others[1]]
     advice["arms"].append(others[1])
     assert probes.find_next_best(advice, misses) == [others[0]]
     # No other is forecast to be faster than the one that missed.
-    assert probes.find_next_best(advice, {arms.key_of(s3fs): 1.0}) == []
+    assert probes.find_next_best(advice, {arms.get_arm_key(s3fs): 1.0}) == []
 
 
 # What is asked.
@@ -215,11 +217,11 @@ def test_files_of_one_name_in_several_folders_do_not_take_each_others_place(tmp_
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.h5").write_text(folder)
-    some = inputs.sources(f"{tmp_path}/*/same.h5")
-    here = advise._bring(some, tmp_path / "scratch")
+    some = inputs.find_sources(f"{tmp_path}/*/same.h5")
+    here = advise._fetch_files(some, tmp_path / "scratch")
     assert [path.name for path in here] == ["0-same.h5", "1-same.h5"]
     assert [path.read_text() for path in here] == ["a", "b"]
-    assert advise._bring(some[:1], tmp_path / "scratch") == [tmp_path / "a" / "same.h5"]
+    assert advise._fetch_files(some[:1], tmp_path / "scratch") == [tmp_path / "a" / "same.h5"]
 
 
 @pytest.mark.parametrize(
@@ -234,14 +236,14 @@ def test_files_of_one_name_in_several_folders_do_not_take_each_others_place(tmp_
 def test_what_cannot_be_advised_on_is_one_line(change, words):
     query = Query(**{"files": ["data/*.h5"], "access": "all", **change})
     with pytest.raises(Problem) as problem:
-        advise.advise(query, 6)
+        advise.print_advice(query, 6)
     assert words in str(problem.value)
 
 
 def test_a_disk_without_room_for_copies_is_said_before_anything_is_made(tmp_path, scattered, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10 * 2**20))
     with pytest.raises(Problem, match=r"has 10 MiB free, and copies take up to 1\d\d\.?\d* MiB; free some"):
-        advise.advise(Query([str(scattered)], scratch=str(tmp_path / "scratch")), 6)
+        advise.print_advice(Query([str(scattered)], scratch=str(tmp_path / "scratch")), 6)
     assert list((tmp_path / "scratch").rglob("*.h5")) == []
 
 
@@ -256,11 +258,11 @@ def test_a_file_that_changes_while_it_is_copied_is_one_line(tmp_path, clone, wit
             file.attrs["changed"] = True
         return make(*arguments)
 
-    make = copies.make
-    monkeypatch.setattr(copies, "make", copied)
+    make = copies.make_copies
+    monkeypatch.setattr(copies, "make_copies", copied)
     monkeypatch.chdir(clone)
     with pytest.raises(Problem, match=r"own\.h5 changed while it was copied; try again when nobody writes to it"):
-        advise.advise(Query([str(path)]), 6)
+        advise.print_advice(Query([str(path)]), 6)
 
 
 @needs_h5repack

@@ -71,11 +71,11 @@ def run_of(
     settings = {"advice": FACTS | {"arms": arms} | facts, "read_files": files}
     frame = pd.DataFrame(rows, columns=["baseline_cell", "contender_cell", *ratios(1), "verdict", "detectable_ratio"])
     return SimpleNamespace(
-        select=lambda said: [text for text, _ in said],
+        select_sentences=lambda said: [text for text, _ in said],
         to_comparisons=lambda rows: (),
         measured=pd.DataFrame(cells),
         contest=frame[:1],
-        comparisons=lambda: frame[1:],
+        get_comparisons=lambda: frame[1:],
         facts={"settings": settings},
         samples=pd.DataFrame(samples),
     )
@@ -86,7 +86,9 @@ def ratios(ratio: float) -> dict:
 
 
 def test_a_copy_is_advised_where_it_is_shown_to_be_faster_by_enough():
-    repack, opened, needs, other, gain, *_ = advise_page.lines(run_of([2.0, 1.0, 0.5], ["faster", "faster"], ARMS))
+    repack, opened, needs, other, gain, *_ = advise_page.format_advice(
+        run_of([2.0, 1.0, 0.5], ["faster", "faster"], ARMS)
+    )
     assert repack == "repack: h5repack -S PAGE"
     assert opened == (
         'open:   import h5py; file = h5py.File("s3://bucket/copy.h5", driver="ros3", aws_region=b"eu-west-1",'
@@ -102,7 +104,7 @@ def test_a_copy_is_advised_where_it_is_shown_to_be_faster_by_enough():
 
 
 def test_of_two_that_are_about_as_fast_that_without_a_copy_is_advised():
-    repack, opened, gain, *_ = advise_page.lines(run_of([2.0, 0.51, 0.5], ["faster", "faster"], ARMS))
+    repack, opened, gain, *_ = advise_page.format_advice(run_of([2.0, 0.51, 0.5], ["faster", "faster"], ARMS))
     assert repack == "repack: no, leave the files as they are"
     assert 's3fs.S3FileSystem().open("bucket/file.h5", cache_type="blockcache", block_size=4194304)' in opened
     assert gain.endswith("without a copy")
@@ -111,8 +113,8 @@ def test_of_two_that_are_about_as_fast_that_without_a_copy_is_advised():
 @pytest.fixture
 def no_picture(monkeypatch):
     """Leave the picture and the number of repeats out, which take a whole run."""
-    monkeypatch.setattr(advise_page, "_picture", lambda *_: None)
-    monkeypatch.setattr(advise_page.recommendation, "more_repeats", lambda _: ["more repeats"])
+    monkeypatch.setattr(advise_page, "_draw_ways", lambda *_: None)
+    monkeypatch.setattr(advise_page.recommendation, "describe_needed_repeats", lambda _: ["more repeats"])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_leaving_the_files_is_advice_only_where_a_gain_could_have_been_detected(
     no_picture, verdicts, detectable, headline
 ):
     run = run_of([2.0, 1.9, 2.5], verdicts, ARMS, detectable=detectable)
-    answer = advise_page.answer(run)
+    answer = advise_page.build_answer(run)
     assert answer.headline.startswith(bold(headline).rstrip("\x02"))
     assert ("gains below 2.2 times could not be detected" in answer.headline) == (detectable == 2.2)
     assert ("more repeats" in answer.to_do) == headline.startswith("Undecided")
@@ -138,7 +140,7 @@ def test_leaving_the_files_is_advice_only_where_a_gain_could_have_been_detected(
         "no way was shown to be faster than the files as they are, read with ros3 (defaults) in 2.00 s"
         in answer.headline
     )
-    repack, *_ = advise_page.lines(run)
+    repack, *_ = advise_page.format_advice(run)
     assert repack.startswith(
         "repack: undecided" if headline == "Undecided" else "repack: no, leave the files as they are"
     )
@@ -147,7 +149,7 @@ def test_leaving_the_files_is_advice_only_where_a_gain_could_have_been_detected(
 def test_the_page_has_the_code_what_was_left_out_and_what_does_not_suit(no_picture):
     unsuited = "[0:100, ...] fetches 46 MiB for 7.6 MiB"
     run = run_of([2.0, 1.0, 0.5], ["faster", "faster"], ARMS, unsuited=[unsuited])
-    answer = advise_page.answer(run)
+    answer = advise_page.build_answer(run)
     headline = "Repack the files with pages, and read them with ros3 (page buffer of 64 MiB)"
     assert answer.headline.startswith(bold(headline))
     repack, opened, xarray, other = answer.to_do
@@ -155,7 +157,7 @@ def test_the_page_has_the_code_what_was_left_out_and_what_does_not_suit(no_pictu
     assert "needs an h5py with ROS3" in opened
     assert "import xarray; data = xarray.open_dataset(" in xarray
     assert other.startswith(f"With PyPI's h5py: {code('import h5py, s3fs;')[:-1]}")
-    effort, first, *_ = [text for text, _ in advise_page.reasons(run)]
+    effort, first, *_ = [text for text, _ in advise_page.list_reasons(run)]
     assert re.fullmatch(r"0\.500 s instead of 2\.00 s per read, .* requests instead of .*, for a copy of .*", effort)
     assert first == f"{unsuited}."
     assert len(re.sub(r"[*`]", "", answer.headline).split()) <= 35
@@ -163,21 +165,21 @@ def test_the_page_has_the_code_what_was_left_out_and_what_does_not_suit(no_pictu
 
 
 def test_several_files_of_a_client_have_a_first_and_further_ones():
-    *_, gain, clients = advise_page.lines(run_of([3.0, 1.5, 2.0], ["faster", "slower"], ARMS, files=3))
+    *_, gain, clients = advise_page.format_advice(run_of([3.0, 1.5, 2.0], ["faster", "slower"], ARMS, files=3))
     assert "0.500 s instead of 1.00 s per read, 17 requests instead of 33" in gain
     assert clients == "note:   the first file 0.900 instead of 1.80 s, each further one 0.300 instead of 0.600 s"
 
 
 def test_a_way_that_misses_its_forecast_is_named():
-    *_, note = advise_page.lines(run_of([2.0, 1.0, 0.5], ["faster", "faster"], ARMS))
+    *_, note = advise_page.format_advice(run_of([2.0, 1.0, 0.5], ["faster", "faster"], ARMS))
     assert note == "note:   original with s3fs (blockcache of 4 MiB) took 2.2 times its forecast"
-    printed = advise_page.lines(run_of([2.0, 0.9, 0.5], ["faster", "faster"], ARMS))
+    printed = advise_page.format_advice(run_of([2.0, 0.9, 0.5], ["faster", "faster"], ARMS))
     assert not any("its forecast" in line for line in printed)
 
 
 def test_the_way_without_settings_is_named_with_its_forecast_where_it_takes_too_long():
     slow = arm("original", "ros3", 462.0)
-    printed = advise_page.lines(run_of([2.0, 0.5], ["faster"], ARMS[1:], considered=[slow, *ARMS[1:]]))
+    printed = advise_page.format_advice(run_of([2.0, 0.5], ["faster"], ARMS[1:], considered=[slow, *ARMS[1:]]))
     gain, note = next(line for line in printed if line.startswith("gain")), printed[-1]
     assert gain.startswith(
         "gain:   4.0 [3.6, 4.4] times as fast as the files as they are with s3fs (blockcache of 4 MiB)"
@@ -188,11 +190,11 @@ def test_the_way_without_settings_is_named_with_its_forecast_where_it_takes_too_
 def test_without_a_measurement_of_the_files_as_they_are_nothing_is_advised():
     run = run_of([2.0], [], ARMS[:1])
     run.measured = run.measured.assign(driver="sec2")
-    assert advise_page.lines(run) == [
+    assert advise_page.format_advice(run) == [
         "advice: none, since the files as they are could not be measured; the report lists the reasons"
     ]
     run.facts = {}
-    assert advise_page.answer(run) is None
+    assert advise_page.build_answer(run) is None
 
 
 # Files that differ in what a way gains.
@@ -226,15 +228,15 @@ def run_of_files(*gains: list[float]) -> SimpleNamespace:
 )
 def test_a_gain_is_of_each_file_and_of_other_files_if_six_gain(no_picture, gains, words):
     run = run_of_files(gains)
-    assert words in advise_page.lines(run)[2]
+    assert words in advise_page.format_advice(run)[2]
     assert read_advice(run).is_of_others == (len(gains) == 6)
-    assert words in advise_page.answer(run).headline
+    assert words in advise_page.build_answer(run).headline
 
 
 def test_a_way_that_slows_one_of_six_files_is_not_advised(no_picture):
     run = run_of_files([1.5, 1.2, 2.0, 1.3, 0.9, 1.4])
-    assert advise_page.answer(run).headline.startswith(bold("Undecided").rstrip("\x02"))
-    (note,) = [line for line in advise_page.lines(run) if "other files may gain nothing" in line]
+    assert advise_page.build_answer(run).headline.startswith(bold("Undecided").rstrip("\x02"))
+    (note,) = [line for line in advise_page.format_advice(run) if "other files may gain nothing" in line]
     assert "0.9 to 2.0×, on 5 of these 6 files more than 1×" in note
 
 
@@ -243,9 +245,9 @@ def test_of_several_ways_one_is_chosen_by_half_of_the_files_and_its_gain_is_of_t
     chosen, other = [2.0, 1.1, 2.0, 1.2, 2.0, 1.3], [1.5, 3.0, 1.5, 3.0, 1.5, 3.0]
     advice = read_advice(run_of_files(chosen, other))
     assert advice.best.arm["read_cache"] == "blockcache-4MiB"
-    assert sorted(advice.quoted) == pytest.approx([1.1, 1.2, 1.3])
+    assert sorted(advice.quoted_gains) == pytest.approx([1.1, 1.2, 1.3])
     words = "of the 3 of these 6 files by which it was not chosen 1.1 to 1.3×"
-    assert words in advise_page.answer(run_of_files(chosen, other)).headline
+    assert words in advise_page.build_answer(run_of_files(chosen, other)).headline
 
 
 def test_files_that_are_read_together_or_not_by_both_ways_have_no_gain():
@@ -254,7 +256,7 @@ def test_files_that_are_read_together_or_not_by_both_ways_have_no_gain():
     assert read_advice(run).best.gains == {"1.h5": pytest.approx(1.2)}
     run.measured = run.measured.assign(access="datasets")
     assert read_advice(run).best.gains == {}
-    assert "of these files alone" in advise_page.lines(run)[2]
+    assert "of these files alone" in advise_page.format_advice(run)[2]
 
 
 # Several accesses.
@@ -288,11 +290,11 @@ def run_of_two(first: tuple[float, float], second: tuple[float, float], verdicts
     samples["open+read-data-time"] = 1.0
     settings = {"advice": FACTS | {"arms": arms, "considered": arms, "accesses": TWO}, "read_files": 1}
     return SimpleNamespace(
-        select=lambda said: [text for text, _ in said],
+        select_sentences=lambda said: [text for text, _ in said],
         to_comparisons=lambda rows: (),
         measured=pd.DataFrame(cells),
         contest=frame[:0],
-        comparisons=lambda: frame,
+        get_comparisons=lambda: frame,
         facts={"settings": settings},
         samples=samples,
     )
@@ -311,7 +313,9 @@ def run_of_two(first: tuple[float, float], second: tuple[float, float], verdicts
     ],
 )
 def test_accesses_are_weighed_by_their_shares(first, second, verdicts, repaid):
-    gain = next(line for line in advise_page.lines(run_of_two(first, second, verdicts)) if line.startswith("gain"))
+    gain = next(
+        line for line in advise_page.format_advice(run_of_two(first, second, verdicts)) if line.startswith("gain")
+    )
     assert ("no way was shown to be faster" not in gain) == repaid
     if repaid:
         assert gain.startswith("gain:   [:, 0] (75 %): 5.0 [4.5, 5.5] times as fast")
@@ -322,13 +326,13 @@ def test_accesses_are_weighed_by_their_shares(first, second, verdicts, repaid):
 
 
 def test_small_files_are_advised_on_by_forecast():
-    repack, opened, *_, gain = advise_page.lines_by_forecast(FACTS | {"arms": []})
+    repack, opened, *_, gain = advise_page.format_forecast_advice(FACTS | {"arms": []})
     assert (repack, "paged-4MiB" in repack) == ("repack: h5repack -S PAGE", False)
     assert "copy.h5" in opened
     assert gain.startswith("gain:   by forecast, not measured: 10 requests, 1 MiB and 0.400 s instead of 10 requests")
     assert gain.endswith("5.0 times as fast")
     alone = FACTS | {"arms": [], "considered": [ARMS[0], arm("original", "s3fs", 1.9)]}
-    repack, opened, *_, gain = advise_page.lines_by_forecast(alone)
+    repack, opened, *_, gain = advise_page.format_forecast_advice(alone)
     assert repack == "repack: no, leave the files as they are"
     assert 'driver="ros3"' in opened
     assert gain == "gain:   by forecast, not measured: 10 requests, 1 MiB and 2.00 s"

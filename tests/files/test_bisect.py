@@ -20,8 +20,8 @@ from conftest import artefact, copy_project, sbench
 from packaging.version import Version
 
 from sbench.build import packages, release_range
-from sbench.build.cache import Recipe, copying, provide
-from sbench.build.release_range import Unusable, between
+from sbench.build.cache import Recipe, provide_piece, set_build_copy
+from sbench.build.release_range import Unusable, list_releases
 from sbench.build.shell import Workshop, make_environment
 from sbench.cli.__main__ import main
 from sbench.files import bisection
@@ -32,15 +32,15 @@ from sbench.files.judged_releases import (
     UNDECIDED,
     Change,
     Seen,
+    confirm_change,
+    find_change,
     find_doubt,
-    likeness,
-    of_ends,
-    ratio,
-    search,
-    settle,
-    verdicts,
+    format_ratio,
+    judge_last,
+    judge_libraries,
+    judge_release,
 )
-from sbench.probe.program import Problem, file_digest
+from sbench.probe.program import Problem, compute_file_digest
 from tests.helpers.records import FEW, failed, synthetic_cells, write_synthetic_run
 
 pytestmark = pytest.mark.late
@@ -65,7 +65,7 @@ def searched(figures: dict[str, int | str | None]) -> tuple:
         like = {figures[last]: LAST, figures[first]: FIRST}.get(figure, NEITHER)
         return Seen(like, f"{figure} requests")
 
-    return search(list(figures), look, said.append), said, looked
+    return find_change(list(figures), look, said.append), said, looked
 
 
 @pytest.mark.parametrize("many, place", [(n, place) for n in range(2, 12) for place in range(1, n)])
@@ -112,12 +112,12 @@ VERDICTS = ("faster", "slower", "same", "no evidence", "not comparable", "too fe
 
 
 def test_seconds_are_decided_by_verdicts_and_by_nothing_else():
-    ends = {word: of_ends({"verdict": word}) for word in VERDICTS}
+    ends = {word: judge_last({"verdict": word}) for word in VERDICTS}
     assert ends == dict.fromkeys(VERDICTS, UNDECIDED) | {"faster": LAST, "slower": LAST, "same": FIRST}
     for before, after in itertools.product(VERDICTS, repeat=2):
         changed = tuple(word in ("faster", "slower") for word in (before, after))
         like = {(False, True): FIRST, (True, False): LAST, (True, True): NEITHER, (False, False): UNDECIDED}[changed]
-        assert likeness({"verdict": before}, {"verdict": after}) == like
+        assert judge_release({"verdict": before}, {"verdict": after}) == like
 
 
 @pytest.mark.rule(17)
@@ -134,15 +134,15 @@ def test_a_release_is_judged_from_the_blocks_that_both_ends_have_with_it(tmp_pat
 
     timing = {"noise": 0.004, "ratio": lambda cell: times[cell["library"]], "change": change}
     folder = write_synthetic_run(tmp_path / "shots", cells, 8, **timing)
-    made = verdicts(folder, "synthetic", "shots", names[:3])
+    made = judge_libraries(folder, "synthetic", "shots", names[:3])
     before, after = made["s3fs-1", "s3fs-2"], made["s3fs-3", "s3fs-2"]
-    assert (likeness(before, after), before["blocks"], after["blocks"]) == (like, 7, 7)
-    assert of_ends(made["s3fs-1", "s3fs-3"]) == LAST
+    assert (judge_release(before, after), before["blocks"], after["blocks"]) == (like, 7, 7)
+    assert judge_last(made["s3fs-1", "s3fs-3"]) == LAST
     assert names[3] not in str(made)
-    assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", ratio(before))
-    few = verdicts(write_synthetic_run(tmp_path / "few", cells, 3, **timing), "synthetic", "shots", names[:3])
-    assert likeness(few["s3fs-1", "s3fs-2"], few["s3fs-3", "s3fs-2"]) == UNDECIDED
-    assert ratio(few["s3fs-1", "s3fs-2"]).startswith("too few repeats (2 complete blocks, 6 are needed")
+    assert re.fullmatch(r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\]", format_ratio(before))
+    few = judge_libraries(write_synthetic_run(tmp_path / "few", cells, 3, **timing), "synthetic", "shots", names[:3])
+    assert judge_release(few["s3fs-1", "s3fs-2"], few["s3fs-3", "s3fs-2"]) == UNDECIDED
+    assert format_ratio(few["s3fs-1", "s3fs-2"]).startswith("too few repeats (2 complete blocks, 6 are needed")
 
 
 def rows_of(*ratios: float, verdict: str = "slower") -> list[dict]:
@@ -176,25 +176,25 @@ def test_a_change_that_further_builds_do_not_confirm_is_between_the_ends():
     change, _, _ = searched({"a": 17, "b": 17, "c": 9, "d": 9, "e": 3})
     assert (change.before, change.after, change.others) == ("b", "c", [("c", "e")])
     kept = Change(**vars(change))
-    settle(kept, "abcde", lambda *_: "")
+    confirm_change(kept, "abcde", lambda *_: "")
     assert kept == change
-    settle(kept, "abcde", lambda before, _: "" if before == "b" else "alike")
+    confirm_change(kept, "abcde", lambda before, _: "" if before == "b" else "alike")
     assert (kept.before, kept.after, kept.others, kept.unconfirmed) == ("b", "c", [], "")
-    settle(kept, "abcde", lambda *_: "alike")
+    confirm_change(kept, "abcde", lambda *_: "alike")
     assert (kept.before, kept.after, kept.unconfirmed) == ("a", "e", "b → c: alike")
 
 
 def test_a_second_build_is_another_piece_of_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     recipe = Recipe("piece", {"of": 1}, lambda folder, workshop: {}, ())
-    first = provide(recipe)
-    with copying(""):
-        assert provide(recipe).cached
-    with copying("again"):
-        second = provide(recipe)
-        assert provide(recipe).folder == second.folder
+    first = provide_piece(recipe)
+    with set_build_copy(""):
+        assert provide_piece(recipe).cached
+    with set_build_copy("again"):
+        second = provide_piece(recipe)
+        assert provide_piece(recipe).folder == second.folder
     assert second.folder != first.folder
-    assert provide(recipe).folder == first.folder
+    assert provide_piece(recipe).folder == first.folder
 
 
 def git(clone: Path, *words: str) -> str:
@@ -224,13 +224,13 @@ def clone_of_hdf5(tmp_path: Path) -> Path:
 
 
 def test_commits_of_a_clone_are_libraries_of_the_versions_that_they_have(clone_of_hdf5: Path, tmp_path: Path):
-    of = between(release_range.HDF5, "v1", "v4", str(clone_of_hdf5))
+    of = list_releases(release_range.HDF5, "v1", "v4", str(clone_of_hdf5))
     ids = [git(clone_of_hdf5, "rev-parse", f"v{number}")[:10] for number in range(1, 5)]
     assert of.names == ids
-    spec = of.library(ids[1], tmp_path / "no.lock")
+    spec = of.build_library_entry(ids[1], tmp_path / "no.lock")
     assert spec == {"kind": "source", "hdf5": "2.2.2", "from": str(clone_of_hdf5), "ref": ids[1]}
     with pytest.raises(Unusable, match=rf"{ids[2]} of .* is not a source tree of HDF5"):
-        of.library(ids[2], tmp_path / "no.lock")
+        of.build_library_entry(ids[2], tmp_path / "no.lock")
 
 
 @pytest.mark.parametrize(
@@ -309,17 +309,17 @@ def my_s3fs(released: Path, tmp_path: Path) -> Path:
 
 
 def test_a_wheel_is_an_end_with_the_releases_before_or_behind_its_version(my_s3fs: Path):
-    name = f"2024.12.0-mine-local-{packages.of(str(my_s3fs)).key[:8]}"
-    last = between("s3fs", "2025.5.1", str(my_s3fs))
+    name = f"2024.12.0-mine-local-{packages.read_package(str(my_s3fs)).key[:8]}"
+    last = list_releases("s3fs", "2025.5.1", str(my_s3fs))
     assert (last.names[:2], last.names[-1]) == (["2025.5.1", "2025.7.0"], name)
     assert all(Version(release) > Version("2025.5.0") for release in last.names[:-1])
-    first = between("s3fs", str(my_s3fs), "2025.3.0")
+    first = list_releases("s3fs", str(my_s3fs), "2025.3.0")
     assert first.names == [name, "2025.2.0", "2025.3.0"]
     assert list(first.wheels) == [name]
 
 
 def test_what_reads_with_a_package_follows_from_what_drivers_import():
-    read_with = {name: bisection.reading(name)[0]["driver"] for name in bisection.packages()}
+    read_with = {name: bisection.choose_reader(name)[0]["driver"] for name in bisection.list_packages()}
     assert {name: read_with[name] for name in ("fsspec", "aiobotocore", "xarray", "zarr", "botocore", "boto3")} == {
         "fsspec": ["s3fs"],
         "aiobotocore": ["s3fs"],
@@ -328,7 +328,7 @@ def test_what_reads_with_a_package_follows_from_what_drivers_import():
         "botocore": ["remfile"],
         "boto3": ["h5coro"],
     }
-    assert bisection.reading("h5py")[0] == {"driver": ["s3fs"], "read_cache": ["none"]}
+    assert bisection.choose_reader("h5py")[0] == {"driver": ["s3fs"], "read_cache": ["none"]}
 
 
 def test_a_commit_of_a_python_package_is_a_library_with_a_lock_of_what_it_needs(released: Path, tmp_path: Path):
@@ -344,18 +344,18 @@ def test_a_commit_of_a_python_package_is_a_library_with_a_lock_of_what_it_needs(
             (clone / "pyproject.toml").write_text(project.format("no version"), encoding="utf-8")
         git(clone, "add", "--all")
         git(clone, "commit", "--quiet", f"--message={number}")
-    of = between("s3fs", "main~2", "main", str(clone), bisection.reading("s3fs")[1])
+    of = list_releases("s3fs", "main~2", "main", str(clone), bisection.choose_reader("s3fs")[1])
     assert (of.package, len(of.names)) == ("s3fs", 3)
-    assert release_range.package_of(str(clone), "main~2") == "s3fs"
+    assert release_range.read_package_name(str(clone), "main~2") == "s3fs"
     lock = tmp_path / "locks/s3fs.lock"
-    spec = of.library(of.names[0], lock)
+    spec = of.build_library_entry(of.names[0], lock)
     assert spec["with"] == [{"from": str(clone), "ref": of.names[0]}]
     text = lock.read_text(encoding="utf-8")
     assert "fsspec==" in text
     assert "s3fs" not in re.sub(r"h5py-s3|s3transfer", "", text)
     assert str(tmp_path) not in text
     with pytest.raises(Unusable, match=r"the step .build the wheel.* failed; its output is in"):
-        of.library(of.names[1], tmp_path / "locks/other.lock")
+        of.build_library_entry(of.names[1], tmp_path / "locks/other.lock")
 
 
 @pytest.fixture
@@ -434,14 +434,18 @@ def test_two_wheels_are_measured_and_their_records_and_page_name_them(measured: 
     ends = ("s3fs", released, my_s3fs, "--name", "wheels")
     done = sbench("bisect", *ends, cwd=measured)
     assert done.returncode == 0, done.stdout + done.stderr
-    first, last = between("s3fs", str(released), str(my_s3fs)).names
+    first, last = list_releases("s3fs", str(released), str(my_s3fs)).names
     assert re.search(rf"s3fs {first} → {last} changed requests from \d+ to \d+ .* differs: nothing;", done.stdout)
     records = {
         path.parent.name.partition("_")[0]: artefact(path) for path in measured.glob("results/wheels/*/*/*/*.json")
     }
     record = records[f"s3fs-{last}"]
     (added,) = record["provenance"]["build"]["added"]
-    assert (added["name"], added["version"], added["sha256"]) == ("s3fs", "2024.12.0+mine", file_digest(my_s3fs))
+    assert (added["name"], added["version"], added["sha256"]) == (
+        "s3fs",
+        "2024.12.0+mine",
+        compute_file_digest(my_s3fs),
+    )
     assert record["effective"]["s3fs"] == "2024.12.0+mine"
     page = (measured / "reports/wheels/shots.md").read_text(encoding="utf-8")
     assert f"s3fs 2024.12.0+mine (s3fs-{last}, {added['origin']}) on HDF5 2.1.1" in page
@@ -495,15 +499,15 @@ def test_a_release_that_was_yanked_or_does_not_exist_is_one_line(capsys):
     ):
         with pytest.raises(Problem, match=words):
             main(["bisect", "s3fs", first, "2024.5.0"])
-    of = between("s3fs", "2023.10.0", "2023.12.1")
+    of = list_releases("s3fs", "2023.10.0", "2023.12.1")
     assert of.names == ["2023.10.0", "2023.12.0", "2023.12.1"]
     with pytest.raises(Unusable, match=r"s3fs 2023\.12\.0 was yanked: "):
-        of.library("2023.12.0", Path("no.lock"))
+        of.build_library_entry("2023.12.0", Path("no.lock"))
 
 
 def test_a_release_that_does_not_import_beside_what_is_kept_is_unusable(tmp_path: Path):
     # Its wheels are of numpy 1.
-    of = between("h5py", "3.10.0", "3.12.1")
+    of = list_releases("h5py", "3.10.0", "3.12.1")
     with pytest.raises(Unusable, match=r"^h5py-3\.10\.0 does not import beside .*: ValueError: numpy"):
-        of.library("3.10.0", tmp_path / "h5py-3.10.0.lock")
-    assert of.library("3.12.1", tmp_path / "h5py-3.12.1.lock")["hdf5"] == "1.14.4"
+        of.build_library_entry("3.10.0", tmp_path / "h5py-3.10.0.lock")
+    assert of.build_library_entry("3.12.1", tmp_path / "h5py-3.12.1.lock")["hdf5"] == "1.14.4"

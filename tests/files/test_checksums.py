@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from sbench.files import equality
-from sbench.files.equality import same_values
+from sbench.files.equality import find_difference
 from sbench.probe.program import Unable
-from sbench.studies.shots.checksums import fingerprint
+from sbench.studies.shots.checksums import compute_checksum
 
 
 def checksums(path: Path) -> dict[str, tuple[int, int]]:
     with h5py.File(path) as file:
-        return {name: fingerprint(file[name][()]) for name in file}
+        return {name: compute_checksum(file[name][()]) for name in file}
 
 
 @pytest.mark.rule(9)
@@ -32,9 +32,11 @@ def test_values_of_each_kind_have_one_checksum_whatever_lies_in_gaps(tmp_path):
 def test_memory_layout_and_byte_order_take_no_part(kind):
     values = kinds.filled(kind, (4, 3), 0)
     packed = values.astype(np.dtype([(name, kind[name]) for name in kind.names]))
-    assert fingerprint(values) == fingerprint(packed) == fingerprint(values.astype(kind.newbyteorder(">")))
-    assert fingerprint(values) == fingerprint(np.asfortranarray(values))
-    assert fingerprint(values) != fingerprint(values[::-1])
+    assert (
+        compute_checksum(values) == compute_checksum(packed) == compute_checksum(values.astype(kind.newbyteorder(">")))
+    )
+    assert compute_checksum(values) == compute_checksum(np.asfortranarray(values))
+    assert compute_checksum(values) != compute_checksum(values[::-1])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_memory_layout_and_byte_order_take_no_part(kind):
     ],
 )
 def test_checksums_of_records_of_before_stay(values, expected):
-    assert fingerprint(values) == expected
+    assert compute_checksum(values) == expected
 
 
 def test_padding_of_long_doubles_is_no_value():
@@ -57,7 +59,7 @@ def test_padding_of_long_doubles_is_no_value():
     other = values.copy()
     if np.finfo(np.longdouble).nmant == 63:
         other.view(np.uint8).reshape(-1, values.itemsize)[:, 10:] = 0xAA
-    assert fingerprint(values) == fingerprint(other) != fingerprint(values[::-1])
+    assert compute_checksum(values) == compute_checksum(other) != compute_checksum(values[::-1])
 
 
 def test_references_have_no_checksum(tmp_path):
@@ -65,7 +67,7 @@ def test_references_have_no_checksum(tmp_path):
         kind = np.dtype([("of", h5py.ref_dtype), ("n", "<i4")])
         file["values"] = np.array([(file.ref, 1)], kind)
         with pytest.raises(Unable, match="an element is of type Reference, of which there is no checksum"):
-            fingerprint(file["values"][()])
+            compute_checksum(file["values"][()])
 
 
 def copied(path: Path, copy: Path, change=lambda file: None) -> str:
@@ -73,7 +75,7 @@ def copied(path: Path, copy: Path, change=lambda file: None) -> str:
         names = [f"/{name}" for name in file]
     with h5py.File(copy, "a") as file:
         change(file)
-    return same_values(path, copy, names)
+    return find_difference(path, copy, names)
 
 
 def test_a_copy_with_other_gaps_and_chunks_holds_the_same_values(tmp_path, monkeypatch):
@@ -105,18 +107,18 @@ def test_a_copy_of_another_shape_or_of_no_file_is_no_copy(tmp_path):
     path = kinds.write(tmp_path / "a.h5")
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file["half"] = np.arange(5)
-    assert same_values(path, tmp_path / "b.h5", ["/half"]) == (
+    assert find_difference(path, tmp_path / "b.h5", ["/half"]) == (
         "/half has the shape (4,) in the original and (5,) in the copy"
     )
     (tmp_path / "c.h5").write_bytes(b"no")
-    assert same_values(path, tmp_path / "c.h5", ["/half"]).startswith(f"{tmp_path}/c.h5 cannot be compared with")
+    assert find_difference(path, tmp_path / "c.h5", ["/half"]).startswith(f"{tmp_path}/c.h5 cannot be compared with")
 
 
 def test_a_copy_within_a_group_is_compared_there(tmp_path):
     path = kinds.write(tmp_path / "a.h5")
     with h5py.File(tmp_path / "b.h5", "w") as copy, h5py.File(path) as file:
         file.copy("/", copy, "a")
-    assert same_values(path, tmp_path / "b.h5", ["/gaps", "/texts"], "/a") == ""
+    assert find_difference(path, tmp_path / "b.h5", ["/gaps", "/texts"], "/a") == ""
 
 
 @pytest.mark.parametrize("first, second", [([[1, 0], [2]], [[1], [0, 2]]), ([[], [0] * 8], [[0] * 8, []])])
@@ -126,4 +128,4 @@ def test_where_a_sequence_ends_is_part_of_its_value(first, second):
         values[:] = [np.array(numbers, np.uint8) for numbers in lists]
         return values
 
-    assert fingerprint(sequences(first)) != fingerprint(sequences(second))
+    assert compute_checksum(sequences(first)) != compute_checksum(sequences(second))

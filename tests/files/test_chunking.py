@@ -13,7 +13,7 @@ from sbench.probe.program import Problem
 from sbench.studies.shots import accesses
 
 NETWORK = {"latency_ms": 20, "per_connection_mib_s": 50}
-PRICE = chunking.price_of(NETWORK)
+PRICE = chunking.compute_price(NETWORK)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ PRICE = chunking.price_of(NETWORK)
     ],
 )
 def test_accesses_are_read_with_their_shares(text, unit, shares):
-    parsed = accesses.parse(text)
+    parsed = accesses.parse_accesses(text)
     assert (parsed.unit, parsed.shares) == (unit, pytest.approx(shares))
 
 
@@ -45,14 +45,15 @@ def test_accesses_are_read_with_their_shares(text, unit, shares):
 )
 def test_a_malformed_access_is_one_line(text, words):
     with pytest.raises(Problem) as problem:
-        accesses.parse(text)
+        accesses.parse_accesses(text)
     assert words in str(problem.value)
 
 
 def fetched(kind: Kind, chunks: tuple[int, ...], level: str) -> float:
     """Return the share of fetched bytes that an access selects, with some chunks."""
     return (
-        chunking.selected_bytes(kind, level) / chunking.cost_of(kind._replace(chunks=chunks, stored=1.0), level).bytes
+        chunking.count_selected_bytes(kind, level)
+        / chunking.compute_cost(kind._replace(chunks=chunks, stored=1.0), level).bytes
     )
 
 
@@ -66,23 +67,25 @@ ROWS = Kind((50_000, 50), (1, 50), 4, 1.0)
     [(COLUMNS, "[:, 0]", 0.9), (ROWS, "[:, 0]", 0.9), (PIXELS, "[:, 3, 20, 30]", 0.01)],
 )
 def test_chunks_suit_the_access(kind, level, least):
-    chunks = chunking.fit(kind, ((level, 1.0),), PRICE)
+    chunks = chunking.choose_chunks(kind, ((level, 1.0),), PRICE)
     assert math.prod(chunks) * kind.item <= chunking.LARGEST
     assert all(size <= length for size, length in zip(chunks, kind.shape, strict=True))
     assert fetched(kind, chunks, level) >= least
-    today, then = (chunking.cost_of(one, level).seconds(*PRICE) for one in (kind, kind._replace(chunks=chunks)))
+    today, then = (
+        chunking.compute_cost(one, level).compute_seconds(*PRICE) for one in (kind, kind._replace(chunks=chunks))
+    )
     assert then < 0.8 * today
 
 
 def test_chunks_for_two_accesses_are_a_compromise():
     levels = ("[:, 3, 20, 30]", "[0, ...]")
-    both = chunking.fit(PIXELS, tuple((level, 0.5) for level in levels), PRICE)
+    both = chunking.choose_chunks(PIXELS, tuple((level, 0.5) for level in levels), PRICE)
 
     def seconds(chunks: tuple[int, ...]) -> list[float]:
         kind = PIXELS._replace(chunks=chunks)
-        return [chunking.cost_of(kind, level).seconds(*PRICE) for level in levels]
+        return [chunking.compute_cost(kind, level).compute_seconds(*PRICE) for level in levels]
 
-    alone = [chunking.fit(PIXELS, ((level, 1.0),), PRICE) for level in levels]
+    alone = [chunking.choose_chunks(PIXELS, ((level, 1.0),), PRICE) for level in levels]
     assert sum(seconds(both)) < sum(seconds(alone[0]))
     # A map is read well from one piece already.
     assert alone[1] == ()
@@ -101,19 +104,19 @@ def test_chunks_for_two_accesses_are_a_compromise():
     ],
 )
 def test_chunks_that_suit_are_kept(kind, level):
-    assert chunking.fit(kind, ((level, 1.0),), PRICE) == ()
+    assert chunking.choose_chunks(kind, ((level, 1.0),), PRICE) == ()
 
 
 def test_large_chunks_become_smaller_and_small_ones_larger():
     large, small = Kind((4000, 4000), (4000, 4000), 8, 1.0), Kind((40_000,), (100,), 8, 1.0)
-    assert math.prod(chunking.fit(large, (("[0:10, 0:10]", 1.0),), PRICE)) < 4000 * 4000 / 10
-    assert chunking.fit(small, (("all", 1.0),), PRICE) == (40_000,)
+    assert math.prod(chunking.choose_chunks(large, (("[0:10, 0:10]", 1.0),), PRICE)) < 4000 * 4000 / 10
+    assert chunking.choose_chunks(small, (("all", 1.0),), PRICE) == (40_000,)
 
 
 @pytest.mark.parametrize("rank", [5, 9, 32])
 def test_many_axes_take_no_time(rank):
     kind = Kind((8,) * rank, (), 1, 1.0)
-    chunks = chunking.fit(kind, ((f"[{', '.join('0' * (rank - 1))}, :]", 1.0),), PRICE)
+    chunks = chunking.choose_chunks(kind, ((f"[{', '.join('0' * (rank - 1))}, :]", 1.0),), PRICE)
     assert len(chunks) in (0, rank)
 
 
@@ -132,22 +135,25 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_options_name_datasets_and_their_chunks_in_lines_that_h5repack_reads(table):
-    lines = chunking.list_options(table, ["/**"], accesses.parse("[:, 0]"), NETWORK).splitlines()
+    lines = chunking.list_options(table, ["/**"], accesses.parse_accesses("[:, 0]"), NETWORK).splitlines()
     assert max(map(len, lines)) < 1024
     assert "-l /table:CHUNK=262144x1" in lines
     assert not any("blank" in line or "times" in line for line in lines)
     assert sum(line.count("/long/") for line in lines if line.endswith(":CHUNK=4000")) == 200
-    assert chunking.list_options(table, ["/times"], accesses.parse("all"), NETWORK) == ""
+    assert chunking.list_options(table, ["/times"], accesses.parse_accesses("all"), NETWORK) == ""
 
 
 def test_an_access_that_fetches_much_more_than_it_selects_is_named(table):
     with h5py.File(table) as file:
-        (text,) = chunking.find_unsuited([file["table"], file["times"]], accesses.parse("[:, 0]"), PRICE)
+        (text,) = chunking.find_unsuited([file["table"], file["times"]], accesses.parse_accesses("[:, 0]"), PRICE)
         assert text == (
             "[:, 0] fetches 12 MiB for 1.907 MiB: the chunks (65536, 6) of /table do not suit it; with chunks"
             " (262144, 1) it would fetch 2 MiB"
         )
         both = [file["table"], file["with a blank"]]
-        assert "of 2 datasets such as /table do" in chunking.find_unsuited(both, accesses.parse("[:, 0]"), PRICE)[0]
-        assert chunking.find_unsuited(both, accesses.parse("all"), PRICE) == []
-        assert chunking.find_unsuited([file["times"]], accesses.parse("[0]"), PRICE) == []
+        assert (
+            "of 2 datasets such as /table do"
+            in chunking.find_unsuited(both, accesses.parse_accesses("[:, 0]"), PRICE)[0]
+        )
+        assert chunking.find_unsuited(both, accesses.parse_accesses("all"), PRICE) == []
+        assert chunking.find_unsuited([file["times"]], accesses.parse_accesses("[0]"), PRICE) == []

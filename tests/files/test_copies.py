@@ -18,7 +18,7 @@ from sbench.studies.shots import accesses, inputs, manifest
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("h5repack", "h5copy"))), reason="there is no h5repack: apt install hdf5-tools"
 )
-ALL = accesses.parse("all")
+ALL = accesses.parse_accesses("all")
 NETWORK = {"latency_ms": 20, "per_connection_mib_s": 50}
 
 
@@ -41,8 +41,8 @@ def options_of(folder: Path, originals: list[Path]) -> Path:
 
 
 def hash_of(files: list[Path], patterns: list[str]) -> str:
-    held = manifest.of_set({"files": list(map(str, files)), "datasets": patterns, "layout": "x"})
-    return manifest.data_sha256(held["objects"])
+    held = manifest.describe_set({"files": list(map(str, files)), "datasets": patterns, "layout": "x"})
+    return manifest.compute_data_sha256(held["objects"])
 
 
 def test_copies_hold_the_same_and_are_what_their_command_makes(tmp_path):
@@ -55,7 +55,7 @@ def test_copies_hold_the_same_and_are_what_their_command_makes(tmp_path):
         Layout("large", 2**20, merged=True),
     ]
     for layout in layouts:
-        made = copies.make(layout, originals, tmp_path / layout.name, ["/**"], ALL)
+        made = copies.make_copies(layout, originals, tmp_path / layout.name, ["/**"], ALL)
         assert len(made.files) == (1 if layout.merged else 2)
         assert made.copy_bytes == sum(path.stat().st_size for path in made.files)
         with h5py.File(made.files[0]) as file:
@@ -67,7 +67,7 @@ def test_copies_hold_the_same_and_are_what_their_command_makes(tmp_path):
             name = "/a" * layout.merged + "/group-1/v1"
             assert file[name].chunks == ((20_000,) if layout.options else (2000,))
         patterns = ["/**", "!/group-0/*"]
-        assert hash_of(made.files, layout.patterns(patterns)) == hash_of(originals, patterns)
+        assert hash_of(made.files, layout.convert_patterns(patterns)) == hash_of(originals, patterns)
 
 
 @pytest.mark.parametrize("kind", ["paged", "chunks", "file of options", "merged"])
@@ -82,10 +82,10 @@ def test_what_is_typed_makes_the_same_copies(tmp_path, kind):
         "file of options": Layout("chunks", options=options / "b.nc.txt"),
         "merged": Layout("large", 2**20, merged=True),
     }[kind]
-    line = copies.type_command(layout, ["own data/*.nc"])
+    line = copies.format_copy_command(layout, ["own data/*.nc"])
     subprocess.run(["sh", "-ec", line], cwd=tmp_path, check=True)
     made = [tmp_path / copies.LARGE] if layout.merged else [tmp_path / layout.name / path.name for path in originals]
-    expected = copies.make(layout, originals, tmp_path / "expected", ["/**"], ALL)
+    expected = copies.make_copies(layout, originals, tmp_path / "expected", ["/**"], ALL)
     assert [path.stat().st_size for path in made] == [path.stat().st_size for path in expected.files]
 
 
@@ -98,19 +98,19 @@ def test_a_command_for_files_of_one_name_in_several_folders_keeps_the_folders(tm
         write(path, 10_000 + 40_000 * number)
     trials = {}
     for pattern in ("data/**/*.h5", "data/**"):
-        named = advise._name_files([pattern], inputs.sources(pattern))
+        named = advise._list_shell_names([pattern], inputs.find_sources(pattern))
         assert named == ["data/*.h5", "data/sub/*.h5", "data/sub/of it/*.h5"]
-        every = [Path(path) for one in named for path in advise._expand(one)]
+        every = [Path(path) for one in named for path in advise._expand_pattern(one)]
         assert every == files
         trials[pattern] = Trial(every[:1], named, every, ALL, ["/**"], Place({}, NETWORK, ""), tmp_path, "")
     trial = trials["data/**"]
     layout = Layout("chunks-1MiB", 2**20, trial._write_options())
-    done = subprocess.run(["sh", "-ec", copies.type_command(layout, named, trial.is_mirrored)], check=False)
+    done = subprocess.run(["sh", "-ec", copies.format_copy_command(layout, named, trial.is_mirrored)], check=False)
     assert done.returncode == 0
     for path in files:
         assert hash_of([Path("chunks-1MiB") / path], ["/**"]) == hash_of([path], ["/**"])
     large = Layout("large", 2**20, merged=True)
-    subprocess.run(["sh", "-ec", copies.type_command(large, named, trial.is_mirrored)], check=True)
+    subprocess.run(["sh", "-ec", copies.format_copy_command(large, named, trial.is_mirrored)], check=True)
     with h5py.File("large.h5") as file:
         assert all(str(path.with_suffix("")) in file for path in files)
 
@@ -120,21 +120,21 @@ def test_options_are_per_file_where_a_dataset_is_lacking(tmp_path):
     with h5py.File(originals[1], "a") as file:
         del file["group-1/v1"]
     options = options_of(tmp_path / "options", originals)
-    made = copies.make(Layout("chunks", options=options), originals, tmp_path / "copies", ["/**"], ALL)
+    made = copies.make_copies(Layout("chunks", options=options), originals, tmp_path / "copies", ["/**"], ALL)
     with h5py.File(made.files[1]) as file:
         assert file["group-1/v3"].chunks == (20_000,)
     alike = Layout("chunks", options=options / "a.h5.txt")
     with pytest.raises(Problem, match="h5repack failed: "):
-        copies.make(alike, originals, tmp_path / "alike", ["/**"], ALL)
+        copies.make_copies(alike, originals, tmp_path / "alike", ["/**"], ALL)
 
 
 def test_a_copy_that_cannot_be_made_has_hdf5s_reason(tmp_path):
     original = write(tmp_path / "own.mat", block=512)
     with pytest.raises(Problem, match="h5repack failed: userblock size must be > file object alignment"):
-        copies.make(Layout("paged", 2**20), [original], tmp_path / "paged", ["/**"], ALL)
+        copies.make_copies(Layout("paged", 2**20), [original], tmp_path / "paged", ["/**"], ALL)
     # Without pages it works.
     options = options_of(tmp_path / "options", [original])
-    assert copies.make(Layout("chunks", options=options), [original], tmp_path / "chunks", ["/**"], ALL).files
+    assert copies.make_copies(Layout("chunks", options=options), [original], tmp_path / "chunks", ["/**"], ALL).files
 
 
 TOOLS = {
@@ -163,7 +163,7 @@ def test_a_tool_that_fails_or_leaves_a_wrong_copy_is_one_line(tmp_path, monkeypa
     stand_in.chmod(0o755)
     monkeypatch.setenv("PATH", str(stand_in.parent), prepend=":")
     with pytest.raises(Problem) as problem:
-        copies.make(Layout("paged", 2**20), [original], tmp_path / "copies", ["/**"], ALL)
+        copies.make_copies(Layout("paged", 2**20), [original], tmp_path / "copies", ["/**"], ALL)
     assert words in str(problem.value)
     assert "\n" not in str(problem.value)
 
@@ -171,4 +171,4 @@ def test_a_tool_that_fails_or_leaves_a_wrong_copy_is_one_line(tmp_path, monkeypa
 def test_without_h5repack_one_line_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     with pytest.raises(Problem, match="h5repack is missing: apt install hdf5-tools"):
-        copies.make(Layout("paged", 2**20), [write(tmp_path / "a.h5")], tmp_path / "copies", ["/**"], ALL)
+        copies.make_copies(Layout("paged", 2**20), [write(tmp_path / "a.h5")], tmp_path / "copies", ["/**"], ALL)

@@ -21,8 +21,8 @@ from sbench.files.bisect import Query
 from sbench.probe.program import Problem
 from sbench.studies.particles import make as particles
 from sbench.studies.shots.addresses import get_bucket
-from sbench.studies.shots.inputs import sources
-from sbench.studies.shots.make import existing
+from sbench.studies.shots.inputs import find_sources
+from sbench.studies.shots.make import describe_existing_files
 
 TAR = b"a.h5".ljust(257, b"\0") + b"ustar\00000" + bytes(300)
 ERROR = b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code><Message>no</Message></Error>'
@@ -30,8 +30,8 @@ ERROR = b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code><Message>no</Me
 
 def refusal(path: Path | str) -> str:
     """Return the line that opening the only file of a path ends with."""
-    (source,) = sources(str(path))
-    with pytest.raises(Problem) as problem, source.opened():
+    (source,) = find_sources(str(path))
+    with pytest.raises(Problem) as problem, source.open_hdf5():
         pass
     assert "\n" not in str(problem.value)
     return str(problem.value)
@@ -86,8 +86,8 @@ def test_other_bytes_before_the_signature_are_a_user_block(tmp_path):
         file["x"] = 1
     with open(tmp_path / "some.mat", "r+b") as file:
         file.write(b"MATLAB 7.3 MAT-file")
-    (source,) = sources(str(tmp_path))
-    with source.opened() as file:
+    (source,) = find_sources(str(tmp_path))
+    with source.open_hdf5() as file:
         assert list(file) == ["x"]
 
 
@@ -166,7 +166,7 @@ def test_what_is_no_file_is_named_and_the_others_are_read(tmp_path):
     ],
 )  # fmt: skip
 def test_an_address_that_is_not_read_has_what_to_write_in_its_line(address, words):
-    for read in (get_bucket, sources, existing):
+    for read in (get_bucket, find_sources, describe_existing_files):
         with pytest.raises(Problem) as problem:
             read(address)
         assert words in str(problem.value)
@@ -183,18 +183,18 @@ def test_files_of_a_folder_are_those_with_endings_of_hdf5_or_else_with_its_signa
     (tmp_path / "._some.h5").write_bytes(b"\x00\x05\x16\x07")
     (tmp_path / "readme.txt").write_text("no data", encoding="utf-8")
     names = ["a.NC", "b.mat", "c.h5ad", "d.nxs", "e.kea", "f.he5", "g.hdf", "some.h5"]
-    assert [source.name for source in sources(str(tmp_path))] == names
+    assert [source.name for source in find_sources(str(tmp_path))] == names
     for name in names:
         (tmp_path / name).unlink()
-    assert [source.name for source in sources(str(tmp_path))] == ["some.h5.bak", "wrfout_d01"]
+    assert [source.name for source in find_sources(str(tmp_path))] == ["some.h5.bak", "wrfout_d01"]
     (tmp_path / "below").mkdir()
     (tmp_path / "wrfout_d01").rename(tmp_path / "below" / "deep.h5")
     (tmp_path / "some.h5.bak").unlink()
     with pytest.raises(Problem, match=r"has no HDF5 file of its own; .*/\*\*/\*\.h5 means those below it, too"):
-        sources(str(tmp_path))
-    assert [source.name for source in sources(f"{tmp_path}/**/*.h5")] == ["deep.h5"]
+        find_sources(str(tmp_path))
+    assert [source.name for source in find_sources(f"{tmp_path}/**/*.h5")] == ["deep.h5"]
     with pytest.raises(Problem, match=r"b\* means folders only; .*b\*/\*\.h5 means the files in them"):
-        sources(f"{tmp_path}/b*")
+        find_sources(f"{tmp_path}/b*")
 
 
 def check(path: Path, folder: Path) -> str:
@@ -204,13 +204,13 @@ def check(path: Path, folder: Path) -> str:
 
 def count(path: Path, _: Path) -> str:
     with pytest.raises(Problem) as problem:
-        bisect.bisect(Query("s3fs", "2024.9.0", "2024.10.0", files=[str(path)]), is_sure=True)
+        bisect.run_bisect(Query("s3fs", "2024.9.0", "2024.10.0", files=[str(path)]), is_sure=True)
     return str(problem.value)
 
 
 def describe(path: Path, _: Path) -> str:
     with pytest.raises(Problem) as problem:
-        existing(str(path))
+        describe_existing_files(str(path))
     return str(problem.value)
 
 

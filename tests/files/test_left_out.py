@@ -12,7 +12,7 @@ from conftest import ROOT, artefact, sbench
 from granules import described, granule, left_out, paths, run_of
 
 from sbench.probe import hdf5_tree
-from sbench.probe.program import Problem, make_command
+from sbench.probe.program import Problem, build_command
 from sbench.studies.shots.choice import Pattern
 
 SPACE = h5py.h5s.create_simple((10,))
@@ -118,7 +118,7 @@ def test_a_filter_that_no_chunk_needs_does_no_harm(tmp_path):
 
 
 def limited(limit_kib: int, *command: object) -> subprocess.CompletedProcess:
-    shell = ["sh", "-c", f'ulimit -v {limit_kib}; exec "$0" "$@"', *make_command(*command)]
+    shell = ["sh", "-c", f'ulimit -v {limit_kib}; exec "$0" "$@"', *build_command(*command)]
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(shell, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
@@ -214,7 +214,7 @@ def test_groups_within_each_other_and_names_with_line_ends_are_walked(tmp_path):
         group["line\nend"] = np.arange(3)
         file["group/*x"] = np.arange(3)
     with h5py.File(tmp_path / "deep.h5") as file:
-        assert sum(1 for _ in hdf5_tree.walk(file)) == 1500 + 4
+        assert sum(1 for _ in hdf5_tree.walk_links(file)) == 1500 + 4
     found = paths(tmp_path / "deep.h5", "/**")["/**"]
     assert [len(name) for name in found] == [2 * 1500 + len("/line\nend"), len("/group/*x")]
 
@@ -226,7 +226,7 @@ def test_of_groups_that_are_nested_without_end_the_first_2_000_are_walked_and_a_
             group = h5py.h5g.create(group, b"g")
         file["x"] = np.arange(3)
     with h5py.File(tmp_path / "deeper.h5") as file:
-        assert sum(1 for _ in hdf5_tree.walk(file)) == 2000 + 3
+        assert sum(1 for _ in hdf5_tree.walk_links(file)) == 2000 + 3
     assert paths(tmp_path / "deeper.h5", "/**") == {"/**": ["/x"]}
     (words,) = left_out(tmp_path / "deeper.h5", "/**").values()
     assert words.endswith("/g (cannot be opened; it lies in 2,000 groups; what it holds is left out)")
@@ -246,7 +246,7 @@ def test_of_groups_that_are_nested_without_end_the_first_2_000_are_walked_and_a_
     ],
 )
 def test_a_pattern_leads_below_a_group_or_not(pattern, group, leads):
-    assert bool(Pattern(pattern).positions_below(group)) == leads
+    assert bool(Pattern(pattern).find_positions_below(group)) == leads
 
 
 # Sets of which some files lack something.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sbench.files import look
-from sbench.files.conclusions import conclude
+from sbench.files.conclusions import list_conclusions
 from sbench.files.contents import Contents
 from sbench.files.looked import Looked
 from sbench.files.watched import Watched
@@ -21,7 +21,7 @@ from sbench.stores.as_file import AsFile
 from sbench.stores.posix.reader import Reader
 from sbench.stores.reading import Access
 from sbench.studies.shots import files
-from sbench.studies.shots.inputs import sources
+from sbench.studies.shots.inputs import find_sources
 
 MIB = 2**20
 
@@ -33,7 +33,7 @@ def written(path: Path, write: Callable[[h5py.File], object], **options: object)
 
 
 def looked_at(*paths: Path) -> Looked:
-    return look.look(sources([str(path) for path in paths]))
+    return look.read_file_set(find_sources([str(path) for path in paths]))
 
 
 def contents_of(path: Path) -> Contents:
@@ -41,11 +41,11 @@ def contents_of(path: Path) -> Contents:
 
 
 def conclusions(*paths: Path) -> str:
-    return "\n".join(conclude(looked_at(*paths)))
+    return "\n".join(list_conclusions(looked_at(*paths)))
 
 
 def lines(*paths: Path) -> str:
-    return "\n".join(looked_at(*paths).lines())
+    return "\n".join(looked_at(*paths).format_lines())
 
 
 def repacked(path: Path, sentences: str) -> Path:
@@ -75,7 +75,7 @@ def beyond(path: Path, page_buffer: int = 0) -> int:
     with open(path, "rb") as raw:
         access.set_fileobj_driver(h5py.h5fd.fileobj_driver, watched := Watched(raw))
         with h5py.File(h5py.h5f.open(b"watched", h5py.h5f.ACC_RDONLY, access)) as file:
-            list(hdf5_tree.walk(file))
+            list(hdf5_tree.walk_links(file))
     return sum(offset + length > 16 * MIB for offset, length in watched.reads)
 
 
@@ -158,10 +158,13 @@ def test_space_that_a_copy_drops_is_named_with_the_copys_size(tmp_path, options)
     contents, said = contents_of(path), conclusions(path)
     assert contents.raw == 8 * 8 * 65_536
     assert contents.unused + contents.raw + contents.metadata == path.stat().st_size
-    assert f"{sizes.text(contents.unused)} of {sizes.text(path.stat().st_size)} is free or unaccounted for" in said
+    assert (
+        f"{sizes.format_size(contents.unused)} of {sizes.format_size(path.stat().st_size)} is free or unaccounted for"
+        in said
+    )
     copy = repacked(path, said)
     (size,) = re.findall(r"a copy takes about (\S+ \S+):", said)
-    assert sizes.in_bytes("1MiB") * float(size.removesuffix(" MiB")) == pytest.approx(copy.stat().st_size, rel=0.05)
+    assert sizes.parse_size("1MiB") * float(size.removesuffix(" MiB")) == pytest.approx(copy.stat().st_size, rel=0.05)
     assert "unaccounted" not in conclusions(copy)
 
 
@@ -225,7 +228,7 @@ def test_chunks_that_no_cache_keeps_are_as_many_reads_as_hdf5_makes(tmp_path):
 
     path = written(tmp_path / "chunks.h5", write)
     said = conclusions(path)
-    default = sizes.text(h5py.h5p.create(h5py.h5p.FILE_ACCESS).get_cache()[2])
+    default = sizes.format_size(h5py.h5p.create(h5py.h5p.FILE_ACCESS).get_cache()[2])
     assert f"Chunks of 9.155 MiB (/large) are larger than the {default} of HDF5" in said
     assert re.search(
         r"\(/packed\) are larger than .*: each access to one fetches 8\.\d+ MiB and unpacks them again", said
@@ -369,7 +372,7 @@ def columns(tmp_path: Path) -> Path:
     ],
 )
 def test_an_access_is_compared_with_the_chunks(capsys, columns, access, words):
-    look.describe([str(columns)], access, [])
+    look.print_contents([str(columns)], access, [])
     printed = capsys.readouterr().out
     assert words.format(path=columns) in printed
     assert ("suit" in printed) == bool(access)
@@ -377,13 +380,13 @@ def test_an_access_is_compared_with_the_chunks(capsys, columns, access, words):
 
 def test_an_access_to_datasets_that_are_not_there_is_one_line(columns):
     with pytest.raises(Problem, match="/none"):
-        look.describe([str(columns)], "all", ["/none"])
+        look.print_contents([str(columns)], "all", ["/none"])
 
 
 def test_of_many_files_twenty_are_looked_into(tmp_path):
     for number in range(25):
         written(tmp_path / f"{number}.h5", lambda file: file.create_dataset("a", data=1))
-    looked = look.look(sources(str(tmp_path)))
+    looked = look.read_file_set(find_sources(str(tmp_path)))
     assert len(looked.bytes) == 25
     assert 10 < len(looked.contents) <= 20
 
@@ -394,7 +397,7 @@ def test_a_page_buffer_that_is_named_is_a_level_of_its_factor(tmp_path, page, le
         tmp_path / "a.h5", lambda file: file.create_dataset("a", data=1), fs_strategy="page", fs_page_size=page
     )
     assert f'measure "0" and {level}.' in conclusions(path)
-    assert sizes.in_bytes(level) >= 4 * page
+    assert sizes.parse_size(level) >= 4 * page
 
 
 def test_values_that_lie_in_several_blocks_of_an_object_are_read_whole(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from driver_library import made
 
-from sbench.build.shell import uv
+from sbench.build.shell import find_uv
 from sbench.files import opening_code
 from sbench.files.opening_code import Target
 from sbench.stores.s3 import KEYS
@@ -32,7 +32,7 @@ FROM_S3 = [
     arm("s3fs", read_cache="blockcache-4MiB", chunk_cache="16MiB-10007"),
 ]
 FROM_DISK = [arm("sec2"), arm("sec2", "64MiB"), arm("sec2", chunk_cache="16MiB")]
-FORMS = (opening_code.with_h5py, opening_code.with_xarray)
+FORMS = (opening_code.build_h5py_code, opening_code.build_xarray_code)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def python(once: Callable) -> Path:
         fresh, lock = folder / "fresh", ROOT / "envs/readers.lock"
         install = ("pip", "install", "--quiet", "--python", fresh / "bin/python", "--constraint", lock, *PACKAGES)
         for command in (("venv", "--quiet", fresh), install):
-            subprocess.run([uv(), *command], check=True)
+            subprocess.run([find_uv(), *command], check=True)
 
     return once("opening", install) / "fresh/bin/python"
 
@@ -92,19 +92,19 @@ def test_code_for_a_disk_runs_as_it_is_printed(tmp_path, python, groups):
 def test_several_groups_share_one_open_file():
     target = Target("bucket/file.h5", groups=["/a", "/b", "/c", "/d"])
     for driver, opened in (("s3fs", ".open("), ("ros3", "h5netcdf.File(")):
-        line = opening_code.with_xarray(arm(driver), target)
+        line = opening_code.build_xarray_code(arm(driver), target)
         assert line.count(opened) == 1
         assert line.endswith('for group in ("/a", "/b", "/c")}')
 
 
 def test_settings_are_in_the_code():
     target = Target("bucket/file.h5", "eu-west-1", ["/a"])
-    assert opening_code.with_h5py(arm("ros3", "64MiB", chunk_cache="16MiB-7"), target) == (
+    assert opening_code.build_h5py_code(arm("ros3", "64MiB", chunk_cache="16MiB-7"), target) == (
         'import h5py; file = h5py.File("s3://bucket/file.h5", driver="ros3", aws_region=b"eu-west-1",'
         " page_buf_size=67108864, rdcc_nbytes=16777216, rdcc_nslots=7)"
     )
-    assert opening_code.with_xarray(arm("s3fs", read_cache="blockcache-4MiB"), target) == (
+    assert opening_code.build_xarray_code(arm("s3fs", read_cache="blockcache-4MiB"), target) == (
         'import s3fs, xarray; data = xarray.open_dataset(s3fs.S3FileSystem().open("bucket/file.h5",'
         ' cache_type="blockcache", block_size=4194304), engine="h5netcdf", group="/a")'
     )
-    assert opening_code.with_xarray(arm("ros3", "0"), target) == ""
+    assert opening_code.build_xarray_code(arm("ros3", "0"), target) == ""

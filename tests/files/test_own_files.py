@@ -50,19 +50,19 @@ def sets(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_a_selection_means_the_places_that_numpy_would_read(level, shape, chunks, places):
-    assert list(selection.places(level, shape, chunks)) == places
+    assert list(selection.iter_places(level, shape, chunks)) == places
 
 
 def test_a_place_takes_the_chunks_that_it_touches_and_no_other():
-    assert selection.touches(((0, 3, 1), (0, 4, 1)), (2, 2), (2, 2))
-    assert not selection.touches(((0, 2, 1), (0, 4, 1)), (2, 2), (2, 2))
+    assert selection.is_chunk_touched(((0, 3, 1), (0, 4, 1)), (2, 2), (2, 2))
+    assert not selection.is_chunk_touched(((0, 2, 1), (0, 4, 1)), (2, 2), (2, 2))
     # Every tenth row misses most chunks.
-    assert not selection.touches(((0, 30, 10),), (5,), (5,))
+    assert not selection.is_chunk_touched(((0, 30, 10),), (5,), (5,))
 
 
 @pytest.mark.parametrize("level", ["[0:3:-1]", "[1.5]", "[a:b]", "[..., ...]", "[1:2:3:4]"])
 def test_a_part_that_numpy_would_refuse_is_a_mistake(level):
-    assert level in selection.mistake(level)
+    assert level in selection.find_mistake(level)
 
 
 # What is in a manifest.
@@ -93,7 +93,7 @@ def test_files_in_several_folders_have_names_within_what_they_share(sets):
 @pytest.mark.rule(17)
 def test_sets_with_the_same_values_have_one_hash_and_other_values_another(tmp_path, sets):
     hashes = {
-        name: manifest.data_sha256(described(str(tmp_path / "own" / what))["objects"])
+        name: manifest.compute_data_sha256(described(str(tmp_path / "own" / what))["objects"])
         for name, what in {"plain": "g1.h5", "paged": "paged/1/h1.nc", "other": "g2.h5"}.items()
     }
     assert hashes["plain"] == hashes["paged"] != hashes["other"]
@@ -195,7 +195,7 @@ def test_a_dataset_that_two_patterns_mean_is_one_line(sets):
 def test_a_matrix_that_does_not_suit_the_sets_is_one_line(tmp_path, sets, change, words):
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(run_of(sets, **change)))
     with pytest.raises(Problem) as problem:
-        matrix.expand(configuration.load(tmp_path / "run.yaml"), "shots")
+        matrix.expand_matrix(configuration.load_config(tmp_path / "run.yaml"), "shots")
     assert words in str(problem.value)
 
 
@@ -204,7 +204,7 @@ def test_a_bucket_needs_a_store_and_is_read_by_no_other(tmp_path, sets):
     config = run_of(sets)
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(Problem, match=r"data\.files\.far: no store has the bucket granules; add one"):
-        configuration.load(tmp_path / "run.yaml")
+        configuration.load_config(tmp_path / "run.yaml")
     config["stores"]["aws"] = {"kind": "s3", "bucket": "granules", "anonymous": True}
     config["libraries"]["ours"] = {"kind": "source", "hdf5": "2.0.0"}
     config["studies"]["shots"]["matrix"][0] |= {
@@ -213,7 +213,7 @@ def test_a_bucket_needs_a_store_and_is_read_by_no_other(tmp_path, sets):
         "driver": ["sec2", "ros3"],
     }
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
-    cells, omitted = matrix.expand(configuration.load(tmp_path / "run.yaml"), "shots")
+    cells, omitted = matrix.expand_matrix(configuration.load_config(tmp_path / "run.yaml"), "shots")
     read = {(cell.levels["layout"], cell.levels["store"], cell.levels["driver"]) for cell in cells}
     assert read == {("original", "disk", "sec2"), ("repacked", "disk", "sec2"), ("far", "aws", "ros3")}
     assert any("lie here, and one's own files are not uploaded" in one.reason for one in omitted)
@@ -265,9 +265,9 @@ def test_a_name_that_is_none_of_the_sets_and_the_home_folder(tmp_path, sets, mon
     config["studies"]["shots"]["data"]["datasets"] = {"original": ["/**"], "repacked": ["/**"], "orignal": ["/**"]}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(Problem, match=r"datasets: orignal is none of the sets original, repacked"):
-        configuration.load(tmp_path / "run.yaml")
+        configuration.load_config(tmp_path / "run.yaml")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert len(inputs.sources("~/own/*.h5")) == 3
+    assert len(inputs.find_sources("~/own/*.h5")) == 3
 
 
 # What is measured.
@@ -325,7 +325,7 @@ def test_a_file_that_changes_while_it_is_used_fails_its_cell(clone, sets):
 
 
 def test_what_files_are_is_said_in_a_few_lines(tmp_path, sets, capsys):
-    assert look.describe([sets["original"]], "", []) == 0
+    assert look.print_contents([sets["original"]], "", []) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("3 files, ")
     assert "3 files not paged" in lines
@@ -350,17 +350,17 @@ def test_from_how_many_reads_on_an_index_pays():
         ]
     )
     names = SimpleNamespace(
-        row=lambda cell, names: " ".join(cell[name] for name in names), level=lambda _, level: level
+        format_row=lambda cell, names: " ".join(cell[name] for name in names), format_level=lambda _, level: level
     )
     report = SimpleNamespace(names=("driver", "store"))
     counts = [{"cell": "a", "index": {"bytes": 10, "requests": {"GET": {"count": 7}}}}]
     run = SimpleNamespace(measured=cells, report=report, names=names, facts={"indexes": counts})
-    run.telling = lambda cells, names: ["driver"]
-    assert indexes.costs(run) == [
+    run.select_telling_factors = lambda cells, names: ["driver"]
+    assert indexes.describe_costs(run) == [
         "kerchunk: the index takes 6.00 s and 7 requests to make; by the medians it pays from 3 reads on, against s3fs,"
         " the fastest without one (2.00 s saved per read)."
     ]
     run.measured = cells.assign(total_s=[4.0, 3.5, 3.0, 0.5])
-    assert "took no less time" in indexes.costs(run)[0]
+    assert "took no less time" in indexes.describe_costs(run)[0]
     run.measured = cells.drop(columns="index_s")
-    assert indexes.costs(run) == []
+    assert indexes.describe_costs(run) == []

@@ -99,7 +99,7 @@ def build(
 
 def load(folder: Path) -> Results:
     """Return the results of tables that `build` wrote."""
-    return results.load(folder, folder / "facts.json")
+    return results.load_results(folder, folder / "facts.json")
 
 
 def facts(folder: Path) -> dict:
@@ -123,14 +123,14 @@ def facts(folder: Path) -> dict:
             **{"runs": 1, "slow10": [1, 1], "slow5": [0, 1], "alarms": [0, 1]},
             "reached": {"slow10": 0.0968, "slow5": 0.0484},
         },
-        **STUDY.facts({}, gather.read(folder, "synthetic", "arrays")[1], {}, {"studies": {"arrays": {}}}),
+        **STUDY.build_facts({}, gather.read_study(folder, "synthetic", "arrays")[1], {}, {"studies": {"arrays": {}}}),
         **{"code": ["a" * 64], "git": ["b" * 40], "sessions": ["one"]},
     }
 
 
 def seconds(row: dict) -> dict[str, float]:
     """Return what a cell takes without noise: until the array is open, acknowledged, and stored or read."""
-    shape, writes = pieces.of_levels(row["shape"], row["chunks"]), row["operation"] == "write"
+    shape, writes = pieces.parse_shape(row["shape"], row["chunks"]), row["operation"] == "write"
     backend, mib = row["backend"], shape.bytes / MIB
     # Clients compress for themselves; of a service the data nodes do.
     compressing = int(row["nodes"] if backend == "hsds" else row["clients"])
@@ -150,9 +150,9 @@ def seconds(row: dict) -> dict[str, float]:
 
 
 def _pieces(row: dict) -> list[pieces.Piece]:
-    shape = pieces.of_levels(row["shape"], row["chunks"])
-    bands = pieces.bands(shape, int(row["clients"]))
-    return [piece for band in bands for piece in pieces.cut(shape, band, row["access"], 100 * MIB)]
+    shape = pieces.parse_shape(row["shape"], row["chunks"])
+    bands = pieces.split_rows(shape, int(row["clients"]))
+    return [piece for band in bands for piece in pieces.iter_pieces(shape, band, row["access"], 100 * MIB)]
 
 
 def _in_flight(row: dict) -> int:
@@ -195,7 +195,7 @@ def _record(row: dict, repeat: int, block: float, random: np.random.Generator) -
     times = dict(zip(times, np.maximum.accumulate([*times.values()]), strict=True))
     waited = slowed.SHARES.get(row["control"], 0) * times["total"]
     times["total"] += waited
-    shape, clients = pieces.of_levels(row["shape"], row["chunks"]), int(row["clients"])
+    shape, clients = pieces.parse_shape(row["shape"], row["chunks"]), int(row["clients"])
     parts = _pieces(row)
     shares = [parts[number::clients] for number in range(clients)]
     stored = shape.padded_bytes / (5.3 if row["compression"] == "gzip" else 1)
@@ -259,7 +259,7 @@ def _of_nodes(row: dict, total: float, shape: pieces.Shape) -> dict:
     nodes = int(row["nodes"])
     return {
         **{"hsds": "1.0.2", "h5pyd": "1.0.0", "nodes": nodes},
-        "request_limit": sizes.in_bytes(row["request_limit"]),
+        "request_limit": sizes.parse_size(row["request_limit"]),
         **{"service_node_cpu_s": 0.5 * total, "service_node_peak_bytes": 2.2 * shape.bytes, "ready_s": 1.3},
         **{"data_node_cpu_s": 0.9 * total / nodes, "data_nodes_cpu_s": 0.9 * total},
         "data_node_peak_bytes": 1.4 * shape.bytes / nodes,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sbench.build.cache import Recipe, provide
-from sbench.build.servers import install_npm, npm_files
+from sbench.build.cache import Recipe, provide_piece
+from sbench.build.servers import install_npm, list_npm_files
 from sbench.build.shell import Workshop
 from sbench.build.sources import ENVS
-from sbench.probe.program import Problem, file_digest
+from sbench.probe.program import Problem, compute_file_digest
 
 PACKAGE = ENVS / "axe"
 SCRIPT = "node_modules/axe-core/axe.min.js"
@@ -34,9 +34,9 @@ def script() -> str:
         install_npm(PACKAGE, folder, workshop)
         return {}
 
-    inputs = {"files": [file_digest(file) for file in npm_files(PACKAGE)]}
+    inputs = {"files": [compute_file_digest(file) for file in list_npm_files(PACKAGE)]}
     try:
-        axe = provide(Recipe("axe", inputs, build, (SCRIPT,))).folder / SCRIPT
+        axe = provide_piece(Recipe("axe", inputs, build, (SCRIPT,))).folder / SCRIPT
     except Problem as problem:
         return json.dumps(f"pages were not checked for contrast and keyboard rules: {problem}")
     return f"{axe.read_text(encoding='utf-8')}; {CHECK}"

@@ -13,7 +13,7 @@ import steady
 from conftest import ROOT, artefact
 
 from sbench.probe import content
-from sbench.probe.program import make_command
+from sbench.probe.program import build_command
 from sbench.stores import store as stores
 from sbench.stores.azure import CONNECTION
 from sbench.stores.azure import client as azure
@@ -21,7 +21,7 @@ from sbench.stores.azure import store as azurite
 from sbench.stores.embedded import Served
 from sbench.stores.s3 import client as s3
 from sbench.studies.blobs import mpi, study
-from sbench.studies.blobs.make import make
+from sbench.studies.blobs.make import build_manifest
 
 LEVELS = {
     "store": "disk",
@@ -51,7 +51,7 @@ class Cell:
         """Make the objects of a cell; `levels` replace LEVELS."""
         self.folder, self.levels = folder, LEVELS | levels
         data = {"size": self.levels["size"], "objects": objects_made, "seed": 1}
-        self.manifest = {"manifest": 1, "status": "done", "dataset": "blobs-test", **make(data)}
+        self.manifest = {"manifest": 1, "status": "done", "dataset": "blobs-test", **build_manifest(data)}
         self.write()
         self.settings = {
             "study": "blobs",
@@ -84,7 +84,7 @@ class Cell:
         """Write the objects as files."""
         for entry, file in zip(self.manifest["files"], self.job["local_files"], strict=True):
             Path(file).parent.mkdir(exist_ok=True)
-            Path(file).write_bytes(content.stream(entry).read())
+            Path(file).write_bytes(content.open_stream(entry).read())
         return self
 
     def pretend(self, prelude: str) -> None:
@@ -148,7 +148,7 @@ class Cell:
     @contextlib.contextmanager
     def started(self, log: Path) -> Iterator[subprocess.Popen]:
         """Start the program and give it its job."""
-        command = [*self.within, *make_command("sbench.studies.blobs.measure")]
+        command = [*self.within, *build_command("sbench.studies.blobs.measure")]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with (
             open(log, "w", encoding="utf-8") as words,
@@ -186,9 +186,9 @@ class Store:
                 if not client.exists():
                     client.create_container()
         for entry in here.manifest["files"]:
-            self.put(entry["name"], content.stream(entry).read())
+            self.put(entry["name"], content.open_stream(entry).read())
         folder = self.served.folder
-        files = folder.glob("test/run/blobs-test/*.bin") if self.kind == "s3" else azurite.extents(folder)
+        files = folder.glob("test/run/blobs-test/*.bin") if self.kind == "s3" else azurite.list_extent_files(folder)
         here.job["local_files"] = sorted(map(str, files))
         return here
 
@@ -207,7 +207,7 @@ class Store:
             here.settings["store"]["endpoint"] = endpoint
             here.env |= self._aws(endpoint)
         else:
-            here.env[CONNECTION] = azurite.connection_string(endpoint, self.served.credentials)
+            here.env[CONNECTION] = azurite.build_connection_string(endpoint, self.served.credentials)
 
     def put(self, name: str, content: bytes) -> None:
         """Put an object into the server, where it may replace another."""
@@ -218,7 +218,7 @@ class Store:
                 client.upload_blob(f"run/blobs-test/{name}", content, overwrite=True)
 
     def _s3(self):
-        return s3.client(_ENTRIES["s3"] | {"server": "embedded"}, self._aws(self.served.endpoint))
+        return s3.build_client(_ENTRIES["s3"] | {"server": "embedded"}, self._aws(self.served.endpoint))
 
     def _aws(self, endpoint: str) -> dict[str, str]:
         keys = self.served.credentials
@@ -226,8 +226,8 @@ class Store:
         return variables | {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"}
 
     def _container(self):
-        connection = azurite.connection_string(self.served.endpoint, self.served.credentials)
-        return azure.holder(_ENTRIES["azure-blob"], {CONNECTION: connection})
+        connection = azurite.build_connection_string(self.served.endpoint, self.served.credentials)
+        return azure.build_client(_ENTRIES["azure-blob"], {CONNECTION: connection})
 
 
 _ENTRIES = {
@@ -242,6 +242,6 @@ def serving(kind: str, folder: Path, environments: Path) -> Iterator[Store]:
     binaries = artefact(environments / "servers.json")
     with (
         open(folder / "log", "w", encoding="utf-8") as log,
-        stores.of(_ENTRIES[kind]).serve(binaries, folder / "store", None, log) as served,
+        stores.get_store(_ENTRIES[kind]).serve_folder(binaries, folder / "store", None, log) as served,
     ):
         yield Store(kind, served)

@@ -100,7 +100,7 @@ def build(
     pd.DataFrame([*rows, left_out]).to_csv(folder / "matrix.csv", index=False)
     levels = {factor: {row[factor] for row in rows} for factor in FACTORS}
     gather(folder, [{"factor": factor, "baseline": base} for factor, base in compare if base in levels[factor]])
-    told = facts() | STUDY.facts({}, kept, {}, {"studies": {"blobs": {}}})
+    told = facts() | STUDY.build_facts({}, kept, {}, {"studies": {"blobs": {}}})
     (folder / "facts.json").write_text(json.dumps(told), encoding="utf-8")
     return folder
 
@@ -112,7 +112,7 @@ def gather(folder: Path, compare: Sequence[dict] = ()) -> None:
 
 def load(folder: Path) -> Results:
     """Return the results of tables that `build` wrote."""
-    return results.load(folder, folder / "facts.json")
+    return results.load_results(folder, folder / "facts.json")
 
 
 def spoiled(store: str, **parts: object) -> Callable[[dict], dict]:
@@ -143,7 +143,7 @@ def facts() -> dict:
 
 def delivered(row: dict) -> int:
     """Return the bytes that all processes of a cell get in one iteration."""
-    size = sizes.in_bytes(row["size"])
+    size = sizes.parse_size(row["size"])
     return size * int(row["processes"]) if row["pattern"] in WHOLE else size
 
 
@@ -172,7 +172,7 @@ def _round(phase: str, number: int, latency: float, bytes_: int) -> dict:
 
 
 def _record(row: dict, repeat: int, iterations: int, block: float, random: np.random.Generator) -> dict:
-    processes, size, bytes_ = int(row["processes"]), sizes.in_bytes(row["size"]), delivered(row)
+    processes, size, bytes_ = int(row["processes"]), sizes.parse_size(row["size"]), delivered(row)
     latencies = seconds(row) * block * np.exp(random.normal(0, 0.02, iterations))
     # The first iteration of an object store opens its connections.
     latencies[0] *= 1.0 if row["store"] == "disk" else 1.8
@@ -184,7 +184,7 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         samples = [one | ({"read_s": 0.8 * one["latency_s"]} if one["phase"] == "read" else {}) for one in samples]
         samples += [_round("distribution", number, float(0.1 * np.median(latencies)), bytes_) for number in (1, 2)]
     s3 = row["store"] != "disk"
-    count = iterations * max(1, bytes_ // sizes.in_bytes(row["chunk_size"]))
+    count = iterations * max(1, bytes_ // sizes.parse_size(row["chunk_size"]))
     asked = {"count": count, "bytes_offered": bytes_ * iterations, "bytes_delivered": None}
     later = latencies[1:] if iterations > 1 else latencies
     return {
@@ -225,9 +225,9 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
             "client": {"disk": "pread", "s3": "boto3 1.44.5", "azure": "azure-storage-blob 12.31.1"}[row["store"]],
             "object_bytes": size,
             "block_bytes": 4096,
-            "chunk_bytes": sizes.in_bytes(row["chunk_size"]),
+            "chunk_bytes": sizes.parse_size(row["chunk_size"]),
             "concurrency": int(row["concurrency"]),
-            "operation_bytes": sizes.in_bytes(row["operation_size"]),
+            "operation_bytes": sizes.parse_size(row["operation_size"]),
             "operations": 1,
             "verified": "after every iteration",
             "direct": False,

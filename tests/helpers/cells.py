@@ -99,7 +99,7 @@ class Place:
         """
         from sbench.design import config as configuration
         from sbench.design import matrix
-        from sbench.design.plan import plan
+        from sbench.design.plan import build_plan
 
         values = copy.deepcopy(CONFIG)
         section = values["studies"][study]
@@ -114,12 +114,12 @@ class Place:
         for key in levels.pop("without", ()):
             del values["stores"]["s3"][key]
         section["matrix"] |= {factor: level if isinstance(level, list) else [level] for factor, level in levels.items()}
-        self.config = configuration.resolve(values, [])
-        self.cells, _ = matrix.expand(self.config, study)
+        self.config = configuration.resolve_config(values, [])
+        self.cells, _ = matrix.expand_matrix(self.config, study)
         self.folder, self.environments, self.once = folder, environments, once
         self.study, self.plan = study, folder / study / "plan.json"
         self.plan.parent.mkdir()
-        self.plan.write_text(json.dumps(plan(self.config, study, self.cells)), encoding="utf-8")
+        self.plan.write_text(json.dumps(build_plan(self.config, study, self.cells)), encoding="utf-8")
         self.turn_to(self.cells[0])
         self.environment = environments / f"{self.cell.levels['library']}.json"
 

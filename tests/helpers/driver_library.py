@@ -29,7 +29,7 @@ class Library:
         """Write the files and upload them, unless they are there."""
         self._folder, self.served = folder, served
         self._python = artefact(environments / "readers.json")["python"]
-        self._url, self._env = stores.of(S3).address(served, dict(os.environ))
+        self._url, self._env = stores.get_store(S3).address(served, dict(os.environ))
         if (folder / "plain").exists():
             return
         keys = {name.lower(): self._env[name] for name in KEYS}
@@ -61,7 +61,7 @@ class Library:
             shapes |= {path: list(opened[path].shape) for path in BY_LINKS if path in opened}
         return {
             **{"driver": driver, "store": store, "read_cache": read_cache, "shapes": shapes, "slots": slots},
-            "address": drivers.address_of(location, key or file),
+            "address": drivers.build_address(location, key or file),
             "index": str(self._folder / f"{driver}-{store['kind']}-{file}{len(key)}") if driver in INDEXED else "",
             "make_index": make_index and driver in INDEXED,
         }
@@ -93,6 +93,6 @@ def made(folder: Path, environments: Path) -> Iterator[Library]:
     binaries = artefact(environments / "servers.json")
     with (
         open(folder / "log", "w", encoding="utf-8") as log,
-        stores.of(S3).serve(binaries, folder / "s3", None, log) as served,
+        stores.get_store(S3).serve_folder(binaries, folder / "s3", None, log) as served,
     ):
         yield Library(folder, environments, served)

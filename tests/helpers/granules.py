@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 
 from sbench.studies.shots import manifest
-from sbench.studies.shots.choice import choose
+from sbench.studies.shots.choice import choose_datasets
 
 BEAMS = ("gt1l", "gt1r")
 
@@ -50,17 +50,19 @@ def run_of(sets: dict, **levels: list) -> dict:
 def described(files: object, *datasets: str, level: str = "all") -> dict:
     """Return the facts of the manifest of a set."""
     settings = {"files": files, "datasets": list(datasets or ("/**",)), "layout": "mine", "selection": level}
-    return manifest.of_set(settings)
+    return manifest.describe_set(settings)
 
 
 def paths(path: Path, *patterns: str) -> dict[str, list[str]]:
     """Return the paths of datasets that patterns mean."""
     with h5py.File(path) as file:
-        meant = choose(file, patterns, str(path)).meant
+        meant = choose_datasets(file, patterns, str(path)).meant
         return {pattern: [dataset.name for dataset in of] for pattern, of in meant.items()}
 
 
 def left_out(path: Path, *patterns: str) -> dict[str, str]:
     """Return what is left out of a file in words, by path."""
     with h5py.File(path) as file:
-        return {entry.path: str(entry) for entry in choose(file, patterns or ("/**",), str(path)).all_left_out()}
+        return {
+            entry.path: str(entry) for entry in choose_datasets(file, patterns or ("/**",), str(path)).list_left_out()
+        }

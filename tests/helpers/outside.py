@@ -24,7 +24,7 @@ def serving(place: Path, environments: Path) -> Iterator[str]:
 
     env = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
     with open(place / "outside.log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        _, port = processes.started(stack, "versitygw", log, command, env)
+        _, port = processes.start_server(stack, "versitygw", log, command, env)
         url = f"http://127.0.0.1:{port}"
         client(url).create_bucket(Bucket="elsewhere")
         yield url

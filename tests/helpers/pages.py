@@ -31,7 +31,7 @@ def _arguments(study: str, tables: Path, out: Path) -> list[str]:
 
 def write_words(study: str, tables: Path, out: Path) -> Path:
     """Write a study's page as `write` does, with its figures left blank, which take most of the time."""
-    blank = SimpleNamespace(loader=lambda: "", draw=lambda _: "")
+    blank = SimpleNamespace(render_loader=lambda: "", draw_figure=lambda _: "")
     with (
         patch.object(pages, "plot_html", blank, create=True),
         patch.object(pages, "plot_svg", blank, create=True),

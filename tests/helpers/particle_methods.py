@@ -47,27 +47,27 @@ def main() -> None:
 def by_hand(line: str, operation: str, folder: str, client: Client) -> Any:
     """Return the result of a line of code in the script that the page shows, run among the files."""
     field = {"group": snapshots.TYPE, "field": snapshots.FIELD, "chunk": snapshots.AT_MOST}
-    script = methods.script([f"result = {line.format(**field)}"], workers=1, threads=1, **field)
+    script = methods.format_script([f"result = {line.format(**field)}"], workers=1, threads=1, **field)
     # A cluster is there, and its workers cannot import what is defined here.
     own = {"__name__": "__main__", "there": client}
     with contextlib.chdir(folder):
         exec(script.replace("dask.distributed.Client(n_workers=1, threads_per_worker=1)", "there"), own)
     result = plain(operation, own["result"])
     # What yt read is in the account, too.
-    snapshot_reading.taken()
+    snapshot_reading.take_account()
     return result
 
 
 def outcome(result: Any, operation: str) -> dict:
     """Return a result, and how often each chunk was read since this was last asked."""
-    counted = Counter(snapshot_reading.taken()["chunks"])
+    counted = Counter(snapshot_reading.take_account()["chunks"])
     return {"result": plain(operation, result), "read": [counted[number] for number in sorted(counted)]}
 
 
 def copied(task: methods.Task, folder: Path) -> methods.Task:
     """Return a task that reads a copy of its files in Parquet."""
     source = task.source
-    copies_of = parquet_copy.converted(task.chunks, f"{source.group}/{source.field}", source.access, folder)
+    copies_of = parquet_copy.write_copies(task.chunks, f"{source.group}/{source.field}", source.access, folder)
     addresses = dict(zip(dict.fromkeys(chunk.address for chunk in task.chunks), map(str, copies_of), strict=True))
     chunks = [replace(chunk, address=addresses[chunk.address]) for chunk in task.chunks]
     access = replace(source.access, driver="parquet")
@@ -82,7 +82,7 @@ def task_of(
     region = tuple(expected["region"]) if expected["region"] else None
     access = drivers.Access("sec2", drivers.UNSET, 2**20)
     source = snapshot_reading.Source(access, snapshots.TYPE, snapshots.FIELD, region)
-    pieces = list(snapshots.chunks([file["particles"] for file in files], at_most))
+    pieces = list(snapshots.list_chunks([file["particles"] for file in files], at_most))
     chunks = [
         snapshot_reading.Chunk(number, 0 if pure else turn, str(Path(folder, files[file]["name"])), *of)
         for turn in range(turns)

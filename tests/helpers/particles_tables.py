@@ -73,7 +73,7 @@ def build(folder: Path, rows: list[dict] | None = None, iterations: int = 4, bro
 
 def load(folder: Path) -> Results:
     """Return the results of tables that `build` wrote."""
-    return results.load(folder, folder / "facts.json")
+    return results.load_results(folder, folder / "facts.json")
 
 
 def facts() -> dict:

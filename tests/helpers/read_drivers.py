@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from sbench import drivers
-from sbench.drivers import Access, described
-from sbench.studies.shots.checksums import fingerprint
+from sbench.drivers import Access, encode_object
+from sbench.studies.shots.checksums import compute_checksum
 
 # Parts of a dataset: across chunks, in the middle of them, and its last elements alone.
 PARTS = {
@@ -35,21 +35,21 @@ def answer(call, *arguments: object) -> object:
 
 def read(case: dict) -> dict:
     """Return what a driver says of a file: settings, values of parts of all datasets, tree."""
-    driver, buffer = drivers.of(case["driver"]), drivers.page_buffer_bytes("unset")
+    driver, buffer = drivers.get_driver(case["driver"]), drivers.parse_page_buffer("unset")
     levels = {"store": case["store"], "read_cache": case["read_cache"], "index": case["index"]}
     access = Access(case["driver"], buffer, 2**20, **levels, rdcc_nslots=case["slots"])
     if case["make_index"]:
         Path(case["index"]).mkdir()
         driver.index([case["address"]], access, Path(case["index"]))
-    said: dict = {"versions": driver.versions()}
+    said: dict = {"versions": driver.list_versions()}
     with contextlib.closing(driver.open(case["address"], access)) as file:
-        said["effective"] = file.effective()
+        said["effective"] = file.read_settings()
         said["values"] = {
-            f"{path} {part}": answer(lambda path=path, part=part: fingerprint(file.read(path, PARTS[part])))
+            f"{path} {part}": answer(lambda path=path, part=part: compute_checksum(file.read(path, PARTS[part])))
             for path, shape in case["shapes"].items()
             for part in parts_of(shape)
         }
-        said["tree"] = answer(lambda: sorted(described(*item).decode("latin-1") for item in file.walk()))
+        said["tree"] = answer(lambda: sorted(encode_object(*item).decode("latin-1") for item in file.walk()))
     return said
 
 

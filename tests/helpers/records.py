@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sbench.design.records import digest
+from sbench.design.records import compute_digest
 from sbench.measure import gather as program
 from sbench.probe.program import read_json
 
@@ -81,7 +81,7 @@ def write_synthetic_run(
 
 def sealed(record: dict) -> str:
     """Return a record, sound or not, as the workflow writes one: with its digest."""
-    return json.dumps(record | {"digest": digest(record)}, indent=1)
+    return json.dumps(record | {"digest": compute_digest(record)}, indent=1)
 
 
 def failed(record: dict, *reasons: str) -> dict:
@@ -103,16 +103,16 @@ def gather(folder: Path, out: str = "out", **settings: object) -> list[pd.DataFr
 def merge(folder: Path, out: str, study: str, imported: Path | None = None, **section: object) -> None:
     """Merge the records of a synthetic run into its tables, as the program does, in a folder beside them."""
     config = {"equivalence_percent": 5, "seed": 1, "stores": {}, **section, "studies": {study: section}}
-    matrix, kept = program.read(folder, "synthetic", study)
+    matrix, kept = program.read_study(folder, "synthetic", study)
     elsewhere = read_json(imported) if imported else {}
-    program.write(program.merged(config, study, matrix, kept, elsewhere), folder / out)
+    program.write_tables(program.build_tables(config, study, matrix, kept, elsewhere), folder / out)
 
 
 def facts(config: dict, study: str, results: Path, imported: Path | None = None) -> dict:
     """Return what the program says of a synthetic run beside its tables."""
-    _, kept = program.read(results / study, config["run"], study)
+    _, kept = program.read_study(results / study, config["run"], study)
     elsewhere = read_json(imported) if imported else {}
-    return program.facts(config, study, results, kept, elsewhere)
+    return program.build_facts(config, study, results, kept, elsewhere)
 
 
 def chosen(table: pd.DataFrame, **levels: object) -> pd.DataFrame:

@@ -318,4 +318,4 @@ def changed(folder: Path, source: Path, table: str, change: Callable) -> Results
     copy = shutil.copytree(source, folder / "changed")
     frame = pd.read_csv(copy / table, dtype=str, keep_default_na=False)
     change(frame).to_csv(copy / table, index=False)
-    return results.load(copy, copy / "facts.json")
+    return results.load_results(copy, copy / "facts.json")

@@ -111,7 +111,7 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen, limit_s
 
 def check(clone: Path) -> subprocess.CompletedProcess:
     """Call what a run ends with, for a test that has not made the first page before."""
-    config = json.dumps(configuration.load(clone / "config/config.yaml"))
+    config = json.dumps(configuration.load_config(clone / "config/config.yaml"))
     written = ("--reports", "reports/tiny", "--log", "check.log", "--out", "checked.json")
     return program("check", "--config", config, *written, cwd=clone)
 

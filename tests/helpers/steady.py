@@ -34,9 +34,9 @@ def keep_pages(replace: Callable[[object, str, object], None] = setattr) -> None
         shares = [held.get(str(path), 0.0) for path in paths]
         return sum(shares) / len(shares) if shares else None
 
-    replace(page_cache, "load", noted(page_cache.load, 1.0))
-    replace(page_cache, "evict", noted(page_cache.evict, 0.0))
-    replace(page_cache, "resident", resident)
+    replace(page_cache, "load_files", noted(page_cache.load_files, 1.0))
+    replace(page_cache, "evict_files", noted(page_cache.evict_files, 0.0))
+    replace(page_cache, "measure_resident", resident)
 
 
 @contextlib.contextmanager

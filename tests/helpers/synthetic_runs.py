@@ -1,6 +1,6 @@
 """Synthetic runs at the level of statements: effects, interactions, ties and gaps are drawn, everything else is real.
 
-A run goes from its records through `runs_and_samples`, `verdicts_table` and `cells_table`, as a measured one does.
+A run goes from its records through `runs_and_samples`, `build_verdicts_table` and `cells_table`, as a measured one does.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import pandas as pd
 
 from sbench.design.records import Kept
 from sbench.measure import session_records, tables
-from sbench.measure.judging import verdicts_table
+from sbench.measure.judging import build_verdicts_table
 from sbench.pages.declaration import Report
 from sbench.pages.results import Results, complete_cells
 from sbench.pages.run_files import TEXTS
@@ -94,13 +94,13 @@ def draw(study: str, seed: int) -> Synthetic:
     cells += _controls(originals, random)
     matrix = pd.DataFrame(cells)[["cell", *factors, "control", "twin_of"]]
     kept = list(_records(matrix, factors, study, random))
-    runs, _ = tables.runs_and_samples(matrix, kept)
+    runs, _ = tables.build_runs_and_samples(matrix, kept)
     contest = report.contest
 
     def in_contest(cell: dict) -> tuple | None:
         return contest and (contest.group(cell), *(cell[name] for name in factors if name not in contest.arm))
 
-    verdicts = verdicts_table(matrix, runs, compare, 5, 1, in_contest)
+    verdicts = build_verdicts_table(matrix, runs, compare, 5, 1, in_contest)
     facts = {
         **{"run": "synthetic", "study": study, "stores": STORES, "repeats": 6, "equivalence_percent": 5},
         "settings": {"compare": compare, "matrix": [{name: LEVELS[study][name] for name in factors}]},
@@ -124,7 +124,7 @@ def _cells(study: str, random: np.random.Generator) -> list[dict]:
 
 def _compare(cells: list[dict], factors: list[str], report: Report, random: np.random.Generator) -> list[dict]:
     varied = [name for name in factors if len({cell[name] for cell in cells}) > 1]
-    choosable = [name for name in varied if not report.factor(name).given and name != report.along]
+    choosable = [name for name in varied if not report.get_factor(name).given and name != report.along]
     chosen = list(random.permutation(choosable))[: int(random.integers(1, 4))] or [report.headline]
     return [{"factor": str(name), "baseline": cells[0][str(name)]} for name in chosen]
 
@@ -197,7 +197,7 @@ def _times(kept: list[Kept]) -> pd.DataFrame:
 
 def _results(matrix: pd.DataFrame, runs: pd.DataFrame, verdicts: pd.DataFrame, facts: dict, report: Report) -> Results:
     """The tables as a page reads them: absent factors and empty texts are ""."""
-    cells, raw = tables.cells_table(matrix, runs), session_records.records_table(matrix, runs)
+    cells, raw = tables.build_cells_table(matrix, runs), session_records.build_records_table(matrix, runs)
     value = report.values[0].column
     if value != "total_s":
         cells[value] = 1 / cells["total_s"].astype(float)
@@ -245,8 +245,8 @@ def draw_advice(seed: int) -> Synthetic:
     factors = [name for name in report.names if name in cells[0]]
     matrix = pd.DataFrame(cells)[["cell", *factors, "control", "twin_of"]]
     kept = list(_records(matrix, factors, "shots", random))
-    runs, _ = tables.runs_and_samples(matrix, kept)
-    verdicts = verdicts_table(matrix, runs, [], 5, 1, lambda cell: (cell["access"], cell["selection"]))
+    runs, _ = tables.build_runs_and_samples(matrix, kept)
+    verdicts = build_verdicts_table(matrix, runs, [], 5, 1, lambda cell: (cell["access"], cell["selection"]))
     arms = [way | {what: dict.fromkeys(shares, 1.0) for what in ("requests", "bytes", "seconds")} for way in ways]
     copy = {"typed": "h5repack -S PAGE", "original_bytes": 2**30, "copy_bytes": 2**30, "seconds": 3.0}
     where = {"files": {"original": "bucket/a.h5", "paged-4MiB": "bucket/b.h5"}, "region": "eu-west-1", "groups": ["/"]}

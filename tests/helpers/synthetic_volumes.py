@@ -52,7 +52,7 @@ def draw(seed: int, folder: Path) -> Synthetic:
     compare = [{"factor": "store", "baseline": stores[0]}]
     _write(folder, cells, kept, {"limits": ["etcd"], "compare": compare, "equivalence_percent": 5, "seed": 1})
     facts = {"run": "synthetic", "study": "volumes", "settings": {"compare": compare}, "batteries": [{"position": 1}]}
-    run = batteries.load(folder)
+    run = batteries.load_results(folder)
     run.facts.update(facts)
     return Synthetic(run, latencies)
 
@@ -72,5 +72,5 @@ def _write(folder: Path, cells: dict[str, dict], kept: list[Kept], settings: dic
     matrix = series.pd.DataFrame(
         [{"cell": records.name_of(cell), **cell, "twin_of": "", "omitted": ""} for cell in cells.values()]
     )
-    for name, table in tables.build(series.read(matrix, kept, {}, {}), settings).items():
-        written.write(table, folder / f"{name}.csv", digits=12)
+    for name, table in tables.build_tables(series.build_series(matrix, kept, {}, {}), settings).items():
+        written.write_table(table, folder / f"{name}.csv", digits=12)

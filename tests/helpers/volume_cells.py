@@ -7,8 +7,8 @@ from conftest import ROOT, artefact, program
 
 from sbench.design import config as configuration
 from sbench.design import matrix
-from sbench.design.plan import plan
-from sbench.probe.program import make_command, write_json
+from sbench.design.plan import build_plan
+from sbench.probe.program import build_command, write_json
 
 
 class Cell:
@@ -27,13 +27,13 @@ class Cell:
         matrix_of_one = {"store": ["disk"], "job": ["etcd-short"], "background": [background]}
         section = {"jobs": 3, "at_least_s": 0, "pause_s": 0, "time_limit_s": 600, "matrix": matrix_of_one, **settings}
         stores = {"disk": {"kind": "posix", **(store or {"path": str(place.volume)})}}
-        config = configuration.resolve({"run": "test", "stores": stores, "studies": {"volumes": section}}, [])
-        (cell,), _ = matrix.expand(config, "volumes")
+        config = configuration.resolve_config({"run": "test", "stores": stores, "studies": {"volumes": section}}, [])
+        (cell,), _ = matrix.expand_matrix(config, "volumes")
         cell.settings["job"]["text"] = text
         cell.settings.update({"start": start} if start else {})
         self.folder, self.name = place.folder, cell.name
         self.out, self.log = place.folder / "repeat=1.json", place.folder / "log"
-        write_json(place.folder / "plan.json", plan(config, "volumes", [cell]))
+        write_json(place.folder / "plan.json", build_plan(config, "volumes", [cell]))
 
     def words(self) -> list[str]:
         """Return the arguments of the step that measures the cell."""
@@ -48,7 +48,7 @@ class Cell:
 
     def start(self) -> subprocess.Popen:
         """Begin to measure the cell, in a session of its own."""
-        command = make_command("step", *self.words())
+        command = build_command("step", *self.words())
         return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def said(self, words: str) -> bool:

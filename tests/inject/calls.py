@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sbench.probe.program import make_command
+from sbench.probe.program import build_command
 from tests.inject import points
 from tests.inject.finished import ROWS, STUDIES, copy_without, read_records
 from tests.inject.points import Point
@@ -74,7 +74,7 @@ class Call:
         study = [f"--study={self.study}"] if self.study else []
         # Pages take longer than all cells, and have calls of their own.
         targets = [f"results/smoke/{name}/facts.json" for name in ROWS] if self.part == "cells" else []
-        command = make_command("sbench.cli", "run", "--cores=2", *study, "--", *targets)
+        command = build_command("sbench.cli", "run", "--cores=2", *study, "--", *targets)
         with open(log, "w", encoding="utf-8") as file:
             process = subprocess.Popen(
                 command, cwd=clone, env=env, stdout=file, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True

@@ -137,7 +137,7 @@ def test_data_that_cannot_be_made_are_told_once_skip_their_cells_and_open_the_re
     assert re.match(r"\*\*Not measured\*\*: shots-single-shot-\w+ could not be made: .*nowhere", first)
     assert {path.name for path in (tiny / "results/tiny/failed").rglob("*.json")} > {"manifest.json", "repeat=1.json"}
     # The next report lists the attempt once.
-    attempts = gather.failed_attempts(tiny / "results/tiny")
+    attempts = gather.list_failed_attempts(tiny / "results/tiny")
     assert [Path(attempt["what"]).name for attempt in attempts] == ["manifest.json"]
 
 

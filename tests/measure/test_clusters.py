@@ -185,7 +185,7 @@ import os, signal, sys
 sys.path.insert(0, {str(ROOT / "scripts")!r})
 from sbench.probe import dask_workers
 if __name__ == "__main__":
-    with dask_workers.cluster(2, nodes=2, folder=sys.argv[1]) as (workers, _):
+    with dask_workers.start_cluster(2, nodes=2, folder=sys.argv[1]) as (workers, _):
         print(*sorted(workers.nodes), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -217,15 +217,15 @@ def test_nodes_whose_libraries_differ_do_not_make_a_record(monkeypatch):
     workers = object.__new__(dask_workers.Workers)
     workers.nodes = ["node1", "node2", "node2"]
     hashes = [{"libhdf5": "a", "libcurl": "b"}, {"libhdf5": "a", "libcurl": "c"}]
-    monkeypatch.setattr(workers, "on_nodes", lambda function: hashes, raising=False)
+    monkeypatch.setattr(workers, "run_on_nodes", lambda function: hashes, raising=False)
     with pytest.raises(Problem, match="nodes have different libcurl; install the same"):
-        workers.loaded()
+        workers.list_loaded_libraries()
 
 
 def test_nodes_are_compared_cell_by_cell():
     times = [("a", "x", 1.0), ("b", "x", 3.0), ("a", "y", 20.0), ("b", "y", 60.0)]
     measured = [{"host": {"node": node}, "name": cell, "seconds": {"total": time}} for node, cell, time in times]
-    low, high = gather.of_nodes(measured)
+    low, high = gather.compare_nodes(measured)
     assert (low["node"], low["records"], low["low"], low["middle"], low["high"]) == ("a", 2, 0.5, 0.5, 0.5)
     assert (high["node"], high["middle"]) == ("b", 1.5)
 
@@ -318,14 +318,14 @@ def tiny_queue(ready_clone: Path) -> Path:
 )
 def test_jobs_that_were_left_behind_are_those_of_this_folder(answer, jobs, tmp_path, monkeypatch):
     squeue(tmp_path, answer.format(tmp_path), monkeypatch)
-    assert slurm.left_behind(tmp_path) == jobs
+    assert slurm.list_queued_jobs(tmp_path) == jobs
 
 
 def test_a_queue_that_does_not_answer_is_not_taken_for_an_empty_one(tmp_path, monkeypatch):
     squeue(tmp_path, "exec sleep 5", monkeypatch)
     monkeypatch.setattr(slurm, "_PATIENCE_S", 0.2)
     with pytest.raises(Problem, match=r"squeue does not answer within 0\.2 s"):
-        slurm.left_behind(tmp_path)
+        slurm.list_queued_jobs(tmp_path)
 
 
 def squeue(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

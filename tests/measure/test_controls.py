@@ -11,7 +11,7 @@ from conftest import program
 from sbench.measure import gather
 from sbench.pages import judgement
 from sbench.pages.results import Results
-from sbench.probe.program import file_digest
+from sbench.probe.program import compute_file_digest
 from sbench.studies.shots.report import results
 from sbench.verdicts import stats
 from tests.helpers.pages import write_words
@@ -59,7 +59,7 @@ def test_a_copied_twin_reads_other_files_with_the_same_content(shots_cell, level
     assert (twin["cell"]["control"], copied.twin_of) == ("copied", first.name)
     assert not set(files) & set(others)
     assert [file.name for file in files] == [file.name for file in others]
-    assert list(map(file_digest, files)) == list(map(file_digest, others))
+    assert list(map(compute_file_digest, files)) == list(map(compute_file_digest, others))
     assert twin["work"]["checksum"] == original["work"]["checksum"]
     assert twin["provenance"]["data_sha256"] == original["provenance"]["data_sha256"]
     for file in files:
@@ -84,7 +84,7 @@ def test_a_further_copy_of_data_is_the_same_in_another_place(tmp_path: Path, stu
 @pytest.mark.rule(3, 6)
 def test_a_control_that_did_not_wait_is_invalid(shots_cell):
     here = shots_cell(control_cells=1)
-    here.pretend("from sbench.probe import slowed\nslowed.waited = lambda control, seconds: {}")
+    here.pretend("from sbench.probe import slowed\nslowed.report_waited = lambda control, seconds: {}")
     record = here.measure(cell=here.cells[-1])
     assert record["reasons"] == ["control slow10 did not wait after its reads (rule 6)"]
     assert here.measure()["valid"]
@@ -119,7 +119,7 @@ def run(folder: Path, name: str, slowed: dict[str, float], machine: dict = MACHI
     section = {"question": "Which?", "compare": [{"factor": "library", "baseline": "hdf5-1.14.6"}]}
     config = {"run": name, "seed": 1, "repeats": 8, "equivalence_percent": 2, "libraries": {}}
     config |= {"stores": {"s3": {"kind": "s3", "server": "embedded"}}, "studies": {"shots": section}}
-    gather.gather(config, "shots", folder / name, {})
+    gather.write_results(config, "shots", folder / name, {})
     return json.loads((folder / name / "shots/facts.json").read_text())["controls"]
 
 
@@ -185,7 +185,9 @@ def test_the_page_says_what_the_run_tells_apart_and_warns_where_a_tenth_is_misse
     assert "2 cells measured twice" in page
     assert "cannot be seen in this run" not in page
     few = {"runs": 1, "slow10": [0, 0], "slow5": [0, 0], "alarms": [0, 0], "reached": {}}
-    assert judgement.slowed({"controls": few}).endswith("by 10 % and 5 %: too few complete blocks to judge any.")
+    assert judgement.describe_slowed({"controls": few}).endswith(
+        "by 10 % and 5 %: too few complete blocks to judge any."
+    )
     changed(tmp_path, folder, "verdicts.csv", missed)
     page = write_words("shots", tmp_path / "changed", tmp_path / "missed.html").with_suffix(".md").read_text()
     answers = json.loads((tmp_path / "missed_answers.json").read_text())
@@ -203,14 +205,14 @@ def test_a_run_of_before_says_nothing_of_slowed_controls(tmp_path: Path):
     facts = json.loads((folder / "facts.json").read_text())
     del facts["controls"]
     (folder / "facts.json").write_text(json.dumps(facts))
-    loaded: Results = results.load(folder, folder / "facts.json")
-    assert judgement.slowed(loaded.facts) == judgement.find_insensitivity(loaded) == ""
-    assert "2 cells measured twice" in judgement.control(loaded.verdicts)
-    assert gather.control_counts(loaded.verdicts) == {"alarms": [0, 2]}
+    loaded: Results = results.load_results(folder, folder / "facts.json")
+    assert judgement.describe_slowed(loaded.facts) == judgement.find_insensitivity(loaded) == ""
+    assert "2 cells measured twice" in judgement.describe_control(loaded.verdicts)
+    assert gather.count_controls(loaded.verdicts) == {"alarms": [0, 2]}
 
 
 @pytest.mark.rule(6)
 def test_the_bound_on_false_alarms_is_exact():
     # Of n without an event: 1 - 0.05^(1/n).
-    assert [stats.at_most(0, n) for n in (1, 2, 20)] == pytest.approx([0.95, 1 - 0.05**0.5, 1 - 0.05**0.05])
-    assert stats.at_most(2, 2) == 1
+    assert [stats.compute_upper_bound(0, n) for n in (1, 2, 20)] == pytest.approx([0.95, 1 - 0.05**0.5, 1 - 0.05**0.05])
+    assert stats.compute_upper_bound(2, 2) == 1

@@ -12,7 +12,7 @@ from conftest import ROOT
 from outside import serving, with_keys
 from small_runs import launch, records, write
 
-from sbench.build.cache import COMPLETE, cache_folder
+from sbench.build.cache import COMPLETE, get_cache_folder
 from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.probe import dask_workers
@@ -41,7 +41,7 @@ def scaled(name: str, url: str | None, **study: object) -> dict:
     built = [
         library
         for library, version in versions.items()
-        if version in ("1.14.6", "2.0.0") or any(cache_folder().glob(f"source-{version}-*/{COMPLETE}"))
+        if version in ("1.14.6", "2.0.0") or any(get_cache_folder().glob(f"source-{version}-*/{COMPLETE}"))
     ]
     shots = config["studies"]["shots"]
     for mapping in shots["matrix"]:
@@ -59,9 +59,9 @@ def rows(count: int, workers: int) -> int:
 
 
 def test_the_published_configuration_has_the_published_cells(published):
-    config = configuration.load(ROOT / "config/ec2-published.yaml")
+    config = configuration.load_config(ROOT / "config/ec2-published.yaml")
     cells = Counter()
-    for cell in matrix.expand(config, "shots")[0]:
+    for cell in matrix.expand_matrix(config, "shots")[0]:
         level = cell.levels
         size = 0 if level["page_buffer"] == "0" else 2**28
         cells[level["library"][5:], level["store"], level["access"], size, int(level["workers"])] += 1
@@ -77,15 +77,17 @@ def test_the_published_configuration_has_the_published_cells(published):
 def test_objects_are_cut_into_as_many_tasks_as_published(published, name):
     """Counted on the full data, which are the published ones in how many files have each signal."""
     table = pd.read_csv(published / "ros3-shots" / name)
-    files = {signal.name: signal.files for signal in signals.table().values()}
+    files = {signal.name: signal.files for signal in signals.load_signals().values()}
     assert sum(files.values()) == 30_024
     for (access, _, workers), own in table.groupby(CELL):
         if access == "signals":
-            tasks = {one: len(dask_workers.batches_of(range(count), workers)) for one, count in files.items()}
+            tasks = {one: len(dask_workers.split_into_batches(range(count), workers)) for one, count in files.items()}
             assert own["obj-id"].value_counts().to_dict() == tasks
         else:
             # A shot lacks up to five signals, and which one was read is not that of a run of one's own.
-            assert len(own) in {len(dask_workers.batches_of(range(61 - lacking), workers)) for lacking in range(6)}
+            assert len(own) in {
+                len(dask_workers.split_into_batches(range(61 - lacking), workers)) for lacking in range(6)
+            }
 
 
 @pytest.mark.parametrize("embedded", [True, False], ids=["embedded", "elsewhere"])

@@ -17,7 +17,7 @@ from small_runs import TWO_CELLS as CONFIG
 
 from sbench.design import config as configuration
 from sbench.design import matrix
-from sbench.design.records import write as write_record
+from sbench.design.records import write_record as write_record
 from sbench.measure import launch, preflight
 from sbench.probe import memory
 from sbench.probe.program import Problem
@@ -159,7 +159,7 @@ def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measu
     assert total.endswith("report: reports/second/index.html")
     published = [line for line in told if line.endswith("s each (as published, page buffer 0)")]
     assert len(published) == 2, "another machine tells nothing"
-    cells = matrix.expand(configuration.resolve(CONFIG, []), "shots")[0]
+    cells = matrix.expand_matrix(configuration.resolve_config(CONFIG, []), "shots")[0]
     [settings] = [cell.settings for cell in cells if "_cold" in cell.name]
     # The shots of the other cell are the same: what is estimated for it is, too.
     here = {"host": {"node": platform.node()}, "settings": settings}
@@ -326,7 +326,7 @@ def test_a_name_that_snakemake_cannot_watch_is_one_line(ready_clone, name):
 def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     file = written(tmp_path / "mine.yaml", stores={"disk": {"kind": "posix", "path": "README.md"}})
-    assert preflight.check(str(file)) == 1
+    assert preflight.run_checks(str(file)) == 1
     assert "AMISS  README.md there: is a file, not a folder; move it, or correct the store's path" in (
         capsys.readouterr().out
     )
@@ -336,24 +336,24 @@ def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):
 def test_brackets_and_colons_in_a_path_are_printed_as_they_are(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     file = written(tmp_path / "mine.yaml", stores={"disk": {"kind": "posix", "path": path}})
-    assert preflight.check(str(file)) == 1
+    assert preflight.run_checks(str(file)) == 1
     assert f"AMISS  {path} there: " in capsys.readouterr().out
 
 
 def test_processes_that_do_not_fit_into_memory_are_found_before_anything_is_uploaded(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(memory, "available", lambda: 2**30)
+    monkeypatch.setattr(memory, "compute_available_bytes", lambda: 2**30)
     for processes, pattern, told in (
         (1, "single-file", "AMISS  memory: 1 process needs 1.062 GiB, 1 GiB are free; choose a smaller operation_size"),
         (8, "sections", "AMISS  memory: 8 processes need 4.5 GiB, 1 GiB are free; choose a smaller operation_size"),
     ):
         matrix = OBJECTS | {"processes": [processes], "pattern": [pattern]}
         file = written(tmp_path / "mine.yaml", studies={"blobs": {"matrix": matrix}})
-        assert preflight.check(str(file)) == 1
+        assert preflight.run_checks(str(file)) == 1
         assert told in capsys.readouterr().out
     study = {"matrix": OBJECTS, "mpi": {"launcher": ["env"]}}
     written(file, studies={"blobs": study})
-    preflight.check(str(file))
+    preflight.run_checks(str(file))
     assert "  memory: " not in capsys.readouterr().out
 
 

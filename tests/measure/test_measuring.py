@@ -13,11 +13,11 @@ from cells import ROS3, Place
 from conftest import artefact
 from steady import locked
 
-from sbench.design.fingerprint import differences
+from sbench.design.fingerprint import describe_differences
 from sbench.probe import provenance
-from sbench.probe.dask_workers import batches_of
+from sbench.probe.dask_workers import split_into_batches
 from sbench.probe.fields import read_fields
-from sbench.probe.program import file_digest
+from sbench.probe.program import compute_file_digest
 from sbench.studies.shots import study
 
 
@@ -71,23 +71,26 @@ def test_a_record_refers_to_the_software_that_read_and_served_it(shots_cell, env
     assert older["distributions"] == newer["distributions"]
     assert {"h5py", "dask", "numpy", "python"} <= newer["distributions"].keys()
     served = Path(artefact(environments / "servers.json")["versitygw"])
-    assert older["files"]["versitygw"] == newer["files"]["versitygw"] == file_digest(served)
+    assert older["files"]["versitygw"] == newer["files"]["versitygw"] == compute_file_digest(served)
     texts = [json.dumps(one) for one in (older, newer)]
-    assert differences(*texts, environments=True) == (), "HDF5 is what they differ in on purpose"
-    assert [one.partition(" ")[0] for one in differences(*texts, environments=False)] == ["libhdf5", "libhdf5_hl"]
+    assert describe_differences(*texts, environments=True) == (), "HDF5 is what they differ in on purpose"
+    assert [one.partition(" ")[0] for one in describe_differences(*texts, environments=False)] == [
+        "libhdf5",
+        "libhdf5_hl",
+    ]
 
 
 @pytest.mark.rule(3)
 def test_repeats_read_different_shots_and_all_arms_of_a_block_the_same(shots_cell):
     here = shots_cell(data={"shots": 12, "signals": 8}, make=False)
-    from sbench.studies.shots.measure import sampled
+    from sbench.studies.shots.measure import select_objects
     from sbench.studies.shots.settings import Settings
 
     manifest = {"shots": [str(n) for n in range(12)], "signals": []}
     settings = read_fields(Settings, here.cell.settings)
     other = replace(settings, cell=replace(settings.cell, library="hdf5-1.14.6", workers="2"))
-    blocks = [sampled(settings, manifest, repeat) for repeat in range(1, 7)]
-    assert blocks == [sampled(other, manifest, repeat) for repeat in range(1, 7)]
+    blocks = [select_objects(settings, manifest, repeat) for repeat in range(1, 7)]
+    assert blocks == [select_objects(other, manifest, repeat) for repeat in range(1, 7)]
     assert len({tuple(block) for block in blocks}) > 1
 
 
@@ -197,7 +200,7 @@ def test_a_warm_cell_is_warm_until_its_window_closes_and_invalid_where_pages_are
         "from pathlib import Path\nfrom sbench.probe import page_cache, conversation\n"
         "real = conversation.Step.close_window\n"
         "def lose(self):\n"
-        "    page_cache.evict(Path(self.job['manifest']).parent.glob('*.h5'))\n"
+        "    page_cache.evict_files(Path(self.job['manifest']).parent.glob('*.h5'))\n"
         "    real(self)\n"
         "conversation.Step.close_window = lose"
     )
@@ -209,8 +212,8 @@ def test_a_warm_cell_is_warm_until_its_window_closes_and_invalid_where_pages_are
 @pytest.mark.rule(4, 12)
 def test_workers_may_be_a_multiple_of_the_cores_and_an_idle_one_is_reported(shots_cell):
     # Rounded up, and not one more than rounded down: where the sizes divide, every worker has work.
-    assert [len(batch) for batch in batches_of(range(8), 4)] == [2, 2, 2, 2]
-    assert [len(batch) for batch in batches_of(range(7), 4)] == [2, 2, 2, 1]
+    assert [len(batch) for batch in split_into_batches(range(8), 4)] == [2, 2, 2, 2]
+    assert [len(batch) for batch in split_into_batches(range(7), 4)] == [2, 2, 2, 1]
     record = shots_cell(data={"signals": 6}, workers="2x", read_shots=1).measure()
     assert record["valid"], record["reasons"]
     effective = record["effective"]
@@ -243,21 +246,21 @@ def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(
     (tmp_path / "scripts/sbench").mkdir(parents=True)
     for name in ("reader", "report"):
         (tmp_path / "scripts/sbench" / f"{name}.py").write_text("pass\n", encoding="utf-8")
-    before = provenance.code_sha256(["sbench.reader"])
+    before = provenance.compute_code_sha256(["sbench.reader"])
     (tmp_path / "scripts/sbench/report.py").write_text("changed\n", encoding="utf-8")
-    assert provenance.code_sha256(["sbench.reader"]) == before
+    assert provenance.compute_code_sha256(["sbench.reader"]) == before
     (tmp_path / "scripts/sbench/reader.py").write_text("changed\n", encoding="utf-8")
-    assert provenance.code_sha256(["sbench.reader"]) != before
+    assert provenance.compute_code_sha256(["sbench.reader"]) != before
 
 
 def test_a_shell_script_that_measured_is_hashed_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/battery.sh").write_text("fio", encoding="utf-8")
-    before = provenance.code_sha256(["scripts/battery.sh"])
-    assert before != provenance.code_sha256([])
+    before = provenance.compute_code_sha256(["scripts/battery.sh"])
+    assert before != provenance.compute_code_sha256([])
     (tmp_path / "scripts/battery.sh").write_text("fio --direct=1", encoding="utf-8")
-    assert provenance.code_sha256(["scripts/battery.sh"]) != before
+    assert provenance.compute_code_sha256(["scripts/battery.sh"]) != before
 
 
 @pytest.mark.rule(8, 9, 10)

@@ -53,7 +53,7 @@ def test_a_worker_killed_in_mid_task_fails_the_cell(shots_cell):
         "import os, signal\nfrom sbench.probe import dask_workers\nfrom sbench.studies.shots import tasks\n"
         "real = dask_workers.Workers.map\n"
         "def kill(self, function, batches):\n"
-        "    if function is tasks.read:\n"
+        "    if function is tasks.read_batch:\n"
         "        os.kill(next(iter(self.pids.values())), signal.SIGKILL)\n"
         "    return real(self, function, batches)\n"
         "dask_workers.Workers.map = kill"

@@ -10,7 +10,7 @@ import pytest
 from conftest import copy_project, make_ready
 from small_runs import TINY, launch, records, write
 
-from sbench.build.shell import uv
+from sbench.build.shell import find_uv
 
 pytestmark = pytest.mark.late
 
@@ -20,7 +20,7 @@ def test_a_clone_and_its_cache_run_elsewhere_at_the_same_path_without_a_network(
     here, there = tmp_path / "here", tmp_path / "there"
     clone = make_ready(copy_project(here / "clone"))
     write(clone, TINY)
-    packages = subprocess.run([uv(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    packages = subprocess.run([find_uv(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
     env = os.environ | {"XDG_CACHE_HOME": str(here / "cache")}
     done = launch(clone, "--yes", env=env | {"UV_CACHE_DIR": packages})
     assert done.returncode == 0, done.stdout + done.stderr

@@ -29,7 +29,7 @@ def sides(shift: float, cells: int = 3, of: tuple[int, int] = (4, 4), seed: int 
 @pytest.mark.parametrize("of", [(4, 4), (4, 6), (7, 5)])
 def test_the_p_of_one_cell_is_that_of_all_splits_or_of_welch_where_that_is_larger(of):
     base, other = sides(0.03, cells=1, of=of)
-    (verdict,) = sessions.judge(base, other)
+    (verdict,) = sessions.judge_sessions(base, other)
 
     def t(x, y):
         return abs(scipy_stats.ttest_ind(x, y).statistic)
@@ -49,7 +49,7 @@ def test_few_sessions_that_scatter_more_than_many_are_rarely_called_slower(cells
     for seed in range(200):
         random = np.random.default_rng(seed)
         few, many = (random.normal(0, spread, (n, 1)) + random.normal(0, 0.01, (n, cells)) for n, spread in SCATTER)
-        wrong += any(verdict.verdict in ("faster", "slower") for verdict in sessions.judge(few, many))
+        wrong += any(verdict.verdict in ("faster", "slower") for verdict in sessions.judge_sessions(few, many))
     assert wrong <= 20
 
 
@@ -60,7 +60,7 @@ def test_few_sessions_are_rarely_called_slower_than_many_that_scatter_almost_as_
     for seed in range(200):
         random = np.random.default_rng(seed)
         many, few = random.normal(0, 0.02, (12, 24)), random.normal(0, 0.038, (4, 24))
-        wrong += any(verdict.verdict in ("faster", "slower") for verdict in sessions.judge(many, few))
+        wrong += any(verdict.verdict in ("faster", "slower") for verdict in sessions.judge_sessions(many, few))
     assert wrong <= 30
 
 
@@ -70,7 +70,7 @@ def test_the_interval_is_also_that_of_welch_from_twice_the_scatter_on(times, hol
     """Below that factor the interval is that of the rank-sum test alone, which is narrower here."""
     base = 0.01 * np.array([-1.0, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 1.0])[:, None]
     other = times * base
-    (verdict,) = sessions.judge(base, other)
+    (verdict,) = sessions.judge_sessions(base, other)
     low, high = scipy_stats.ttest_ind(other, base, equal_var=False).confidence_interval(0.95)
     assert (np.log(verdict.low) <= low[0] + 1e-12 and high[0] - 1e-12 <= np.log(verdict.high)) == holds_welch
 
@@ -81,19 +81,19 @@ def test_an_interval_is_by_the_largest_rank_that_at_most_2_5_percent_of_splits_f
     splits = itertools.combinations(range(m + n), m)
     pairs = np.array([sum(place - below for below, place in enumerate(split)) for split in splits])
     ranks = [rank for rank in range(1, m * n + 1) if (pairs < rank).mean() <= 0.025 + 1e-12]
-    assert sessions._rank(m, n) == max(ranks, default=0)
+    assert sessions._compute_rank(m, n) == max(ranks, default=0)
 
 
 def test_sessions_that_are_all_alike_are_no_division_by_nothing():
     base, other = np.zeros((4, 2)), np.tile([math.log(2), 0], (4, 1))
-    assert [verdict.verdict for verdict in sessions.judge(base, other)] == ["slower", "same"]
+    assert [verdict.verdict for verdict in sessions.judge_sessions(base, other)] == ["slower", "same"]
 
 
 @pytest.mark.parametrize("m, n", [(4, 4), (4, 7), (9, 6), (12, 12)])
 def test_the_interval_is_that_of_the_exact_rank_sum_test(m, n):
     random = np.random.default_rng(m * n)
     base, other = random.normal(0, 1, m), random.normal(0.5, 1, n)
-    (verdict,) = sessions.judge(base[:, None], other[:, None])
+    (verdict,) = sessions.judge_sessions(base[:, None], other[:, None])
     differences = np.sort((other[:, None] - base).ravel())
     assert verdict.ratio == pytest.approx(math.exp(np.median(differences)))
 
@@ -108,8 +108,8 @@ def test_the_interval_is_that_of_the_exact_rank_sum_test(m, n):
 
 
 def test_four_sessions_on_each_side_decide_and_three_do_not():
-    assert [one.verdict for one in sessions.judge(*sides(FASTER))] == ["faster", "same", "same"]
-    fewer = sessions.judge(*sides(FASTER, of=(4, 3)))
+    assert [one.verdict for one in sessions.judge_sessions(*sides(FASTER))] == ["faster", "same", "same"]
+    fewer = sessions.judge_sessions(*sides(FASTER, of=(4, 3)))
     assert {one.verdict for one in fewer} == {Outcome.TOO_FEW}
     assert fewer[0].ratio == pytest.approx(0.8, rel=0.05)
     assert all(math.isnan(one.low) and math.isnan(one.p) for one in fewer)
@@ -117,18 +117,18 @@ def test_four_sessions_on_each_side_decide_and_three_do_not():
 
 def test_exchanging_the_sides_turns_every_verdict_round():
     base, other = sides(FASTER, of=(5, 4), noise=0.04)
-    for forth, back in zip(sessions.judge(base, other), sessions.judge(other, base), strict=True):
+    for forth, back in zip(sessions.judge_sessions(base, other), sessions.judge_sessions(other, base), strict=True):
         assert forth.ratio * back.ratio == pytest.approx(1)
         assert forth.low * back.high == pytest.approx(1)
         assert forth.p == pytest.approx(back.p)
-    assert sessions.judge(other, base)[0].verdict == "slower"
+    assert sessions.judge_sessions(other, base)[0].verdict == "slower"
 
 
 def test_pairs_are_judged_by_their_differences_and_need_six():
     base, other = sides(FASTER, of=(6, 6), noise=0.3)
     other = base + np.where(np.arange(3) == 0, FASTER, 0) + 0.01 * (other - other.mean(axis=0))
-    assert [one.verdict for one in sessions.judge(base, other, paired=True)] == ["faster", "same", "same"]
-    assert {one.verdict for one in sessions.judge(base[:5], other[:5], paired=True)} == {Outcome.TOO_FEW}
+    assert [one.verdict for one in sessions.judge_sessions(base, other, paired=True)] == ["faster", "same", "same"]
+    assert {one.verdict for one in sessions.judge_sessions(base[:5], other[:5], paired=True)} == {Outcome.TOO_FEW}
 
 
 @pytest.mark.rule(17)
@@ -136,32 +136,32 @@ def test_pairs_are_judged_by_their_differences_and_need_six():
 def test_medians_that_are_the_same_are_not_while_means_lie_apart(paired, of):
     base, other = sides(0, of=of, noise=0.003)
     means = base.copy(), other + np.array([0, 0.3, 0])
-    verdicts = [one.verdict for one in sessions.judge(base, other, paired, means=means)]
+    verdicts = [one.verdict for one in sessions.judge_sessions(base, other, paired, means=means)]
     assert verdicts == ["same", "no evidence", "same"]
-    assert {one.verdict for one in sessions.judge(base, other, paired)} == {"same"}
+    assert {one.verdict for one in sessions.judge_sessions(base, other, paired)} == {"same"}
 
 
 def test_a_cell_that_a_session_lacks_is_judged_by_the_others():
     base, other = sides(FASTER, of=(5, 5), noise=0.005)
     base[0, 1] = other[:2, 2] = math.nan
-    judged = sessions.judge(base, other)
+    judged = sessions.judge_sessions(base, other)
     assert [one.verdict for one in judged] == ["faster", "same", Outcome.TOO_FEW]
     assert [one.blocks for one in judged] == [5, 4, 3]
 
 
 def test_times_that_never_vary_are_the_same_and_others_not():
     base = np.zeros((4, 2))
-    judged = sessions.judge(base, base + np.array([0, 1]))
+    judged = sessions.judge_sessions(base, base + np.array([0, 1]))
     assert [one.verdict for one in judged] == ["same", "slower"]
     assert judged[0].p == 1
 
 
 def test_many_sessions_are_split_by_seeded_draws_the_real_sides_among_them():
     base, other = sides(FASTER, of=(10, 10))
-    judged = sessions.judge(base, other)
+    judged = sessions.judge_sessions(base, other)
     assert judged[0].verdict == "faster"
     assert judged[0].p == pytest.approx(1 / sessions.SPLITS, abs=4 / sessions.SPLITS)
-    assert judged == sessions.judge(base, other)
+    assert judged == sessions.judge_sessions(base, other)
 
 
 @pytest.mark.rule(14, 17)
@@ -172,7 +172,7 @@ def test_sessions_that_differ_by_the_day_alone_give_false_verdicts_in_few_compar
     for seed in range(300):
         random = np.random.default_rng(seed)
         base, other = (random.normal(0, 0.05, (count, 1)) + random.normal(0, 0.01, (count, 8)) for count in of)
-        wrong += any(one.verdict in ("faster", "slower") for one in sessions.judge(base, other))
+        wrong += any(one.verdict in ("faster", "slower") for one in sessions.judge_sessions(base, other))
     assert wrong <= 25
 
 
@@ -196,7 +196,10 @@ def counted(requests: list, read: list | None = None) -> pd.DataFrame:
     ],
 )
 def test_counts_are_compared_exactly_among_records_that_read_the_same(base, other, outcome):
-    assert sessions.exactly(base.astype({"requests": float}), other.astype({"requests": float}), "requests") == outcome
+    assert (
+        sessions.compare_counts(base.astype({"requests": float}), other.astype({"requests": float}), "requests")
+        == outcome
+    )
 
 
 def measured(order: str, machines: str = "", days: str = "") -> list[pd.DataFrame]:
@@ -265,7 +268,7 @@ def test_a_machine_is_known_by_its_kind_and_its_node_also_where_that_is_hidden()
     host = {"node": "node-17.lab", "cpu": "a CPU", "ram_bytes": 1, "boot": "x"}
     machine = session_records.name_machine(host)
     assert "lab" not in machine
-    assert machine == session_records.name_machine(privacy.hide(host))
+    assert machine == session_records.name_machine(privacy.hide_identities(host))
     assert machine.split()[0] == session_records.name_machine(host | {"node": "node-18.lab"}).split()[0]
     assert machine != session_records.name_machine(host | {"node": "node-18.lab"})
     assert machine.split()[0] != session_records.name_machine(host | {"cpu": "another"}).split()[0]

@@ -14,7 +14,7 @@ from conftest import artefact
 from sbench.design import fingerprint
 from sbench.measure import gather as gather_program
 from sbench.probe.program import Problem
-from sbench.probe.software import distributions, identity
+from sbench.probe.software import get_identity, list_distributions
 from tests.helpers.records import (
     COMPARE,
     FEW,
@@ -48,9 +48,11 @@ def fingerprinted(tmp_path: Path, changed=lambda record: False, files=None, **ve
         for name, content in contents.items():
             if content is not None:
                 (path := tmp_path / f"{name} {content}").write_text(content, encoding="utf-8")
-                seen["files"][name] = identity(path)
+                seen["files"][name] = get_identity(path)
         environment = {"promised": PROMISED[library]}
-        record["provenance"]["software"] = fingerprint.keep(tmp_path / "run/software", seen, {}, environment)
+        record["provenance"]["software"] = fingerprint.save_fingerprint(
+            tmp_path / "run/software", seen, {}, environment
+        )
         return record
 
     cells = synthetic_cells(twins=0, **FEW)
@@ -68,9 +70,9 @@ def test_of_another_build_no_library_that_was_loaded_is_the_same_and_a_server_is
         return json.dumps({"distributions": {"h5py": "1"}, "files": files, "promised": {"h5py": "1"} | promised})
 
     one = seen_by("first", "server")
-    assert fingerprint.differences(one, seen_by("second", "server", copy="rebuilt"), environments=True) == ()
-    assert len(fingerprint.differences(one, seen_by("second", "server"), environments=True)) == 2
-    other = fingerprint.differences(one, seen_by("second", "another", copy="rebuilt"), environments=True)
+    assert fingerprint.describe_differences(one, seen_by("second", "server", copy="rebuilt"), environments=True) == ()
+    assert len(fingerprint.describe_differences(one, seen_by("second", "server"), environments=True)) == 2
+    other = fingerprint.describe_differences(one, seen_by("second", "another", copy="rebuilt"), environments=True)
     assert other == ("versitygw server and another",)
 
 
@@ -130,8 +132,8 @@ def test_what_only_one_arm_loads_is_no_other_version_of_it(tmp_path):
 
 def said(run: Path) -> tuple[list[str], list[str]]:
     """Return what the report says of a run's software: what is varied on purpose, and what is not known."""
-    kept = gather_program.read(run, "synthetic", "shots")[1]
-    return fingerprint.on_purpose(kept, COMPARE), fingerprint.unseen(kept)
+    kept = gather_program.read_study(run, "synthetic", "shots")[1]
+    return fingerprint.describe_environments(kept, COMPARE), fingerprint.describe_unseen_records(kept)
 
 
 @pytest.mark.rule(14, 22)
@@ -166,8 +168,10 @@ def test_a_file_is_hashed_once_for_as_long_as_it_stays_what_it_is(tmp_path):
     (library := tmp_path / "libhdf5.so").write_bytes(b"first")
 
     def kept() -> str:
-        seen = {"distributions": {}, "files": {"libhdf5": identity(library)}}
-        return artefact(tmp_path / f"{fingerprint.keep(tmp_path, seen, {}, {'promised': {}})}.json")["files"]["libhdf5"]
+        seen = {"distributions": {}, "files": {"libhdf5": get_identity(library)}}
+        return artefact(tmp_path / f"{fingerprint.save_fingerprint(tmp_path, seen, {}, {'promised': {}})}.json")[
+            "files"
+        ]["libhdf5"]
 
     first = kept()
     assert first == sha256(b"first").hexdigest()
@@ -179,27 +183,27 @@ def test_a_file_is_hashed_once_for_as_long_as_it_stays_what_it_is(tmp_path):
 
 
 def test_a_library_that_was_built_before_it_said_what_it_promises_has_no_fingerprint(tmp_path):
-    assert fingerprint.keep(tmp_path, {"distributions": {}, "files": {}}, {}, {"kind": "wheel"}) is None
+    assert fingerprint.save_fingerprint(tmp_path, {"distributions": {}, "files": {}}, {}, {"kind": "wheel"}) is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_library_that_was_replaced_while_it_was_loaded_is_unknown(tmp_path):
     (library := tmp_path / "libcurl.so.4").write_bytes(b"loaded")
-    seen = {"distributions": {}, "files": {"libcurl": identity(library)}}
+    seen = {"distributions": {}, "files": {"libcurl": get_identity(library)}}
     library.write_bytes(b"another version")
-    kept = artefact(tmp_path / f"{fingerprint.keep(tmp_path, seen, {}, {'promised': {}})}.json")
+    kept = artefact(tmp_path / f"{fingerprint.save_fingerprint(tmp_path, seen, {}, {'promised': {}})}.json")
     assert kept["files"] == {"libcurl": "unknown"}
 
 
 def test_versions_are_those_that_importlib_reads():
     read = {re.sub("[-_.]+", "-", one.name).lower(): one.version for one in importlib.metadata.distributions()}
-    assert distributions() == read | {"python": platform.python_version()}
+    assert list_distributions() == read | {"python": platform.python_version()}
 
 
 def test_what_a_library_loads_has_to_be_what_it_was(tmp_path: Path):
     file = tmp_path / "extension.so"
     file.write_text("first")
-    environment = {"library": "own", "imported": [identity(file)]}
+    environment = {"library": "own", "imported": [get_identity(file)]}
     fingerprint.expect_unchanged(environment)
     file.write_text("another")
     with pytest.raises(Problem, match=r"^library own: .*extension\.so is not what it was when this run began; give it"):

@@ -11,7 +11,7 @@ import pytest
 from sbench.measure import tables
 from sbench.pages import answer, headline, leaders, pages, recommendation
 from sbench.pages.headline import Said
-from sbench.pages.markup import markdown_line
+from sbench.pages.markup import render_markdown_line
 from sbench.pages.results import Results
 from sbench.pages.statements import Comparison, Counts, Leader, Outcomes, Recommendation, Records, Statement
 from sbench.probe.program import write_json
@@ -24,11 +24,15 @@ RUNS = 100
 
 def state(run: Results) -> list[Said]:
     """Return everything that a page states, in words and as statements, in its order."""
-    leads = leaders.find(run) if run.report.contest else []
+    leads = leaders.find_leads(run) if run.report.contest else []
     said = leaders.write_headline(leads, run) if leads else [headline.write_headline(run)]
     pages.select_headline(said, run)
-    primary, secondary = pages.of_run(run)
-    said += [*answer.reasons(run, primary), *leaders.write_others(leads, run), *recommendation.recommend(run)]
+    primary, secondary = pages.get_findings(run)
+    said += [
+        *answer.list_reasons(run, primary),
+        *leaders.write_others(leads, run),
+        *recommendation.list_recommendations(run),
+    ]
     return [*said, *((finding.text, (finding.statement,)) for finding in (*primary, *secondary))]
 
 
@@ -47,12 +51,12 @@ def test_a_page_of_a_drawn_run_has_what_is_stated_of_it_and_withholds_nothing(st
     run = draw(study, seed).run
     frames = {"cells": run.cells, "verdicts": run.verdicts, "records": run.raw, "matrix": run.matrix}
     for name, table in frames.items():
-        tables.write(table, tmp_path / f"{name}.csv", digits=12)
+        tables.write_table(table, tmp_path / f"{name}.csv", digits=12)
     write_json(tmp_path / "facts.json", run.facts)
     page = write_words(study, tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
-    (headline_of_page, *_), primary = state(run), pages.of_run(run)[0]
+    (headline_of_page, *_), primary = state(run), pages.get_findings(run)[0]
     for text in (headline_of_page[0], *(finding.text for finding in primary)):
-        assert plain(markdown_line(text)) in plain(page)
+        assert plain(render_markdown_line(text)) in plain(page)
     assert "withheld" not in page
 
 
@@ -66,7 +70,7 @@ def find_problems(drawn: Synthetic, seed: int) -> Iterator[str]:
     run = drawn.run
     said = state(run)
     statements = [one for _, some in said for one in some]
-    yield from (f"{seed}: does not hold: {text}" for text, some in said for one in some if not one.holds(run.checks))
+    yield from (f"{seed}: does not hold: {text}" for text, some in said for one in some if not one.is_supported_by(run.checks))
     yield from (f"{seed}: withheld: {text}" for text in run.withheld)
     yield from (f"{seed}: contradict each other: {pair}" for pair in find_contradictions(statements))
     for one in statements:
@@ -166,7 +170,7 @@ def _find_wrong_headline(text: str, drawn: Synthetic) -> Iterator[str]:
         or text.startswith("No comparison varies")
     ):
         return
-    named = [run.names.subject(asked, level) for level in cells[asked].unique()]
+    named = [run.names.format_subject(asked, level) for level in cells[asked].unique()]
     short = [one.removeprefix("HDF5 ") for one in named]
     if not any(one in text for one in (*named, *short)) and "No verdict" not in text:
         yield f"the headline is not about {asked}: {text}"
@@ -178,7 +182,7 @@ def test_a_changed_record_makes_the_statements_false_that_rest_on_it(study):
     for run in (draw(study, seed).run for seed in range(24)):
         for one in (one for _, some in state(run) for one in some):
             if (spoiled := spoil(one, run.raw)) is not None:
-                assert not one.holds(Records(spoiled)), one
+                assert not one.is_supported_by(Records(spoiled)), one
                 flipped.add(type(one))
     assert flipped >= {Outcomes, Counts} | ({Leader} if REPORTS[study].contest else {Recommendation})
 

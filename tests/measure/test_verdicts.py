@@ -51,11 +51,11 @@ def test_total_decides_and_the_other_metrics_are_secondary(tmp_path):
 def test_each_metric_is_corrected_for_all_comparisons_of_its_factor_and_for_no_other_metric(tmp_path):
     run = write_synthetic_run(tmp_path, synthetic_cells(twins=0, workers=("1", "2")), repeats=8)
     matrix = tables.read_matrix(run / "matrix.csv")
-    _, kept = gather_program.read(run, "synthetic", "shots")
-    runs, _ = tables.runs_and_samples(matrix, kept)
-    together = judging.verdicts_table(matrix, runs, COMPARE[:1])
+    _, kept = gather_program.read_study(run, "synthetic", "shots")
+    runs, _ = tables.build_runs_and_samples(matrix, kept)
+    together = judging.build_verdicts_table(matrix, runs, COMPARE[:1])
     by_itself = pd.concat(
-        judging.verdicts_table(part, runs, COMPARE[:1])
+        judging.build_verdicts_table(part, runs, COMPARE[:1])
         for _, part in matrix.groupby(["layout", "access", "workers", "page_buffer"], sort=False)
     )
     for metric in ("total", "open", "first", "rest"):
@@ -66,7 +66,7 @@ def test_each_metric_is_corrected_for_all_comparisons_of_its_factor_and_for_no_o
         assert whole["p"].min() > alone["p"].min()
         others = [column for column in runs if column.startswith("seconds ") and column != f"seconds {metric}"]
         # Without the other metrics it is the same; `total` is judged in any case.
-        without = judging.verdicts_table(matrix, runs.drop(columns=set(others) - {"seconds total"}), COMPARE[:1])
+        without = judging.build_verdicts_table(matrix, runs.drop(columns=set(others) - {"seconds total"}), COMPARE[:1])
         assert chosen(without, metric=metric)["p"].tolist() == whole["p"].tolist()
 
 
@@ -74,12 +74,12 @@ def test_each_metric_is_corrected_for_all_comparisons_of_its_factor_and_for_no_o
 def test_a_contest_compares_every_two_of_its_cells_that_nothing_else_compares(tmp_path):
     run = write_synthetic_run(tmp_path, synthetic_cells(**{**FEW, "workers": ("1", "2")}), repeats=8)
     matrix = tables.read_matrix(run / "matrix.csv")
-    runs, _ = tables.runs_and_samples(matrix, gather_program.read(run, "synthetic", "shots")[1])
-    judged = judging.verdicts_table(matrix, runs, COMPARE[:1], contest=lambda cell: cell["page_buffer"] or None)
+    runs, _ = tables.build_runs_and_samples(matrix, gather_program.read_study(run, "synthetic", "shots")[1])
+    judged = judging.build_verdicts_table(matrix, runs, COMPARE[:1], contest=lambda cell: cell["page_buffer"] or None)
     cells = {cell["cell"]: cell for cell in matrix[matrix["twin_of"] == ""].to_dict("records")}
     rows = chosen(judged, factor="contest")
     pairs = {frozenset(pair) for pair in zip(rows["baseline"], rows["contender"], strict=True)}
-    compared = judging._pairs(matrix, "library", COMPARE[0]["baseline"])
+    compared = judging._list_pairs(matrix, "library", COMPARE[0]["baseline"])
     named = {frozenset((base["cell"], other["cell"])) for base, other in compared}
     alike = {
         frozenset(pair)
@@ -206,16 +206,16 @@ def test_slowed_controls_are_found_as_any_difference_of_their_size_would_be_and_
     assert chosen(noisy, control="slow10")["verdict"].tolist() == ["no evidence"]
     alone = tables.read_matrix(tmp_path / "noisy/matrix.csv")
     alone = alone[alone["cell"].isin([*chosen(noisy, control="slow10")[["baseline", "contender"]].iloc[0]])]
-    _, kept = gather_program.read(tmp_path / "noisy", "synthetic", "shots")
-    runs, _ = tables.runs_and_samples(alone, [one for one in kept if one.cell in set(alone["cell"])])
-    by_itself = judging.verdicts_table(alone, runs, [])
+    _, kept = gather_program.read_study(tmp_path / "noisy", "synthetic", "shots")
+    runs, _ = tables.build_runs_and_samples(alone, [one for one in kept if one.cell in set(alone["cell"])])
+    by_itself = judging.build_verdicts_table(alone, runs, [])
     assert by_itself["p"].iloc[0] < chosen(noisy, control="slow10")["p"].iloc[0]
     # Records of the same cells without slowed controls give the same rows.
     matrix = tables.read_matrix(tmp_path / "slowed/matrix.csv")
     without = matrix[~matrix["control"].isin(SLOWED)]
-    _, kept = gather_program.read(tmp_path / "slowed", "synthetic", "shots")
-    runs, _ = tables.runs_and_samples(without, [one for one in kept if one.cell in set(without["cell"])])
-    others = judging.verdicts_table(without, runs, COMPARE).drop(columns="note").reset_index(drop=True)
+    _, kept = gather_program.read_study(tmp_path / "slowed", "synthetic", "shots")
+    runs, _ = tables.build_runs_and_samples(without, [one for one in kept if one.cell in set(without["cell"])])
+    others = judging.build_verdicts_table(without, runs, COMPARE).drop(columns="note").reset_index(drop=True)
     kept_rows = table[~table["control"].isin(SLOWED)].reset_index(drop=True)
     assert kept_rows["verdict"].tolist() == others["verdict"].tolist()
     assert kept_rows["p"].tolist() == pytest.approx(others["p"].tolist(), nan_ok=True)
@@ -324,7 +324,7 @@ def test_a_cell_on_several_nodes_is_compared_with_one_on_some_of_them(alone, ver
         for block in range(1, 9)
         for cell, time, node in (("a", 1.0, alone[block % 2]), ("b", 2.0, "n1, n2"))
     ]
-    compared = judging.verdicts_table(matrix, pd.DataFrame(rows), [{"factor": "nodes", "baseline": "1"}])
+    compared = judging.build_verdicts_table(matrix, pd.DataFrame(rows), [{"factor": "nodes", "baseline": "1"}])
     (row,) = compared[compared["metric"] == "total"].to_dict("records")
     assert row["verdict"] == verdict, row["note"]
 
@@ -353,7 +353,7 @@ def two_arms(base, other, sessions, later=None):
         for block, (time, session) in enumerate(zip(times, when, strict=True), 1)
     ]
     compare = [{"factor": "library", "baseline": "old"}]
-    return judging.verdicts_table(matrix, pd.DataFrame(rows), compare).iloc[0]
+    return judging.build_verdicts_table(matrix, pd.DataFrame(rows), compare).iloc[0]
 
 
 def simulated(runs, judge):

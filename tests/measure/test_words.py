@@ -11,9 +11,9 @@ from conftest import ROOT
 
 from sbench.design.records import Kept
 from sbench.measure import tables
-from sbench.measure.judging import OTHER_CODE, verdicts_table
+from sbench.measure.judging import OTHER_CODE, build_verdicts_table
 from sbench.pages import answer, headline, judgement, leaders, pages, recommendation
-from sbench.pages.markup import markdown_line
+from sbench.pages.markup import render_markdown_line
 from sbench.pages.results import Results
 from sbench.studies.volumes.report import answers
 from tests.helpers.synthetic_runs import REPORTS, STORES, _results, draw
@@ -58,10 +58,10 @@ def make_run(
             **{"work": {}, "requests": {"GET": count}, "samples": [], "provenance": {}},
         }
         kept.append(Kept(cell["cell"], levels, block, Path("made"), record))
-    runs, _ = tables.runs_and_samples(matrix[["cell", *factors, "control", "twin_of"]], kept)
+    runs, _ = tables.build_runs_and_samples(matrix[["cell", *factors, "control", "twin_of"]], kept)
     compare = [{"factor": "library", "baseline": OLD}, {"factor": "page_buffer", "baseline": "0"}]
     compare = [entry for entry in compare if matrix[entry["factor"]].nunique() > 1]
-    verdicts = verdicts_table(matrix[["cell", *factors, "control", "twin_of"]], runs, compare, 5, 1)
+    verdicts = build_verdicts_table(matrix[["cell", *factors, "control", "twin_of"]], runs, compare, 5, 1)
     facts = {"run": "made", "study": "shots", "stores": STORES, "settings": {"compare": compare}}
     facts["libraries"] = LIBRARIES
     return _results(matrix[["cell", *factors, "control", "twin_of"]], runs, verdicts, facts, REPORTS["shots"])
@@ -110,7 +110,7 @@ TURNS = SLOWER | {(OLD, "64MiB"): 0.5, (NEW, "64MiB"): 0.4}
 def test_a_headline_has_these_words(times, options, words):
     text, statements = headline.write_headline(run := make_run(times, **options))
     assert text == words
-    assert all(one.holds(run.checks) for one in statements)
+    assert all(one.is_supported_by(run.checks) for one in statements)
 
 
 def test_a_headline_of_several_arms_says_which_took_least_in_which_cases():
@@ -122,7 +122,7 @@ def test_a_headline_of_several_arms_says_which_took_least_in_which_cases():
         f"{WHERE}of 5 page buffers, a 64 MiB page buffer took the least time in 1 of 2 cases (2.0× as fast as no page "
         "buffer) and a 256 MiB page buffer in 1 of 2 cases (4.0× as fast as no page buffer)."
     )
-    assert all(one.holds(run.checks) for one in statements)
+    assert all(one.is_supported_by(run.checks) for one in statements)
 
 
 def test_arms_that_other_code_measured_are_in_no_headline():
@@ -133,7 +133,7 @@ def test_arms_that_other_code_measured_are_in_no_headline():
 
 def test_a_recommendation_names_one_configuration_and_what_was_shown_to_matter():
     run = make_run(TURNS)
-    assert [markdown_line(text) for text, _ in recommendation.recommend(run)] == [
+    assert [render_markdown_line(text) for text, _ in recommendation.list_recommendations(run)] == [
         "Use **HDF5 2.0.0** (1.2× as fast as HDF5 1.14.6) and **a 64 MiB page buffer** (3.1× as fast as no page "
         "buffer): 399 ms."
     ]
@@ -142,18 +142,18 @@ def test_a_recommendation_names_one_configuration_and_what_was_shown_to_matter()
 def test_a_driver_is_a_choice_where_the_configuration_asks_about_it_and_else_a_place():
     for run in (draw("shots", seed).run for seed in range(12)):
         is_asked = any(entry["factor"] == "driver" for entry in run.facts["settings"]["compare"])
-        assert ("driver" in run.situations) != is_asked
-        situations = [dict(one.situation) for _, some in recommendation.recommend(run) for one in some]
+        assert ("driver" in run.situation_factors) != is_asked
+        situations = [dict(one.situation) for _, some in recommendation.list_recommendations(run) for one in some]
         assert all(("driver" in situation) != is_asked for situation in situations)
 
 
 def test_findings_and_reasons_have_these_words():
     run = make_run({(OLD, "0"): 1.0, (OLD, "64MiB"): 0.5}, of_0=100, of_64MiB=4)
-    (finding,), _ = pages.of_run(run)
-    assert markdown_line(finding.text) == (
+    (finding,), _ = pages.get_findings(run)
+    assert render_markdown_line(finding.text) == (
         "a 64 MiB page buffer **was 2.0× as fast** [2.0, 2.0] as no page buffer (8 blocks)."
     )
-    assert [markdown_line(text) for text, _ in answer.reasons(run, [finding])] == [
+    assert [render_markdown_line(text) for text, _ in answer.list_reasons(run, [finding])] == [
         "A 64 MiB page buffer made 4 requests for 1.00 MiB; no page buffer 100 requests for 1.00 MiB."
     ]
 
@@ -163,8 +163,8 @@ def test_a_sentence_that_contradicts_what_was_said_before_is_withheld_and_counte
     text, statements = headline.write_headline(run)
     (outcomes,) = statements
     wrong = type(outcomes)(tuple(type(one)(**vars(one) | {"outcome": "faster"}) for one in outcomes.comparisons))
-    assert run.select([(text, statements)]) == [text]
-    assert run.select([("the opposite", (wrong,))]) == []
+    assert run.select_sentences([(text, statements)]) == [text]
+    assert run.select_sentences([("the opposite", (wrong,))]) == []
     assert run.withheld == ["the opposite"]
 
 

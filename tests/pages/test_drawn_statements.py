@@ -43,9 +43,9 @@ def test_every_statement_on_drawn_volumes_is_borne_out_by_their_latencies(tmp_pa
 
 def find_wrong_volumes(drawn: synthetic_volumes.Synthetic) -> Iterator[str]:
     """Yield what is wrong with what is stated of volumes."""
-    run, courses = drawn.run, answers.courses(drawn.run)
-    headline, advice = answers.headline(run), answers.advice(run)
-    answers.find(run)
+    run, courses = drawn.run, answers.list_courses(drawn.run)
+    headline, advice = answers.write_headline(run), answers.list_advice(run)
+    answers.list_findings(run)
     yield from (f"withheld: {text}" for text in run.withheld)
     for course in courses:
         batteries = drawn.latencies.get(course.whole["store"], {})
@@ -58,7 +58,7 @@ def find_wrong_volumes(drawn: synthetic_volumes.Synthetic) -> Iterator[str]:
         used = {name for name in synthetic_volumes.STORES if re.search(rf"\b{name}\b", line)}
         if not used or not used <= kept:
             yield f"{line} – of those that meet the limit: {kept}"
-    for ratio in run.to_comparisons(run.comparisons()):
+    for ratio in run.to_comparisons(run.get_comparisons()):
         yield from _find_wrong_ratio(ratio, drawn)
 
 
@@ -93,23 +93,23 @@ def test_a_changed_job_makes_statements_on_volumes_false(tmp_path):
     for seed in range(12):
         run = synthetic_volumes.draw(seed, tmp_path / str(seed)).run
         slower, fewer = run.samples.assign(p99_ms=run.samples["p99_ms"] * 30), run.samples[run.samples["number"] > 1]
-        for course in answers.courses(run):
+        for course in answers.list_courses(run):
             if course.stretches[0][0]["segment"] != "all":
-                assert not course.statement.holds(Jobs(slower)), course.statement
-                assert not course.statement.holds(Jobs(fewer)), course.statement
+                assert not course.statement.is_supported_by(Jobs(slower)), course.statement
+                assert not course.statement.is_supported_by(Jobs(fewer)), course.statement
                 flipped.add(Limit)
-        kept = [course for course in answers.courses(run) if course.verdict == "meets"]
+        kept = [course for course in answers.list_courses(run) if course.verdict == "meets"]
         if kept:
-            _, (choice,) = answers._choose(kept, answers.courses(run), run)
-            assert choice.holds(run.checks)
-            assert not choice.holds(Jobs(slower))
+            _, (choice,) = answers._choose_volume(kept, answers.list_courses(run), run)
+            assert choice.is_supported_by(run.checks)
+            assert not choice.is_supported_by(Jobs(slower))
             wrong = replace(choice, kept=(*choice.kept, replace(choice.kept[0], outcome="misses")))
-            assert not wrong.holds(run.checks)
+            assert not wrong.is_supported_by(run.checks)
             flipped.add(VolumeChoice)
-        for ratio in run.to_comparisons(run.comparisons()):
+        for ratio in run.to_comparisons(run.get_comparisons()):
             own = run.samples["store"] == dict(ratio.contender)["store"]
             spoiled = run.samples.assign(**{ratio.column: run.samples[ratio.column].mask(own, 1e6)})
-            assert not ratio.holds(Jobs(spoiled)), ratio
+            assert not ratio.is_supported_by(Jobs(spoiled)), ratio
             flipped.add(Ratio)
     assert flipped == {Limit, VolumeChoice, Ratio}
 
@@ -136,8 +136,8 @@ def test_the_word_of_fit_is_that_of_each_battery_by_brute_force(tmp_path):
             battery = record | named | {"samples": samples, "facts": {"jobs": len(samples)}, "faults": []}
             course.batteries.append(battery | {"entry": {"name": "a"}, "source": f"b{number}"})
             p99.append([row["sync_lat_p99_ms"] for row in samples])
-        course.judge()
-        words.add(word := course.word())
+        course.judge_batteries()
+        words.add(word := course.get_verdict())
         assert course.is_borne_out, seed
         if word == "meets":
             assert all(len(jobs) >= 20 and min(jobs) < LIMIT_MS for jobs in p99), seed
@@ -152,7 +152,7 @@ def test_the_lines_of_advice_on_drawn_files_are_borne_out_by_their_times():
     outcomes, wrong = set(), []
     for seed in range(RUNS):
         drawn = draw_advice(seed)
-        lines = advise_page.lines(drawn.run)
+        lines = advise_page.format_advice(drawn.run)
         wrong += [f"{seed}: {problem}" for problem in find_wrong_advice(lines, drawn)]
         outcomes.add("none" if "no way " in "".join(lines) else lines[0][:15])
     assert wrong == []
@@ -203,8 +203,8 @@ def test_the_headline_of_a_comparison_of_drawn_runs_is_borne_out_by_their_sessio
     outcomes, wrong = set(), []
     for seed in range(RUNS // 2):
         run, ratios, counts = draw_comparison(seed, tmp_path / str(seed))
-        text = side_by_side.headline(run)
-        rows = run.comparisons()
+        text = side_by_side.render_headline(run)
+        rows = run.get_comparisons()
         wrong += [f"{seed}: withheld: {one}" for one in run.withheld]
         outcomes |= {*rows["verdict"], *rows["of_sessions"]}
         for row, one in zip(rows.to_dict("records"), run.to_comparisons(rows), strict=True):
@@ -217,7 +217,7 @@ def test_the_headline_of_a_comparison_of_drawn_runs_is_borne_out_by_their_sessio
             wrong.append(f"{seed}: {text}")
         spoiled = run.raw.assign(value=run.raw["value"] * np.where(run.raw["cell"].str.startswith("new"), 50, 1))
         statement = Outcomes(run.to_comparisons(rows))
-        if statement.holds(Records(spoiled)):
+        if statement.is_supported_by(Records(spoiled)):
             wrong.append(f"{seed}: holds, whatever the records say")
     assert wrong == []
     assert {"faster", "slower", "too few repeats", "not comparable"} <= outcomes
@@ -244,11 +244,11 @@ def draw_comparison(seed: int, folder: Path) -> tuple[side_by_side.Sides, dict[s
             )
         facts = {"run": name, "name": f"shots-{name}", "config": {"studies": {}}, "machines": [{"node": "a"}]}
         sides.append(Side({"shots": pd.DataFrame(rows)}, {"shots": [facts]}))
-    said, made = compare.of_study("shots", *sides, paired=is_paired)
+    said, made = compare.compare_study("shots", *sides, paired=is_paired)
     for name, table in made.items():
-        tables.write(table, folder / f"{name}.csv", digits=12)
+        tables.write_table(table, folder / f"{name}.csv", digits=12)
     write_json(folder / "facts.json", said)
-    run, _ = side_by_side.load(folder, folder / "facts.json")
+    run, _ = side_by_side.load_comparison(folder, folder / "facts.json")
     medians = [
         side.records["shots"][side.records["shots"]["valid"]].groupby("driver")["value"].median() for side in sides
     ]

@@ -23,14 +23,14 @@ from tests.helpers.records import FEW, MIB, gather, synthetic_cells, write_synth
 @pytest.fixture(scope="module")
 def run(synthetic: Callable) -> Results:
     folder = synthetic("shots")
-    return results.load(folder, folder / "facts.json")
+    return results.load_results(folder, folder / "facts.json")
 
 
 HEAD = "repeat,connection,method,path,range,status,bytes,begin,first,end\n"
 
 
 def requests(*ranges: tuple[str, int, int]) -> pd.DataFrame:
-    """Return rows of `tables.exchanges` for (object, offset, bytes)."""
+    """Return rows of `tables.build_exchanges_table` for (object, offset, bytes)."""
     rows = pd.DataFrame(ranges, columns=["object", "offset_bytes", "bytes"])
     return rows.astype({"offset_bytes": "Int64"}).reindex(columns=tables.EXCHANGES)
 
@@ -50,7 +50,7 @@ def requests(*ranges: tuple[str, int, int]) -> pd.DataFrame:
     ],
 )
 def test_the_fewest_requests_are_the_stretches_without_a_gap(ranges, fewest):
-    assert cell_figures.least(requests(*ranges)) == fewest
+    assert cell_figures.count_fewest_requests(requests(*ranges)) == fewest
 
 
 def test_requests_become_a_table_of_the_run(tmp_path):
@@ -109,10 +109,10 @@ def cells(rng: np.random.Generator, noise: float = 0.0, **changes: float) -> pd.
 @pytest.mark.rule(11)
 def test_times_made_of_requests_bytes_cpu_and_opens_are_explained():
     exact = cells(np.random.default_rng(1))
-    assert np.allclose(model.modelled_s(exact), exact["total_s"])
+    assert np.allclose(model.compute_modelled_s(exact), exact["total_s"])
     ratio = exact["total_s"] / exact["total_s"].shift()
-    modelled = model.modelled_s(exact)
-    assert model.explains(modelled / modelled.shift(), ratio)[1:].all()
+    modelled = model.compute_modelled_s(exact)
+    assert model.is_explained(modelled / modelled.shift(), ratio)[1:].all()
 
 
 @pytest.mark.rule(11)
@@ -128,15 +128,15 @@ def test_times_made_of_requests_bytes_cpu_and_opens_are_explained():
 )
 def test_the_rate_is_what_the_network_lets_through_to_the_requests_in_flight(emulated, measured, rate):
     record = {"network": measured, "settings": {"store": {"network": emulated}}}
-    assert tables.taken(record)["rate_mib_s"] == rate
+    assert tables.compute_usage(record)["rate_mib_s"] == rate
 
 
 @pytest.mark.rule(11)
 @pytest.mark.parametrize("effective, each", [({"workers": 2}, 2), ({}, 4), (None, 4)])
 def test_the_cpu_time_of_tasks_is_that_of_the_workers_beside_each_other(effective, each):
     record = {"samples": [{"cpu-time": 1.0}, {"cpu-time": 3.0}, {"cpu-time": None}], "effective": effective}
-    assert tables.taken(record)["task_cpu_s"] == each
-    assert tables.taken({"samples": [{}]})["task_cpu_s"] is None
+    assert tables.compute_usage(record)["task_cpu_s"] == each
+    assert tables.compute_usage({"samples": [{}]})["task_cpu_s"] is None
 
 
 @pytest.mark.rule(11)
@@ -144,20 +144,20 @@ def test_a_cell_does_not_explain_itself():
     """Only the other cells give the cost of an open: one that waits for something else is not explained."""
     rows = cells(np.random.default_rng(2))
     rows.loc[3, "total_s"] *= 3
-    modelled = model.modelled_s(rows)
-    assert not model.explains(modelled[[3]] / modelled[0], rows["total_s"][[3]] / rows["total_s"][0]).any()
+    modelled = model.compute_modelled_s(rows)
+    assert not model.is_explained(modelled[[3]] / modelled[0], rows["total_s"][[3]] / rows["total_s"][0]).any()
     for number in rows.index:
         longer = rows.assign(total_s=rows["total_s"].mask(rows.index == number, 50 * rows["total_s"]))
-        assert model.modelled_s(longer)[number] == pytest.approx(modelled[number])
+        assert model.compute_modelled_s(longer)[number] == pytest.approx(modelled[number])
 
 
 @pytest.mark.parametrize("lacking", ["round_trip_s", "task_cpu_s", "in_flight"])
 def test_what_was_not_measured_is_not_modelled(lacking):
     rows = cells(np.random.default_rng(3))
-    assert model.modelled_s(rows.assign(**{lacking: np.nan})).isna().all()
-    assert model.modelled_s(rows.drop(columns=lacking)).isna().all()
-    assert model.modelled_s(rows[:3]).isna().all(), "three cells are too few"
-    assert model.modelled_s(rows[:4]).notna().all(), "four are enough"
+    assert model.compute_modelled_s(rows.assign(**{lacking: np.nan})).isna().all()
+    assert model.compute_modelled_s(rows.drop(columns=lacking)).isna().all()
+    assert model.compute_modelled_s(rows[:3]).isna().all(), "three cells are too few"
+    assert model.compute_modelled_s(rows[:4]).notna().all(), "four are enough"
 
 
 @pytest.mark.rule(11)
@@ -166,18 +166,18 @@ def test_what_was_not_measured_is_not_modelled(lacking):
     [(1.5, 1.45, True), (1.5, 1.3, False), (0.97, 1.03, False), (1.01, 1.03, False), (1.02, 1.03, True), (1, 1, True)],
 )
 def test_the_model_needs_ten_percent_and_half_of_a_smaller_ratio(modelled, ratio, told):
-    assert model.explains(pd.Series([modelled]), pd.Series([ratio])).tolist() == [told]
+    assert model.is_explained(pd.Series([modelled]), pd.Series([ratio])).tolist() == [told]
 
 
 @pytest.mark.rule(11)
 def test_a_verdict_on_time_has_its_reason_or_says_that_it_has_none(run: Results):
-    decided = findings.find(run)
+    decided = findings.list_findings(run)
 
     def with_model(of: Callable[[pd.Series], pd.Series]) -> list[str]:
         """Let the model give `of` of what was measured."""
         return [
             text
-            for text, _ in answer.reasons(
+            for text, _ in answer.list_reasons(
                 replace(run, cells=run.cells.assign(modelled_s=of(run.cells["total_s"]))), decided
             )
         ]
@@ -189,17 +189,17 @@ def test_a_verdict_on_time_has_its_reason_or_says_that_it_has_none(run: Results)
     assert lines
     assert all("not explained by requests or bytes" in line for line in lines), "the sign is wrong"
     whole = replace(run, cells=run.cells.assign(modelled_s=run.cells["total_s"]))
-    texts = [one.text for one in findings.find(whole) if one.verdict in ORDERED]
+    texts = [one.text for one in findings.list_findings(whole) if one.verdict in ORDERED]
     assert texts
     assert all("requests, bytes and CPU time explain it" in text for text in texts)
     assert not any("explain" in one.text for one in decided)
-    assert not any("these give" in line for line, _ in answer.reasons(run, decided)), "no model, no word of it"
+    assert not any("these give" in line for line, _ in answer.list_reasons(run, decided)), "no model, no word of it"
 
 
 @pytest.mark.rule(11)
 def test_the_requests_of_the_pair_of_which_most_was_decided_are_drawn(run: Results):
-    assert cell_figures.waterfall(run).panels == ()
-    pairs = run.comparisons()
+    assert cell_figures.draw_waterfall(run).panels == ()
+    pairs = run.get_comparisons()
     requests = [
         {
             "cell": cell,
@@ -214,7 +214,7 @@ def test_the_requests_of_the_pair_of_which_most_was_decided_are_drawn(run: Resul
         for cell in pd.unique(pairs[["baseline_cell", "contender_cell"]].to_numpy().ravel())
         for offset, size, begin in ((0, 4 * MIB, 0.1), (4 * MIB, 4 * MIB, 0.4), (0, 4 * MIB, 0.7))
     ]
-    figure = cell_figures.waterfall(replace(run, requests=pd.DataFrame(requests)))
+    figure = cell_figures.draw_waterfall(replace(run, requests=pd.DataFrame(requests)))
     assert [panel.title.partition(": ")[2] for panel in figure.panels] == [
         "3 requests for 12.0 MiB, 4.00 MiB of it again; 1 would have brought it"
     ] * 2
@@ -222,7 +222,7 @@ def test_the_requests_of_the_pair_of_which_most_was_decided_are_drawn(run: Resul
     assert drawn["y"].dropna().tolist() == [0, 4, 4, 8, 0, 4]
     assert drawn["x"].dropna().round(1).tolist() == [0.1, 0.3, 0.4, 0.6, 0.7, 0.9]
     assert len(figure.numbers) == 6
-    [packed, _] = re.findall('class="plot">([^<]+)<', plot_html.draw(figure))
+    [packed, _] = re.findall('class="plot">([^<]+)<', plot_html.draw_figure(figure))
     page = zlib.decompress(b64decode(packed)).decode()
     # Lines of requests do not run into each other.
     assert '0.3,{"type":"number","value":"nan"},0.4' in page

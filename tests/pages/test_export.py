@@ -243,7 +243,7 @@ TABLE = Table("odd name", f"Of {code('a_b')} & others.", ODD, **TEXTS)
 
 
 def test_latex_is_escaped_aligned_and_named():
-    lines = export_tables.latex(TABLE, "tab:odd").splitlines()
+    lines = export_tables.render_latex(TABLE, "tab:odd").splitlines()
     assert lines[2] == "\\caption{Of a\\_b \\& others. Marked $\\blacktriangle$: odd.}\\label{tab:odd}"
     assert lines[3:6] == [r"\begin{tabular}{rlr}", r"\toprule", r"50 \% of\_a \& b / MiB/s & what & 95 \% CI \\"]
     assert lines[7] == r"1.5 & =1+1 & 1.2 {[}1.1, 1.3{]} \\"
@@ -251,14 +251,14 @@ def test_latex_is_escaped_aligned_and_named():
     assert lines[8] == odd + r" & 2.0 {[}1.9, 2.1{]} \\"
     assert lines[9] == r"1234.2 & $\pm$5 $\times$ 2 &  \\"
     assert lines[10:] == [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    long = export_tables.latex(replace(TABLE, frame=pd.concat([ODD] * 20), over={}), "tab:odd")
+    long = export_tables.render_latex(replace(TABLE, frame=pd.concat([ODD] * 20), over={}), "tab:odd")
     assert long.startswith("\\begin{longtable}{rlr}\n")
     assert r"\endhead" in long
 
 
 def test_a_workbook_has_numbers_no_formula_and_the_same_bytes(tmp_path: Path):
     for name in ("one.xlsx", "two.xlsx"):
-        export_tables.workbook([TABLE, replace(TABLE, name="odd-name")], tmp_path / name)
+        export_tables.write_workbook([TABLE, replace(TABLE, name="odd-name")], tmp_path / name)
     assert (tmp_path / "one.xlsx").read_bytes() == (tmp_path / "two.xlsx").read_bytes()
     with ZipFile(tmp_path / "one.xlsx") as archive:
         assert {part.date_time[0] for part in archive.infolist()} == {1980}
@@ -289,7 +289,7 @@ def test_a_text_is_no_formula_in_a_csv_and_numbers_stay_numbers(tmp_path: Path):
 @pytest.mark.parametrize("study", ["arrays", "blobs", "particles", "shots", "volumes"])
 def test_the_tables_of_a_page_are_all_exported_with_their_numbers(study: str, synthetic, report_of, tmp_path: Path):
     page = report_of(study)
-    count = export_tables.write(study, synthetic(study), tmp_path)
+    count = export_tables.write_tables(study, synthetic(study), tmp_path)
     files = page.parent / f"{study}_files"
     figures = {path.stem for path in files.glob("*.svg")}
     numbers = {path.stem: path.read_bytes() for path in files.glob("*.csv") if path.stem not in figures}

@@ -10,7 +10,7 @@ import pytest
 
 from sbench.pages import answer, cell_tables, findings, headline, judgement, names, pages, recommendation
 from sbench.pages import comparisons as ratios
-from sbench.pages.markup import markdown_line
+from sbench.pages.markup import render_markdown_line
 from sbench.pages.results import Results
 from sbench.studies.shots.report import results
 from tests.helpers.report_tables import changed, default_cells
@@ -23,20 +23,22 @@ def tables(synthetic: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tables: Path) -> Results:
-    return results.load(tables, tables / "facts.json")
+    return results.load_results(tables, tables / "facts.json")
 
 
 def told(found: list[findings.Finding]) -> list[str]:
-    return [markdown_line(one.text) for one in found]
+    return [render_markdown_line(one.text) for one in found]
 
 
 @pytest.mark.rule(22)
 def test_a_finding_gives_effect_interval_and_blocks_of_the_tables(run: Results):
     opens = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "open")]
     slower = opens[opens["verdict"] == "slower"]
-    [finding] = [one for one in findings.find(run, "open") if one.factor == "library" and one.verdict == "slower"]
+    [finding] = [
+        one for one in findings.list_findings(run, "open") if one.factor == "library" and one.verdict == "slower"
+    ]
     assert len(finding.rows) == len(slower) == 8
-    effect = names.effect(slower["ratio"], slower["ratio_low"].min(), slower["ratio_high"].max())
+    effect = names.describe_effect(slower["ratio"], slower["ratio_low"].min(), slower["ratio_high"].max())
     assert effect.text in finding.text
     assert f"{effect.interval} to open a file {effect.than} 1.14.6 (8 comparisons of 6 blocks)" in finding.text
     assert finding.where == "from S3 (emulated, 20 ms, 50 MiB/s), cold cache"
@@ -51,7 +53,7 @@ def test_one_comparison_reads_as_a_plain_sentence(tables: Path, tmp_path: Path):
     )
     row = run.verdicts.iloc[0]
     percent = [f"{100 * (row[key] - 1):.0f}" for key in ("ratio", "ratio_low", "ratio_high")]
-    assert told(findings.find(run)) == [
+    assert told(findings.list_findings(run)) == [
         f"HDF5 2.0.0 **took {percent[0]} % longer** [{percent[1]}, {percent[2]}] than 1.14.6 (6 blocks)."
     ]
 
@@ -70,7 +72,7 @@ def test_blocks_that_took_far_longer_are_told_of_the_side_on_which_they_are(tabl
         row = rows[(rows["verdict"] == "slower") & (rows["metric"] == "total")].head(1)
         return row.assign(slow_baseline=slow[0], slow_contender=slow[1], slow_ratio=3.0)
 
-    [sentence] = told(findings.find(changed(tmp_path, tables, "verdicts.csv", spoiled)))
+    [sentence] = told(findings.list_findings(changed(tmp_path, tables, "verdicts.csv", spoiled)))
     assert said in sentence
     assert ("either way" in sentence) == all(slow)
     assert ("3.00×" in sentence) == any(slow)
@@ -88,9 +90,9 @@ def test_arms_that_do_not_belong_together_are_told_once_and_not_per_pair(tables:
         return rows
 
     run = changed(tmp_path, tables, "verdicts.csv", apart)
-    assert {finding.factor for finding in findings.find(run)} == {"page_buffer", "layout"}
-    limits = " ".join(map(markdown_line, judgement.limits(run)))
-    counts = run.comparisons()["factor"].value_counts()
+    assert {finding.factor for finding in findings.list_findings(run)} == {"page_buffer", "layout"}
+    limits = " ".join(map(render_markdown_line, judgement.list_limits(run)))
+    counts = run.get_comparisons()["factor"].value_counts()
     assert f"{counts['library']} comparisons are left out: different versions of the measuring code" in limits
     assert f"{counts['page_buffer']} comparisons lack blocks whose two sides were not measured in one session" in limits
 
@@ -106,14 +108,14 @@ def test_arms_that_do_not_belong_together_are_told_once_and_not_per_pair(tables:
     ],
 )
 def test_a_ratio_and_its_interval_are_turned_together(ratios, ends, text, interval):
-    assert names.effect(ratios, *ends)[:2] == (text, interval)
+    assert names.describe_effect(ratios, *ends)[:2] == (text, interval)
 
 
 def test_what_holds_under_the_same_conditions_is_one_sentence(run: Results):
-    buffers = [one for one in findings.find(run) if one.factor == "page_buffer" and one.decided]
+    buffers = [one for one in findings.list_findings(run) if one.factor == "page_buffer" and one.is_decided]
     assert sum(len(one.rows) for one in buffers) > len(buffers)
     for one in buffers:
-        inside = run.comparisons("total")
+        inside = run.get_comparisons("total")
         inside = inside[(inside["factor"] == "page_buffer") & (inside["store"] == "s3")]
         for factor, levels in one.conditions.items():
             inside = inside[inside[factor].isin(levels)]
@@ -123,16 +125,18 @@ def test_what_holds_under_the_same_conditions_is_one_sentence(run: Results):
 
 def test_an_effect_that_only_one_level_has_is_told_apart(run: Results):
     layouts = [
-        one for one in findings.find(run) if one.factor == "layout" and one.conditions.get("access") == ["shots"]
+        one
+        for one in findings.list_findings(run)
+        if one.factor == "layout" and one.conditions.get("access") == ["shots"]
     ]
     assert len(layouts) == 2, "with the buffer six times, without five percent: not one range"
     assert {tuple(one.conditions["page_buffer"]) for one in layouts} == {("0",), ("64MiB",)}
 
 
 def test_every_comparison_is_in_one_sentence(run: Results):
-    rows = run.comparisons("total")
+    rows = run.get_comparisons("total")
     for verdict in rows["verdict"].unique():
-        found = [one for one in findings.find(run) if one.verdict == verdict]
+        found = [one for one in findings.list_findings(run) if one.verdict == verdict]
         assert sum(len(one.rows) for one in found) == (rows["verdict"] == verdict).sum() > 0
 
 
@@ -142,7 +146,7 @@ def test_parts_without_a_common_name_stay_one_sentence(run: Results):
     rows = pd.DataFrame([{**cell, "workers": str(n)} for cell in cells for n in range(8)])
     rows["ratio"] = 1.1
     chosen = rows[random.random(len(rows)) < 0.5]
-    [(part, conditions)] = findings.parts(chosen, rows, run)
+    [(part, conditions)] = findings.split_by_levels(chosen, rows, run)
     assert len(part) == len(chosen)
     assert conditions is None
 
@@ -156,7 +160,7 @@ def test_no_evidence_names_the_difference_that_could_be_detected_and_why_an_inte
         ends = {"ratio": ["1.02", "1.03"], "ratio_low": ["1.01", "0.99"], "ratio_high": ["1.03", "1.07"]}
         return rows.assign(verdict="no evidence", detectable_ratio=["1.04", "1.09"], **ends)
 
-    [text] = told(findings.find(changed(tmp_path, tables, "verdicts.csv", doubt)))
+    [text] = told(findings.list_findings(changed(tmp_path, tables, "verdicts.csv", doubt)))
     assert "**no evidence** that HDF5 2.0.0 and 1.14.6 differ: ratio 1.02 to 1.03" in text
     assert "a difference of 1.04× to 1.09× would have been detected" in text
     assert "1 of 2 intervals excludes 1, but not after correction for all comparisons of this factor" in text
@@ -169,10 +173,10 @@ def test_parts_of_a_run_are_told_only_beyond_what_counts_as_the_same(tables: Pat
         return rows
 
     run = changed(tmp_path, tables, "verdicts.csv", small)
-    _, secondary = pages.of_run(run)
+    _, secondary = pages.get_findings(run)
     assert not [one for one in secondary if (one.metric, one.factor) == ("open", "library")]
-    assert not [one for one in secondary if "**" in markdown_line(one.text)], "they are of the second rank"
-    assert (cell_tables.glance(run).frame["one open"] == "1.03× as long").any()
+    assert not [one for one in secondary if "**" in render_markdown_line(one.text)], "they are of the second rank"
+    assert (cell_tables.build_glance_table(run).frame["one open"] == "1.03× as long").any()
 
 
 def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables: Path, tmp_path: Path):
@@ -193,18 +197,18 @@ def test_the_headline_of_a_run_that_compares_something_else_is_about_that(tables
 
 
 def test_the_picture_has_the_largest_decided_effects_and_the_rest_is_not_lost(run: Results):
-    picture, rest = ratios.deciding(run)
-    rows = run.comparisons("total")
+    picture, rest = ratios.draw_deciding(run)
+    rows = run.get_comparisons("total")
     assert len(picture.numbers) == ratios.ROWS
     assert len(picture.numbers) + len(rest.numbers) == len(rows)
-    assert sum(len(ratios.by(run, [factor]).numbers) for factor in rows["factor"].unique()) == len(rows)
+    assert sum(len(ratios.draw_comparisons(run, [factor]).numbers) for factor in rows["factor"].unique()) == len(rows)
     effects = np.abs(np.log(picture.numbers.loc[picture.numbers["factor"] != "library", "ratio"]))
     assert effects.is_monotonic_decreasing
 
 
 def test_one_configuration_is_recommended_for_each_thing_that_is_read(run: Results):
-    said = recommendation.recommend(run)
-    texts = [markdown_line(text) for text, _ in said]
+    said = recommendation.list_recommendations(run)
+    texts = [render_markdown_line(text) for text, _ in said]
     assert any(text.partition(":")[0].endswith("reading all signals of a shot") for text in texts)
     assert all("× as fast as" in text for text in texts)
     situations = [one.situation for _, statements in said for one in statements]
@@ -218,26 +222,28 @@ def test_advice_says_what_makes_good_the_blocks_that_are_lacking(tables: Path, t
 
     run = changed(tmp_path, tables, "verdicts.csv", lacking)
     run = replace(run, facts=run.facts | {"repeats": 6})
-    count = int((run.comparisons()["verdict"] == "too few repeats").sum())
-    first = markdown_line(recommendation.more_repeats(run)[0])
+    count = int((run.get_comparisons()["verdict"] == "too few repeats").sum())
+    first = render_markdown_line(recommendation.describe_needed_repeats(run)[0])
     assert first.startswith(f"{count} comparison")
     assert "without a verdict: run again, which appends 2 blocks of every cell" in first
     few = replace(run, facts=run.facts | {"repeats": 4})
-    assert "without a verdict: raise `repeats` to 6 and run again" in markdown_line(recommendation.more_repeats(few)[0])
+    assert "without a verdict: raise `repeats` to 6 and run again" in render_markdown_line(
+        recommendation.describe_needed_repeats(few)[0]
+    )
 
 
 def test_reasons_are_the_requests_and_bytes_of_both_sides(run: Results):
-    found, _ = pages.of_run(run)
-    lines = [text for text, _ in answer.reasons(run, found)]
+    found, _ = pages.get_findings(run)
+    lines = [text for text, _ in answer.list_reasons(run, found)]
     assert 0 < len(lines) <= answer.REASONS
     assert all("request" in line and "MiB" in line for line in lines)
 
 
 def test_reasons_name_the_place_where_they_are_of_several(run: Results):
-    found = findings.find(run)
-    assert not any("cold cache" in line for line, _ in answer.reasons(run, found))
+    found = findings.list_findings(run)
+    assert not any("cold cache" in line for line, _ in answer.list_reasons(run, found))
     apart = [replace(one, where=f"from store {number}") for number, one in enumerate(found)]
-    assert all(line.startswith("From store ") for line, _ in answer.reasons(run, apart))
+    assert all(line.startswith("From store ") for line, _ in answer.list_reasons(run, apart))
 
 
 def test_the_first_reason_is_that_of_the_headline(tables: Path, tmp_path: Path):
@@ -246,12 +252,12 @@ def test_the_first_reason_is_that_of_the_headline(tables: Path, tmp_path: Path):
         return rows.assign(requests=requests + (rows["library"] == "hdf5-2.0.0"))
 
     run = changed(tmp_path, tables, "cells.csv", more)
-    lines = [text for text, _ in answer.reasons(run, pages.of_run(run)[0])]
+    lines = [text for text, _ in answer.list_reasons(run, pages.get_findings(run)[0])]
     assert ["HDF5 2.0.0 made" in line for line in lines] == [True, False, False]
 
 
 def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: Results):
-    table = answer.best(run)
+    table = answer.build_best_table(run)
     place = ["store", "driver", "cache", "access", "layout"]
     fastest = run.measured.groupby(place)["total_s"].min()
     found = table.numbers.set_index(place)["total_s"]
@@ -261,12 +267,14 @@ def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: Res
 
 @pytest.mark.rule(15)
 def test_what_failed_now_and_then_is_best_only_where_all_did(run: Results, tables: Path, tmp_path: Path):
-    best = answer.best(run).numbers
+    best = answer.build_best_table(run).numbers
     failing = changed(
         tmp_path, tables, "cells.csv", lambda cells: cells.assign(failed=(cells["cell"] == best["cell"][0]).astype(int))
     )
-    assert best["cell"][0] not in set(answer.best(failing).numbers["cell"])
-    every = answer.best(changed(tmp_path / "every", tables, "cells.csv", lambda cells: cells.assign(failed="2")))
+    assert best["cell"][0] not in set(answer.build_best_table(failing).numbers["cell"])
+    every = answer.build_best_table(
+        changed(tmp_path / "every", tables, "cells.csv", lambda cells: cells.assign(failed="2"))
+    )
     assert list(every.numbers["cell"]) == list(best["cell"])
     assert every.frame["time / s"].str.endswith(" (2 of 8 failed)").all()
 
@@ -274,9 +282,9 @@ def test_what_failed_now_and_then_is_best_only_where_all_did(run: Results, table
 @pytest.mark.rule(8)
 def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "cells.csv", lambda cells: cells.assign(cache_state="unverified"))
-    assert all("cache state unverified" in one.where for one in findings.find(run))
+    assert all("cache state unverified" in one.where for one in findings.list_findings(run))
     warm = changed(tmp_path / "warm", tables, "cells.csv", lambda cells: cells.assign(cache_state="warm"))
-    assert any(one.where.startswith("from memory (page cache of disk)") for one in findings.find(warm))
+    assert any(one.where.startswith("from memory (page cache of disk)") for one in findings.list_findings(warm))
 
 
 @pytest.mark.parametrize("drivers, place", [(["ros3", "s3fs"], "by ros3, cold cache"), (["ros3"], "cold cache")])
@@ -284,7 +292,7 @@ def test_a_comparison_of_stores_names_the_driver_where_there_are_several(run: Re
     matrix = {"store": ["s3", "s3-tls"], "driver": drivers}
     called = names.Names(run.report, {"settings": {"matrix": matrix}})
     row = {"factor": "store", "baseline": "s3", "contender": "s3-tls", "store": "", "driver": "ros3", "cache": "cold"}
-    assert called.place(row) == place
+    assert called.format_place(row) == place
 
 
 @pytest.mark.rule(6)
@@ -294,14 +302,14 @@ def test_control_counts_false_alarms(tables: Path, tmp_path: Path, verdict: str)
         rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = verdict
         return rows
 
-    text = judgement.control(changed(tmp_path, tables, "verdicts.csv", alarm).verdicts)
+    text = judgement.describe_control(changed(tmp_path, tables, "verdicts.csv", alarm).verdicts)
     assert "2 cells measured twice" in text
     assert "1 false alarm out of 2 on the total runtime and 0 false alarms out of 6 on its parts" in text
 
 
 @pytest.mark.rule(22)
 def test_limits_say_what_was_emulated_and_what_is_missing(run: Results):
-    text = " ".join(judgement.limits(run))
+    text = " ".join(judgement.list_limits(run))
     for part in (
         "an emulated network: 20 ms",
         "no TLS",
@@ -319,12 +327,12 @@ def test_attempts_that_failed_stand_in_the_sentence_with_their_interval(tables: 
         return rows
 
     run = changed(tmp_path, tables, "verdicts.csv", failing)
-    texts = [one.text for one in findings.find(run) if one.factor == "library"]
+    texts = [one.text for one in findings.list_findings(run) if one.factor == "library"]
     assert texts
     assert any("in 2 of 8 attempts [3, 65 %], " in text and "in 0 of 8 attempts [0, 37 %]" in text for text in texts)
     (tmp_path / "none").mkdir()
     run = changed(tmp_path / "none", tables, "verdicts.csv", lambda rows: failing(rows).assign(failed_contender="0"))
-    assert not any("attempts" in one.text for one in findings.find(run))
+    assert not any("attempts" in one.text for one in findings.list_findings(run))
 
 
 @pytest.mark.rule(20)
@@ -341,20 +349,20 @@ def test_what_the_network_lets_through_is_that_of_one_connection_per_worker(tabl
 @pytest.mark.parametrize("p, told", [(0.009, True), (0.02, False), (float("nan"), False)])
 def test_limits_say_that_blocks_resemble_those_before_them(tables: Path, tmp_path: Path, p: float, told: bool):
     run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(serial_p=str(p)))
-    assert any(f"(p = {p:.2g}, of all comparisons together)" in line for line in judgement.limits(run)) == told
+    assert any(f"(p = {p:.2g}, of all comparisons together)" in line for line in judgement.list_limits(run)) == told
 
 
 @pytest.mark.rule(17)
 def test_the_limits_have_the_stalls_that_no_block_of_the_same_arms_need_have_met(run: Results):
-    assert (run.comparisons()["verdict"] == "same").any()
-    assert [line for line in judgement.limits(run) if "a stall in fewer than 39 % of reads" in line]
+    assert (run.get_comparisons()["verdict"] == "same").any()
+    assert [line for line in judgement.list_limits(run) if "a stall in fewer than 39 % of reads" in line]
 
 
 def test_the_page_says_how_many_families_its_verdicts_are_of(run: Results):
-    [line] = judgement.families(run.verdicts)
+    [line] = judgement.describe_families(run.verdicts)
     rows = run.verdicts[run.verdicts["role"] == "decides"]
     count = rows["factor"].nunique()
     assert f"{count} on the figure that decides (together at most {5 * count} %)" in line
-    [line] = judgement.families(run.verdicts.assign(looks=2))
+    [line] = judgement.describe_families(run.verdicts.assign(looks=2))
     assert "at most 6.9 % of runs" in line, "blocks were added after a first look"
-    assert judgement.families(run.verdicts.iloc[:0]) == []
+    assert judgement.describe_families(run.verdicts.iloc[:0]) == []

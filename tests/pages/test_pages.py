@@ -13,8 +13,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from sbench.pages.markup import markdown_line
-from sbench.pages.names import multiple
+from sbench.pages.markup import render_markdown_line
+from sbench.pages.names import format_multiple
 from tests.helpers import axe, browser, paper
 from tests.helpers.browser import Visit
 from tests.helpers.pages import Links, write_afresh, write_index, write_words
@@ -298,7 +298,7 @@ def test_the_text_over_a_mark_has_the_numbers_of_its_table(
     marks = [mark for mark in visits(name).hovered if mark["figure"] == "figure-deciding-0"]
     numbers = pd.read_csv(report_of(name).parent / f"{name}_files" / "deciding.csv")
     columns = [numbers[column] for column in ("verdict", "ratio", "ratio_low", "ratio_high", "blocks")]
-    shown = {f"{verdict}: {multiple(*ratio)}, n = {n:.0f}" for verdict, *ratio, n in zip(*columns, strict=True)}
+    shown = {f"{verdict}: {format_multiple(*ratio)}, n = {n:.0f}" for verdict, *ratio, n in zip(*columns, strict=True)}
     assert {line for mark in marks for line in mark["lines"]} <= shown
     assert marks
 
@@ -444,7 +444,7 @@ def test_index_opens_with_the_answers_and_leads_to_the_page(study: str, page: Pa
     text = index.with_suffix(".md").read_text(encoding="utf-8")
     left = json.loads(page.with_name(f"{study}_answers.json").read_text(encoding="utf-8"))
     assert text.startswith(f"# What was found on laptop\n\n[{left['title']}]({study}.md)\n")
-    assert markdown_line(left["headline"]) in text
+    assert render_markdown_line(left["headline"]) in text
     assert f"![{left['title']}]({left['picture']})" in text
     assert f"{study}.html" in Links(index.read_text(encoding="utf-8")).inside
 

@@ -98,14 +98,14 @@ def shots(project: Path, synthetic: Callable[[str], Path]) -> Callable[..., Resu
     def made(**levels: object) -> Results:
         publish_shots(project / "results/published/shots/tables", **levels)
         folder = shutil.copytree(synthetic("shots"), project / "shots", dirs_exist_ok=True)
-        return references.beside(results.load, referring("shots", folder), folder / "facts.json")
+        return references.load_with_published(results.load_results, referring("shots", folder), folder / "facts.json")
 
     return made
 
 
 def test_they_are_told_apart_in_legend_look_and_numbers(shots: Callable[..., Results]):
     run = shots(cache="any")
-    for figure in (curves.against(run, "workers"), cell_figures.alone(run)):
+    for figure in (curves.draw_curves(run, "workers"), cell_figures.draw_lone_cells(run)):
         marks = [mark for panel in figure.panels for mark in panel.marks if mark.look.colour == GREY]
         marks = [mark for mark in marks if mark.label != "[INVALID]"]
         assert {mark.label.partition(" · ")[0] for mark in marks} == {"published: An older study"}
@@ -113,7 +113,7 @@ def test_they_are_told_apart_in_legend_look_and_numbers(shots: Callable[..., Res
         numbers = figure.numbers[figure.numbers["published"].notna()]
         assert set(numbers["cell"]) <= set(run.references[0].cells["cell"])
         assert sum(len(mark.points) for mark in marks) == len(numbers)
-    assert "published" not in curves.against(replace(run, references=()), "workers").numbers
+    assert "published" not in curves.draw_curves(replace(run, references=()), "workers").numbers
 
 
 @pytest.mark.parametrize("kind, drawn", [("posix", True), ("azure-files", False)])
@@ -121,7 +121,7 @@ def test_a_store_of_another_name_is_the_same_kind_of_place(kind: str, drawn: boo
     run = shots(store="elsewhere")
     facts = run.references[0].facts | {"stores": {"elsewhere": {"kind": kind}}}
     run = replace(run, references=(replace(run.references[0], facts=facts),))
-    assert ("published" in curves.against(run, "workers").numbers) == drawn
+    assert ("published" in curves.draw_curves(run, "workers").numbers) == drawn
 
 
 @pytest.mark.parametrize(
@@ -136,20 +136,20 @@ def test_one_without_a_level_of_the_axis_is_left_out_and_the_limits_say_so(
     levels: dict, said: str, shots: Callable[..., Results]
 ):
     run = shots(**levels)
-    lines = list(references.limits(run))
+    lines = list(references.list_limits(run))
     assert lines[0] == "Published: An older study: ec2.csv: it was moved."
     assert [said in line for line in lines[1:]] == [True] * bool(said)
-    assert ("published" in curves.against(run, "workers").numbers) == (not said)
+    assert ("published" in curves.draw_curves(run, "workers").numbers) == (not said)
 
 
 def test_one_that_agrees_with_nothing_is_in_no_figure(project: Path, synthetic: Callable[[str], Path]):
     publish("arrays", project)
     folder = referring("arrays", shutil.copytree(synthetic("arrays"), project / "arrays"))
-    run = references.beside(of_arrays.load, folder, folder / "facts.json")
+    run = references.load_with_published(of_arrays.load_results, folder, folder / "facts.json")
     run = replace(run, cells=run.measured.query("operation == 'write' and shape == '2200x12000'"))
-    assert list(references.limits(run)) == []
+    assert list(references.list_limits(run)) == []
     other = replace(run.references[0], cells=run.references[0].cells.assign(shape="1x1"))
-    (line,) = references.limits(replace(run, references=(other,)))
+    (line,) = references.list_limits(replace(run, references=(other,)))
     assert line == "Published: HSDS Streaming is in no figure: nothing of it was measured here alike."
 
 
@@ -162,7 +162,7 @@ def test_a_reference_that_is_not_there_is_one_line(name: object, tmp_path: Path)
     wrong = name if isinstance(name, str) else name[-1]
     line = f"own.yaml: studies.shots.reference: there is no '{wrong}' of shots; name published/shots$"
     with pytest.raises(Problem, match=line):
-        configuration.load(path)
+        configuration.load_config(path)
 
 
 def test_a_page_waits_for_its_reference_and_no_cell_is_another(tmp_path: Path):

@@ -10,7 +10,7 @@ from conftest import ROOT
 
 from sbench.pages import cell_figures, curves, notebook, stops
 from sbench.probe.program import Problem
-from sbench.studies.shots.report import hdf5_version, results
+from sbench.studies.shots.report import format_hdf5_version, results
 from tests.helpers.pages import write, write_words
 
 NOTEBOOK = "notebooks/shots.ipynb"
@@ -46,22 +46,26 @@ def test_published_data_go_through_the_same_notebook(published: Path, tmp_path: 
 
 def test_a_library_of_another_study_does_not_rename_that_of_this_one():
     known = {name: {"hdf5": "2.0.0"} for name in ("hdf5-2.0.0", "arrays")}
-    assert hdf5_version("hdf5-2.0.0", {"libraries": known}) == "hdf5-2.0.0"
+    assert format_hdf5_version("hdf5-2.0.0", {"libraries": known}) == "hdf5-2.0.0"
     of_study = {"libraries": known, "settings": {"matrix": {"library": ["hdf5-2.0.0"]}}}
-    assert hdf5_version("hdf5-2.0.0", of_study) == "HDF5 2.0.0"
+    assert format_hdf5_version("hdf5-2.0.0", of_study) == "HDF5 2.0.0"
 
 
 @pytest.mark.parametrize("left", ["no cell", "no scaling"])
 def test_figures_are_empty_and_not_in_error_where_nothing_can_be_drawn(left: str, tables: Path):
-    run = results.load(tables, tables / "facts.json")
+    run = results.load_results(tables, tables / "facts.json")
     if left == "no cell":
         run = replace(run, cells=run.cells.assign(n=0, failed=6))
     else:
         run = replace(run, report=replace(run.report, scaling=None))
-    drawn = [curves.speedup(run), cell_figures.alone(run), cell_figures.parts(run, "parts", "", results.PARTS, "", "")]
-    drawn += [curves.against(run, "workers"), cell_figures.boxes(run, "boxes", "", "mean-obj-time", "", "")]
+    drawn = [
+        curves.draw_speedup(run),
+        cell_figures.draw_lone_cells(run),
+        cell_figures.draw_time_parts(run, "parts", "", results.PARTS, "", ""),
+    ]
+    drawn += [curves.draw_curves(run, "workers"), cell_figures.draw_boxes(run, "boxes", "", "mean-obj-time", "", "")]
     assert [bool(figure.panels) for figure in drawn] == ([False] * 5 if left == "no cell" else [False, *[True] * 4])
-    assert left == "no cell" or stops.find_where_it_stops(run) == []
+    assert left == "no cell" or stops.describe_stops(run) == []
 
 
 @pytest.fixture
@@ -82,7 +86,7 @@ def with_cell(tmp_path: Path, monkeypatch) -> Callable[[str], Path]:
 
 def test_what_a_cell_prints_and_its_last_value_are_shown_and_nothing_else_is_left(with_cell: Callable):
     book = with_cell("import os\nprint(sorted(os.listdir()))\nfiles.rpartition('/')[2]")
-    notebook.build(book, {}, Path("reports/look.html").resolve())
+    notebook.build_page(book, {}, Path("reports/look.html").resolve())
     text = Path("reports/look.md").read_text(encoding="utf-8")
     assert "['look.ipynb', 'notebooks', 'reports']" in text
     assert "'look_files'" in text
@@ -94,7 +98,7 @@ def test_what_a_cell_prints_and_its_last_value_are_shown_and_nothing_else_is_lef
 
 def test_unknown_parameter_is_named(tables: Path, tmp_path: Path):
     with pytest.raises(Problem, match=r"notebooks/shots.ipynb: unknown parameter shot; known: tables, facts"):
-        notebook.build(Path(NOTEBOOK), {"tables": str(tables), "shot": "1"}, tmp_path / "shots.html")
+        notebook.build_page(Path(NOTEBOOK), {"tables": str(tables), "shot": "1"}, tmp_path / "shots.html")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,7 +113,7 @@ def test_unknown_parameter_is_named(tables: Path, tmp_path: Path):
 @pytest.mark.filterwarnings("ignore:To exit")
 def test_a_cell_that_fails_is_named_with_its_traceback(source: str, error: str, said: str, with_cell: Callable, capsys):
     with pytest.raises(Problem, match=f"^look.ipynb: cell 1 failed: {error}"):
-        notebook.build(with_cell(source), {}, Path("look.html").resolve())
+        notebook.build_page(with_cell(source), {}, Path("look.html").resolve())
     assert not Path("look.html").exists()
     assert said in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ from sbench.pages.statements import (
     Stated,
 )
 from sbench.runs.statements import SessionRatio
-from sbench.studies.volumes.report.statements import Jobs, Limit, Ratio, Segment, VolumeChoice, read_limit
+from sbench.studies.volumes.report.statements import Jobs, Limit, Ratio, Segment, VolumeChoice, build_limit
 
 pytestmark = pytest.mark.rule(22)
 
@@ -59,34 +59,36 @@ PARTS = (replace(KEPT, jobs=2, value=4.5, low=4.1), replace(KEPT, first=2, jobs=
     ],
 )
 def test_a_limit_holds_and_no_longer_where_it_is_changed(limit, change):
-    assert limit.holds(Jobs(JOBS))
-    assert not replace(limit, **change).holds(Jobs(JOBS))
+    assert limit.is_supported_by(Jobs(JOBS))
+    assert not replace(limit, **change).is_supported_by(Jobs(JOBS))
 
 
 def test_a_job_that_does_not_count_bears_nothing_out():
     limit = Limit(FAST, 10.0, "meets", (KEPT,))
     for change in ({"valid": False}, {"status": "failed"}):
         first = (JOBS["store"] == "fast") & (JOBS["number"] == 1)
-        assert not limit.holds(Jobs(JOBS.assign(**{key: JOBS[key].mask(first, to) for key, to in change.items()})))
+        assert not limit.is_supported_by(
+            Jobs(JOBS.assign(**{key: JOBS[key].mask(first, to) for key, to in change.items()}))
+        )
     assert not Jobs(JOBS[:0])
 
 
 def test_no_limit_is_met_where_all_jobs_are_over_it_whatever_their_percentile_may_be():
     bounds = replace(LOST, value=math.nan, low=7.0, high=9.0)
-    assert Limit(SLOW, 10.0, "undecided", (replace(bounds, outcome="undecided"),)).holds(Jobs(JOBS))
-    assert not Limit(SLOW, 10.0, "meets", (replace(bounds, outcome="meets"),)).holds(Jobs(JOBS))
+    assert Limit(SLOW, 10.0, "undecided", (replace(bounds, outcome="undecided"),)).is_supported_by(Jobs(JOBS))
+    assert not Limit(SLOW, 10.0, "meets", (replace(bounds, outcome="meets"),)).is_supported_by(Jobs(JOBS))
 
 
 def test_jobs_are_those_of_the_levels_that_have_a_name():
     table = JOBS.assign(background=["none", "load"] * 4, host=["a", "b"] * 4, start_credits=["", "full"] * 4)
     jobs = Jobs(table)
-    assert {repeat: list(own) for repeat, own in jobs.get(FAST, "p99_ms").items()} == {1: [4, 5, 6, 9]}
-    assert list(jobs.get((*FAST, ("background", ""), ("host", "all")), "p99_ms")[1]) == [4, 5, 6, 9]
-    assert list(jobs.get((*FAST, ("background", "load")), "p99_ms")[1]) == [5, 9]
-    assert list(jobs.get((*FAST, ("host", "a")), "p99_ms")[1]) == [4, 6]
-    assert list(jobs.get((*FAST, ("start_credits", "full")), "p99_ms")[1]) == [4, 5, 6, 9]
-    assert jobs.get((*FAST, ("start_credits", "full")), "iops")[1].shape == (4,)
-    assert jobs.get((("store", "another"),), "p99_ms") == Jobs(JOBS[:0]).get(FAST, "p99_ms") == {}
+    assert {repeat: list(own) for repeat, own in jobs.get_values(FAST, "p99_ms").items()} == {1: [4, 5, 6, 9]}
+    assert list(jobs.get_values((*FAST, ("background", ""), ("host", "all")), "p99_ms")[1]) == [4, 5, 6, 9]
+    assert list(jobs.get_values((*FAST, ("background", "load")), "p99_ms")[1]) == [5, 9]
+    assert list(jobs.get_values((*FAST, ("host", "a")), "p99_ms")[1]) == [4, 6]
+    assert list(jobs.get_values((*FAST, ("start_credits", "full")), "p99_ms")[1]) == [4, 5, 6, 9]
+    assert jobs.get_values((*FAST, ("start_credits", "full")), "iops")[1].shape == (4,)
+    assert jobs.get_values((("store", "another"),), "p99_ms") == Jobs(JOBS[:0]).get_values(FAST, "p99_ms") == {}
 
 
 def test_the_segments_of_a_battery_lie_one_after_the_other():
@@ -96,7 +98,7 @@ def test_the_segments_of_a_battery_lie_one_after_the_other():
         {"segment": number, "repeat": repeat, "jobs": jobs} | figures
         for number, (repeat, jobs) in enumerate([(1, 2), (1, 3), (2, 4), (1, 1)])
     ]
-    limit = read_limit(FAST, whole, [whole, *rows])
+    limit = build_limit(FAST, whole, [whole, *rows])
     assert (limit.limit_ms, limit.outcome) == (10, "meets")
     assert [(one.repeat, one.first, one.jobs) for one in limit.segments] == [(1, 0, 2), (1, 2, 3), (2, 0, 4), (1, 5, 1)]
 
@@ -125,10 +127,10 @@ def ratio_of(**change: object) -> Ratio:
 )
 def test_a_ratio_holds_and_no_longer_where_it_is_changed(change):
     six = pd.concat([JOBS, JOBS.assign(repeat=2)], ignore_index=True)
-    assert ratio_of().holds(Jobs(six))
-    assert ratio_of(outcome="too few repeats").holds(Jobs(six))
-    assert not ratio_of(**change).holds(Jobs(six))
-    assert not ratio_of().holds(Jobs(JOBS)), "four jobs are too few"
+    assert ratio_of().is_supported_by(Jobs(six))
+    assert ratio_of(outcome="too few repeats").is_supported_by(Jobs(six))
+    assert not ratio_of(**change).is_supported_by(Jobs(six))
+    assert not ratio_of().is_supported_by(Jobs(JOBS)), "four jobs are too few"
 
 
 SESSIONS = pd.DataFrame(
@@ -145,16 +147,16 @@ SESSIONS = pd.DataFrame(
 def test_a_ratio_of_sessions_holds_and_no_longer_where_it_is_changed(pairs):
     right = {"baseline": "old", "contender": "new", "outcome": "faster", "ratio": 0.5, "low": 0.4, "high": 0.6}
     one, records = SessionRatio(**right, pairs=pairs), Records(SESSIONS)
-    assert one.holds(records)
-    assert replace(one, outcome="no evidence").holds(records)
+    assert one.is_supported_by(records)
+    assert replace(one, outcome="no evidence").is_supported_by(records)
     for change in ({"outcome": "slower"}, {"ratio": 0.51}, {"high": 1.1}, {"outcome": "too few repeats"}):
-        assert not replace(one, **change).holds(records), change
+        assert not replace(one, **change).is_supported_by(records), change
     few = Records(SESSIONS[SESSIONS["unit_of"].str[0].astype(int) < 4])
-    assert not one.holds(few)
-    assert replace(one, outcome="too few repeats").holds(few)
+    assert not one.is_supported_by(few)
+    assert replace(one, outcome="too few repeats").is_supported_by(few)
     unknown = replace(one, ratio=math.nan)
-    assert not unknown.holds(records)
-    assert replace(unknown, outcome="not comparable").holds(records)
+    assert not unknown.is_supported_by(records)
+    assert replace(unknown, outcome="not comparable").is_supported_by(records)
 
 
 def test_gain_and_no_gain_hold_where_a_way_won_or_none_did():
@@ -168,13 +170,13 @@ def test_gain_and_no_gain_hold_where_a_way_won_or_none_did():
     records, blocks = Records(table), (1, 2, 3, 4, 5, 6)
     won = Comparison("base", "way", "value", "faster", blocks, 0.5, 0.5, 0.5)
     lost = Comparison("base all", "way all", "value", "slower", blocks, 1.2, 1.2, 1.2)
-    assert Gain((won, lost), (0.75, 0.25)).holds(records)
-    assert not Gain((won, lost), (0.1, 0.9)).holds(records), "what is read mostly takes longer"
-    assert not Gain((lost,), (1.0,)).holds(records)
-    assert NoGain(((won, lost),)).holds(records)
-    assert NoGain(((lost,), ())).holds(records)
-    assert not NoGain(((won,), (lost,))).holds(records)
-    assert not NoGain(((replace(lost, ratio=1.3),),)).holds(records)
+    assert Gain((won, lost), (0.75, 0.25)).is_supported_by(records)
+    assert not Gain((won, lost), (0.1, 0.9)).is_supported_by(records), "what is read mostly takes longer"
+    assert not Gain((lost,), (1.0,)).is_supported_by(records)
+    assert NoGain(((won, lost),)).is_supported_by(records)
+    assert NoGain(((lost,), ())).is_supported_by(records)
+    assert not NoGain(((won,), (lost,))).is_supported_by(records)
+    assert not NoGain(((replace(lost, ratio=1.3),),)).is_supported_by(records)
 
 
 # Three arms by time: the first won against the second, and against the third nothing was shown.
@@ -206,7 +208,7 @@ OPEN = Comparison("third", "first", "value", "no evidence", (1, 2, 3, 4, 5, 6), 
 )
 def test_a_recommendation_holds_for_the_cell_that_took_least_and_won_what_it_is_chosen_by(change, holds):
     made = Recommendation((), "first", ("first", "second", "third"), (Choice("driver", "new", (WON,)),))
-    assert replace(made, **change).holds(ARMS) == holds
+    assert replace(made, **change).is_supported_by(ARMS) == holds
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_a_recommendation_holds_for_the_cell_that_took_least_and_won_what_it_is_
 )
 def test_arms_lead_where_none_beat_them_and_none_without_a_verdict_took_less(change, holds):
     made = Leader((("first",),), (("second", "third"),), ((),), (WON, OPEN), is_alone=False)
-    assert replace(made, **change).holds(ARMS) == holds
+    assert replace(made, **change).is_supported_by(ARMS) == holds
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_arms_lead_where_none_beat_them_and_none_without_a_verdict_took_less(cha
     ids=str,
 )
 def test_a_comparison_holds_with_its_blocks_its_ratio_and_its_interval(change, holds):
-    assert replace(WON, **change).holds(ARMS) == holds
+    assert replace(WON, **change).is_supported_by(ARMS) == holds
 
 
 def test_an_order_needs_three_of_four_blocks():
@@ -255,13 +257,13 @@ def test_an_order_needs_three_of_four_blocks():
     rows = [{"cell": "new", "repeat": block, "valid": True, "value": seconds} for block, seconds in times.items()]
     rows += [{"cell": "old", "repeat": block, "valid": True, "value": 2.0} for block in times]
     one = Comparison("old", "new", "value", "faster", tuple(times), 0.5, 0.4, 0.6)
-    assert one.holds(Records(pd.DataFrame(rows)))
+    assert one.is_supported_by(Records(pd.DataFrame(rows)))
     rows[5]["value"] = 3.0
-    assert not one.holds(Records(pd.DataFrame(rows)))
+    assert not one.is_supported_by(Records(pd.DataFrame(rows)))
     other = Comparison("new", "old", "value", "slower", tuple(times), 2.0, 1.6, 2.4)
-    assert not other.holds(Records(pd.DataFrame(rows)))
+    assert not other.is_supported_by(Records(pd.DataFrame(rows)))
     rows[5]["value"] = 1.0
-    assert other.holds(Records(pd.DataFrame(rows)))
+    assert other.is_supported_by(Records(pd.DataFrame(rows)))
 
 
 def test_counts_hold_from_the_least_median_to_the_most():
@@ -271,23 +273,25 @@ def test_counts_hold_from_the_least_median_to_the_most():
         for block in (1, 2, 3)
     ]
     records = Records(pd.DataFrame(rows))
-    assert Counts((("a", "b"), ("c",)), (("GET", (4, 9), (20, 20)),)).holds(records)
+    assert Counts((("a", "b"), ("c",)), (("GET", (4, 9), (20, 20)),)).is_supported_by(records)
     for spans in (((4, 8), (20, 20)), ((3, 9), (20, 20)), ((4, 9), (20, 21))):
-        assert not Counts((("a", "b"), ("c",)), (("GET", *spans),)).holds(records)
+        assert not Counts((("a", "b"), ("c",)), (("GET", *spans),)).is_supported_by(records)
 
 
 def test_what_is_stated_twice_has_to_be_alike():
     stated = Stated()
-    assert stated.add([Outcomes((WON,))])
-    assert stated.add([Outcomes((WON, OPEN))])
-    assert not stated.add([Outcomes((replace(OPEN, outcome="faster"),))])
-    assert not stated.add([Recommendation((("store", "s3"),), "second", ("first",), ())]), "it lost"
-    assert stated.add([Recommendation((("store", "s3"),), "first", ("second",), ())])
-    assert not stated.add([Recommendation((("store", "s3"),), "third", (), ())]), "one situation has one choice"
-    assert stated.add([Recommendation((("store", "disk"),), "third", (), ())])
+    assert stated.add_statements([Outcomes((WON,))])
+    assert stated.add_statements([Outcomes((WON, OPEN))])
+    assert not stated.add_statements([Outcomes((replace(OPEN, outcome="faster"),))])
+    assert not stated.add_statements([Recommendation((("store", "s3"),), "second", ("first",), ())]), "it lost"
+    assert stated.add_statements([Recommendation((("store", "s3"),), "first", ("second",), ())])
+    assert not stated.add_statements([Recommendation((("store", "s3"),), "third", (), ())]), (
+        "one situation has one choice"
+    )
+    assert stated.add_statements([Recommendation((("store", "disk"),), "third", (), ())])
     both = [Outcomes((replace(WON, column="open_s"),)), Outcomes((replace(WON, column="open_s", outcome="slower"),))]
-    assert not stated.add(both), "nor at once"
-    assert stated.add(both[:1])
+    assert not stated.add_statements(both), "nor at once"
+    assert stated.add_statements(both[:1])
 
 
 def test_any_volume_may_be_used_only_where_none_was_lower_than_all_others():
@@ -297,7 +301,7 @@ def test_any_volume_may_be_used_only_where_none_was_lower_than_all_others():
         for levels, part in ((FAST, KEPT), (SLOW, LOST))
     )
     of_any = VolumeChoice(kept, (), kept, (ratio_of(outcome="no evidence"),))
-    assert of_any.holds(jobs)
-    assert not replace(of_any, ratios=(ratio_of(),)).holds(jobs), "the fast one was shown to be lower"
-    assert replace(of_any, chosen=kept[:1], ratios=(ratio_of(),)).holds(jobs)
-    assert not replace(of_any, chosen=kept[1:], ratios=(ratio_of(),)).holds(jobs)
+    assert of_any.is_supported_by(jobs)
+    assert not replace(of_any, ratios=(ratio_of(),)).is_supported_by(jobs), "the fast one was shown to be lower"
+    assert replace(of_any, chosen=kept[:1], ratios=(ratio_of(),)).is_supported_by(jobs)
+    assert not replace(of_any, chosen=kept[1:], ratios=(ratio_of(),)).is_supported_by(jobs)

@@ -17,9 +17,9 @@ from nbconvert.filters import markdown2html
 
 from sbench.design import config as configuration
 from sbench.pages import markup, plot_html, plot_svg
-from sbench.pages.plot import LONGEST, Figure, Panel, Rule, legible
+from sbench.pages.plot import LONGEST, Figure, Panel, Rule, shorten_names
 from sbench.pages.run_files import TEXTS
-from sbench.probe.program import shown as shown_as
+from sbench.probe.program import escape_text as shown_as
 from sbench.studies.blobs.report.results import FACTORS as OF_BLOBS
 from sbench.studies.shots.report import results as shots
 from sbench.studies.volumes.report import batteries as volumes
@@ -191,7 +191,7 @@ def of_a_tarball(folder: Path) -> Path:
     run = volumes_records.write_run(folder / "volumes", imported=artefact["records"], left_out=artefact["left_out"])
     volumes_records.gather(run)
     (run / "plan.json").write_text('{"cells": {}}', encoding="utf-8")
-    told = records.facts(configuration.load("config/import.yaml"), "volumes", folder, run / "imported.json")
+    told = records.facts(configuration.load_config("config/import.yaml"), "volumes", folder, run / "imported.json")
     (run / "out" / "facts.json").write_text(json.dumps(told), encoding="utf-8")
     return run / "out"
 
@@ -213,24 +213,28 @@ def of_a_tarball(folder: Path) -> Path:
     ],
 )
 def test_ordinary_text_reads_the_same_and_is_hardly_escaped(text: str):
-    for form in (markup.markdown_line(text), f"- {markup.markdown_line(text)}", f"> {markup.markdown_line(text)}"):
+    for form in (
+        markup.render_markdown_line(text),
+        f"- {markup.render_markdown_line(text)}",
+        f"> {markup.render_markdown_line(text)}",
+    ):
         assert Shown(markdown2html(form)).text == text
-    table = f"| a |\n|---|\n| {markup.markdown_cell(text)} |"
+    table = f"| a |\n|---|\n| {markup.render_markdown_cell(text)} |"
     assert Shown(markdown2html(table)).text.removeprefix("a ") == text
-    assert len(markup.markdown_line(text)) <= len(text) + 3
+    assert len(markup.render_markdown_line(text)) <= len(text) + 3
 
 
 def test_a_figure_keeps_a_name_that_looks_like_mathematics_or_a_number_or_is_long():
     panel = Panel("title", "x", rows=("$$x^2$$", 500 * "long name ", "0.12345 s"), rules=(Rule(1.0, "\\(y\\)"),))
-    figure = legible(Figure("name", "title", "caption", (panel,), pd.DataFrame()))
-    [packed] = re.findall('class="plot">([^<]+)<', plot_html.draw(figure))
+    figure = shorten_names(Figure("name", "title", "caption", (panel,), pd.DataFrame()))
+    [packed] = re.findall('class="plot">([^<]+)<', plot_html.draw_figure(figure))
     drawn = zlib.decompress(b64decode(packed)).decode()
     # Bokeh takes no name of a row for TeX; elsewhere it has to be told.
     assert f'["text",{json.dumps(figure.panels[0].rows, separators=(",", ":"))}]' in drawn
     limit = re.escape(json.dumps(figure.panels[0].rules[0].label))
     assert re.search(rf'"name":"PlainText","id":"p\d+","attributes":\{{"text":{limit}', drawn)
     assert len(figure.panels[0].rows[1]) == LONGEST
-    assert all(f">{name}<" in plot_svg.draw(figure) for name in ("$$x^2$$", "0.12345 s"))
+    assert all(f">{name}<" in plot_svg.draw_figure(figure) for name in ("$$x^2$$", "0.12345 s"))
 
 
 NAMES = [*BUILD, "imported", "index"]

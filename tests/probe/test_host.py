@@ -17,7 +17,7 @@ from scripts import ready
 
 @pytest.mark.rule(2, 14)
 def test_the_fingerprint_of_a_machine_is_that_of_this_one(tmp_path):
-    facts = host.facts(tmp_path)
+    facts = host.read_facts(tmp_path)
     kilobytes = next(line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line)
     assert facts["node"] == platform.node() == os.uname().nodename
     assert facts["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -53,26 +53,26 @@ def test_a_record_is_of_the_session_in_which_its_step_ran(tmp_path):
 
     outside = {key: value for key, value in os.environ.items() if key != session.SESSION}
     assert session_of(1, outside | {session.SESSION: "2026-11-23T08:00:00Z"}) == "2026-11-23T08:00:00Z"
-    before = session.name_now()
-    assert before <= session_of(2, outside) <= session.name_now()
+    before = session.format_session_name()
+    assert before <= session_of(2, outside) <= session.format_session_name()
 
 
 @pytest.mark.rule(2, 14)
 def test_a_clock_that_is_set_during_a_session_moves_no_record_in_time(monkeypatch):
     for name in (session.SESSION, session.UPTIME):
         monkeypatch.setenv(name, "")
-    session.begin()
+    session.start_session()
     begun = os.environ[session.SESSION]
-    assert begun[:-1] <= session.time_now()[:-1] <= session.name_now()
-    assert re.fullmatch(r"[0-9T:-]{19}\.[0-9]{3}Z", session.time_now())
+    assert begun[:-1] <= session.get_session_time()[:-1] <= session.format_session_name()
+    assert re.fullmatch(r"[0-9T:-]{19}\.[0-9]{3}Z", session.get_session_time())
     # As if the clock had been two days ahead when the session began, 90 seconds ago.
     boot, uptime = os.environ[session.UPTIME].split(" ")
     monkeypatch.setenv(session.SESSION, "2033-05-31T23:59:30Z")
     monkeypatch.setenv(session.UPTIME, f"{boot} {float(uptime) - 90}")
-    assert "2033-06-01T00:00:59Z" <= session.time_now() < "2033-06-01T00:02:00Z"
+    assert "2033-06-01T00:00:59Z" <= session.get_session_time() < "2033-06-01T00:02:00Z"
     # Another machine was booted at another time, and only its clock is there.
     monkeypatch.setenv(session.UPTIME, f"another {float(uptime) - 90}")
-    assert session.time_now()[:10] == session.name_now()[:10]
+    assert session.get_session_time()[:10] == session.format_session_name()[:10]
 
 
 @pytest.mark.rule(4)
@@ -88,12 +88,12 @@ def test_what_others_have_written_is_on_the_disk_before_the_clock_starts(monkeyp
 def test_all_data_are_read_once_before_the_first_block(tmp_path):
     file = tmp_path / "data"
     file.write_bytes(os.urandom(3_000_000))
-    page_cache.evict([file])
-    assert page_cache.resident([file]) < 0.5
+    page_cache.evict_files([file])
+    assert page_cache.measure_resident([file]) < 0.5
     provision = tmp_path / "disk.json"
     provision.write_text(json.dumps({"status": "done", "local_files": [str(file)]}), encoding="utf-8")
     assert ready.main(["--provisions", str(provision), "--out", str(tmp_path / "ready.json")]) == 0
-    assert page_cache.resident([file]) > 0.5
+    assert page_cache.measure_resident([file]) > 0.5
     assert artefact(tmp_path / "ready.json")["bytes_read"] == {str(provision): 3_000_000}
 
 
@@ -121,8 +121,10 @@ def test_limits_of_control_groups_are_those_of_this_process(tmp_path, monkeypatc
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    kernels = host.read
+    kernels = host.read_kernel_file
     monkeypatch.setattr(host, "_GROUPS", tmp_path)
-    monkeypatch.setattr(host, "read", lambda path: lines if str(path) == "/proc/self/cgroup" else kernels(path))
-    assert memory.available() == 150
-    assert host.cpu_quota() == (1.5 if "cpu" in lines else None)
+    monkeypatch.setattr(
+        host, "read_kernel_file", lambda path: lines if str(path) == "/proc/self/cgroup" else kernels(path)
+    )
+    assert memory.compute_available_bytes() == 150
+    assert host.read_cpu_quota() == (1.5 if "cpu" in lines else None)

@@ -37,10 +37,10 @@ def test_cpu_seconds_are_those_of_a_process_and_of_all_that_it_started():
 
 @pytest.mark.rule(14)
 def test_what_a_kernel_does_not_tell_is_null(monkeypatch):
-    told = resources.read
+    told = resources.read_kernel_file
     hidden = ("/proc/pressure", "/proc/vmstat", "/proc/cpuinfo")
     for module in (host, resources):
-        monkeypatch.setattr(module, "read", lambda path: None if str(path).startswith(hidden) else told(path))
+        monkeypatch.setattr(module, "read_kernel_file", lambda path: None if str(path).startswith(hidden) else told(path))
     meter = resources.Meter({})
     meter.open()
     machine = meter.close()["machine"]

@@ -7,14 +7,14 @@ import subprocess
 import pytest
 from conftest import run_code
 
-from sbench.probe.program import run
+from sbench.probe.program import run_main
 
 pytestmark = pytest.mark.late
 
 _NO_LOOPBACK = ("unshare", "--net")
 _NO_ADDRESS = (*_NO_LOOPBACK, "sh", "-c", 'ip link set lo up && ip address del 127.0.0.1/8 dev lo && exec "$@"', "sh")
 _NO_SHARED_MEMORY = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro tmpfs /dev/shm && exec "$@"', "sh")
-_CALL = "from sbench.probe import dask_workers, processes, program; program.run(lambda: {})"
+_CALL = "from sbench.probe import dask_workers, processes, program; program.run_main(lambda: {})"
 
 
 def call_in(namespace: tuple[str, ...], code: str) -> subprocess.CompletedProcess:
@@ -46,7 +46,7 @@ def test_without_shared_memory_one_line_says_what_to_do(what):
 
 
 def test_without_shared_memory_pages_are_drawn():
-    code = "from sbench.pages import page; page.draw_aside(); print(page._drawing)"
+    code = "from sbench.pages import page; page.draw_aside(); print(page._start_drawing)"
     done = call_in(_NO_SHARED_MEMORY, code)
     assert done.returncode == 0, done.stderr
 
@@ -69,7 +69,7 @@ def test_what_the_system_refuses_a_package_is_one_line(capsys):
             raise RuntimeError("the cluster failed to start") from error
 
     with pytest.raises(SystemExit) as ended:
-        run(main)
+        run_main(main)
     assert ended.value.code == 2
     line = "what was written: No space left on device; free the disk or make the folder writable"
     assert capsys.readouterr().err == f"problem: {line}\n"

@@ -19,7 +19,7 @@ from sbench.cli.__main__ import FIRST, OTHERS
 from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.pages import comparisons, judgement, names, words
-from sbench.probe.program import Problem, make_command
+from sbench.probe.program import Problem, build_command
 from sbench.runs import compare
 from tests import rules
 
@@ -76,7 +76,7 @@ def parser_of(name: str) -> options.Parser:
 
 def plan_of(name: str, arguments: list[str]) -> list[str]:
     """Return the arguments of the plan of what a command would measure."""
-    given = vars(parser_of(name).parse(arguments))
+    given = vars(parser_of(name).parse_arguments(arguments))
     config = "config/quick.yaml" if given.get("quick") else given["config"]
     imports = given["files"] if name == "import" else given.get("imports", [])
     # To move records aside there must be some, so what is measured again is left out.
@@ -94,12 +94,12 @@ def dry(line: str) -> list[str]:
     words = shlex.split(line)
     name, *arguments = words
     if name == "./sbench" and arguments[0] in ("run", "import", "plan"):
-        return make_command("sbench.cli", *plan_of(arguments[0], arguments[1:]))
+        return build_command("sbench.cli", *plan_of(arguments[0], arguments[1:]))
     if name == "pip":
         # A machine's own Python may refuse to be installed into, and need not have pip.
         return [str(BIN / "uv"), "pip", "install", "--dry-run", "--python", sys.executable, *arguments[1:]]
     if name == "./sbench":
-        parser_of(arguments[0]).parse(arguments[1:])
+        parser_of(arguments[0]).parse_arguments(arguments[1:])
         return []
     if name == "make":
         # make takes any variable; one that the Makefile does not read is of before there was sbench.
@@ -188,7 +188,7 @@ def understand(name: str, arguments: list[str]) -> None:
     parser = parser_of(name)
     known = {option for action in parser._actions for option in action.option_strings}
     if not set(arguments) <= known:
-        parser.parse(arguments)
+        parser.parse_arguments(arguments)
 
 
 def test_former_targets_of_make_have_their_command():
@@ -301,14 +301,14 @@ def test_names_that_are_cited_exist(document: Path):
 @pytest.mark.parametrize("document", ["README.md", "docs/method.md"])
 def test_verdicts_mean_the_same_in_documents_and_on_pages(document: str):
     text = re.sub(r"[*`]", "", (ROOT / document).read_text(encoding="utf-8")).replace(" (equivalence_percent)", "")
-    meanings = judgement.verdicts(5).items()
+    meanings = judgement.get_verdict_meanings(5).items()
     assert [word for word, meaning in meanings if not re.search(rf"{word}(:| \|) {re.escape(meaning)}", text)] == []
 
 
 def test_sentences_that_the_readme_explains_are_those_of_the_pages():
-    for effect in (names.effect([1.24], 1.21, 1.29), names.effect([1 / 2.3], 0.4, 0.5)):
+    for effect in (names.describe_effect([1.24], 1.21, 1.29), names.describe_effect([1 / 2.3], 0.4, 0.5)):
         assert effect.text in README
-    assert names.effect([1.24], 1.21, 1.29).interval in README
+    assert names.describe_effect([1.24], 1.21, 1.29).interval in README
     assert {*", ".join(words.MEANINGS).split(", ")} == {*comparisons.LOOKS}
 
 
@@ -344,7 +344,7 @@ def test_examples_of_configurations_are_valid(text: str, monkeypatch: pytest.Mon
     monkeypatch.chdir(ROOT)
     values = yaml.compose((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
     edited(values, yaml.compose(text))
-    matrix.expand_all(configuration.resolve(yaml.safe_load(yaml.serialize(values)), []), [])
+    matrix.expand_all(configuration.resolve_config(yaml.safe_load(yaml.serialize(values)), []), [])
 
 
 @pytest.mark.parametrize("text", blocks(DOCUMENTS[0], "yaml"), ids=lambda text: text.partition("\n")[0])

@@ -44,8 +44,8 @@ def test_no_program_and_nothing_that_is_shared_names_a_study():
 def test_a_study_is_a_folder_a_schema_a_notebook_a_page_and_a_part_of_the_smoke_run(study: str):
     parts = (f"scripts/sbench/studies/{study}/schema.yaml", f"notebooks/{study}.ipynb", f"docs/{study}.md")
     assert [part for part in parts if not (ROOT / part).is_file()] == []
-    assert study in configuration.load(ROOT / "config/smoke.yaml")["studies"]
-    assert studies.of(study).name == study
+    assert study in configuration.load_config(ROOT / "config/smoke.yaml")["studies"]
+    assert studies.get_study(study).name == study
 
 
 def test_a_driver_is_declared_by_a_module_and_a_level():

@@ -13,15 +13,15 @@ from conftest import artefact, program, run_code
 from sbench.court import audit
 from sbench.design import config as configuration
 from sbench.probe import dask_workers, globs
-from sbench.probe.processes import free_port, owned
-from sbench.probe.program import Problem, file_digest, read_json, why
+from sbench.probe.processes import find_free_port, run_process
+from sbench.probe.program import Problem, compute_file_digest, describe_cause, read_json
 from sbench.probe.spool import Spool
 from sbench.stores.embedded import Proxy
 
 CODE = """
 import os, resource, subprocess
-from sbench.probe.processes import owned
-from sbench.probe.program import read_json, run, write_text
+from sbench.probe.processes import run_process
+from sbench.probe.program import read_json, run_main, write_text
 
 def main():
     next_one = os.open(os.devnull, os.O_RDONLY)
@@ -30,10 +30,10 @@ def main():
     {}
 
 def start():
-    with owned(["true"], None, {{}}, stdin=subprocess.PIPE):
+    with run_process(["true"], None, {{}}, stdin=subprocess.PIPE):
         pass
 
-run(main)
+run_main(main)
 """
 SHORT = "the machine: Too many open files; end what takes processes, memory or open files (ulimit -a)"
 
@@ -66,14 +66,14 @@ def test_what_the_system_refuses_to_hdf5_is_one_line_with_the_name_of_the_file(t
     code = """
 import resource, sys, h5py
 from contextlib import nullcontext
-from sbench.probe.program import replacing, run
+from sbench.probe.program import replace_file, run_main
 
 def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**12, 2**12))
     with {} as path, h5py.File(path, "w") as file:
         file["values"] = list(range(10_000))
 
-run(main)
+run_main(main)
 """
     path = tmp_path / "thing.h5"
     done = run_code(code.format(opened), path)
@@ -82,15 +82,15 @@ run(main)
 
 def test_an_emulated_network_that_does_not_answer_is_one_line():
     proxy = object.__new__(Proxy)
-    proxy._control = f"http://127.0.0.1:{free_port()}"
+    proxy._control = f"http://127.0.0.1:{find_free_port()}"
     with pytest.raises(Problem, match=r"the emulated network does not answer: .*refused; run again"):
-        proxy.reset()
+        proxy.reset_traffic()
 
 
 def test_a_worker_that_lost_its_connection_is_one_line():
     code = """
 import errno, os
-from sbench.probe.program import run
+from sbench.probe.program import run_main
 
 def main():
     try:
@@ -98,7 +98,7 @@ def main():
     except OSError as error:
         raise RuntimeError("Nanny failed to start.") from error
 
-run(main)
+run_main(main)
 """
     done = run_code(code)
     assert (done.returncode, done.stderr) == (2, "problem: a connection: Connection reset by peer; run again\n")
@@ -112,7 +112,7 @@ def test_a_worker_that_ends_as_it_is_started_is_one_line(monkeypatch):
     settings = SimpleNamespace(set=contextlib.nullcontext)
     monkeypatch.setitem(sys.modules, "dask", SimpleNamespace(config=settings))
     monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(LocalCluster=fail, Client=None))
-    with pytest.raises(Problem, match="a Dask worker ended as it was started"), dask_workers.cluster(1):
+    with pytest.raises(Problem, match="a Dask worker ended as it was started"), dask_workers.start_cluster(1):
         pass
 
 
@@ -120,11 +120,14 @@ def test_an_error_of_the_disk_is_no_lack_of_room():
     error = OSError(errno.EIO, os.strerror(errno.EIO))
     of_hdf5 = RuntimeError("Can't close (write failed: filename = 'a.h5', file descriptor = 4, errno = 5, offset = 0)")
     for one in (error, of_hdf5):
-        assert why(one, "; free the disk") == "Input/output error; look for faults of the disk (dmesg) and run again"
+        assert (
+            describe_cause(one, "; free the disk")
+            == "Input/output error; look for faults of the disk (dmesg) and run again"
+        )
 
 
 def test_a_program_that_is_not_there_is_a_fault_of_its_name():
-    with pytest.raises(OSError, match="no-such-program"), owned(["no-such-program"], None, {}):
+    with pytest.raises(OSError, match="no-such-program"), run_process(["no-such-program"], None, {}):
         pass
 
 
@@ -149,7 +152,7 @@ def test_a_second_attempt_begins_what_the_first_one_did_not_come_to(tmp_path: Pa
     assert not words.with_suffix(".begun").exists()
 
 
-@pytest.mark.parametrize("read", [read_json, file_digest, lambda path: audit.audit([str(path)])])
+@pytest.mark.parametrize("read", [read_json, compute_file_digest, lambda path: audit.print_audit([str(path)])])
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, read):
     os.mkfifo(tmp_path / "pipe.json")
     with pytest.raises(Problem, match="is a folder, a pipe or a device, and no file; move it away"):
@@ -162,7 +165,7 @@ def test_a_part_of_a_configuration_that_is_no_mapping_is_one_line(part: str, val
     shots = {"matrix": {"library": ["a"], "store": ["s3"], "driver": ["ros3"], "layout": ["shot-major"]}}
     config = {"run": "x", "studies": {"shots": shots}, "libraries": {}, "stores": {}} | {part: value}
     with pytest.raises(Problem, match=f"{part}: .* is not of type object"):
-        configuration.resolve(config, [])
+        configuration.resolve_config(config, [])
 
 
 def tree(folder: Path) -> Path:
@@ -191,22 +194,24 @@ def test_a_pattern_means_what_a_shell_takes_it_for_and_enters_a_folder_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, names: list[str]
 ):
     monkeypatch.chdir(tree(tmp_path))
-    found = [name for name in globs.expand(pattern) if not name.startswith("below/around/")]
+    found = [name for name in globs.expand_pattern(pattern) if not name.startswith("below/around/")]
     assert found == sorted(names)
-    assert globs.expand(str(tmp_path / pattern)) == [str(tmp_path / name) for name in globs.expand(pattern)]
+    assert globs.expand_pattern(str(tmp_path / pattern)) == [
+        str(tmp_path / name) for name in globs.expand_pattern(pattern)
+    ]
 
 
 def test_a_pattern_that_means_far_too_many_files_ends_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(globs, "MOST", 4)
     for pattern in (f"{tree(tmp_path)}/**/*.h5", f"{tmp_path}/*/*"):
         with pytest.raises(Problem, match="more than 4 files and folders lie there; name a folder further down"):
-            globs.expand(pattern)
+            globs.expand_pattern(pattern)
     with pytest.raises(Problem, match="more than 4 files"):
-        list(globs.limited(tmp_path.rglob("*"), tmp_path))
+        list(globs.iter_limited(tmp_path.rglob("*"), tmp_path))
 
 
 def test_what_waits_on_a_full_disk_says_which_folder_may_have_room(monkeypatch):
     with open("/dev/full", "r+b", buffering=0) as full:
         monkeypatch.setattr("tempfile.TemporaryFile", lambda: full)
         with pytest.raises(Problem, match=r"a temporary file cannot be written: No space left on .* set TMPDIR to"):
-            Spool().put("value")
+            Spool().save_value("value")

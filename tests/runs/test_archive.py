@@ -16,9 +16,9 @@ from conftest import ROOT, artefact, copy_project, sbench
 from small_runs import TINY, snakemake, write
 
 from sbench.design import schema
-from sbench.design.matrix import permanent_name
-from sbench.design.records import digest
-from sbench.probe.program import Problem, replacing, run
+from sbench.design.matrix import build_permanent_name
+from sbench.design.records import compute_digest
+from sbench.probe.program import Problem, replace_file, run_main
 from sbench.runs import archive, cite, rebuild
 
 # Nothing listens there: whoever asks for an address of the network is refused.
@@ -62,7 +62,9 @@ def faster(contents: dict[str, bytes]) -> str:
     name = next(name for name in contents if "repeat=" in name)
     record = json.loads(contents[name])
     record["seconds"]["total"] /= 2
-    contents[name] = json.dumps(record | {"digest": digest(record)}, indent=1, ensure_ascii=False).encode() + b"\n"
+    contents[name] = (
+        json.dumps(record | {"digest": compute_digest(record)}, indent=1, ensure_ascii=False).encode() + b"\n"
+    )
     return name
 
 
@@ -88,7 +90,7 @@ def test_the_example_is_an_archive_of_a_full_run_and_its_pages_are_those_of_its_
     assert packed.stat().st_size <= EXAMPLE_BYTES
     done = sbench("report", packed, cwd=clone)
     assert done.returncode == 0, done.stderr
-    with archive.opened(packed) as (_, manifest):
+    with archive.open_archive(packed) as (_, manifest):
         assert sorted(manifest["studies"]) == schema.list_studies()
     committed, made = (files(root / "reports/example", COMMITTED) for root in (ROOT, clone))
     assert committed.keys() == made.keys()
@@ -99,7 +101,7 @@ def test_an_archive_that_is_refused_at_its_last_study_leaves_no_page_of_its_firs
     def tamper(contents: dict[str, bytes]) -> None:
         manifest, facts = json.loads(contents[archive.MANIFEST]), "volumes/facts.json"
         manifest["studies"]["volumes"] = "volumes-0123456789"
-        manifest["name"] = permanent_name(manifest["run"], sorted(manifest["studies"].values()))
+        manifest["name"] = build_permanent_name(manifest["run"], sorted(manifest["studies"].values()))
         contents[facts] = json.dumps(json.loads(contents[facts]) | {"name": "volumes-0123456789"}).encode()
         manifest["files"][facts] = hashlib.sha256(contents[facts]).hexdigest()
         contents[archive.MANIFEST] = json.dumps(manifest).encode()
@@ -139,10 +141,10 @@ def test_pages_of_other_records_are_not_overwritten(packed, tiny_run):
 def test_the_name_of_an_archive_is_that_on_its_pages_and_follows_from_records_and_configuration(packed, tiny_run):
     page = (tiny_run / "reports/tiny/index.md").read_text(encoding="utf-8")
     assert f"`{packed.name.removesuffix(archive.SUFFIX)}`" in page
-    with archive.opened(packed) as (results, manifest):
+    with archive.open_archive(packed) as (results, manifest):
         (name,) = manifest["studies"].values()
         assert name in (tiny_run / "reports/tiny/shots.md").read_text(encoding="utf-8")
-        assert archive.names_of(results) == manifest["studies"]
+        assert archive.read_study_names(results) == manifest["studies"]
     again = sbench("archive", cwd=tiny_run)
     assert packed.name in again.stdout
 
@@ -163,7 +165,7 @@ def test_an_archive_that_was_tampered_with_is_refused_by_name(packed, what):
             changes["name"] = archive.MANIFEST
 
     changes: dict[str, str] = {}
-    with pytest.raises(Problem) as refused, archive.opened(changed(packed, tamper)):
+    with pytest.raises(Problem) as refused, archive.open_archive(changed(packed, tamper)):
         pass
     assert re.escape(changes["name"]) in re.escape(str(refused.value))
 
@@ -195,7 +197,7 @@ def test_what_would_leave_the_folder_is_refused(packed, key, value, words):
         contents[archive.MANIFEST] = json.dumps(manifest | {key: value}).encode()
         contents["../outside"] = b"a"
 
-    with pytest.raises(Problem, match=re.escape(words)), archive.opened(changed(packed, tamper)):
+    with pytest.raises(Problem, match=re.escape(words)), archive.open_archive(changed(packed, tamper)):
         pass
 
 
@@ -214,7 +216,12 @@ def minimal(path: Path, facts: dict, *more: tarfile.TarInfo) -> Path:
     """Write an archive of facts alone and of more files of zeros, all of them in its manifest."""
     contents = {"shots/facts.json": json.dumps(facts).encode()}
     studies = {"shots": FACTS["name"]}
-    manifest = {"run": "tiny", "name": permanent_name("tiny", [FACTS["name"]]), "version": "0.1.0", "studies": studies}
+    manifest = {
+        "run": "tiny",
+        "name": build_permanent_name("tiny", [FACTS["name"]]),
+        "version": "0.1.0",
+        "studies": studies,
+    }
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     manifest["files"] = hashes | {one.name: hashlib.sha256(b"").hexdigest() for one in more}
     contents = {archive.MANIFEST: json.dumps(manifest).encode()} | contents
@@ -244,7 +251,7 @@ def minimal(path: Path, facts: dict, *more: tarfile.TarInfo) -> Path:
 def test_what_is_no_file_of_a_run_is_refused_though_the_manifest_names_it(tmp_path, added, words):
     """Links, devices, names that cannot be written, and what is far larger than it was packed."""
     out = minimal(tmp_path / f"other{archive.SUFFIX}", FACTS, added)
-    with pytest.raises(Problem) as refused, archive.opened(out):
+    with pytest.raises(Problem) as refused, archive.open_archive(out):
         pass
     assert words in str(refused.value)
     assert str(refused.value).startswith(str(out))
@@ -253,16 +260,16 @@ def test_what_is_no_file_of_a_run_is_refused_though_the_manifest_names_it(tmp_pa
 @pytest.mark.parametrize("change", [{"config": 3}, {"sessions": None}, {"git": None}, {"name": 4}])
 def test_facts_of_an_archive_that_lack_something_are_one_line_with_its_name(tmp_path, change):
     path = minimal(tmp_path / f"other{archive.SUFFIX}", FACTS | change)
-    with pytest.raises(Problem, match="does not name the studies that it holds") as refused, archive.opened(path):
+    with pytest.raises(Problem, match="does not name the studies that it holds") as refused, archive.open_archive(path):
         pass
     assert str(refused.value).startswith(str(path))
-    with archive.opened(minimal(path, FACTS)) as (results, _):
-        assert archive.names_of(results) == {"shots": FACTS["name"]}
+    with archive.open_archive(minimal(path, FACTS)) as (results, _):
+        assert archive.read_study_names(results) == {"shots": FACTS["name"]}
 
 
 def test_a_pipe_is_no_archive_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.tar.xz")
-    with pytest.raises(Problem, match="is no file"), archive.opened(tmp_path / "pipe.tar.xz"):
+    with pytest.raises(Problem, match="is no file"), archive.open_archive(tmp_path / "pipe.tar.xz"):
         pass
 
 
@@ -277,7 +284,7 @@ def test_a_run_without_sessions_or_commits_is_cited_all_the_same(tmp_path, monke
     folder = tmp_path / "my_run/volumes"
     folder.mkdir(parents=True)
     (folder / "facts.json").write_text(json.dumps(FACTS), encoding="utf-8")
-    text = cite.cited(tmp_path / "my_run", "Ada Lovelace")
+    text = cite.format_citation(tmp_path / "my_run", "Ada Lovelace")
     assert "(volumes), unknown date, with storage-benchmarks" in text
     assert "year = {n.d.}" in text
     assert "commit unknown;" in text
@@ -300,12 +307,12 @@ def test_the_pages_of_an_archive_do_not_replace_those_of_a_comparison(packed, ti
 
 def test_an_interrupt_is_one_line_and_leaves_nothing_half_written(tmp_path, capsys):
     def interrupted() -> None:
-        with replacing(tmp_path / "whole") as part:
+        with replace_file(tmp_path / "whole") as part:
             part.write_text("half", encoding="utf-8")
             raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as ended:
-        run(interrupted)
+        run_main(interrupted)
     assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
     assert list(tmp_path.iterdir()) == []
 

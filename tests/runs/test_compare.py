@@ -37,8 +37,8 @@ def measured(results: Path, run: str, session: str, ratio: float = 1.0, requests
     newer = lambda cell: ratio if cell["library"] == "hdf5-2.0.0" else 1.0  # noqa: E731
     write_synthetic_run(folder, cells, 2, seed=seed, noise=0.004, drift=0.004, ratio=newer, change=change)
     config = {"run": run, "equivalence_percent": 5, "seed": 1, "stores": {}, "studies": {"shots": SETTINGS}}
-    matrix, kept = gather.read(folder, run, "shots")
-    gather.write(gather.merged(config, "shots", matrix, kept, {}), folder)
+    matrix, kept = gather.read_study(folder, run, "shots")
+    gather.write_tables(gather.build_tables(config, "shots", matrix, kept, {}), folder)
     said = {"run": run, "study": "shots", "name": f"shots-{run}", "sessions": [session], "config": config}
     write_json(folder / "facts.json", said | {"machines": [{"node": "a", "cpu": run[:3]}], "libraries": {}})
     return folder
@@ -64,7 +64,7 @@ def names(side: str, count: int = 4) -> list[str]:
 
 
 def of(a: list[str], b: list[str], **options: object) -> tuple[dict, dict[str, pd.DataFrame]]:
-    return compare.of_study("shots", sides.load(a), sides.load(b), **options)
+    return compare.compare_study("shots", sides.load_side(a), sides.load_side(b), **options)
 
 
 def newer(table: pd.DataFrame) -> pd.DataFrame:
@@ -101,7 +101,7 @@ def test_sides_that_do_not_take_turns_have_no_verdict_but_on_their_sessions(resu
         weeks[1].append(
             measured(results, f"week2-{day}", f"2026-11-1{day}T01:00:00Z", ratio=1.25, requests=8).parent.name
         )
-    rules = [compare._rule(text) for text in ("slower > 10 %", "faster", "fewer requests")]
+    rules = [compare._parse_rule(text) for text in ("slower > 10 %", "faster", "fewer requests")]
     facts, made = of(*weeks, paired=paired, rules=rules)
     assert facts["apart"] == ["days"]
     assert set(made["verdicts"]["verdict"]) == {"not comparable"}
@@ -125,7 +125,7 @@ def test_sides_of_two_machines_have_no_verdict_also_by_a_baseline_of_before(resu
             records.drop(columns="machine").to_csv(path / "records.csv", index=False)
             machines = [{"node": node, "cpu": "a CPU", "ram_bytes": 1}]
             write_json(path / "facts.json", artefact(path / "facts.json") | {"machines": machines})
-    sides.keep(sides.load(names("old")), Path("before.json"))
+    sides.write_baseline(sides.load_side(names("old")), Path("before.json"))
     assert of(["before.json"], names("new"))[0]["apart"] == ["machines"]
 
 
@@ -192,21 +192,21 @@ def test_another_order_of_reads_is_listed(results):
 def test_records_of_a_run_that_has_the_name_of_comparisons_are_left_alone(results):
     shutil.copytree(results / "old-1", results / compare.OUT)
     with pytest.raises(Problem, match="is of a run of that name"):
-        compare.report(sides.load(["old-1"]), sides.load(["new-1"]))
+        compare.report_comparison(sides.load_side(["old-1"]), sides.load_side(["new-1"]))
     assert list((results / compare.OUT / "shots/records").iterdir())
 
 
 def test_what_stands_on_both_sides_is_refused(results):
     with pytest.raises(Problem, match=r"both sides have run old-1, session 2026-11-01T01:00:00Z"):
-        compare.report(sides.load(["old-1", "old-2"]), sides.load(["old-1"]))
+        compare.report_comparison(sides.load_side(["old-1", "old-2"]), sides.load_side(["old-1"]))
 
 
 @pytest.mark.parametrize("source", ["old-1", "./old-1", "kept.json"])
 def test_a_run_that_one_side_names_twice_is_refused(results, tmp_path, source):
     """Else each of its records would count twice, and one repeat be taken for two."""
-    sides.keep(sides.load(["old-1"]), tmp_path / "kept.json")
+    sides.write_baseline(sides.load_side(["old-1"]), tmp_path / "kept.json")
     with pytest.raises(Problem, match=r"run old-1, session 2026-11-01T01:00:00Z, is named twice on one side"):
-        sides.load(["old-1", source])
+        sides.load_side(["old-1", source])
 
 
 @pytest.mark.rule(17)
@@ -233,13 +233,13 @@ def test_other_figures_are_not_compared(results):
 def test_what_cannot_be_compared_leaves_the_comparison_before_alone(results, tmp_path):
     (tmp_path / "reports/compare").mkdir(parents=True)
     with pytest.raises(Problem, match="4 sessions and 3 are no pairs"):
-        compare.report(sides.load(names("old", 4)), sides.load(names("new", 3)), paired=True)
+        compare.report_comparison(sides.load_side(names("old", 4)), sides.load_side(names("new", 3)), paired=True)
     assert (tmp_path / "reports/compare").exists()
 
 
 def test_a_name_may_have_blanks(results):
     shutil.copytree(results / "old-1", results / "my run")
-    assert compare.sides.load(["my run", "old-2"]).name("shots") == "old-1 and old-2"
+    assert compare.sides.load_side(["my run", "old-2"]).get_name("shots") == "old-1 and old-2"
 
 
 @pytest.mark.parametrize(
@@ -257,14 +257,14 @@ def test_a_name_may_have_blanks(results):
     ],
 )
 def test_rules_fail_where_what_they_name_is_decided(results, rule, broken, is_open):
-    outcome = of(names("old"), names("new"), rules=[compare._rule(rule)])[0]["outcome"]
+    outcome = of(names("old"), names("new"), rules=[compare._parse_rule(rule)])[0]["outcome"]
     assert outcome["broken"] == ([f"{rule} in {broken} of 4 cells"] if broken else [])
     assert outcome["open"] == ([rule] if is_open else [])
 
 
 def test_a_rule_that_passes_says_in_how_many_cells_that_was_decided(results):
     measured(Path("results"), "few", "2026-11-09T01:00:00Z", cells=CELLS[:1])
-    rules = [compare._rule(text) for text in ("faster", "fewer requests")]
+    rules = [compare._parse_rule(text) for text in ("faster", "fewer requests")]
     both = (["old-1", "old-2", "old-3", "few"], names("new"))
     outcome = of(*both, rules=rules)[0]["outcome"]
     assert outcome["passed"] == ["faster (decided in 1 of 4 cells)", "fewer requests"]
@@ -286,19 +286,19 @@ def test_a_rule_that_passes_says_in_how_many_cells_that_was_decided(results):
 def test_a_rule_passes_only_where_the_interval_leaves_out_what_it_names(rule, verdict, low, high, passes):
     row = {"verdict": verdict, "ratio": 1.05, "ratio_low": low, "ratio_high": high, "of_sessions": ""}
     verdicts = pd.DataFrame([row])
-    outcome = compare.outcome([compare._rule(rule)], verdicts, pd.DataFrame())
+    outcome = compare.judge_rules([compare._parse_rule(rule)], verdicts, pd.DataFrame())
     assert (outcome["passed"], outcome["open"]) == (([rule], []) if passes else ([], [rule]))
 
 
 def test_a_rule_about_time_is_open_with_one_session_and_one_about_requests_is_not(results):
-    rules = [compare._rule(text) for text in ("slower > 10 %", "more requests")]
+    rules = [compare._parse_rule(text) for text in ("slower > 10 %", "more requests")]
     outcome = of(["old-1"], ["new-1"], rules=rules)[0]["outcome"]
     assert outcome["open"] == ["slower > 10 %"]
     assert outcome["broken"] == ["more requests in 2 of 4 cells"]
 
 
 def test_a_baseline_that_was_kept_compares_as_its_runs_do(results, tmp_path):
-    sides.keep(sides.load(names("old")), tmp_path / "baseline.json")
+    sides.write_baseline(sides.load_side(names("old")), tmp_path / "baseline.json")
     expected, made = of(names("old"), names("new"))
     facts, kept = of(["baseline.json"], names("new"))
     assert facts["sessions_of"] == expected["sessions_of"]
@@ -349,14 +349,14 @@ def test_a_baseline_names_no_machine_boot_folder_or_endpoint_and_still_tells_the
     write_secrets(results / "old-1/shots", "node-17.lab")
     write_secrets(results / "old-2/shots", "node-18.lab")
     write_secrets(results / "new-1/shots", "node-17.lab")
-    sides.keep(sides.load(["old-1", "old-2"]), tmp_path / "kept.json")
+    sides.write_baseline(sides.load_side(["old-1", "old-2"]), tmp_path / "kept.json")
     text = (tmp_path / "kept.json").read_text(encoding="utf-8")
     assert [secret for secret in SECRETS if secret in text] == []
     assert re.findall(r'(?<![\w.])(?:~|/)[\w.][^\s"]*', text) == []
     first, second = (facts["machines"][0] for facts in artefact(tmp_path / "kept.json")["studies"]["shots"]["facts"])
     assert first["node"] != second["node"]
     assert (first["cpu"], first["kernel"]) == ("a CPU", "6.1.0-13-amd64")
-    kept = sides.load([str(tmp_path / "kept.json")]).facts["shots"][0]
+    kept = sides.load_side([str(tmp_path / "kept.json")]).facts["shots"][0]
     assert (kept["config"]["lock"], kept["config"]["note"]) == ("envs/readers.lock", "s3fs/h5py and 1/10 of it")
     # The same machine and folder on both sides is no difference, and another machine is one.
     made = {side: of([side], ["new-1"])[1]["differences"].set_index("what") for side in ("old-1", "kept.json")}
@@ -365,19 +365,19 @@ def test_a_baseline_names_no_machine_boot_folder_or_endpoint_and_still_tells_the
 
 
 def test_a_baseline_of_before_is_read_and_written_again_without_names(results, tmp_path):
-    side = sides.load(["old-1"])
+    side = sides.load_side(["old-1"])
     named = [facts | {"machines": [{"node": "node-17.lab", "boot": SECRETS[0]}]} for facts in side.facts["shots"]]
-    sides.keep(sides.Side(side.records, {"shots": named}), tmp_path / "older.json")
+    sides.write_baseline(sides.Side(side.records, {"shots": named}), tmp_path / "older.json")
     assert "node-17.lab" in (tmp_path / "older.json").read_text(encoding="utf-8")
-    sides.keep(sides.load([str(tmp_path / "older.json")]), tmp_path / "newer.json")
+    sides.write_baseline(sides.load_side([str(tmp_path / "older.json")]), tmp_path / "newer.json")
     assert not [secret for secret in SECRETS if secret in (tmp_path / "newer.json").read_text(encoding="utf-8")]
 
 
 def test_a_baseline_of_a_real_run_names_nothing_of_this_machine(tiny_run, monkeypatch):
     monkeypatch.chdir(tiny_run)
-    sides.keep(sides.load(["tiny"]), Path("kept.json"))
+    sides.write_baseline(sides.load_side(["tiny"]), Path("kept.json"))
     text = Path("kept.json").read_text(encoding="utf-8")
-    facts = host.facts(".")
+    facts = host.read_facts(".")
     known = [facts["node"], facts["boot"], getpass.getuser(), str(Path.home()), str(tiny_run)]
     assert [name for name in known if re.search(rf"\b{re.escape(name)}\b", text)] == []
     assert re.findall(r'(?<![\w.])(?:~|/)[\w.][^\s"]*', text) == []
@@ -399,7 +399,7 @@ def test_a_side_that_cannot_be_compared_is_one_line(results, tmp_path, source, w
     shutil.copytree(results / "old-1", results / "older")
     (results / "older/shots/records.csv").unlink()
     with pytest.raises(Problem) as problem:
-        sides.load([source])
+        sides.load_side([source])
     assert words in str(problem.value)
     assert "\n" not in str(problem.value)
 
@@ -419,12 +419,12 @@ def test_a_side_that_cannot_be_compared_is_one_line(results, tmp_path, source, w
 )
 def test_a_baseline_that_was_changed_by_hand_is_one_line(results, tmp_path, key, value, words):
     path = tmp_path / "baseline.json"
-    sides.keep(sides.load(["old-1"]), path)
+    sides.write_baseline(sides.load_side(["old-1"]), path)
     content = artefact(path)
     content["studies"]["shots"][key] = value
     write_json(path, content)
     with pytest.raises(Problem) as problem:
-        sides.load([str(path)])
+        sides.load_side([str(path)])
     assert words in str(problem.value)
     assert "\n" not in str(problem.value)
 

@@ -17,10 +17,10 @@ from conftest import ROOT, artefact, processes_of, program, sbench
 
 from sbench.design import config as configuration
 from sbench.design import matrix
-from sbench.design.plan import plan
+from sbench.design.plan import build_plan
 from sbench.measure import cell
 from sbench.probe import content
-from sbench.probe.program import make_command
+from sbench.probe.program import build_command
 from sbench.stores import store as stores
 from sbench.stores.azure import client as azure
 from sbench.stores.azure import store as azurite_server
@@ -55,7 +55,7 @@ def files_account(monkeypatch: pytest.MonkeyPatch):
     """Return the stand-in of Azure Files with a share in it, named by this process's environment."""
     with azure_files.serving() as server:
         monkeypatch.setenv(azure.CONNECTION, server.connection_string)
-        with azure.holder(FILES) as share:
+        with azure.build_client(FILES) as share:
             share.create_share()
         yield server
 
@@ -84,7 +84,7 @@ def account(tmp_path_factory: pytest.TempPathFactory, environments: Path):
     binaries = artefact(environments / "servers.json")
     with (
         open(folder / "log", "w", encoding="utf-8") as log,
-        stores.of(EMBEDDED).serve(binaries, folder / "azurite", None, log) as served,
+        stores.get_store(EMBEDDED).serve_folder(binaries, folder / "azurite", None, log) as served,
     ):
         with service(served) as client:
             client.create_container("bench")
@@ -97,7 +97,9 @@ def azurite(tmp_path: Path, environments: Path):
 
     def start(network: dict | None = None):
         binaries = artefact(environments / "servers.json")
-        return stores.of(EMBEDDED).serve(binaries, tmp_path / "azurite", network, log, azurite_server.Blob.saves_s)
+        return stores.get_store(EMBEDDED).serve_folder(
+            binaries, tmp_path / "azurite", network, log, azurite_server.Blob.saves_s
+        )
 
     with open(tmp_path / "azurite.log", "w", encoding="utf-8") as log:
         yield start
@@ -119,10 +121,12 @@ def test_blobs_are_still_there_when_the_server_is_started_again_with_another_key
         second.credentials["key"], key = first.credentials["key"], second.credentials["key"]
         with pytest.raises(HttpResponseError, match="AuthorizationFailure"):
             service(second).get_container_client("kept").download_blob("small")
-    held = sum(path.stat().st_size for path in azurite_server.extents(tmp_path / "azurite"))
+    held = sum(path.stat().st_size for path in azurite_server.list_extent_files(tmp_path / "azurite"))
     assert held == sum(map(len, contents.values()))
     written = [
-        path for path in tmp_path.rglob("*") if path.is_file() and path not in azurite_server.extents(path.parents[1])
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and path not in azurite_server.list_extent_files(path.parents[1])
     ]
     assert len(written) >= 3
     assert [path for path in written if key.encode() in path.read_bytes()] == []
@@ -159,14 +163,14 @@ def test_generated_objects_reach_an_embedded_container_and_are_found_there(tmp_p
     assert second == first | {"upload": {"uploaded": 0, "found": 2}}
     entry = artefact(manifest)["files"][1]
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served, location, env = stores.serve(
-            stack, EMBEDDED, first, cell.inherited(), environments / "servers.json", log
+        served, location, env = stores.serve_dataset(
+            stack, EMBEDDED, first, cell.filter_environment(), environments / "servers.json", log
         )
         assert location["key"] == "some/folder/blobs-test"
         assert location["url"] == f"{served.endpoint}/benchmark/bench/some/folder/blobs-test"
-        with azure.holder(EMBEDDED, env) as container:
+        with azure.build_client(EMBEDDED, env) as container:
             blob = container.get_blob_client(f"{location['key']}/{entry['name']}")
-            assert blob.download_blob().readall() == content.stream(entry).read()
+            assert blob.download_blob().readall() == content.open_stream(entry).read()
             blob.upload_blob(b"another", overwrite=True)
     # What was replaced is uploaded again, and nothing of the old bytes counts as files that are read.
     third = provided(EMBEDDED, manifest, tmp_path, environments)
@@ -188,7 +192,7 @@ def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments,
     assert (first["upload"], first["local_files"]) == ({"uploaded": 2, "found": 0}, [])
     held = files_account.shares["bench"].files
     for entry in artefact(manifest)["files"]:
-        assert bytes(held[f"some/folder/blobs-test/{entry['name']}"][0]) == content.stream(entry).read()
+        assert bytes(held[f"some/folder/blobs-test/{entry['name']}"][0]) == content.open_stream(entry).read()
     files_account.replace("bench", "some/folder/blobs-test/0000.bin", b"another")
     files_account.faults += ["busy"]
     second = provided(FILES, manifest, tmp_path, environments, **connection)
@@ -198,7 +202,9 @@ def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments,
     third = provided(FILES, manifest, tmp_path, environments, **connection)
     assert third["upload"] == {"uploaded": 0, "found": 2}
     assert files_account.faults == []
-    _, location, env = stores.serve(contextlib.ExitStack(), FILES, second, cell.inherited(), None, None)
+    _, location, env = stores.serve_dataset(
+        contextlib.ExitStack(), FILES, second, cell.filter_environment(), None, None
+    )
     assert location["url"] == f"{files_account.account_url}/bench/some/folder/blobs-test"
     assert env[azure.CONNECTION] == files_account.connection_string
 
@@ -213,7 +219,7 @@ def test_generated_objects_reach_buckets_and_disks(tmp_path, environments, manif
     for _ in range(2):
         done = provided(store, manifest, tmp_path, environments)
         for entry, name in zip(artefact(manifest)["files"], done["local_files"], strict=True):
-            assert Path(name).read_bytes() == content.stream(entry).read()
+            assert Path(name).read_bytes() == content.open_stream(entry).read()
     if kind == "s3":
         assert done["upload"] == {"uploaded": 0, "found": 2}
 
@@ -274,7 +280,7 @@ def test_an_account_that_answers_html_is_one_line_at_the_look_and_in_every_step(
 
 def account_environment(served: Served, credentials: str) -> dict[str, str]:
     """Return the variables in which a user gives credentials, right or wrong."""
-    whole = azurite_server.connection_string(served.endpoint, served.credentials)
+    whole = azurite_server.build_connection_string(served.endpoint, served.credentials)
     if credentials in ("key", "wrong key", "no key"):
         key = {"wrong key": "d3Jvbmc=", "no key": "no key"}.get(credentials, served.credentials["key"])
         return {azure.CONNECTION: whole.replace(served.credentials["key"], key)}
@@ -324,10 +330,10 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
         "stores": {"blob": {"kind": "azure-blob", "container": "bench", "prefix": "accounts"}},
         "studies": {"blobs": {"matrix": MATRIX | {"store": ["blob"]}, "control_cells": 0}},
     }
-    config = configuration.resolve(values, [])
-    (cell,), _ = matrix.expand(config, "blobs")
+    config = configuration.resolve_config(values, [])
+    (cell,), _ = matrix.expand_matrix(config, "blobs")
     (tmp_path / "blobs").mkdir()
-    (tmp_path / "blobs/plan.json").write_text(json.dumps(plan(config, "blobs", [cell])), encoding="utf-8")
+    (tmp_path / "blobs/plan.json").write_text(json.dumps(build_plan(config, "blobs", [cell])), encoding="utf-8")
     made, settings = tmp_path / "manifest.json", json.dumps(cell.settings["data"])
     done = program("sbench.studies.blobs.make", "--dataset", cell.dataset, "--settings", settings, "--out", made)
     assert done.returncode == 0, done.stderr
@@ -343,7 +349,7 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
         return artefact(out)
 
     url = f"{account.endpoint}/{azurite_server.ACCOUNT}"
-    key = azurite_server.connection_string(account.endpoint, account.credentials)
+    key = azurite_server.build_connection_string(account.endpoint, account.credentials)
     assert (
         provided(cell.settings["store"], made, tmp_path, environments, **{azure.CONNECTION: key})["account_url"] == url
     )
@@ -352,7 +358,7 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
     assert (record["status"], record["provenance"]["account_url"]) == ("done", url), record["reasons"]
     assert "sig=" not in json.dumps(record)
     with azurite() as other:
-        failed = measure(2, azurite_server.connection_string(other.endpoint, other.credentials))
+        failed = measure(2, azurite_server.build_connection_string(other.endpoint, other.credentials))
     assert failed["status"] == "failed"
     assert f"the data were put into {url}, and the environment names {other.endpoint}" in failed["reasons"][0]
 
@@ -370,7 +376,7 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
     (tmp_path / "look.yaml").write_text(json.dumps(config), encoding="utf-8")
     # One account has both services.
     files_account.key = account.credentials["key"]
-    blobs = azurite_server.connection_string(account.endpoint, account.credentials)
+    blobs = azurite_server.build_connection_string(account.endpoint, account.credentials)
     both = {azure.CONNECTION: f"{blobs};FileEndpoint={files_account.account_url}"}
     done = sbench("check", tmp_path / "look.yaml", env=os.environ | both)
     assert done.returncode == 1, done.stderr
@@ -382,7 +388,7 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
 
 def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manifest):
     command = [
-        *make_command("provision", "--store", json.dumps(EMBEDDED), "--manifest", manifest),
+        *build_command("provision", "--store", json.dumps(EMBEDDED), "--manifest", manifest),
         *("--folder", tmp_path / "store", "--servers", environments / "servers.json", "--out", tmp_path / "never.json"),
     ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -391,9 +391,9 @@ def test_a_cell_that_hangs_leaves_nothing_behind_when_its_step_ends_it(cell, bad
 )
 def test_ranks_with_other_software_than_rank_0_are_told(other, difference):
     first = {"mpi": "MPICH 4.3", "boto3": "1.1"}
-    mpi.see_alike(["n1", "n1"], [first, dict(first)])
+    mpi.expect_same_software(["n1", "n1"], [first, dict(first)])
     with pytest.raises(Problem, match=f"rank 1 on n2 runs other software than rank 0: {difference}; install the same"):
-        mpi.see_alike(["n1", "n2"], [first, other])
+        mpi.expect_same_software(["n1", "n2"], [first, other])
 
 
 def test_half_an_answer_of_ranks_that_were_ended_is_followed_by_why(tmp_path):
@@ -401,5 +401,5 @@ def test_half_an_answer_of_ranks_that_were_ended_is_followed_by_why(tmp_path):
     words = f'{mpi.PROBLEM}"rank 1 had no room"'
     launcher.write_text(f"#!/bin/sh\nprintf '%s' '{{\"event\": \"sta'\necho '{words}' >&2\nexit 1\n", encoding="utf-8")
     launcher.chmod(0o755)
-    with mpi.ranks(Mpi([str(launcher)]), 2) as ranks, pytest.raises(Problem, match="rank 1 had no room"):
-        ranks.hear()
+    with mpi.start_ranks(Mpi([str(launcher)]), 2) as ranks, pytest.raises(Problem, match="rank 1 had no room"):
+        ranks.receive_message()

@@ -26,7 +26,7 @@ def cell(server: azure_files.StandIn, tmp_path: Path) -> Callable[..., Cell]:
         here.env["AZURE_STORAGE_CONNECTION_STRING"] = server.connection_string
         server.shares["test"] = azure_files.Share({"", "run", "run/blobs-test"})
         for entry in here.manifest["files"]:
-            server.replace("test", f"run/blobs-test/{entry['name']}", content.stream(entry).read())
+            server.replace("test", f"run/blobs-test/{entry['name']}", content.open_stream(entry).read())
         return here
 
     return build

@@ -13,9 +13,9 @@ from outside import KEYS, client, serving
 
 from sbench.probe.program import Problem
 from sbench.stores import store as stores
-from sbench.stores.s3.client import store_from_environment
+from sbench.stores.s3.client import build_store_entry
 from sbench.studies.shots import manifest
-from sbench.studies.shots.inputs import sources
+from sbench.studies.shots.inputs import find_sources
 
 HERE = "s3://elsewhere"
 
@@ -51,12 +51,12 @@ def owner(service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_endpoint_with_a_password_in_it_is_refused_and_not_printed(name, monkeypatch):
     monkeypatch.setenv(name, "http://me:secret@127.0.0.1:9")
     with pytest.raises(Problem, match=r"^AWS_ENDPOINT_URL holds credentials; give them as AWS_") as error:
-        store_from_environment("elsewhere")
+        build_store_entry("elsewhere")
     assert "secret" not in str(error.value)
 
 
 def named(address: str) -> list[str]:
-    return [source.where.removeprefix(f"{HERE}/") for source in sources(address, store_from_environment("elsewhere"))]
+    return [source.where.removeprefix(f"{HERE}/") for source in find_sources(address, build_store_entry("elsewhere"))]
 
 
 @pytest.mark.parametrize(
@@ -123,19 +123,19 @@ def test_an_object_without_an_etag_is_read_and_noticed_when_it_changes(service, 
     os.utime(folder / "x.h5", (1_600_000_000, 1_600_000_000))
     with in_front_of(url) as front:
         front.dropped = dropped
-        spec = store_from_environment("elsewhere") | {"endpoint": front.endpoint}
-        store, location = stores.of(spec), {"key": ""}
+        spec = build_store_entry("elsewhere") | {"endpoint": front.endpoint}
+        store, location = stores.get_store(spec), {"key": ""}
         for address in (f"{HERE}/x.h5", f"{HERE}/x*.h5"):
-            made = manifest.of_set({"files": address, "datasets": ["/name"], "layout": "mine", "at": spec})
+            made = manifest.describe_set({"files": address, "datasets": ["/name"], "layout": "mine", "at": spec})
             (entry,) = made["files"]
-            assert store.replaced([entry], location, {}) == []
+            assert store.list_replaced_files([entry], location, {}) == []
             os.utime(folder / "x.h5", (1_600_000_100, 1_600_000_100))
             seen = entry.get("modified") and "last-modified" not in dropped
-            assert store.replaced([entry], location, {}) == (["x.h5"] if seen else [])
+            assert store.list_replaced_files([entry], location, {}) == (["x.h5"] if seen else [])
             os.utime(folder / "x.h5", (1_600_000_000, 1_600_000_000))
         with open(folder / "x.h5", "ab") as file:
             file.write(b"more")
-        assert store.replaced([entry], location, {}) == ["x.h5"]
+        assert store.list_replaced_files([entry], location, {}) == ["x.h5"]
     (folder / "x.h5").unlink()
 
 

@@ -19,7 +19,7 @@ import requests, sys
 from pathlib import Path
 from sbench.studies.arrays import service
 folder, settings = Path(sys.argv[1]), service.Settings(2, 100 << 20, True)
-with service.running(settings, {"ROOT_DIR": str(folder), "BUCKET_NAME": "all"}, folder) as one:
+with service.run_service(settings, {"ROOT_DIR": str(folder), "BUCKET_NAME": "all"}, folder) as one:
     user, mine = (service.USER, one.password), {"domain": "/mine"}
     answer = requests.put(f"{one.endpoint}/", json={"folder": True}, params=mine, auth=user)
     print(one.endpoint, *user, answer.status_code, flush=True)
@@ -70,22 +70,25 @@ def test_arrays_are_written_and_read_through_it_and_removed(
 
 
 def test_it_is_looked_at_before_and_each_fault_is_one_line(running, monkeypatch, tmp_path):
-    store = stores.of(running)
-    assert [re.sub(r"[0-9.]+", "N", look()) for _, look in store.check()] == ["user benchmark", "HSDS N, N data nodes"]
-    assert store.limits(set()).startswith("a service elsewhere (two processes);")
+    store = stores.get_store(running)
+    assert [re.sub(r"[0-9.]+", "N", look()) for _, look in store.list_requirements()] == [
+        "user benchmark",
+        "HSDS N, N data nodes",
+    ]
+    assert store.describe_limits(set()).startswith("a service elsewhere (two processes);")
     faults = {
         "has no such folder": running | {"folder": "/nobody"},
         "does not answer as an HDF service": running | {"endpoint": "http://127.0.0.1:9"},
     }
     for line, spec in faults.items():
         with pytest.raises(Problem, match=line):
-            [look() for _, look in stores.of(spec).check()]
+            [look() for _, look in stores.get_store(spec).list_requirements()]
     monkeypatch.setenv("HS_PASSWORD", "wrong")
     with pytest.raises(Problem, match="refuses the credentials"):
-        [look() for _, look in store.check()]
+        [look() for _, look in store.list_requirements()]
     monkeypatch.delenv("HS_PASSWORD")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(Problem, match=r"set HS_PASSWORD, or write it into ~/\.hscfg"):
-        [look() for _, look in store.check()]
+        [look() for _, look in store.list_requirements()]
     (tmp_path / ".hscfg").write_text("# mine\nhs_username = somebody\nhs_password = else\n", encoding="utf-8")
-    assert next(iter(store.check()))[1]() == "user benchmark"
+    assert next(iter(store.list_requirements()))[1]() == "user benchmark"

@@ -27,21 +27,21 @@ S3 = {"kind": "s3", "bucket": "injected", "server": "embedded", "region": "us-ea
 @contextlib.contextmanager
 def served(tmp_path, environments, fault=None, **store):
     """Serve one object behind the proxy; yield what serves it, and its signed address."""
-    kept = stores.of(S3 | store)
+    kept = stores.get_store(S3 | store)
     binaries = artefact(environments / "servers.json")
     network = {"latency_ms": 0} | ({"fault": fault} if fault else {})
     with (
         open(tmp_path / "log", "w", encoding="utf-8") as log,
-        kept.serve(binaries, tmp_path / "s", network, log) as one,
+        kept.serve_folder(binaries, tmp_path / "s", network, log) as one,
     ):
-        env = kept.address(one, {})[1]
+        env = kept.resolve_holder_url(one, {})[1]
         if store:
-            trust.variables(one.proxy.authority())
-        client = s3.client(kept.spec, env)
+            trust.install_certificate(one.proxy.fetch_authority())
+        client = s3.build_client(kept.spec, env)
         client.create_bucket(Bucket="injected")
         client.put_object(Bucket="injected", Key="o", Body=b"x" * 100_000)
         client.close()
-        yield one, kept.addresses({"key": ""}, ["o"], env)["o"][0]
+        yield one, kept.sign_addresses({"key": ""}, ["o"], env)["o"][0]
 
 
 def outcome(address, context=None):
@@ -75,11 +75,11 @@ def test_every_nth_get_of_the_window_meets_the_fault_and_no_other(tmp_path, envi
 
 
 def test_the_arms_of_a_block_meet_the_same_faults_and_blocks_others():
-    drawn = [faults.of("cut-every-20", 1, repeat) for repeat in range(1, 30)]
-    assert drawn == [faults.of("cut-every-20", 1, repeat) for repeat in range(1, 30)]
+    drawn = [faults.plan_fault("cut-every-20", 1, repeat) for repeat in range(1, 30)]
+    assert drawn == [faults.plan_fault("cut-every-20", 1, repeat) for repeat in range(1, 30)]
     assert {fault["first"] for fault in drawn} <= set(range(1, 21))
     assert len({fault["first"] for fault in drawn}) > 5
-    assert faults.of("none", 1, 1) is None
+    assert faults.plan_fault("none", 1, 1) is None
 
 
 @pytest.mark.rule(15)
@@ -92,10 +92,10 @@ def test_ros3_of_1_14_fails_at_a_503_and_that_of_2_0_recovers_and_both_are_resul
             out = here.folder / "shots" / "records" / cell.name / "repeat=1.json"
             done = here.step(out, 1, cell=cell)
             assert (done.returncode, done.stderr) == (0, ""), "a result is no failure of the run"
-            assert records.reasons(out, here.folder, "test") == []
+            assert records.list_failure_reasons(out, here.folder, "test") == []
             kept.append(records.Kept(cell.name, cell.levels, 1, out, artefact(out)))
     assert [one.record["status"] for one in kept] == ["done", "failed", "done", "done"]
-    old, new = injected.outcomes(kept)
+    old, new = injected.list_outcomes(kept)
     assert (old["attempts"], old["failed"], old["injected"]) == (1, 1, 0)
     assert (new["attempts"], new["failed"], new["missed"], new["extra_gets"]) == (1, 0, 0, 1.0)
     assert new["injected"] == kept[3].record["injected"]["count"] >= 2
@@ -103,8 +103,8 @@ def test_ros3_of_1_14_fails_at_a_503_and_that_of_2_0_recovers_and_both_are_resul
     # No block is appended for a read that failed at a fault.
     session = kept[1].record["session"]
     sessions = {one.cell: {1: session} for one in kept[:2]}
-    assert records.gave_in(kept[1].record)
-    assert blocks.lacking(places["1.14.6"].cells, [], sessions, 1) == 0
+    assert records.is_injected_failure(kept[1].record)
+    assert blocks.count_lacking_blocks(places["1.14.6"].cells, [], sessions, 1) == 0
 
 
 def test_a_fault_that_met_no_request_is_no_recovery(shots_cell):
@@ -114,13 +114,13 @@ def test_a_fault_that_met_no_request_is_no_recovery(shots_cell):
     first = record["injected"]["first"]
     assert (record["status"], record["valid"]) == ("done", False)
     assert f"no fault was injected: of 1 GETs number {first} was to be the first" in record["reasons"][0]
-    (row,) = injected.outcomes([records.Kept("c", here.cell.levels, 1, here.folder, record)])
+    (row,) = injected.list_outcomes([records.Kept("c", here.cell.levels, 1, here.folder, record)])
     assert (row["attempts"], row["missed"]) == (0, 1)
 
 
 @pytest.mark.parametrize("library", ["hdf5-1.14.6", "hdf5-2.0.0"])
 def test_ros3_reads_over_tls_and_trusts_the_authority_of_its_own_step_alone(shots_cell, library):
-    if why := trust.obstacle():
+    if why := trust.describe_mount_obstacle():
         pytest.skip(f"no mounts of one's own: {why}")
     here = shots_cell(library=library, store="s3", driver="ros3", s3={"network": {}, "tls": True})
     record = here.measure()
@@ -138,7 +138,7 @@ def test_who_does_not_trust_the_authority_is_refused_and_it_lives_as_long_as_its
     for number in range(2):
         (tmp_path / str(number)).mkdir()
         with served(tmp_path / str(number), environments, network={}, tls=True) as (one, address):
-            authorities.append(one.proxy.authority())
+            authorities.append(one.proxy.fetch_authority())
             one.open_window()
             assert address.startswith("https://127.0.0.1:")
             assert outcome(address, ssl.create_default_context(cadata=authorities[0])) == (
@@ -151,7 +151,7 @@ def test_who_does_not_trust_the_authority_is_refused_and_it_lives_as_long_as_its
 
 @pytest.mark.rule(15)
 def test_the_page_says_who_recovers_with_figures(synthetic):
-    run = results.load(synthetic("shots"))
+    run = results.load_results(synthetic("shots"))
     old, new = run.cells["cell"].iloc[:2]
     cells = run.cells.assign(fault="none")
     cells.loc[:1, "fault"] = "cut-every-4"
@@ -161,16 +161,16 @@ def test_the_page_says_who_recovers_with_figures(synthetic):
         counts | {"cell": new, "failed": 0, "injected": 32, "extra_gets": 1.0, "extra_s": 0.25},
     ]
     run = replace(run, cells=cells, facts=run.facts | {"injected": outcomes})
-    said = " ".join(recovery.answers(run))
+    said = " ".join(recovery.describe_recovery(run))
     assert "does not recover from" in said
     assert "an answer cut at its half in every 4th GET (6 of 6 reads failed [54, 100 %])" in said
     assert "(0 of 6 reads failed [0, 46 %]; 32 faults survived, at 1 more GET and 0.25 s each)" in said
-    assert list(recovery.table(run).frame["failed"]) == [6, 0]
-    first = recovery.headline(run)
+    assert list(recovery.build_recovery_table(run).frame["failed"]) == [6, 0]
+    first = recovery.render_headline(run)
     assert "recovered in all 6 reads that met a fault; of the reads by " in first
     assert "6 of 6 failed with an answer cut at its half in every 4th GET" in first
     run = replace(run, facts={})
-    assert (recovery.answers(run), recovery.headline(run)) == ([], "")
+    assert (recovery.describe_recovery(run), recovery.render_headline(run)) == ([], "")
 
 
 def config(**levels):
@@ -195,19 +195,19 @@ def config(**levels):
             }
         },
     }
-    return configuration.resolve(values, [])
+    return configuration.resolve_config(values, [])
 
 
 @pytest.mark.parametrize("store, driver", [("disk", "sec2"), ("bare", "ros3"), ("aws", "ros3")])
 def test_faults_need_a_proxy(store, driver):
     with pytest.raises(Problem, match=f"store {store} has no proxy that injects faults") as problem:
-        matrix.expand(config(store=[store], driver=[driver], fault=["503-every-9"]), "shots")
+        matrix.expand_matrix(config(store=[store], driver=[driver], fault=["503-every-9"]), "shots")
     assert len(str(problem.value).splitlines()) == 1
 
 
 def test_tls_where_nobody_can_be_made_to_trust_is_left_out_with_the_reason(monkeypatch):
-    monkeypatch.setattr(trust, "obstacle", lambda: "unshare: Operation not permitted")
-    cells, omitted = matrix.expand(config(library=["old", "new"], store=["s3", "s3-tls"]), "shots")
+    monkeypatch.setattr(trust, "describe_mount_obstacle", lambda: "unshare: Operation not permitted")
+    cells, omitted = matrix.expand_matrix(config(library=["old", "new"], store=["s3", "s3-tls"]), "shots")
     assert [(cell.levels["library"], cell.levels["store"]) for cell in cells] == [
         ("old", "s3"),
         ("new", "s3"),
@@ -224,7 +224,7 @@ def test_what_the_schema_refuses():
 
 
 def test_cells_without_faults_are_those_that_they_were():
-    plain, faulty = matrix.expand(config(fault=["none", "reset-every-4"]), "shots")[0]
+    plain, faulty = matrix.expand_matrix(config(fault=["none", "reset-every-4"]), "shots")[0]
     assert "fault" not in plain.settings["cell"]
     assert "none" not in plain.name
     assert "reset-every-4" in faulty.name

@@ -45,26 +45,29 @@ def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        ports = [taken.getsockname()[1], processes.free_port(), processes.free_port()]
-        monkeypatch.setattr(processes, "free_port", lambda: ports.pop(0))
+        ports = [taken.getsockname()[1], processes.find_free_port(), processes.find_free_port()]
+        monkeypatch.setattr(processes, "find_free_port", lambda: ports.pop(0))
         binaries = artefact(environments / "servers.json")
         with (
             open(tmp_path / "log", "w", encoding="utf-8") as log,
-            stores.of(S3).serve(binaries, tmp_path / "s", None, log) as served,
+            stores.get_store(S3).serve_folder(binaries, tmp_path / "s", None, log) as served,
         ):
             assert client_of(served).list_buckets()["Buckets"] == []
-            assert not served.dead()
+            assert not served.list_dead_servers()
 
 
 def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, environments):
-    entry = content.entry("large.bin", 40 * 2**20, 1, 0)
-    store = stores.of(S3)
+    entry = content.build_entry("large.bin", 40 * 2**20, 1, 0)
+    store = stores.get_store(S3)
     place = (tmp_path / "s", environments / "servers.json", print)
-    put = store.provide("blobs-large", [(entry, None)], *place)
+    put = store.provide_dataset("blobs-large", [(entry, None)], *place)
     assert put["upload"] == {"uploaded": 1, "found": 0}
     folder = Path(put["folder"])
     binaries = artefact(environments / "servers.json")
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, folder, None, log) as served:
+    with (
+        open(tmp_path / "log", "w", encoding="utf-8") as log,
+        store.serve_folder(binaries, folder, None, log) as served,
+    ):
         s3 = client_of(served)
         assert s3.head_object(Bucket="parts", Key="blobs-large/large.bin")["ETag"].endswith('-3"')
         assert "Uploads" not in s3.list_multipart_uploads(Bucket="parts")
@@ -72,16 +75,16 @@ def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, env
 
 @pytest.mark.rule(3)
 def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_path, environments):
-    entry = content.entry("large.bin", 20 * 2**20, 1, 0)
-    store = stores.of(S3)
+    entry = content.build_entry("large.bin", 20 * 2**20, 1, 0)
+    store = stores.get_store(S3)
     place = (tmp_path / "s", environments / "servers.json", print)
     # What is there in other parts is uploaded anew; the parts of S3 have 5 MiB at the least.
     for asked, uploaded in ((6, 1), (6, 0), (8, 1), (64, 1)):
-        put = store.provide("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], *place)
+        put = store.provide_dataset("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], *place)
         assert (put["part_bytes"], put["upload"]["uploaded"]) == (min(asked, 20) * 2**20, uploaded)
-    assert store.provide("blobs-parts", [(entry, None)], *place)["part_bytes"] == 20 * 2**20
+    assert store.provide_dataset("blobs-parts", [(entry, None)], *place)["part_bytes"] == 20 * 2**20
     with pytest.raises(Problem, match="was to have parts of 1048576 bytes, and has 5242880 in bucket parts"):
-        store.provide("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], *place)
+        store.provide_dataset("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], *place)
 
 
 @pytest.mark.rule(11)
@@ -89,7 +92,7 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
     binaries = artefact(environments / "servers.json")
     with (
         open(tmp_path / "log", "w", encoding="utf-8") as log,
-        stores.of(S3).serve(binaries, tmp_path / "s", {}, log) as served,
+        stores.get_store(S3).serve_folder(binaries, tmp_path / "s", {}, log) as served,
     ):
         s3 = client_of(served)
         s3.create_bucket(Bucket="counted")
@@ -119,16 +122,16 @@ def test_reports_of_requests_that_were_lost_are_noticed():
     host, port = counter.address.split(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))
-        counter.settle()
-        assert counter.read() == {"GET": {"count": 1, "failed": 0, "bytes_offered": 0}}
-        assert counter.dropped() == 0
+        counter.wait_for_counts()
+        assert counter.get_counts() == {"GET": {"count": 1, "failed": 0, "bytes_offered": 0}}
+        assert counter.count_dropped() == 0
         # Hold the lock that the receiver needs, so that the kernel's buffer runs over.
         with counter._lock:
             for _ in range(300_000):
                 sender.sendto(b"versitygw.success_count,method=GET:1|c" + b"x" * 900, (host, int(port)))
-                if counter.dropped():
+                if counter.count_dropped():
                     break
-        assert counter.dropped() > 0
+        assert counter.count_dropped() > 0
     counter.close()
 
 
@@ -142,7 +145,7 @@ def proxied(tmp_path: Path, environments: Path, network: dict):
 
 
 def network_of(proxy: embedded.Proxy, nbytes: int) -> dict:
-    return networks.measure(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
+    return networks.measure_network(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
 
 
 @pytest.mark.rule(20)
@@ -171,7 +174,7 @@ def test_connections_share_a_rate_and_are_counted(tmp_path, environments, connec
         with ThreadPoolExecutor(connections) as pool:
             list(pool.map(lambda reader: reader.get("o", 0, 8 * 2**20 // connections), readers))
         seconds = time.monotonic() - start
-        passed = proxy.passed()
+        passed = proxy.fetch_traffic()
         for reader in readers:
             reader.close()
     assert passed["connections"] == connections
@@ -201,7 +204,7 @@ def test_the_server_of_a_cell_is_not_waited_for_since_it_has_nothing_to_save(tmp
     )
     provided = {"location": {"dataset": "d"}, "folder": str(tmp_path / "store")}
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served, _, _ = stores.serve(stack, BLOB, provided, {}, tmp_path / "servers.json", log)
+        served, _, _ = stores.serve_dataset(stack, BLOB, provided, {}, tmp_path / "servers.json", log)
     assert served.processes["azurite"].returncode == -signal.SIGKILL
 
 
@@ -211,15 +214,18 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
     program.chmod(0o755)
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served = stack.enter_context(stores.of(BLOB).serve(binaries, tmp_path / "store", None, log))
+        served = stack.enter_context(stores.get_store(BLOB).serve_folder(binaries, tmp_path / "store", None, log))
         child = cell._Child(stack, [str(program)], "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
         with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):
-            child.converse(cell.Window("any", [], served), served, 2)
+            child.receive_record(cell.Window("any", [], served), served, 2)
 
 
 def test_what_a_process_owned_is_gone_after_it(tmp_path):
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, processes.owned(["sleep", "600"], log, {}) as process:
+    with (
+        open(tmp_path / "log", "w", encoding="utf-8") as log,
+        processes.run_process(["sleep", "600"], log, {}) as process,
+    ):
         assert process.poll() is None
     assert process.poll() is not None
 
@@ -227,20 +233,20 @@ def test_what_a_process_owned_is_gone_after_it(tmp_path):
 def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
     with (
         open(tmp_path / "log", "w", encoding="utf-8") as log,
-        processes.owned(["false"], log, dict(os.environ)) as process,
+        processes.run_process(["false"], log, dict(os.environ)) as process,
     ):
         process.wait()
         with pytest.raises(
             Problem, match="ended with status 1 as it started; its words are at the end of the step's log"
         ):
-            processes.wait_for_port(processes.free_port(), process, "false")
+            processes.wait_for_port(processes.find_free_port(), process, "false")
 
 
 def test_what_was_started_ends_with_whoever_started_it(tmp_path):
     """A parent killed with -9 takes its servers along: the kernel sees to it."""
     code = (
-        "import sys, time\nfrom sbench.probe.processes import owned\n"
-        "with owned(['sleep', '601'], sys.stderr, {}) as p:\n    print(p.pid, flush=True)\n    time.sleep(600)"
+        "import sys, time\nfrom sbench.probe.processes import run_process\n"
+        "with run_process(['sleep', '601'], sys.stderr, {}) as p:\n    print(p.pid, flush=True)\n    time.sleep(600)"
     )
     command = [os.sys.executable, "-c", code]
     parent = subprocess.Popen(command, cwd=ROOT / "scripts", stdout=subprocess.PIPE, text=True)

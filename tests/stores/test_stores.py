@@ -27,7 +27,7 @@ from sbench.stores import store as stores
 from sbench.stores.azure import CONNECTION
 from sbench.stores.s3 import client as s3
 from sbench.studies.shots import manifest
-from sbench.studies.shots.inputs import sources
+from sbench.studies.shots.inputs import find_sources
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -174,16 +174,16 @@ def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_call
     spec = {"kind": "s3", "bucket": "elsewhere", "region": "us-east-1", "prefix": "", "endpoint": outside}
     spec["anonymous"] = True
     with pytest.raises(Problem, match="may not be listed; name its objects one by one instead of a folder or pattern"):
-        sources(IN_BUCKET["original"], spec)
+        find_sources(IN_BUCKET["original"], spec)
     named = [f"s3://elsewhere/granules/{name}" for name in ("a.h5", "b.h5")]
-    assert [source.name for source in sources(named, spec)] == ["a.h5", "b.h5"]
-    facts = manifest.of_set({"files": named, "datasets": ["/name"], "layout": "original", "at": spec})
+    assert [source.name for source in find_sources(named, spec)] == ["a.h5", "b.h5"]
+    facts = manifest.describe_set({"files": named, "datasets": ["/name"], "layout": "original", "at": spec})
     assert (facts["in_place"], facts["layout"]["dataset_reads"]) == ("granules", 2)
-    (page,) = sources("s3://elsewhere/granules/page.h5", spec)
-    with pytest.raises(Problem, match="is not an HDF5 file but a page of HTML"), page.opened():
+    (page,) = find_sources("s3://elsewhere/granules/page.h5", spec)
+    with pytest.raises(Problem, match="is not an HDF5 file but a page of HTML"), page.open_hdf5():
         pass
     with pytest.raises(Problem, match=r"nothing\.h5: no object is there"):
-        sources("s3://elsewhere/granules/nothing.h5", spec)
+        find_sources("s3://elsewhere/granules/nothing.h5", spec)
 
 
 @pytest.mark.skipif(not shutil.which("h5repack"), reason="there is no h5repack: apt install hdf5-tools")
@@ -313,13 +313,13 @@ def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, e
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     store = here.cell.settings["store"]
-    uploading = s3.client(store, {"AWS_ENDPOINT_URL": outside}).meta.config
+    uploading = s3.build_client(store, {"AWS_ENDPOINT_URL": outside}).meta.config
     assert (uploading.retries["mode"], uploading.s3["addressing_style"]) == ("legacy", "path")
     with contextlib.ExitStack() as stack:
-        _, _, env = stores.serve(stack, store, here.provided, cell.inherited(), None, None)
+        _, _, env = stores.serve_dataset(stack, store, here.provided, cell.filter_environment(), None, None)
     monkeypatch.setattr(os, "environ", env)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    reading = s3.client(store, env).meta
+    reading = s3.build_client(store, env).meta
     assert (reading.config.retries["mode"], reading.config.s3) == ("legacy", {"addressing_style": "path"})
     assert reading.endpoint_url == outside
 
@@ -336,7 +336,7 @@ def test_variables_of_azure_reach_the_cells_of_its_accounts_alone(tmp_path, monk
     found = {}
     for kind, store in entries.items():
         provided = {"location": {"dataset": "d"}}
-        _, _, env = stores.serve(contextlib.ExitStack(), store, provided, cell.inherited(), None, None)
+        _, _, env = stores.serve_dataset(contextlib.ExitStack(), store, provided, cell.filter_environment(), None, None)
         found[kind] = {name: env[name] for name in env if name.startswith("AZURE_")}
     assert found == {"posix": {}, "s3": {}, "azure-blob": secret}
 
@@ -372,22 +372,22 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
     for name, values in (("disk", disk), ("smoke", smoke)):
         values["stores"]["disk"]["path"] = str(tmp_path / "data")
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    assert preflight.check(str(tmp_path / "disk.yaml")) == 0
+    assert preflight.run_checks(str(tmp_path / "disk.yaml")) == 0
     told = capsys.readouterr().out
     assert f"{tmp_path}/data page cache: can be made cold and warm" in told
     assert "results writable" in told
     assert "results page cache" not in told
     assert "attributes" not in told
-    assert preflight.check(str(tmp_path / "smoke.yaml")) == 0
+    assert preflight.run_checks(str(tmp_path / "smoke.yaml")) == 0
     told = capsys.readouterr().out
     assert "results page cache" in told
     assert "results attributes" in told
     values["stores"]["disk"]["path"] = str(tmp_path / "lustre" / "data")
     (tmp_path / "unmounted.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    assert preflight.check(str(tmp_path / "unmounted.yaml")) == 1
+    assert preflight.run_checks(str(tmp_path / "unmounted.yaml")) == 1
     assert f"there is no {tmp_path}/lustre; mount it, or correct the store's path" in capsys.readouterr().out
-    assert preflight.check("config/volumes.yaml") == 1
+    assert preflight.run_checks("config/volumes.yaml") == 1
     assert "AMISS  /mnt/gp2 there: no such folder; mount the volume there" in capsys.readouterr().out
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
-    assert preflight.check(str(tmp_path / "disk.yaml")) == 1
+    assert preflight.run_checks(str(tmp_path / "disk.yaml")) == 1
     assert "AMISS  results free: 0.0 GiB, 2.0 needed; free some or make the data smaller" in capsys.readouterr().out

@@ -18,21 +18,24 @@ MIB = 2**20
 def test_parts_are_as_large_as_the_largest_objects_need():
     for size in (1, 20 * MIB, 5 * 2**40, 190 * 2**40):
         for most in (10_000, 50_000):
-            part = transfer.part_bytes(size, most)
+            part = transfer.choose_part_bytes(size, most)
             assert -(-size // part) <= most
             assert part % MIB == 0
-    assert transfer.part_bytes(5 * 2**40, 10_000) == 525 * MIB
+    assert transfer.choose_part_bytes(5 * 2**40, 10_000) == 525 * MIB
 
 
 def test_parts_are_as_large_as_asked_or_too_many():
-    assert transfer.part_bytes(5 * 2**40, 10_000, 600 * MIB) == 600 * MIB
+    assert transfer.choose_part_bytes(5 * 2**40, 10_000, 600 * MIB) == 600 * MIB
     with pytest.raises(Problem, match="parts of 5242880 are more than 10000 parts; choose a larger part_size"):
-        transfer.part_bytes(5 * 2**40, 10_000, 5 * MIB)
+        transfer.choose_part_bytes(5 * 2**40, 10_000, 5 * MIB)
 
 
 def test_any_part_of_a_large_object_is_made_without_the_rest():
-    entry = {"bytes": 500 * 2**30, "content": {"seed": 1, "object": 0, "block_bytes": sizes.block_bytes(500 * 2**30)}}
-    with content.stream(entry) as source:
+    entry = {
+        "bytes": 500 * 2**30,
+        "content": {"seed": 1, "object": 0, "block_bytes": sizes.compute_block_bytes(500 * 2**30)},
+    }
+    with content.open_stream(entry) as source:
         source.seek(499 * 2**30 + 12_345)
         part = source.read(6 * MIB)
         source.seek(499 * 2**30 + 12_345 + 2 * MIB + 1)
@@ -50,11 +53,11 @@ class Held(Reader):
         self.content, self.reading, self.most = content, 0, 0
         self.full = threading.Barrier(4)
 
-    def identify(self, name: str) -> Identity:
+    def fetch_identity(self, name: str) -> Identity:
         return Identity(len(self.content), "as it is")
 
     def read(self, name: str, extents: list[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        self.each(self.chunks(extents, view), self._get)
+        self.fetch_pieces(self.split_extents(extents, view), self._get)
 
     def _get(self, offset: int, part: memoryview) -> None:
         with self._lock:
@@ -72,10 +75,10 @@ class Memory(transfer.Target):
 
     writable = False
 
-    def explained(self) -> contextlib.AbstractContextManager:
+    def convert_errors(self) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
 
-    def upload(self, name: str, source: object, size: int, part: int, progress: transfer.Progress) -> None:
+    def upload_object(self, name: str, source: object, size: int, part: int, progress: transfer.Progress) -> None:
         raise NotImplementedError
 
 
@@ -83,11 +86,11 @@ def test_an_object_is_read_back_by_four_requests_at_once_and_no_more_and_one_wro
     content = bytearray(b"x") * (8 * transfer.ACCESS.chunk_bytes)
     entry = {"name": "object", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     held, target = Held(bytes(content)), Memory("memory", "")
-    assert transfer.provide(target, held, [(entry, None)], print)["upload"]["found"] == 1
+    assert transfer.provide_files(target, held, [(entry, None)], print)["upload"]["found"] == 1
     assert held.most == 4
     content[5 * transfer.ACCESS.chunk_bytes + 7] ^= 1
     with pytest.raises(Problem, match="object is not in memory as generated"):
-        transfer.provide(target, Held(bytes(content)), [(entry, None)], print)
+        transfer.provide_files(target, Held(bytes(content)), [(entry, None)], print)
 
 
 def test_a_long_transfer_says_how_far_it_is(monkeypatch):
@@ -95,5 +98,5 @@ def test_a_long_transfer_says_how_far_it_is(monkeypatch):
     monkeypatch.setattr(transfer, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     progress = transfer.Progress("uploading bench/large.bin", 4 * 2**30, lines.append)
     for _ in range(4):
-        progress.add(2**29)
+        progress.add_bytes(2**29)
     assert [line.rpartition(": ")[2] for line in lines] == ["1.0 of 4.0 GiB", "2.0 of 4.0 GiB"]

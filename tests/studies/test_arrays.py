@@ -38,11 +38,11 @@ def run(synthetic):
 
 @pytest.mark.parametrize("kind", ["formula", "floats", "random"])
 def test_values_are_the_same_in_parts_as_in_whole_and_follow_from_the_seed(kind):
-    whole = values.make(kind, 11, slice(0, 1000), 3)
-    assert (whole.shape, whole.dtype) == ((1000, 11), values.dtype(kind))
+    whole = values.make_values(kind, 11, slice(0, 1000), 3)
+    assert (whole.shape, whole.dtype) == ((1000, 11), values.get_dtype(kind))
     for first, end in itertools.pairwise((0, 1, 255, 256, 257, 700, 1000)):
-        assert np.array_equal(values.make(kind, 11, slice(first, end), 3), whole[first:end])
-    other = values.make(kind, 11, slice(0, 1000), 4)
+        assert np.array_equal(values.make_values(kind, 11, slice(first, end), 3), whole[first:end])
+    other = values.make_values(kind, 11, slice(0, 1000), 4)
     assert np.array_equal(whole, other) == (kind == "formula")
     assert len(np.unique(whole)) > 1000
 
@@ -68,13 +68,13 @@ def made(folder: Path, **settings: object) -> Path:
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("count", [1, 2, 3, 100])
 def test_clients_cover_each_value_once_and_none_shares_a_chunk_with_another(shape, chunks, access, count):
-    array, limit = pieces.of_levels(shape, chunks), 300
-    bands = pieces.bands(array, count)
+    array, limit = pieces.parse_shape(shape, chunks), 300
+    bands = pieces.split_rows(array, count)
     assert len(bands) <= count
     covered = np.zeros((array.rows, array.columns), int)
     for band in bands:
         assert band[0] % array.chunk_rows == 0, "it begins with a chunk"
-        parts = list(pieces.cut(array, band, access, limit))
+        parts = list(pieces.iter_pieces(array, band, access, limit))
         for piece in parts:
             covered[piece.slices] += 1
             assert covered[piece.slices].size * pieces.ITEM == piece.bytes
@@ -87,7 +87,7 @@ def test_clients_cover_each_value_once_and_none_shares_a_chunk_with_another(shap
 
 
 def test_a_shape_counts_its_chunks_whole():
-    shape = pieces.of_levels("2200x12000", "1500x275")
+    shape = pieces.parse_shape("2200x12000", "1500x275")
     assert (shape.bytes, shape.chunks, shape.padded_bytes) == (211_200_000, 2 * 44, 2 * 44 * 1500 * 275 * 8)
 
 
@@ -100,39 +100,44 @@ def test_clients_of_the_library_write_files_of_their_own_and_read_one(tmp_path, 
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     job = {"scratch": str(scratch), "location": {"folder": str(tmp_path)}}
-    works = operations.works(settings, operations.target_of(job, settings), operation == "write")
+    works = operations.plan_works(settings, operations.build_target(job, settings), operation == "write")
     assert [work.new for work in works] == [operation == "write"] * count
     for task in enumerate(works):
-        clients.prepare(task)
-    accounts = [clients.perform(number) for number in range(count)]
+        clients.create_client(task)
+    accounts = [clients.run_client(number) for number in range(count)]
     assert sum(account["bytes"] for account in accounts) == 50 * 40 * 8
     assert len({work.target.place["address"] for work in works}) == (count if operation == "write" else 1)
     if operation == "write":
         parts = []
         for work in works:
             assert (
-                library.layout(Path(work.target.place["address"]))["chunks"] == f"{min(20, work.target.shape.rows)}x15"
+                library.read_layout(Path(work.target.place["address"]))["chunks"]
+                == f"{min(20, work.target.shape.rows)}x15"
             )
             with h5py.File(work.target.place["address"]) as opened:
                 parts.append(opened[library.DATASET][()])
-        assert np.array_equal(np.concatenate(parts), values.make("formula", 40, slice(0, 50), 1))
+        assert np.array_equal(np.concatenate(parts), values.make_values("formula", 40, slice(0, 50), 1))
     else:
-        assert sum(map(clients.right, range(count))) == 50 * 40 * 8
+        assert sum(map(clients.count_right_bytes, range(count))) == 50 * 40 * 8
         with h5py.File(file, "r+") as opened:
             opened[library.DATASET][25, 3] += 1
         for number in range(count):
-            clients.perform(number)
-        assert sum(map(clients.right, range(count))) == (50 - 20) * 40 * 8, "a piece with a wrong value is not right"
+            clients.run_client(number)
+        assert sum(map(clients.count_right_bytes, range(count))) == (50 - 20) * 40 * 8, (
+            "a piece with a wrong value is not right"
+        )
 
 
 def test_two_records_never_write_to_the_same_place():
-    names = {operations.name_of({"scratch": f"/results/cell-{number}/.repeat=1.scratch"}) for number in range(100)}
+    names = {
+        operations.build_record_name({"scratch": f"/results/cell-{number}/.repeat=1.scratch"}) for number in range(100)
+    }
     assert len(names) == 100
 
 
 def expanded(**levels: object) -> tuple[list, list]:
     """Return the cells of one mapping, and those that are left out."""
-    config = configuration.load(ROOT / "config/smoke.yaml")
+    config = configuration.load_config(ROOT / "config/smoke.yaml")
     config["stores"]["device"] = {"kind": "posix", "device": "/dev/sdz", "erase": True}
     config["stores"]["share"] = {
         "kind": "azure-files",
@@ -146,7 +151,7 @@ def expanded(**levels: object) -> tuple[list, list]:
     section["matrix"] = {
         factor: level if isinstance(level, list) else [level] for factor, level in (usual | levels).items()
     }
-    return matrix.expand(configuration.resolve(config, []), "arrays")
+    return matrix.expand_matrix(configuration.resolve_config(config, []), "arrays")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +217,7 @@ def test_a_service_takes_more_than_its_limit_in_pieces_or_streamed(levels):
 def test_an_estimate_grows_with_what_costs_time():
     def of(**levels: object) -> dict:
         [cell], _ = expanded(**levels)
-        return STUDY.estimate(cell.settings)
+        return STUDY.estimate_record(cell.settings)
 
     once, read = of(), of(operation="read")
     assert (once["bytes"], once["requests"]) == (2 * 600 * 440 * 8, 2 * 4), "what is written is read back"
@@ -310,11 +315,11 @@ def test_a_record_that_broke_a_rule_is_not_valid(change, reason):
 
 
 def test_each_backend_is_judged_against_the_library_and_the_headline_says_what_the_service_costs(run):
-    rows = run.comparisons()
+    rows = run.get_comparisons()
     assert (rows[["baseline_cell", "contender_cell"]] != "").all(axis=None), "each comparison has its two cells"
     said, _ = headline.write_headline(run)
     assert re.search(r"On disk[^;]*, writing 201 MiB, HSDS took [0-9.–]+× (as long|and Zarr)", said)
-    recommended = " ".join(text for text, _ in recommendation.recommend(run))
+    recommended = " ".join(text for text, _ in recommendation.list_recommendations(run))
     assert "the HDF5 library" in recommended
     assert "as fast as HSDS" in recommended
 
@@ -334,8 +339,8 @@ def test_trials_are_counted_by_outcome_and_the_answer_says_what_streaming_lifts(
     rows.append(rows[-1] | {"outcome": "status 500"})
     rows.append(rows[-1] | {"valid": False, "outcome": "answered"})
     pd.DataFrame(rows).to_csv(tmp_path / "samples.csv", index=False)
-    tried = trials.load(tmp_path)
-    lines = [line for line, _ in trials.answer(tried)]
+    tried = trials.load_trials(tmp_path)
+    lines = [line for line, _ in trials.describe_streaming(tried)]
     assert lines[:2] == [
         "With streaming, 2 of 2 binary reads and writes of up to 4 times the request limit were answered.",
         "Without streaming, 0 of 2 binary reads and writes of up to 4 times the request limit were answered; the "
@@ -346,26 +351,26 @@ def test_trials_are_counted_by_outcome_and_the_answer_says_what_streaming_lifts(
         "3.00 MiB; its first byte came after 0.100 s, its last after 0.500 s."
     )
     assert lines[3] == "What else was above the limit, with streaming: JSON read: refused (413)."
-    table = trials.table(tried, "limits")
+    table = trials.build_trials_table(tried, "limits")
     assert list(table.frame["with streaming"]) == ["answered", "answered", "answered", "refused (413)"]
     assert table.over["without streaming"] == ["faster", "slower", "faster", "slower"]
-    faults = trials.table(tried, "faults").frame.iloc[0]
+    faults = trials.build_trials_table(tried, "faults").frame.iloc[0]
     assert faults["without streaming"] == "1 × broke off, 1 × status 500"
-    assert trials.load(tmp_path / "nowhere").empty
+    assert trials.load_trials(tmp_path / "nowhere").empty
 
 
 def test_trials_are_in_tables_and_sentences_of_their_own_and_nowhere_else(run, synthetic):
-    tried = trials.load(synthetic("arrays"))
+    tried = trials.load_trials(synthetic("arrays"))
     assert set(tried["operation"]) == {"limits", "faults"}
     assert not set(run.measured["operation"]) & set(pieces.TRIALS), "they have no value that a figure could show"
     assert not set(run.verdicts["operation"]) & set(pieces.TRIALS), "nor a time to compare"
-    with_streaming, without, busy = trials.survivors(tried)
+    with_streaming, without, busy = trials.describe_survivors(tried)
     assert with_streaming.endswith(
         "(room as a multiple of the read): 0.5 ×: 0 of 6; 1 ×: 2 of 6; 2 ×: 6 of 6; 4 ×: 6 of 6."
     )
     assert without.startswith("Without streaming, reads of 200 MiB were answered by data nodes with a memory limit")
     assert busy == "Of 24 requests in flight to a service that takes 4 tasks, 23 were turned away (503)."
-    assert list(trials.survivors(tried[tried["operation"] == "limits"])) == []
+    assert list(trials.describe_survivors(tried[tried["operation"] == "limits"])) == []
 
 
 def test_a_rate_is_of_what_is_stored_and_what_is_acknowledged_before_is_said(run):
@@ -374,27 +379,27 @@ def test_a_rate_is_of_what_is_stored_and_what_is_acknowledged_before_is_said(run
     assert (written["rate"] < written["acknowledged_rate"]).all()
     reads = run.records[run.records["operation"] == "read"]
     assert reads["acknowledged_rate"].isna().all()
-    lines = [line for line, _ in results.why(run)]
+    lines = [line for line, _ in results.describe_acknowledged(run)]
     assert len(lines) == len(set(lines)) == 3, "a line for each store and compression"
     assert all(line.startswith("HSDS acknowledges what is written to ") for line in lines)
-    table = results.durable(run).frame
+    table = results.build_writing_table(run).frame
     assert set(table["operation"]) == {"write"}
     assert len(table) == len(cells[cells["operation"] == "write"])
 
 
 def test_rows_and_tables_leave_out_what_means_nothing_to_a_backend(run):
-    table = results.durable(run).frame
+    table = results.build_writing_table(run).frame
     of_service = table["backend"] == "hsds"
     assert (table.loc[of_service, ["protocol", "nodes", "streaming"]] != "").all(axis=None)
     assert (table.loc[~of_service, ["protocol", "nodes", "streaming"]] == "").all(axis=None)
     assert set(table.loc[table["backend"] == "library", "concurrency"]) == {""}
     rows = {"backend": "", "nodes": "2", "factor": "backend"}
     sides = ({"baseline": "library", "contender": contender} for contender in ("zarr", "hsds"))
-    assert [run.names.levels(rows | side, ["nodes"]) for side in sides] == ["", "2 data nodes"]
+    assert [run.names.format_levels(rows | side, ["nodes"]) for side in sides] == ["", "2 data nodes"]
 
 
 def test_names_of_rows_have_room_and_what_most_rows_share_is_said_once(run):
-    [first], [rest] = (figure.panels for figure in comparisons.deciding(run))
+    [first], [rest] = (figure.panels for figure in comparisons.draw_deciding(run))
     assert rest.title.startswith("Unless noted: HDF5 2.0.0 (arrays), ")
     for name in (*first.rows, *rest.rows):
         label = name.split(": ", 1)[1]
@@ -404,7 +409,7 @@ def test_names_of_rows_have_room_and_what_most_rows_share_is_said_once(run):
 
 
 def test_the_best_configurations_leave_out_what_means_nothing_or_is_alike(run):
-    table = answer.best(run)
+    table = answer.build_best_table(run)
     assert (table.frame.loc[table.frame["backend"] == "the HDF5 library", ["protocol", "concurrency"]] == "").all(
         axis=None
     )
@@ -414,14 +419,14 @@ def test_the_best_configurations_leave_out_what_means_nothing_or_is_alike(run):
 
 
 def test_cpu_seconds_of_nodes_stand_against_those_of_the_library_for_the_same_write(run):
-    [(line, _)] = results.cores(run)
+    [(line, _)] = results.describe_cores(run)
     assert re.fullmatch(
         r"On disk, writing an array of 12,000 × 2,200 of the published values with gzip took, in CPU seconds, the "
         r"service's nodes [\d.]+ with 1 data node, [\d.]+ with 2 data nodes and [\d.]+ with 4 data nodes; the "
         r"library's processes [\d.]+ with 1 client, [\d.]+ with 2 clients and [\d.]+ with 4 clients\.",
         line,
     )
-    table = results.service(run).frame
+    table = results.build_service_table(run).frame
     alone = table[(table["compression"] == "gzip") & (table["operation"] == "write") & (table["clients"] == "1")]
     spent = alone.filter(regex="CPU of (the service node|all data nodes)").astype(float).sum(axis=1)
     assert re.findall(r"([\d.]+) with \d data node", line) == [f"{seconds:.2f}" for seconds in spent]
@@ -432,11 +437,11 @@ def test_cpu_seconds_of_nodes_stand_against_those_of_the_library_for_the_same_wr
 )
 def test_cpu_seconds_are_not_compared_without_the_other_side_or_other_nodes(tmp_path, levels):
     rows = arrays_tables.cells(**levels, compression=("gzip",))
-    assert list(results.cores(arrays_tables.load(arrays_tables.build(tmp_path, rows)))) == []
+    assert list(results.describe_cores(arrays_tables.load(arrays_tables.build(tmp_path, rows)))) == []
 
 
 def test_what_a_service_took_is_listed_of_services_alone(run):
-    table = results.service(run).frame
+    table = results.build_service_table(run).frame
     assert set(table["backend"]) == {"hsds"}
     assert set(table["array / MiB"]) == {12000 * 2200 * 8 / MIB}
     four = table[table["nodes"] == "4"].iloc[0]
@@ -446,26 +451,26 @@ def test_what_a_service_took_is_listed_of_services_alone(run):
 def test_a_page_without_any_service_says_nothing_of_services(tmp_path):
     rows = arrays_tables.cells(backend=("library", "zarr"))
     run = arrays_tables.load(arrays_tables.build(tmp_path, rows))
-    assert [*results.why(run), *results.limits(run)] == []
-    assert results.service(run).frame.empty
-    assert len(results.durable(run).frame) == 2
+    assert [*results.describe_acknowledged(run), *results.list_limits(run)] == []
+    assert results.build_service_table(run).frame.empty
+    assert len(results.build_writing_table(run).frame) == 2
 
 
 def test_what_a_run_without_any_record_has_to_say_is_said(tmp_path):
     rows = arrays_tables.cells() + arrays_tables.cells(**READ)
     run = arrays_tables.load(arrays_tables.build(tmp_path, rows, lambda record: failed(record, "no room")))
     assert run.measured.empty
-    assert [*results.why(run), *results.limits(run)] == []
-    assert results.service(run).frame.empty
-    assert results.durable(run).frame.empty
+    assert [*results.describe_acknowledged(run), *results.list_limits(run)] == []
+    assert results.build_service_table(run).frame.empty
+    assert results.build_writing_table(run).frame.empty
 
 
 def test_a_run_of_reads_alone_has_rates_and_nothing_that_was_acknowledged(tmp_path):
     rows = arrays_tables.cells(**READ) + arrays_tables.cells(**SERVICE | READ | {"cache": ("warm",)})
     run = arrays_tables.load(arrays_tables.build(tmp_path, rows))
     assert run.measured["rate"].notna().all()
-    assert results.durable(run).frame.empty
-    assert list(results.why(run)) == []
+    assert results.build_writing_table(run).frame.empty
+    assert list(results.describe_acknowledged(run)) == []
 
 
 PRINTED = """test,compression,machine,backend,write_MBps,read_MBps
@@ -478,15 +483,15 @@ write_example,none,m5.2xlarge,HDF5Lib,1416.8,1308.1
 def test_printed_rates_stand_beside_what_was_measured_of_the_same_array(run, tmp_path):
     path = tmp_path / "rates.csv"
     path.write_text(PRINTED, encoding="utf-8")
-    rates = printed.read(path)
+    rates = printed.read_printed(path)
     assert len(rates) == 6
     assert [rate["backend"] for rate in rates[::2]] == ["hsds", "hsds", "library"]
-    table = printed.beside(replace(run, facts=run.facts | {"printed": rates})).frame
+    table = printed.build_published_table(replace(run, facts=run.facts | {"printed": rates})).frame
     assert list(table.columns[4:]) == ["macpro", "m5.2xlarge", "here, as published", "here, stored or cold"]
     assert table["macpro"].tolist()[:2] == [42.2, 54.3]
     measured = table[table["here, stored or cold"] != ""]
     assert len(measured), "some of the same arrays were measured"
-    assert printed.beside(run).frame.empty
+    assert printed.build_published_table(run).frame.empty
 
 
 @pytest.mark.parametrize(
@@ -501,6 +506,6 @@ def test_a_file_that_has_no_printed_rates_is_one_line(change, line, tmp_path):
     path = tmp_path / "rates.csv"
     path.write_text(PRINTED.replace(*change), encoding="utf-8")
     with pytest.raises(Problem, match=line):
-        printed.read(path)
+        printed.read_printed(path)
     with pytest.raises(Problem, match="cannot be read as a table"):
-        printed.read(tmp_path / "nowhere.csv")
+        printed.read_printed(tmp_path / "nowhere.csv")

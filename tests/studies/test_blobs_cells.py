@@ -8,7 +8,7 @@ import yaml
 
 from sbench.design import config as configuration
 from sbench.design import matrix, schema
-from sbench.design.study import apart
+from sbench.design.study import check_node_count
 from sbench.probe import sizes
 from sbench.probe.program import Problem
 from sbench.studies.blobs import study
@@ -34,7 +34,7 @@ STORES = {
 
 def resolved(section: dict | None = None, **row: list) -> dict:
     section = {"control_cells": 0, **(section or {}), "matrix": {**ROW, **row}}
-    return configuration.resolve({"run": "test", "stores": deepcopy(STORES), "studies": {"blobs": section}}, [])
+    return configuration.resolve_config({"run": "test", "stores": deepcopy(STORES), "studies": {"blobs": section}}, [])
 
 
 def test_an_embedded_server_is_not_read_from_other_machines():
@@ -49,12 +49,12 @@ def test_other_machines_in_a_hostfile_of_the_same_name_make_another_cell(tmp_pat
     names = []
     for hosts in ("node1:4", "# ours\nnode1:4\n", "node1:2\nnode2:2"):
         hostfile.write_text(hosts, encoding="utf-8")
-        names.append(matrix.expand(resolved({"mpi": {"hostfile": str(hostfile)}}), "blobs")[0][0].name)
+        names.append(matrix.expand_matrix(resolved({"mpi": {"hostfile": str(hostfile)}}), "blobs")[0][0].name)
     assert names[0] == names[1] != names[2]
 
 
 def omitted(config: dict) -> list[str]:
-    return [one.reason for one in matrix.expand(config, "blobs")[1]]
+    return [one.reason for one in matrix.expand_matrix(config, "blobs")[1]]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def omitted(config: dict) -> list[str]:
 def test_what_cannot_be_read_is_left_out_with_the_reason(row: dict, reason: str):
     config = resolved({"data": {"objects": 4}}, **row)
     assert [found for found in omitted(config) if reason in found], omitted(config)
-    assert matrix.expand(config, "blobs")[0]
+    assert matrix.expand_matrix(config, "blobs")[0]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_left_out_with_the_reason(row: dict, reason: str)
 )
 def test_processes_are_divided_among_several_nodes_and_counted_for_them(nodes, processes, many):
     config = resolved(store=["disk"])
-    assert len([*apart({"store": "disk", "nodes": nodes}, config, processes)]) == many
+    assert len([*check_node_count({"store": "disk", "nodes": nodes}, config, processes)]) == many
 
 
 def test_objects_that_a_store_cannot_hold_are_left_out_with_the_source_of_the_limit():
@@ -106,8 +106,8 @@ def test_objects_that_a_store_cannot_hold_are_left_out_with_the_source_of_the_li
 
 def test_every_limit_of_objects_has_a_source_and_a_date():
     kinds = schema.read_schema()["properties"]["stores"]["additionalProperties"]["properties"]["kind"]["enum"]
-    assert set(study.object_limits()) == set(kinds) - {"posix", "hsds"}
-    for limit in study.object_limits().values():
+    assert set(study.read_object_limits()) == set(kinds) - {"posix", "hsds"}
+    for limit in study.read_object_limits().values():
         assert limit["gib"] > 0
         assert limit["as_of"][:2] == "20"
         assert "https://" in limit["source"]
@@ -160,27 +160,27 @@ def test_a_mistake_stops_in_one_line(tmp_path: Path, section: dict, row: dict, l
         yaml.safe_dump({"run": "x", "stores": STORES, "studies": {"blobs": {**section, "matrix": ROW | row}}})
     )
     with pytest.raises(Problem) as caught:
-        configuration.load(file)
+        configuration.load_config(file)
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_each_size_has_its_own_objects_and_iterations():
     section = {"data": {"objects": {"1MiB": 4, "1GiB": 1}}, "iterations": {"1MiB": 100, "1GiB": 2}}
-    cells, _ = matrix.expand(resolved(section, size=["1MiB", "1GiB"]), "blobs")
+    cells, _ = matrix.expand_matrix(resolved(section, size=["1MiB", "1GiB"]), "blobs")
     assert [(cell.settings["iterations"], cell.settings["data"]["objects"]) for cell in cells] == [(100, 4), (2, 1)]
-    assert [study.STUDY.data_bytes(cell.settings["data"]) for cell in cells] == [4 * 2**20, 2**30]
+    assert [study.STUDY.estimate_data_bytes(cell.settings["data"]) for cell in cells] == [4 * 2**20, 2**30]
 
 
 @pytest.mark.rule(3)
 def test_patterns_and_processes_of_a_size_read_the_same_objects():
     config = resolved({"data": {"objects": 4}}, pattern=["single-file", "multiple-files"], processes=[1, 4])
-    assert len({cell.dataset for cell in matrix.expand(config, "blobs")[0]}) == 1
+    assert len({cell.dataset for cell in matrix.expand_matrix(config, "blobs")[0]}) == 1
 
 
 def test_the_cost_is_what_all_processes_read_in_all_rounds():
     config = resolved({"iterations": 10, "ceiling_rounds": 2}, pattern=["single-file", "sections"], size=["16MiB"])
-    single, sections = (study.STUDY.estimate(cell.settings) for cell in matrix.expand(config, "blobs")[0])
+    single, sections = (study.STUDY.estimate_record(cell.settings) for cell in matrix.expand_matrix(config, "blobs")[0])
     assert single["bytes"] == 12 * 4 * 16 * 2**20 == 4 * sections["bytes"]
     assert single["requests"] == 12 * 4 * 4 == 4 * sections["requests"]
 
@@ -188,8 +188,8 @@ def test_the_cost_is_what_all_processes_read_in_all_rounds():
 def test_the_cost_of_what_is_larger_than_an_operation_has_the_reading_that_verifies_it():
     section = {"iterations": 2, "ceiling_rounds": 3}
     config = resolved(section, pattern=["sections"], size=["1GiB"], operation_size=["16MiB"])
-    (cell,), _ = matrix.expand(config, "blobs")
-    assert study.STUDY.estimate(cell.settings)["bytes"] == 3 * 2**30 + 3 * 4 * 16 * 2**20
+    (cell,), _ = matrix.expand_matrix(config, "blobs")
+    assert study.STUDY.estimate_record(cell.settings)["bytes"] == 3 * 2**30 + 3 * 4 * 16 * 2**20
 
 
 def record(**changes: object) -> dict:
@@ -234,20 +234,20 @@ def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str 
     ],
 )
 def test_what_is_not_its_label_fails(changes: dict, failure: str | None):
-    (cell,), _ = matrix.expand(resolved(store=["s3"]), "blobs")
+    (cell,), _ = matrix.expand_matrix(resolved(store=["s3"]), "blobs")
     manifest = {"dataset": "blobs-1MiB", "layout": {"size_bytes": 2**20}}
     found = study.STUDY.check_label(record(**changes), cell.settings, manifest)
     assert found == [] if failure is None else found[0].startswith(failure)
 
 
 def test_sizes_are_read_and_written():
-    assert [sizes.in_bytes(text) for text in ("1", "4KiB", "3MiB", "1GiB", "2TiB")] == [
+    assert [sizes.parse_size(text) for text in ("1", "4KiB", "3MiB", "1GiB", "2TiB")] == [
         1,
         2**12,
         3 * 2**20,
         2**30,
         2**41,
     ]
-    assert [sizes.text(size) for size in (0, 1023, 2**20, 1.5 * 2**30)] == ["0 B", "1023 B", "1 MiB", "1.5 GiB"]
+    assert [sizes.format_size(size) for size in (0, 1023, 2**20, 1.5 * 2**30)] == ["0 B", "1023 B", "1 MiB", "1.5 GiB"]
     with pytest.raises(Problem, match="'1MB' is no size"):
-        sizes.in_bytes("1MB")
+        sizes.parse_size("1MB")

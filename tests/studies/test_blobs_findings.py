@@ -22,7 +22,7 @@ S3, AZURITE = "S3 on loopback", "Azurite on loopback"
 
 
 def limits(run: Results) -> list[str]:
-    return judgement.limits(run, results.limits(run))
+    return judgement.list_limits(run, results.list_limits(run))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def run(tables: Path) -> Results:
 
 
 def test_layout_has_sizes_in_rows_and_stores_in_columns(run: Results):
-    table = next(results.by_size(run))
+    table = next(results.build_size_tables(run))
     assert list(table.frame.columns[:4]) == ["cache", "size of an object", "disk latency / s", "disk MiB/s"]
     numbers = table.numbers.set_index(["cache", "size", "store"])
     row = numbers.loc[("cold", "16MiB", "s3")]
@@ -58,16 +58,16 @@ def test_bandwidth_is_all_bytes_by_all_time(run: Results):
 def test_invalid_cells_are_coloured_and_in_no_bandwidth(tmp_path: Path):
     bad = spoiled("s3", valid=False, reasons=["3 blocks were read that do not have the checksum of the manifest"])
     run = load(build(tmp_path, cells(), change=bad))
-    table = next(results.by_size(run))
+    table = next(results.build_size_tables(run))
     assert list(table.frame[f"{S3} MiB/s"]) == ["[INVALID]"] * 4
     assert list(table.over[f"{S3} MiB/s"]) == [True] * 4
     assert not any(table.over["disk MiB/s"])
-    assert "checksum" in cell_tables.troubled(run).frame["reasons"].iloc[0]
-    [panel] = curves.against(run, "size").panels
+    assert "checksum" in cell_tables.build_trouble_table(run).frame["reasons"].iloc[0]
+    [panel] = curves.draw_curves(run, "size").panels
     [drawn] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
     assert len(drawn.points) == 4 * 6
     assert S3 not in [mark.label for mark in panel.marks]
-    assert all("S3" not in leaders.in_words(lead, run)[1] for lead in leaders.find(run))
+    assert all("S3" not in leaders.describe_lead(lead, run)[1] for lead in leaders.find_leads(run))
 
 
 def test_a_failed_cell_is_said_to_have_failed(tmp_path: Path):
@@ -75,17 +75,17 @@ def test_a_failed_cell_is_said_to_have_failed(tmp_path: Path):
         return failed(record, "process 1 was killed (signal 9)") if record["cell"]["store"] == "azure" else record
 
     run = load(build(tmp_path, cells(), change=change))
-    assert set(next(results.by_size(run)).frame["Azurite on loopback MiB/s"]) == {"failed"}
-    assert "killed" in cell_tables.troubled(run).frame["reasons"].iloc[0]
+    assert set(next(results.build_size_tables(run)).frame["Azurite on loopback MiB/s"]) == {"failed"}
+    assert "killed" in cell_tables.build_trouble_table(run).frame["reasons"].iloc[0]
 
 
 def test_a_printed_table_whose_pattern_or_column_is_unknown_is_named(tmp_path: Path):
     (tmp_path / "own.csv").write_text("File Size(MiB),Blob Latency (s)\n1,2\n")
     with pytest.raises(Problem, match=r"own.csv: name the file after its pattern: single, multiple, extended"):
-        blobs_published.read(tmp_path / "own.csv")
+        blobs_published.read_table(tmp_path / "own.csv")
     (tmp_path / "own.csv").rename(tmp_path / "single.csv").write_text("File Size(MiB),Blob speed\n1,2\n")
     with pytest.raises(Problem, match="'Blob speed' is neither a latency in s nor a bandwidth"):
-        blobs_published.read(tmp_path / "single.csv")
+        blobs_published.read_table(tmp_path / "single.csv")
 
 
 # Patterns
@@ -93,7 +93,7 @@ def test_a_printed_table_whose_pattern_or_column_is_unknown_is_named(tmp_path: P
 
 def test_every_pattern_has_a_picture_a_title_and_an_explanation(run: Results):
     assert all(pattern.title and pattern.explained for pattern in patterns.PATTERNS.values())
-    assert len(results.in_words(run)) == run.cells["pattern"].nunique() + 1
+    assert len(results.describe_patterns(run)) == run.cells["pattern"].nunique() + 1
     drawn = results.PICTURE.read_text(encoding="utf-8")
     assert set(patterns.PATTERNS) <= set(re.findall(r'<g id="([^"]+)"', drawn))
 
@@ -105,20 +105,20 @@ def test_every_pattern_has_a_picture_a_title_and_an_explanation(run: Results):
 def test_the_machines_of_a_record_are_those_that_read():
     login = {"node": "login", "cpu": "A"}
     nodes = [{"name": name, "processes": 4, "node": name, "cpu": "B"} for name in ("n1", "n2")]
-    assert facts_program.hosts_of({"host": login}) == [login]
-    assert facts_program.hosts_of({"host": login, "effective": {"hosts": nodes}}) == [
+    assert facts_program.list_hosts({"host": login}) == [login]
+    assert facts_program.list_hosts({"host": login, "effective": {"hosts": nodes}}) == [
         {"node": "n1", "cpu": "B"},
         {"node": "n2", "cpu": "B"},
     ]
     alone = [{"name": "login", "processes": 2, **login}]
-    assert facts_program.hosts_of({"host": login, "effective": {"hosts": alone}}) == [login]
+    assert facts_program.list_hosts({"host": login, "effective": {"hosts": alone}}) == [login]
 
 
 # Figures
 
 
 def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: Results):
-    figure = curves.against(run, "size")
+    figure = curves.draw_curves(run, "size")
     panel = next(panel for panel in figure.panels if panel.title == "multiple-files")
     [disk] = [mark for mark in panel.marks if mark.label == "disk · cold cache"]
     assert len(disk.points) == 4
@@ -132,7 +132,7 @@ def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: Results):
 
 @pytest.mark.rule(20)
 def test_the_bare_client_is_drawn_with_its_name(run: Results):
-    panel = next(panel for panel in curves.against(run, "size").panels if panel.title == "multiple-files")
+    panel = next(panel for panel in curves.draw_curves(run, "size").panels if panel.title == "multiple-files")
     lines = {mark.label: mark for mark in panel.marks if mark.label.endswith("bare client")}
     assert set(lines) == {f"{store} · cold cache: bare client" for store in ("disk", S3, AZURITE)}
     assert np.allclose(lines[f"{S3} · cold cache: bare client"].points["y"], CEILING["s3"], rtol=0.1)
@@ -143,9 +143,9 @@ def test_without_ceilings_nothing_is_drawn_or_said_of_them(tmp_path: Path):
         return record | {"samples": [row for row in record["samples"] if row["phase"] == "read"], "ceiling": None}
 
     run = load(build(tmp_path, cells(), change=without))
-    [panel] = curves.against(run, "size").panels
+    [panel] = curves.draw_curves(run, "size").panels
     assert not any("bare client" in mark.label for mark in panel.marks)
-    assert curves.against(run, "size", report.SHARE).panels == ()
+    assert curves.draw_curves(run, "size", report.SHARE).panels == ()
 
 
 def test_share_of_the_ceiling_is_paired_within_a_record(run: Results):
@@ -158,17 +158,17 @@ def test_share_of_the_ceiling_is_paired_within_a_record(run: Results):
 
 
 def test_processes_are_drawn_and_the_base_is_named(run: Results):
-    [panel] = curves.against(run, "processes").panels
+    [panel] = curves.draw_curves(run, "processes").panels
     assert panel.title == "multiple-files · 16 MiB"
     assert panel.x_ticks == (1, 2, 4)
-    told = " ".join(stops.find_where_it_stops(run))
+    told = " ".join(stops.describe_stops(run))
     base = run.cells[(run.cells["processes"] == "1") & (run.cells["store"] == "disk")]["mib_s"].iloc[0]
-    assert f"(base: 1 process, {names.rate(base)} MiB/s)" in told
+    assert f"(base: 1 process, {names.format_rate(base)} MiB/s)" in told
 
 
 def test_where_more_processes_stop_to_help(tmp_path: Path):
     rows = cells(store=("disk",), pattern=("sections",), size=("64MiB",), processes=("1", "2", "4", "8"))
-    [told] = stops.find_where_it_stops(load(build(tmp_path, rows)))
+    [told] = stops.describe_stops(load(build(tmp_path, rows)))
     # The formula gives 0.5, 0.95, 1 and 1 of the rate: 4 is 5 % more than 2, 8 no more than 4.
     assert re.search(
         r": no gain is shown beyond [24] processes: the time per byte with [48] processes is (0.9|1.0)\d \[", told
@@ -176,7 +176,7 @@ def test_where_more_processes_stop_to_help(tmp_path: Path):
 
 
 def test_one_reader_is_held_against_everyone_reading(run: Results):
-    rows = ratios.by(run, ["pattern"]).numbers
+    rows = ratios.draw_comparisons(run, ["pattern"]).numbers
     pairs = rows[["contender", "baseline"]].value_counts()
     assert pairs["broadcast", "single-file"] == 12
     assert pairs["scatter", "sections"] == 3
@@ -184,21 +184,21 @@ def test_one_reader_is_held_against_everyone_reading(run: Results):
 
 def test_chunks_concurrency_and_mpi_io_have_figures_of_their_own(run: Results):
     for factor in ("chunk_size", "concurrency"):
-        assert len(curves.against(run, factor).panels) == 1
-        assert ratios.by(run, [factor]).panels
-    assert curves.against(run, "operation_size").panels == ()
-    assert {"mpi-io", "mpi-io-collective"} <= set(ratios.by(run, ["pattern"]).numbers["contender"])
+        assert len(curves.draw_curves(run, factor).panels) == 1
+        assert ratios.draw_comparisons(run, [factor]).panels
+    assert curves.draw_curves(run, "operation_size").panels == ()
+    assert {"mpi-io", "mpi-io-collective"} <= set(ratios.draw_comparisons(run, ["pattern"]).numbers["contender"])
 
 
 def test_the_first_iteration_is_told_apart(run: Results):
-    table = results.iterations(run).frame
+    table = results.build_iteration_table(run).frame
     assert table.loc[table["store"] == S3, "first / later"].between(1.7, 1.9).all()
     assert table.loc[table["store"] == "disk", "first / later"].between(0.9, 1.1).all()
 
 
 def test_many_arms_are_told_apart_by_panels(tmp_path: Path):
     rows = cells(processes=("1", "2", "4"), chunk_size=("1MiB", "4MiB"), concurrency=("1", "4"), size=("1MiB", "4MiB"))
-    figure = curves.against(load(build(tmp_path, rows, repeats=2)), "size")
+    figure = curves.draw_curves(load(build(tmp_path, rows, repeats=2)), "size")
     assert 1 < len(figure.panels) <= curves.PANELS
     for panel in figure.panels:
         assert len([mark for mark in panel.marks if not mark.label.endswith("bare client")]) <= curves.ARMS
@@ -208,7 +208,7 @@ def test_many_arms_are_told_apart_by_panels(tmp_path: Path):
 
 
 def test_requests_that_were_sent_again_are_marked(run: Results):
-    table = cell_tables.requests(run)
+    table = cell_tables.build_request_table(run)
     marked = table.frame[np.asarray(table.over[report.AGAIN])]
     assert set(marked["store"]) == {AZURITE}
     assert set(marked[report.AGAIN]) == {1}
@@ -216,7 +216,7 @@ def test_requests_that_were_sent_again_are_marked(run: Results):
 
 
 def test_what_was_in_force_is_listed_and_marked(run: Results, tmp_path: Path):
-    table = cell_tables.conditions(run)
+    table = cell_tables.build_condition_table(run)
     assert set(table.frame["verified"]) == {"after every iteration"}
     assert list(table.frame["oversubscribed"] == "yes") == list(table.over["oversubscribed"])
     assert "romio_cb_read automatic" in set(table.frame["MPI-IO hints"])
@@ -229,7 +229,7 @@ def test_what_was_in_force_is_listed_and_marked(run: Results, tmp_path: Path):
         return record | {"effective": record["effective"] | {"hosts": hosts, "idle_processes": 1}}
 
     run = load(build(tmp_path, cells(size=("1MiB",)), change=spread))
-    assert cell_tables.conditions(run).frame["processes in force"].iloc[0] == "4 on 2 hosts (2 each)"
+    assert cell_tables.build_condition_table(run).frame["processes in force"].iloc[0] == "4 on 2 hosts (2 each)"
     told = " ".join(limits(run))
     assert "ran on one machine" not in told
     assert "some processes had nothing to read" in told
@@ -244,14 +244,14 @@ def test_limits_say_what_stands_in_a_cloud_s_place(run: Results):
         "hypervisor",
     ):
         assert part in told
-    embedded = stores.of({"kind": "azure-blob", "server": "embedded"}).limits(set())
+    embedded = stores.get_store({"kind": "azure-blob", "server": "embedded"}).describe_limits(set())
     assert "Azurite" in embedded
     assert "shares with what reads" in embedded
     assert "not a verdict on Azure" in embedded
-    assert "other users are not controlled" in stores.of({"kind": "azure-blob"}).limits(set())
-    assert "elsewhere (lustre)" in stores.of({"kind": "posix"}).limits({"lustre"})
+    assert "other users are not controlled" in stores.get_store({"kind": "azure-blob"}).describe_limits(set())
+    assert "elsewhere (lustre)" in stores.get_store({"kind": "posix"}).describe_limits({"lustre"})
 
 
 def test_control_and_what_cannot_exist_are_told(run: Results):
-    assert "1 cell measured twice" in judgement.control(run.verdicts)
+    assert "1 cell measured twice" in judgement.describe_control(run.verdicts)
     assert run.matrix["omitted"].str.contains("MPI-IO reads files").any()

@@ -27,7 +27,7 @@ def lead(found: dict[tuple[str, str], str]) -> tuple[str, list[str], list[str]]:
     names = ["disk", "s3", "azure"]
     arm = {"pattern": "single-file", "objects": "shared", "mib_s": 1.0, "total_s": 1.0}
     cells = pd.DataFrame([{"cell": name, "store": name, **arm} for name in names])
-    one = leaders._lead(found, cells, ("store", "pattern", "objects"), "mib_s")
+    one = leaders._find_lead(found, cells, ("store", "pattern", "objects"), "mib_s")
     return one.kind, [arm[0] for arm in one.arms], [arm[0] for arm in one.outside]
 
 
@@ -62,7 +62,7 @@ def test_a_lost_repeat_makes_the_slowest_store_no_leader(tmp_path: Path):
         return None if (record["cell"]["store"], record["repeat"]) == ("azure", 3) else record
 
     run = load(build(tmp_path, cells(), change=without))
-    told = [leaders.in_words(lead, run)[1] for lead in leaders.find(run)]
+    told = [leaders.describe_lead(lead, run)[1] for lead in leaders.find_leads(run)]
     assert len(told) == 2
     assert all(
         " fed the processes fastest of those judged; not judged: single-file on Azurite on loopback" in text
@@ -73,14 +73,14 @@ def test_a_lost_repeat_makes_the_slowest_store_no_leader(tmp_path: Path):
 def test_a_size_at_which_one_arm_alone_was_measured_keeps_those_around_it_apart(tmp_path: Path):
     spoilt = but({("disk", "4MiB"): {"valid": False, "reasons": ["changed"]}})
     run = load(build(tmp_path, cells(store=("disk", "azure")), change=spoilt))
-    assert [one.levels for one in leaders.find(run)] == [("1MiB",), ("16MiB", "64MiB")]
+    assert [one.levels for one in leaders.find_leads(run)] == [("1MiB",), ("16MiB", "64MiB")]
 
 
 @pytest.mark.rule(17)
 def test_every_pair_of_arms_has_one_verdict_and_stands_in_the_table(tmp_path: Path):
     run = load(build(tmp_path, cells(pattern=("single-file", "multiple-files", "sections"), size=("16MiB",))))
     rows = run.verdicts[run.verdicts["metric"] == "total"]
-    pairs, asked = rows[rows["factor"] == judging.CONTEST], run.comparisons("total")
+    pairs, asked = rows[rows["factor"] == judging.CONTEST], run.get_comparisons("total")
     # Six arms that get whole objects make 15 pairs, three that get sections 3 more.
     assert len(pairs) + len(asked) == 15 + 3
     assert len(pairs) > 0 < len(asked)
@@ -98,8 +98,8 @@ def test_arms_that_read_other_data_are_never_called_faster(tmp_path: Path):
         folder = tmp_path / str(len(compare) and compare[0][1])
         folder.mkdir()
         run = load(build(folder, cells(store=("disk", "s3")), compare=compare, change=other))
-        assert {one.kind for one in leaders.find(run)} == {"apart"}
-        assert "the arms are not comparable" in leaders.in_words(leaders.find(run)[0], run)[1]
+        assert {one.kind for one in leaders.find_leads(run)} == {"apart"}
+        assert "the arms are not comparable" in leaders.describe_lead(leaders.find_leads(run)[0], run)[1]
 
 
 @pytest.mark.rule(17)
@@ -114,7 +114,9 @@ def test_noise_is_rarely_called_the_fastest_at_any_size():
     for _ in range(runs):
         found = pd.DataFrame([row | alike | {"repeat": n} for n in range(1, 7) for row in rows])
         found["seconds total"] = np.exp(random.normal(0, 0.3, len(found)))
-        table = judging.verdicts_table(matrix, found, [], contest=functools.partial(study.STUDY.contest, config={}))
+        table = judging.build_verdicts_table(
+            matrix, found, [], contest=functools.partial(study.STUDY.get_contest, config={})
+        )
         alarms += bool(table["verdict"].isin(("faster", "slower")).any())
     # 5 % in the mean; as one family for each size it would be 30 %.
     assert alarms <= 0.12 * runs
@@ -136,15 +138,15 @@ def test_an_order_that_would_turn_only_by_the_first_iteration_does_not(tmp_path:
         return record | {"samples": reads, "seconds": record["seconds"] | times, "work": work}
 
     run = load(build(tmp_path, cells(store=("disk", "s3")), iterations=40, change=shorter))
-    [answer] = [one for one in findings.find(run) if one.decided]
+    [answer] = [one for one in findings.list_findings(run) if one.is_decided]
     assert "The order turns" not in answer.text
-    first = [one for one in findings.find(run, "first") if one.decided]
+    first = [one for one in findings.list_findings(run, "first") if one.is_decided]
     assert first, "it has figures of its own"
 
 
 def test_an_order_that_turns_is_said_to(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk", "s3"))))
-    [answer] = [one for one in findings.find(run) if one.decided]
+    [answer] = [one for one in findings.list_findings(run) if one.is_decided]
     assert "The order turns" in answer.text
 
 
@@ -160,26 +162,26 @@ def test_fewer_than_six_repeats_have_no_interval(tmp_path: Path):
 
 def test_a_single_iteration_is_called_that(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk",)), iterations=1))
-    assert not {"later / s", "first / later"} & set(results.iterations(run).frame)
-    assert all("of a single one, that one" in table.caption for table in results.by_size(run))
+    assert not {"later / s", "first / later"} & set(results.build_iteration_table(run).frame)
+    assert all("of a single one, that one" in table.caption for table in results.build_size_tables(run))
 
 
 def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk", "s3"), size=("64MiB",)), compare=()))
-    assert leaders.find(run)[0].kind == "one"
-    assert any("A comparison takes the ratio" in line for line in judgement.method(run, report.METHOD))
+    assert leaders.find_leads(run)[0].kind == "one"
+    assert any("A comparison takes the ratio" in line for line in judgement.describe_method(run, report.METHOD))
     (tmp_path / "few").mkdir()
     run = load(build(tmp_path / "few", cells(store=("disk", "s3"), size=("64MiB",)), compare=(), repeats=3))
-    [(text, _)] = leaders.write_headline(leaders.find(run), run)
+    [(text, _)] = leaders.write_headline(leaders.find_leads(run), run)
     assert "too few repeats" in text
-    assert leaders.find(run)[0].kind == "few"
+    assert leaders.find_leads(run)[0].kind == "few"
 
 
 def test_one_reader_has_no_ceiling_drawn_and_no_share(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("s3",), pattern=("single-file", "broadcast"))))
-    for panel in curves.against(run, "size").panels:
+    for panel in curves.draw_curves(run, "size").panels:
         assert any("bare client" in mark.label for mark in panel.marks) == (panel.title == "single-file")
-    assert [panel.title for panel in curves.against(run, "size", report.SHARE).panels] == ["single-file"]
+    assert [panel.title for panel in curves.draw_curves(run, "size", report.SHARE).panels] == ["single-file"]
 
 
 @pytest.mark.parametrize("compare", [(), (("pattern", "multiple-files"),), (("pattern", "single-file"),)])
@@ -188,7 +190,7 @@ def test_patterns_are_compared_in_figures_whichever_baseline_was_asked_for(tmp_p
     rows = cells(store=("disk",), pattern=patterns, size=("16MiB",))
     rows += cells(store=("disk",), pattern=("sections", "mpi-io", "mpi-io-collective"), size=("16MiB",))
     run = load(build(tmp_path, rows, compare=compare))
-    assert len(comparisons.by(run, ["pattern"]).numbers) == 6
+    assert len(comparisons.draw_comparisons(run, ["pattern"]).numbers) == 6
 
 
 @pytest.mark.rule(13)
@@ -197,8 +199,8 @@ def test_cells_in_which_the_harness_takes_much_of_the_time_are_counted(tmp_path:
         return record | {"seconds": record["seconds"] | {"null": 0.3 * record["seconds"]["total"]}}
 
     run = load(build(tmp_path, cells(store=("disk",)), change=slow))
-    assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(judgement.limits(run))
-    assert all(cell_tables.harness(run).over["within it / %"])
+    assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(judgement.list_limits(run))
+    assert all(cell_tables.build_harness_table(run).over["within it / %"])
 
 
 def test_iterations_of_invalid_records_are_not_counted(tmp_path: Path):
@@ -208,9 +210,9 @@ def test_iterations_of_invalid_records_are_not_counted(tmp_path: Path):
 
 
 def test_the_limit_of_s3_is_the_product_that_its_source_names():
-    limit = study.object_limits()["s3"]
+    limit = study.read_object_limits()["s3"]
     assert "10,000 parts of 5 GiB" in limit["source"]
     assert limit["gib"] == 10_000 * 5
-    blocks = study.object_limits()["azure-blob"]
+    blocks = study.read_object_limits()["azure-blob"]
     assert "50,000 blocks of 4,000 MiB" in blocks["source"]
     assert blocks["gib"] == 50_000 * 4_000 / 1024

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sbench.pages import cell_tables, curves, findings, judgement, leaders, names, pages, sentences
-from sbench.pages.markup import markdown_line
+from sbench.pages.markup import render_markdown_line
 from sbench.pages.names import Names
 from sbench.pages.results import Results
 from sbench.pages.run_files import ABSENT
@@ -22,7 +22,7 @@ MIB = 2**20
 
 
 def limits(run: Results) -> list[str]:
-    return judgement.limits(run, results.limits(run))
+    return judgement.list_limits(run, results.list_limits(run))
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +44,15 @@ def page(report_of: Callable[[str], Path]) -> Path:
 
 
 def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(run: Results):
-    (where, first), *others = (leaders.in_words(lead, run) for lead in leaders.find(run))
+    (where, first), *others = (leaders.describe_lead(lead, run) for lead in leaders.find_leads(run))
     assert where == "where each process gets a whole object, cold cache"
     cells = run.cells[(run.cells["control"] == "") & (run.cells["cache"] == "cold")].set_index(
         ["store", "pattern", "size", "processes"]
     )
     row = cells.loc[("s3", "broadcast", "64MiB", "4")]
-    value = names.with_interval(row["mib_s"], row["mib_s_low"], row["mib_s_high"])
-    assert markdown_line(first).startswith("up to 4 MiB, **broadcast on disk** (")
-    last = [markdown_line(text) for place, text in others if place in ("", where)][-1]
+    value = names.format_with_interval(row["mib_s"], row["mib_s_low"], row["mib_s_high"])
+    assert render_markdown_line(first).startswith("up to 4 MiB, **broadcast on disk** (")
+    last = [render_markdown_line(text) for place, text in others if place in ("", where)][-1]
     assert last.endswith("fed the processes fastest.")
     assert "at 64 MiB" in last or "from 16 MiB" in last
     assert "**broadcast on S3 on loopback** (" in last
@@ -60,14 +60,18 @@ def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(r
 
 
 def test_what_was_measured_once_only_is_said_once(run: Results):
-    text = pages.unless_noted(run)
+    text = pages.describe_usual_levels(run)
     assert text.startswith("Unless noted: 4 processes, one object for all, operations of 1 GiB")
     rate = {levels: row.mib_s for levels, row in run.measured.set_index(["store", "processes"]).groupby(level=[0, 1])}
     [told] = [
-        text for where, text in (leaders.in_words(lead, run) for lead in leaders.find(run)) if "1 process or" in where
+        text
+        for where, text in (leaders.describe_lead(lead, run) for lead in leaders.find_leads(run))
+        if "1 process or" in where
     ]
-    ends = {store: [names.rate(rate[store, processes].iloc[0]) for processes in "12"] for store in ("s3", "disk")}
-    assert markdown_line(told) == (
+    ends = {
+        store: [names.format_rate(rate[store, processes].iloc[0]) for processes in "12"] for store in ("s3", "disk")
+    }
+    assert render_markdown_line(told) == (
         "at 16 MiB, **multiple-files on S3 on loopback** ({} to {} MiB/s) and **multiple-files on disk** ({} to {} "
         "MiB/s) fed the processes fastest, each as fast as the other.".format(*ends["s3"], *ends["disk"])
     )
@@ -76,7 +80,7 @@ def test_what_was_measured_once_only_is_said_once(run: Results):
 def test_the_order_turns_between_the_sizes_where_the_times_cross(run: Results):
     [finding] = [
         one
-        for one in findings.find(run)
+        for one in findings.list_findings(run)
         if (one.factor, one.rows["contender"].iloc[0]) == ("store", "s3")
         and "single-file" in set(one.rows["pattern"])
         and one.rows["size"].nunique() == len(SIZES)
@@ -87,20 +91,22 @@ def test_the_order_turns_between_the_sizes_where_the_times_cross(run: Results):
     }
     verdicts = finding.rows[finding.rows["pattern"] == "single-file"].set_index("size")["verdict"]
     assert dict(verdicts) == {size: "slower" if known[size] > 1 else "faster" for size in SIZES}
-    text = markdown_line(finding.text)
+    text = render_markdown_line(finding.text)
     assert text.endswith("**The order turns between 4 MiB and 16 MiB.**")
     assert re.search(r"up to 4 MiB \*\*took [\d.–]+× as long\*\* \[", text)
     assert "with single-file or multiple-files" in text
 
 
 def test_contexts_that_came_out_alike_share_a_sentence_and_none_is_lost(run: Results):
-    rows, found = run.comparisons("total"), findings.find(run)
+    rows, found = run.get_comparisons("total"), findings.list_findings(run)
     assert sum(len(one.rows) for one in found) == len(rows)
     assert len(found) < len(rows) / 2
 
 
 def test_a_sentence_about_several_sizes_holds_at_no_single_one(run: Results):
-    along = [one.text for one in findings.find(run) if len(set(one.rows["size"])) > 1 and one.factor == "store"]
+    along = [
+        one.text for one in findings.list_findings(run) if len(set(one.rows["size"])) > 1 and one.factor == "store"
+    ]
     assert any("at all sizes from 1 MiB to 64 MiB" in text for text in along)
     assert not [text for text in along if re.search(r", at \d+ MiB: ", text)]
 
@@ -108,16 +114,16 @@ def test_a_sentence_about_several_sizes_holds_at_no_single_one(run: Results):
 def test_whole_objects_and_sections_are_not_compared(run: Results):
     mixed = run.verdicts[(run.verdicts["metric"] == "total") & (run.verdicts["verdict"] == "not comparable")]
     assert len(mixed) > 0
-    assert not any("comparable" in one.text for one in findings.find(run))
-    assert run.left_out > 0
+    assert not any("comparable" in one.text for one in findings.list_findings(run))
+    assert run.unequal_count > 0
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_few_repeats_give_no_verdict_and_say_so(repeats: int, tmp_path: Path):
     run = load(build(tmp_path, cells(), repeats=repeats))
-    found = leaders.find(run)
+    found = leaders.find_leads(run)
     assert {lead.kind for lead in found} == {"few"}
-    assert all("too few repeats" in one.text and not one.decided for one in findings.find(run))
+    assert all("too few repeats" in one.text and not one.is_decided for one in findings.list_findings(run))
     [(text, _)] = leaders.write_headline(found, run)
     assert text.startswith("No arm was shown to be the fastest")
 
@@ -125,7 +131,7 @@ def test_few_repeats_give_no_verdict_and_say_so(repeats: int, tmp_path: Path):
 def test_arms_that_the_configuration_does_not_compare_are_judged_by_the_same_rule(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk", "s3", "azure"), size=("64MiB",)), compare=(("store", "azure"),)))
     assert {row.baseline for row in run.verdicts[run.verdicts["factor"] == "store"].itertuples()} == {"azure"}
-    [lead] = leaders.find(run)
+    [lead] = leaders.find_leads(run)
     assert (lead.kind, lead.arms) == ("one", (("s3", "single-file", "shared"),))
 
 
@@ -160,7 +166,7 @@ def test_a_ceiling_that_could_not_be_measured_is_said_with_the_reason(tmp_path: 
 
 def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("s3",))))
-    assert leaders.find(run) == []
+    assert leaders.find_leads(run) == []
     text = write_words("blobs", tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
     assert "Bandwidth by size" in text
 
@@ -180,13 +186,13 @@ def test_one_size_alone_is_not_called_up_to_or_from(run: Results):
 def test_stores_are_called_by_what_stands_in_their_place():
     stores = {"s3": {"kind": "s3"}, "a": {"kind": "azure-blob", "server": "embedded", "network": None}}
     named = Names(REPORT, {"stores": stores})
-    assert [named.store(name) for name in ("s3", "a", "gone")] == ["S3", "Azurite on loopback", "gone"]
+    assert [named.format_store(name) for name in ("s3", "a", "gone")] == ["S3", "Azurite on loopback", "gone"]
     stores["a"]["network"] = {"latency_ms": 20, "per_connection_mib_s": 50.0}
-    assert named.store("a") == "Azurite (emulated, 20 ms, 50 MiB/s)"
+    assert named.format_store("a") == "Azurite (emulated, 20 ms, 50 MiB/s)"
     stores["tls"] = stores["a"] | {"tls": True}
-    assert named.store("tls") == "Azurite over TLS (emulated, 20 ms, 50 MiB/s)"
+    assert named.format_store("tls") == "Azurite over TLS (emulated, 20 ms, 50 MiB/s)"
     stores["b"] = stores["a"]
-    assert named.store("a") == "Azurite (emulated, 20 ms, 50 MiB/s) (a)", "two that look alike are told apart"
+    assert named.format_store("a") == "Azurite (emulated, 20 ms, 50 MiB/s) (a)", "two that look alike are told apart"
 
 
 # What is not there
@@ -198,8 +204,8 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     (copy / f"{absent}.csv").unlink()
     run = load(copy)
     assert ABSENT[absent] in limits(run)
-    assert curves.against(run, "size").panels
-    assert sum(1 for _ in results.by_size(run)) > 5
+    assert curves.draw_curves(run, "size").panels
+    assert sum(1 for _ in results.build_size_tables(run)) > 5
 
 
 def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
@@ -213,17 +219,17 @@ def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
 
 def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text("{}")
-    run = results.load(tables, tmp_path / "facts.json")
-    assert "**broadcast on s3**" in markdown_line(leaders.in_words(leaders.find(run)[1], run)[1])
-    assert "client" not in cell_tables.conditions(run).frame
+    run = results.load_results(tables, tmp_path / "facts.json")
+    assert "**broadcast on s3**" in render_markdown_line(leaders.describe_lead(leaders.find_leads(run)[1], run)[1])
+    assert "client" not in cell_tables.build_condition_table(run).frame
 
 
 def test_no_table_at_all_is_one_line(tmp_path: Path):
     with pytest.raises(Problem, match=r"neither samples\.csv nor cells\.csv with rows; measure first"):
-        results.load(tmp_path)
+        results.load_results(tmp_path)
     (tmp_path / "samples.csv").write_text("cell,repeat\na,1\n")
     with pytest.raises(Problem, match=r"samples.csv lacks the column phase"):
-        results.load(tmp_path)
+        results.load_results(tmp_path)
 
 
 # The page
@@ -236,6 +242,6 @@ def test_many_cells_are_reported(tmp_path: Path):
         size=("1MiB", "2MiB", "4MiB", "8MiB", "16MiB", "32MiB", "64MiB", "128MiB", "256MiB", "512MiB", "1GiB"),
     )
     run = load(build(tmp_path, rows, repeats=6, iterations=2))
-    assert all(len(panel.x_ticks) <= curves.TICKS for panel in curves.against(run, "size").panels)
+    assert all(len(panel.x_ticks) <= curves.TICKS for panel in curves.draw_curves(run, "size").panels)
     assert delivered(rows[-1]) == 4 * 2**30
-    assert len(leaders.find(run)) <= 6
+    assert len(leaders.find_leads(run)) <= 6

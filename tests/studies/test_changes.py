@@ -19,7 +19,7 @@ NOISES = {
 
 def starts(values):
     """The first places of the segments after the first."""
-    return [segment.first for segment in changes.segments(values)[1:]]
+    return [segment.first for segment in changes.find_segments(values)[1:]]
 
 
 def at_most(hits, runs, rate):
@@ -52,7 +52,7 @@ def test_a_jump_by_half_amid_10_percent_of_noise_is_found_at_its_job():
 def test_each_of_several_changes_is_found_up_and_down():
     level = np.repeat([1.0, 3.0, 1.2, 5.0], [12, 10, 15, 13])
     values = level * np.exp(0.05 * np.random.default_rng(2).normal(size=50))
-    found = changes.segments(values)
+    found = changes.find_segments(values)
     assert [(segment.first, segment.last) for segment in found] == [(0, 12), (12, 22), (22, 37), (37, 50)]
     for segment, jump in zip(found[1:], (3, 0.4, 5 / 1.2), strict=True):
         assert segment.low <= jump <= segment.high
@@ -73,15 +73,15 @@ def test_a_change_that_does_not_matter_is_none():
     assert starts(steady * np.where(np.arange(50) < 25, 1, 1.08)) == []
     assert starts(steady * np.where(np.arange(50) < 25, 1, 1.12)) == [25]
     assert starts(steady * np.where(np.arange(50) < 25, 1, 0.85)) == [25]
-    larger = changes.segments(steady * np.where(np.arange(50) < 25, 1, 1.12), equivalence_percent=15)
+    larger = changes.find_segments(steady * np.where(np.arange(50) < 25, 1, 1.12), equivalence_percent=15)
     assert len(larger) == 1
 
 
 def test_fewer_than_six_jobs_tell_no_change():
     assert starts([1, 1, 50, 50, 50]) == []
     assert starts([1, 1, 1, 50, 50, 50]) == [3]
-    assert changes.segments([]) == []
-    assert changes.segments([2.0])[0].level == 2.0
+    assert changes.find_segments([]) == []
+    assert changes.find_segments([2.0])[0].level == 2.0
 
 
 def test_jobs_that_agree_to_the_bin_have_no_change():
@@ -98,7 +98,7 @@ def test_the_unit_does_not_matter():
 def test_few_jobs_on_a_side_give_a_wide_interval():
     random = np.random.default_rng(6)
     values = np.exp(0.05 * random.normal(size=20)) * np.where(np.arange(20) < 17, 1, 4)
-    segment = changes.segments(values)[1]
+    segment = changes.find_segments(values)[1]
     own = values[17:] / np.median(values[:17])
     assert segment.low <= own.min()
     assert own.max() <= segment.high

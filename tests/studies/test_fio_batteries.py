@@ -81,7 +81,9 @@ def test_the_results_are_what_the_reader_of_batteries_expects(place):
         assert sum(count for _, count in bins) == row["sync_N"] > 0
         assert row["write_bytes"] == 64 * 1024 // 2300 * 2300
         assert None not in (row["load1_before"], row["load1_after"], row["free_gib_before"], row["started_s"])
-    assert fio_options.canonical(read["job_options"]) == fio_options.canonical(fio_options.of_job_file(TINY))
+    assert fio_options.resolve_options(read["job_options"]) == fio_options.resolve_options(
+        fio_options.parse_job_file(TINY)
+    )
 
 
 def test_a_pause_lies_between_jobs_which_run_one_after_the_other(place):
@@ -177,7 +179,9 @@ def test_a_job_file_says_what_it_gauges_and_runs_by_hand_and_in_a_battery(place,
     assert place.run(text, jobs=1).returncode == 0
     read = fio.read_battery(place.results)
     assert (read["faults"], len(read["samples"])) == ([], 1)
-    assert fio_options.canonical(read["job_options"]) == fio_options.canonical(fio_options.of_job_file(text))
+    assert fio_options.resolve_options(read["job_options"]) == fio_options.resolve_options(
+        fio_options.parse_job_file(text)
+    )
 
 
 @pytest.mark.parametrize(

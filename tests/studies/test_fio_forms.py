@@ -29,7 +29,7 @@ def document(**settings: object) -> dict:
 
 def columns(source: str) -> list[dict]:
     """Return the columns of the jobs that a text tells of."""
-    return [one.columns for part in fio_text.documents(source)[0] for one in fio_output.jobs(part)]
+    return [one.columns for part in fio_text.parse_documents(source)[0] for one in fio_output.parse_jobs(part)]
 
 
 def prefixed(prefix: Callable[[int], str], source: str) -> str:
@@ -136,8 +136,8 @@ def test_appended_runs_are_told_from_states_of_one_run():
 
 def test_of_a_last_state_that_is_cut_off_the_one_before_counts_and_the_rest_is_named():
     states = [document(writes=writes) for writes in (300, 600, 1000)]
-    found, wrong = fio_text.documents(appended(*states)[:-1500])
-    assert [one.columns["write_ios"] for part in found for one in fio_output.jobs(part)] == [600]
+    found, wrong = fio_text.parse_documents(appended(*states)[:-1500])
+    assert [one.columns["write_ios"] for part in found for one in fio_output.parse_jobs(part)] == [600]
     assert wrong == "is cut off in output 3 of 3: fio was stopped, or the file was not copied whole"
 
 
@@ -208,8 +208,8 @@ def both_forms(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
 
 def test_what_fio_writes_for_people_says_what_its_json_says(both_forms: tuple[str, dict]):
     shown, told = both_forms
-    (of_people,) = fio_output.jobs(fio_text.documents(shown)[0][0])
-    (of_json,) = fio_output.jobs(told)
+    (of_people,) = fio_output.parse_jobs(fio_text.parse_documents(shown)[0][0])
+    (of_json,) = fio_output.parse_jobs(told)
     read, exact = of_people.columns, of_json.columns
     assert (read["read_ios"], read["write_ios"]) == (exact["read_ios"], exact["write_ios"])
     assert (read["read_bytes"], read["write_bytes"]) == (exact["read_bytes"], exact["write_bytes"])
@@ -231,9 +231,9 @@ def test_hosts_of_fios_client_are_told_apart_in_what_it_writes_for_people(both_f
     jobs = "".join(f"<{host}> {line}\n" for host in ("n1", "n2") for line in shown.splitlines() if "(g=0)" in line)
     together = re.sub(r"^\S.*(?=: \(groupid)", "All clients", report, flags=re.MULTILINE)
     version = "hostname=n1, be=0, 64-bit, os=Linux, arch=x86-64, fio=fio-3.33, flags=1\n"
-    (found,), _ = fio_text.documents(f"{version}{jobs}<n1> \n{report}<n2> \n{report}{together}")
-    (alone,) = fio_output.jobs(fio_text.documents(shown)[0][0])
-    of_hosts = fio_output.jobs(found)
+    (found,), _ = fio_text.parse_documents(f"{version}{jobs}<n1> \n{report}<n2> \n{report}{together}")
+    (alone,) = fio_output.parse_jobs(fio_text.parse_documents(shown)[0][0])
+    of_hosts = fio_output.parse_jobs(found)
     assert [(one.host, one.version) for one in of_hosts] == [("n1", "fio-3.33"), ("n2", "fio-3.33")]
     assert [one.columns for one in of_hosts] == [alone.columns] * 2
     assert [one.options.get("numjobs") for one in of_hosts] == [alone.options.get("numjobs")] * 2
@@ -246,9 +246,9 @@ def test_a_run_in_both_forms_is_counted_once(both_forms: tuple[str, dict]):
 
 def test_ranges_of_rounded_percentiles_hold_the_exact_ones(both_forms: tuple[str, dict]):
     shown, told = both_forms
-    (of_people,) = fio_output.jobs(fio_text.documents(shown)[0][0])
-    (of_json,) = fio_output.jobs(told)
-    rows, exact = of_people.histograms["write"].rows(), of_json.histograms["write"].rows()
+    (of_people,) = fio_output.parse_jobs(fio_text.parse_documents(shown)[0][0])
+    (of_json,) = fio_output.parse_jobs(told)
+    rows, exact = of_people.histograms["write"].list_rows(), of_json.histograms["write"].list_rows()
     assert sum(count for *_, count in rows) == sum(count for *_, count in exact) == of_json.columns["write_N"]
     # The n-th operation lies between the same bounds, or wider ones.
     lows, highs = (sorted(row[end] for row in rows for _ in range(row[2])) for end in (0, 1))
@@ -273,15 +273,17 @@ etcd_disk_wal_fsync_duration_seconds_count 10000
 
 
 def test_etcds_own_histogram_is_read_by_its_bounds():
-    (read,) = etcd_metrics.jobs(METRICS % 9000)
+    (read,) = etcd_metrics.parse_jobs(METRICS % 9000)
     assert read.columns["sync_N"] == 10_000
     assert read.columns["sync_lat_mean_ms"] == pytest.approx(3.05)
-    ms = [(low / 1e6, high / 1e6, count) for low, high, count in read.histograms["sync"].rows()]
+    ms = [(low / 1e6, high / 1e6, count) for low, high, count in read.histograms["sync"].list_rows()]
     assert ms[:5] == [(0, 1, 500), (1, 2, 400), (2, 4, 8100), (4, 8, 990), (8, 16, 8)]
     assert ms[5][0] == 16
     labelled = METRICS.replace("{le=", '{instance="10.0.0.7:2379",job="etcd",le=')
-    assert etcd_metrics.jobs(labelled % 9000)[0].host == "10.0.0.7:2379"
-    assert etcd_metrics.jobs(prefixed(lambda number: f"line {number}: ", METRICS % 9000))[0].columns == read.columns
+    assert etcd_metrics.parse_jobs(labelled % 9000)[0].host == "10.0.0.7:2379"
+    assert (
+        etcd_metrics.parse_jobs(prefixed(lambda number: f"line {number}: ", METRICS % 9000))[0].columns == read.columns
+    )
 
 
 PEOPLE = """etcd: (g=0): rw=write, bs=(R) 2300B-2300B, (W) 2300B-2300B, (T) 2300B-2300B, ioengine=sync, iodepth=1

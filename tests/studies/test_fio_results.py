@@ -71,7 +71,7 @@ def test_a_row_has_what_fio_printed(run_fio, form: str):
     assert row["write_iops"] == pytest.approx(entry["write"]["iops"])
     assert row["write_mib_s"] == pytest.approx(entry["write"]["bw_bytes"] / 2**20, rel=1e-3)
     assert row["runtime_s"] == entry["write"]["runtime"] / 1000
-    assert series.operation_of([row]) == "sync"
+    assert series.choose_operation([row]) == "sync"
     assert battery["faults"] == []
     assert battery["fio"].startswith("fio-3.")
     histograms = battery["histograms"].get("a1", {})
@@ -137,8 +137,11 @@ def test_each_kind_of_job_is_read_and_faultless(run_fio, options: dict, operatio
     battery = fio.read_battery(run_fio("a1", size="1m", **options).parent)
     (row,) = battery["samples"]
     assert (battery["faults"], battery["left_out"]) == ([], [])
-    assert series.operation_of([row]) == operation
-    assert (row["read_bytes"] + row["write_bytes"], fio_options.signature(battery["job_options"])) == (2**20, name)
+    assert series.choose_operation([row]) == operation
+    assert (row["read_bytes"] + row["write_bytes"], fio_options.format_signature(battery["job_options"])) == (
+        2**20,
+        name,
+    )
     assert 0 < row[f"{operation}_lat_p50_ms"] <= row[f"{operation}_lat_p99_ms"]
     assert sum(n for _, n in battery["histograms"]["a1"][operation]) == row[f"{operation}_N"] > 0
 
@@ -185,7 +188,10 @@ def test_the_name_of_the_job_file_is_found_in_what_fio_printed(run_fio, tmp_path
     subprocess.run(command, check=True)
     (entry,) = jobs_of(out)
     other = entry["job options"] | {"bs": "4k"}
-    assert fio_options.names([entry["job options"], other], JOB_FILES) == ["etcd-short", "write-4k-sync-fdatasync"]
+    assert fio_options.choose_job_names([entry["job options"], other], JOB_FILES) == [
+        "etcd-short",
+        "write-4k-sync-fdatasync",
+    ]
 
 
 # Options.
@@ -194,11 +200,11 @@ def test_the_name_of_the_job_file_is_found_in_what_fio_printed(run_fio, tmp_path
 def test_each_job_file_has_a_name_of_its_own():
     flags = ("time_based", "group_reporting", "thread")
     printed = [
-        {key: value for key, value in fio_options.of_job_file(text).items() if key not in flags}
+        {key: value for key, value in fio_options.parse_job_file(text).items() if key not in flags}
         | {"filename": "/x", "name": "y"}
         for text in JOB_FILES.values()
     ]
-    assert fio_options.names(printed, JOB_FILES) == list(JOB_FILES)
+    assert fio_options.choose_job_names(printed, JOB_FILES) == list(JOB_FILES)
 
 
 @pytest.mark.parametrize(
@@ -214,13 +220,13 @@ def test_each_job_file_has_a_name_of_its_own():
     ],
 )  # fmt: skip
 def test_a_signature_says_what_a_job_does(options: dict, name: str):
-    assert fio_options.signature(options) == name
+    assert fio_options.format_signature(options) == name
 
 
 def test_options_are_the_same_in_any_spelling():
     first = {"rw": "write", "bs": "4k", "size": "200m", "runtime": "2m", "name": "fio_io_a1", "filename": "/a/a1"}
     second = {"readwrite": "write", "blocksize": "4096", "size": "204800K", "timeout": "120", "iodepth": "1"}
-    canonical = fio_options.canonical
+    canonical = fio_options.resolve_options
     assert canonical(first) == canonical(second | {"group_reporting": "1", "direct": "0"})
     assert canonical(first) != canonical(second | {"direct": "1"})
     assert canonical(first) != canonical(second | {"buffered": "0"})
@@ -228,7 +234,7 @@ def test_options_are_the_same_in_any_spelling():
 
 def test_jobs_that_differ_beyond_their_signature_are_told_apart():
     etcd, large = {"rw": "write", "bs": "2300", "size": "22m"}, {"rw": "write", "bs": "2300", "size": "200m"}
-    told = fio_options.names([etcd, large, etcd, large | {"direct": "1"}], {})
+    told = fio_options.choose_job_names([etcd, large, etcd, large | {"direct": "1"}], {})
     assert told == [
         "write-2300-psync-direct-0-size-22m",
         "write-2300-psync-direct-0-size-200m",
@@ -252,7 +258,7 @@ def test_version_3_7_has_no_number_of_latencies_and_says_more_than_json(tmp_path
     assert row["sync_lat_p99_ms"] == lat["percentile"]["99.000000"] / 1e6
     assert (row["sync_N"], row["write_N"], row["read_N"]) == (None, 1000, 0)
     assert row["read_lat_p99_ms"] is None
-    assert series.operation_of([row]) == "sync"
+    assert series.choose_operation([row]) == "sync"
 
 
 def test_bins_give_the_number_that_a_version_does_not(tmp_path: Path):
@@ -267,7 +273,7 @@ def test_version_3_1_does_not_time_fdatasync_and_that_is_a_fault(tmp_path: Path)
     battery = fio.read_battery(tmp_path)
     assert battery["faults"] == ["a1: fio-3.1 does not say how long it took to force writes to the disk"]
     assert battery["samples"][0]["sync_N"] is None
-    assert series.operation_of([battery["samples"][0]]) == "write"
+    assert series.choose_operation([battery["samples"][0]]) == "write"
 
 
 def test_newer_versions_say_when_a_job_began(tmp_path: Path):
@@ -286,7 +292,7 @@ def test_global_options_are_options_of_each_job(tmp_path: Path):
         told["global options"] = {key: options.pop(key) for key in ("rw", "bs", "fdatasync", "ioengine")}
 
     make_json(tmp_path / "a1.json", change=split)
-    assert fio_options.signature(fio.read_battery(tmp_path)["job_options"]) == "write-2300-sync-fdatasync"
+    assert fio_options.format_signature(fio.read_battery(tmp_path)["job_options"]) == "write-2300-sync-fdatasync"
 
 
 @pytest.mark.parametrize("value", ["nan", "-nan", "inf", "-inf"])
@@ -445,11 +451,11 @@ def test_a_sync_more_or_less_than_writes_is_none(tmp_path: Path):
 
 def test_a_job_whose_size_does_not_say_when_it_ends_is_asked_for_nothing():
     etcd = {"rw": "write", "bs": "2300", "size": "200m"}
-    assert fio_options.asked_bytes(etcd) == (209_715_200, 2300)
-    assert fio_options.asked_bytes(etcd | {"numjobs": "4", "loops": "2"}) == (8 * 209_715_200, 8 * 2300)
-    assert fio_options.asked_bytes(etcd | {"io_size": "1g"}) == (2**30, 2300)
+    assert fio_options.compute_asked_bytes(etcd) == (209_715_200, 2300)
+    assert fio_options.compute_asked_bytes(etcd | {"numjobs": "4", "loops": "2"}) == (8 * 209_715_200, 8 * 2300)
+    assert fio_options.compute_asked_bytes(etcd | {"io_size": "1g"}) == (2**30, 2300)
     for other in ({"runtime": "20"}, {"number_ios": "5"}, {"size": "20%"}, {"bssplit": "4k/50:8k/50"}, {"size": ""}):
-        assert fio_options.asked_bytes(etcd | other) is None
+        assert fio_options.compute_asked_bytes(etcd | other) is None
 
 
 @pytest.mark.thorough
@@ -474,11 +480,14 @@ def test_any_damage_to_any_value_is_named_or_unknown_and_never_a_crash(tmp_path:
             told = json.loads(json.dumps(whole))
             dig(told, *way[:-1])[way[-1]] = wrong
             tree = fio.Tree("b1_t1-fio-here")
-            tree.add("a1.json", json.dumps(told).encode())
-            found = [battery | {"histograms": fio.pairs(battery["histograms"])} for battery in tree.batteries()]
+            tree.add_content("a1.json", json.dumps(told).encode())
+            found = [
+                battery | {"histograms": fio.convert_to_pairs(battery["histograms"])}
+                for battery in tree.list_batteries()
+            ]
             assert found[0]["samples"] or tree.left_out
             json.dumps(found, allow_nan=False)
-            fio_options.names([battery["job_options"] for battery in found], {})
+            fio_options.choose_job_names([battery["job_options"] for battery in found], {})
 
 
 @pytest.mark.thorough

@@ -15,7 +15,7 @@ from conftest import ROOT, sbench
 
 from sbench.design import config as configuration
 from sbench.probe import host
-from sbench.probe.program import Problem, make_command, read_json
+from sbench.probe.program import Problem, build_command, read_json
 from sbench.probe.spool import Spool
 from sbench.studies.volumes import fit, import_fio, limits
 
@@ -28,7 +28,7 @@ def fitted(place: Place, p99_ms: float, text: str = SMALL, jobs: int = 6, **opti
     limit = {"name": "etcd", "p99_ms": p99_ms, "operation": "sync", "job": "etcd"}
     limit["consequences"] = [{"ms": 1e-6, "means": "each is a thing of note"}, {"ms": 1e6, "means": "each is a wonder"}]
     options = {"jobs": jobs, "at_least_s": 0, "pause_s": 0, "job_text": text, **options}
-    return fit.fit(place.volume, fit.Course(limit), place.out, **options)
+    return fit.judge_volume(place.volume, fit.Course(limit), place.out, **options)
 
 
 @pytest.mark.rule(18)
@@ -49,15 +49,15 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
     assert re.match(r"p99 [\d.]+ \[[\d., ]+\] ms so far; battery 3 of 3, job 6; ", shown[-1])
     assert emptied(place)
     # The same folder, imported, is one volume with three batteries.
-    section = configuration.resolve(read_json(place.out / "import.yaml"), [])["studies"]["volumes"]
-    batteries, left_out = import_fio.gather(import_fio.entries(section["imports"]), spool := Spool())
-    cells = [record["cell"] for record in import_fio.records(batteries, "again", spool)]
+    section = configuration.resolve_config(read_json(place.out / "import.yaml"), [])["studies"]["volumes"]
+    batteries, left_out = import_fio.read_batteries(import_fio.expand_imports(section["imports"]), spool := Spool())
+    cells = [record["cell"] for record in import_fio.build_records(batteries, "again", spool)]
     assert (len(cells), len({json.dumps(cell) for cell in cells}), left_out) == (3, 1, [])
     # As `sbench import --config …` reads it, which is what is printed.
     plan = sbench("plan", f"{place.out}/import.yaml")
     assert plan.returncode == 0, plan.stderr
-    configured = configuration.load(place.out / "import.yaml")["studies"]["volumes"]
-    assert import_fio.sources(configured["imports"]) == sorted(filter(Path.is_file, place.out.rglob("*")))
+    configured = configuration.load_config(place.out / "import.yaml")["studies"]["volumes"]
+    assert import_fio.list_sources(configured["imports"]) == sorted(filter(Path.is_file, place.out.rglob("*")))
 
 
 def test_a_battery_that_misses_a_limit_decides(place):
@@ -123,16 +123,16 @@ def test_the_word_is_that_of_the_report_and_the_course_ends_when_a_limit_is_miss
     row = {"verdict": verdict, "limit_ms": 10.0, "segment": "1", "repeat": 1, "jobs": 2, "value_ms": (low + high) / 2}
     row |= {"jobs_over": sum(job["sync_lat_p99_ms"] >= 10 for job in jobs), "low_ms": low, "high_ms": high}
     course.rows = [row | {"segment": "all"}, row]
-    assert (course.word(), course.is_missed) == (verdict, verdict == "misses")
+    assert (course.get_verdict(), course.is_missed) == (verdict, verdict == "misses")
     course.rows = [row | {"segment": "all"}, row | {"jobs_over": 7}]
-    assert course.word() == "undecided", "the jobs do not bear it out"
+    assert course.get_verdict() == "undecided", "the jobs do not bear it out"
 
 
 def test_without_a_sign_of_a_device_nothing_is_met(place):
     course = fit.Course({"p99_ms": 10})
     course.rows, course.batteries = [{"verdict": "meets"}], [{"samples": [{"device_write_ios": None}]}]
-    assert course.unseen
-    assert course.word() == "undecided"
+    assert course.is_unproven
+    assert course.get_verdict() == "undecided"
 
 
 def test_batteries_that_are_too_short_leave_it_undecided(place):
@@ -170,7 +170,7 @@ def test_a_mistake_is_one_line(arguments, line):
 
 def test_a_folder_in_memory_is_refused():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        if not (kind := host.in_memory(folder)):
+        if not (kind := host.find_memory_backing(folder)):
             pytest.skip("/dev/shm does not lie in memory here")
         done = sbench("fit", folder)
     assert done.returncode == 2
@@ -181,7 +181,7 @@ def test_ctrl_c_leaves_nothing_on_the_volume_and_keeps_what_was_measured(place):
     # It writes where it is called.
     for name in ("scripts", "config"):
         shutil.copytree(ROOT / name, place.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = make_command("sbench.cli", "fit", place.volume)
+    command = build_command("sbench.cli", "fit", place.volume)
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=place.folder, preexec_fn=hear_interrupts, **pipe) as process:
         until(lambda: list(Path(place.folder, "results/fit").glob("etcd-*/b1_*/facts_a1.txt")))

@@ -173,7 +173,7 @@ def test_a_mixture_is_read_and_what_is_not_fio_is_named_once(tmp_path: Path):
         "b3_t3-fio-h/a1.json": "is cut off",
     }
     assert len(told["left_out"]) == 4
-    files = import_fio.sources([{"from": str(tree)}])
+    files = import_fio.list_sources([{"from": str(tree)}])
     assert files == sorted(files)
     assert {file.suffix for file in files} == {".gz", ".json", ".txt", ".log"}
 
@@ -181,14 +181,14 @@ def test_a_mixture_is_read_and_what_is_not_fio_is_named_once(tmp_path: Path):
 def test_sources_names_each_file_once_or_says_what_is_missing(tmp_path: Path):
     first, second = (tarball(make_battery(tmp_path / "in", cluster=f"t{n}")) for n in (1, 2))
     named = [{"from": str(first)}, {"from": f"{tmp_path}/in/*.tar.gz"}]
-    assert import_fio.sources(named) == [first, second]
+    assert import_fio.list_sources(named) == [first, second]
     with pytest.raises(Problem, match="nothing matches"):
-        import_fio.sources([{"from": f"{tmp_path}/in/*.zip"}])
+        import_fio.list_sources([{"from": f"{tmp_path}/in/*.zip"}])
     with pytest.raises(Problem, match="there is no file or folder"):
-        import_fio.sources([{"from": f"{tmp_path}/out"}])
+        import_fio.list_sources([{"from": f"{tmp_path}/out"}])
     (tmp_path / "none").mkdir()
     with pytest.raises(Problem, match="holds no file"):
-        import_fio.sources([{"from": f"{tmp_path}/none"}])
+        import_fio.list_sources([{"from": f"{tmp_path}/none"}])
 
 
 def test_the_program_ends_in_one_line_where_nothing_is_left(tmp_path: Path):
@@ -268,24 +268,24 @@ def test_a_tarball_that_would_do_harm_is_refused_and_the_rest_is_read(tmp_path: 
 def test_bombs_are_refused_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = pack_members(tmp_path / "size.tar.gz", ({"name": "a.json"}, bytes(17 * 2**20)))
     with pytest.raises(Problem, match=r"a\.json has more than 16 MiB"):
-        list(packed.contents(path))
+        list(packed.read_members(path))
     path = pack_members(tmp_path / "name.tar.gz", ({"name": "a.json", "pax_headers": {"comment": "x" * 2**22}}, b""))
     with pytest.raises(Problem, match="a name or a header is larger than it should be"):
-        list(packed.contents(path))
+        list(packed.read_members(path))
     monkeypatch.setattr(packed, "TOTAL_BYTES", 2**23)
     monkeypatch.setattr(packed, "MEMBERS", 10)
     for kind in (".json", ""):
         path = pack_members(tmp_path / "total.tar.gz", *(({"name": f"{n}{kind}"}, bytes(2**20)) for n in range(9)))
         with pytest.raises(Problem, match="larger than 8 MiB"):
-            list(packed.contents(path))
+            list(packed.read_members(path))
     path = pack_members(tmp_path / "count.tar.gz", *(({"name": f"{n}"}, b"") for n in range(12)))
     with pytest.raises(Problem, match="more than 10 files and folders"):
-        list(packed.contents(path))
+        list(packed.read_members(path))
     # What comes after the end of the archive is unpacked as well when its checksum is looked at.
     whole = pack_members(tmp_path / "tail.tar.gz", ({"name": "a.json"}, DATA))
     whole.write_bytes(gzip.compress(gzip.decompress(whole.read_bytes()) + bytes(2**24)))
     with pytest.raises(Problem, match="larger than 8 MiB"):
-        list(packed.contents(whole))
+        list(packed.read_members(whole))
 
 
 @pytest.mark.parametrize("size", [10, len(DATA) - 600, len(DATA) + 5000, 2**40])
@@ -321,7 +321,7 @@ def test_a_flipped_bit_is_found_out(tmp_path: Path):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(Problem, match="is no tarball or zip, or damaged"):
-        list(packed.contents(path))
+        list(packed.read_members(path))
 
 
 # Synthetic results, for the benchmarks.
@@ -333,7 +333,7 @@ def test_synthetic_batteries_are_as_drawn_and_collapse_where_they_should(tmp_pat
     battery = fio.read_battery(folder)
     rows = battery["samples"]
     assert battery["faults"] == []
-    assert fio_options.names([battery["job_options"]], JOB_FILES) == ["etcd-published"]
+    assert fio_options.choose_job_names([battery["job_options"]], JOB_FILES) == ["etcd-published"]
     for row, times in zip(rows, [1.0] * 8 + [5.5] * 4, strict=True):
         assert row["sync_lat_mean_ms"] == pytest.approx(1.0 * times, rel=0.02)
         assert row["sync_lat_p99_ms"] == pytest.approx(2.5 * times, rel=0.03)
@@ -354,7 +354,7 @@ def test_what_jobs_hold_waits_on_the_disk(tmp_path: Path):
         for number in range(jobs):
             make_json(tmp_path / f"{jobs}/a{number}.json", f"a{number}", began_s=1_750_000_000 + 600 * number)
         tracemalloc.start()
-        batteries, _ = import_fio.gather([{"from": str(tmp_path / str(jobs))}], Spool())
+        batteries, _ = import_fio.read_batteries([{"from": str(tmp_path / str(jobs))}], Spool())
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert [battery["jobs"] for battery in batteries] == [jobs]

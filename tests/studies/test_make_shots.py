@@ -13,13 +13,20 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from sbench.probe.program import Problem, make_command
-from sbench.studies.shots.checksums import fingerprint
-from sbench.studies.shots.files import extents
-from sbench.studies.shots.inputs import sources
-from sbench.studies.shots.make import confirm, main
-from sbench.studies.shots.shot_files import SMALL, describe, parts
-from sbench.studies.shots.signals import Settings, ordered_pairs, plan, selection, signal_values, table
+from sbench.probe.program import Problem, build_command
+from sbench.studies.shots.checksums import compute_checksum
+from sbench.studies.shots.files import list_extents
+from sbench.studies.shots.inputs import find_sources
+from sbench.studies.shots.make import main, validate_files
+from sbench.studies.shots.shot_files import SMALL, describe_files, list_parts
+from sbench.studies.shots.signals import (
+    Settings,
+    compute_signal_values,
+    load_signals,
+    plan_shots,
+    select_signals,
+    sort_pairs,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -49,7 +56,7 @@ def reads_of(shots: dict) -> list[int]:
 
 @pytest.mark.parametrize("seed", [0, 1, 2**40])
 def test_500_shots_hold_exactly_what_was_published(seed: int):
-    shots = plan(replace(STUDY, seed=seed))
+    shots = plan_shots(replace(STUDY, seed=seed))
     files = Counter(signal for signals in shots.values() for signal in signals)
     assert len(shots) == 500
     assert sum(files.values()) == 30_024
@@ -57,15 +64,15 @@ def test_500_shots_hold_exactly_what_was_published(seed: int):
     assert (min(reads_of(shots)), max(reads_of(shots))) == (115, 125)
     assert files["lh_netpow"] == 82
     assert sum(len(signals.get("lh_netpow", ())) for signals in shots.values()) == 60
-    full = Counter(len(signal.axes) for signal in table().values() if signal.name != "lh_netpow")
+    full = Counter(len(signal.axes) for signal in load_signals().values() if signal.name != "lh_netpow")
     assert full == {0: 5, 2: 8, 1: 47}
 
 
 def test_each_signal_has_the_published_files_and_data_set_reads(published: Path):
-    shots = plan(STUDY).values()
+    shots = plan_shots(STUDY).values()
     with open(published / "ros3-shots" / "derived_per_signal.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert sorted(row["obj-id"] for row in rows) == list(table())
+    assert sorted(row["obj-id"] for row in rows) == list(load_signals())
     for row in rows:
         axes = [signals[row["obj-id"]] for signals in shots if row["obj-id"] in signals]
         assert (len(axes), len(axes) + sum(map(len, axes))) == (int(row["files"]), int(row["dsets"])), row
@@ -73,15 +80,15 @@ def test_each_signal_has_the_published_files_and_data_set_reads(published: Path)
 
 @pytest.mark.parametrize("count", [1, 2, 12, 37, 250, 999])
 def test_any_number_of_shots_keeps_the_proportions(count: int):
-    shots = plan(replace(STUDY, shots=count))
+    shots = plan_shots(replace(STUDY, shots=count))
     files = Counter(signal for signals in shots.values() for signal in signals)
     assert len(shots) == count
-    assert all(abs(files[signal.name] - signal.files * count / 500) < 1 for signal in table().values())
+    assert all(abs(files[signal.name] - signal.files * count / 500) < 1 for signal in load_signals().values())
     assert all(115 <= reads <= 125 for reads in reads_of(shots))
 
 
 def test_the_seed_sets_shots_and_what_they_miss():
-    first, again, other = plan(STUDY), plan(STUDY), plan(replace(STUDY, seed=2))
+    first, again, other = plan_shots(STUDY), plan_shots(STUDY), plan_shots(replace(STUDY, seed=2))
     assert first == again
     assert first.keys().isdisjoint(other)
     assert [len(signals) for signals in first.values()] != [len(signals) for signals in other.values()]
@@ -89,10 +96,10 @@ def test_the_seed_sets_shots_and_what_they_miss():
 
 
 def test_fewer_signals_keep_small_and_large_ones():
-    by_size = sorted(table().values(), key=lambda signal: signal.nbytes)
+    by_size = sorted(load_signals().values(), key=lambda signal: signal.nbytes)
     for count in (2, 5, 60, 61):
-        sizes = [table()[name].nbytes for name in selection(count)]
-        assert len(set(selection(count))) == count
+        sizes = [load_signals()[name].nbytes for name in select_signals(count)]
+        assert len(set(select_signals(count))) == count
         assert (min(sizes), max(sizes)) == (by_size[0].nbytes, by_size[-1].nbytes)
 
 
@@ -115,17 +122,17 @@ def test_a_shot_file_is_as_published(made):
         "shots": 2,
         "signals": 60,  # two shots are too few for lh_netpow
         "pairs": sum(map(len, manifest["objects"].values())),
-        "dataset_reads": sum(reads_of(plan(replace(STUDY, shots=2)))),
+        "dataset_reads": sum(reads_of(plan_shots(replace(STUDY, shots=2)))),
     }
     with h5py.File(folder / manifest["files"][0]["name"]) as file:
         shot = manifest["shots"][0]
         stored, seen = {}, set()
         for name, signal in file[f"/shots/{shot}/signals"].items():
             assert signal.attrs["shot"] == int(shot)
-            for part in parts(signal):
+            for part in list_parts(signal):
                 assert bool(part.chunks) == (part.nbytes > SMALL) == (part.compression_opts == 4), part
-            stored[name] = sum(part.id.get_storage_size() for part in parts(signal) if part.name not in seen)
-            seen |= {part.name for part in parts(signal)}
+            stored[name] = sum(part.id.get_storage_size() for part in list_parts(signal) if part.name not in seen)
+            seen |= {part.name for part in list_parts(signal)}
         total = sum(stored.values())
         assert 5_000_000 < total < 8_000_000
         assert sum(sorted(stored.values())[-4:]) > 0.9 * total
@@ -135,7 +142,7 @@ def test_scales_are_shared_by_the_md5_of_their_values(made):
     folder, manifest = made["single-shot"]
     with h5py.File(folder / manifest["files"][0]["name"]) as file:
         group = file["/shots"][manifest["shots"][0]]
-        attached = [scale for signal in group["signals"].values() for scale in parts(signal)[1:]]
+        attached = [scale for signal in group["signals"].values() for scale in list_parts(signal)[1:]]
         kept = [name for name in group if name != "signals"]
         assert len(attached) >= 60
         assert len(kept) < 25
@@ -160,11 +167,11 @@ def test_every_layout_holds_the_same_values(made):
 
 def assert_ascending(file: h5py.File, layout: str, shots: dict) -> None:
     seen, places = set(), []
-    for shot, signal in ordered_pairs(layout, shots):
-        for part in parts(file[f"/shots/{shot}/signals/{signal}"]):
+    for shot, signal in sort_pairs(layout, shots):
+        for part in list_parts(file[f"/shots/{shot}/signals/{signal}"]):
             if part.name not in seen:
                 seen.add(part.name)
-                pieces = extents(part)
+                pieces = list_extents(part)
                 places += [pieces[0][0], pieces[-1][1]]
     assert all(before <= after for before, after in pairwise(places))
 
@@ -196,20 +203,20 @@ def test_the_order_holds_without_pages_and_for_any_page_size(tmp_path: Path, lay
 def test_another_process_writes_identical_files(tmp_path: Path):
     manifest = make(tmp_path / "here", replace(FEW, layout="shot-major", page_size=1_000_000))
     out = tmp_path / "manifest.json"
-    command = make_command("sbench.studies.shots.make", "--dataset", "d", "--out", out)
+    command = build_command("sbench.studies.shots.make", "--dataset", "d", "--out", out)
     subprocess.run([*command, "--settings", json.dumps(manifest["settings"])], check=True, cwd=ROOT)
     assert json.loads(out.read_text()) == manifest
 
 
 def test_values_look_digitised_and_differ_between_shots():
-    current = table()["mag_ip"]
-    values = signal_values(1, "1160825001", current)
+    current = load_signals()["mag_ip"]
+    values = compute_signal_values(1, "1160825001", current)
     counts = values / (current.amplitude / 2048)
     assert np.abs(counts - counts.round()).max() < 1e-3
     assert 1000 < np.abs(counts).max() < 2048
-    assert not np.array_equal(values, signal_values(1, "1160825002", current))
+    assert not np.array_equal(values, compute_signal_values(1, "1160825002", current))
     # The same on every machine and with every numpy: records made elsewhere carry this checksum.
-    assert fingerprint(values) == (64_000, 1636403509)
+    assert compute_checksum(values) == (64_000, 1636403509)
 
 
 # Labels, leftovers and mistakes.
@@ -223,7 +230,12 @@ def test_a_mislabelled_file_is_refused(made, change: dict):
     folder, _ = made["shot-major"]
     settings = replace(STUDY, layout="shot-major", shots=2)
     with pytest.raises(Problem, match=f"^{next(iter(change))} is "):
-        confirm(replace(settings, **change), plan(settings), {}, describe(sources(str(folder / "shots.h5"))))
+        validate_files(
+            replace(settings, **change),
+            plan_shots(settings),
+            {},
+            describe_files(find_sources(str(folder / "shots.h5"))),
+        )
 
 
 def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path):
@@ -280,7 +292,7 @@ def test_own_files_may_have_other_types_and_orders(tmp_path: Path):
     shot = manifest["objects"]["8"]
     assert manifest["layout"]["layout"] == "shot-major"
     assert (manifest["layout"]["paged"], manifest["layout"]["deflate"]) == (False, 0)
-    assert shot["x"]["datasets"] == [["/shots/8/signals/x", 40_000, fingerprint(np.arange(5000.0))[1]]]
+    assert shot["x"]["datasets"] == [["/shots/8/signals/x", 40_000, compute_checksum(np.arange(5000.0))[1]]]
     assert shot["x"]["stored_bytes"] == [40_000]
     assert shot["text"]["datasets"][0][1] == 8
     assert shot["none"]["datasets"][0][1:] == [0, 0]

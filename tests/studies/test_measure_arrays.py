@@ -17,8 +17,8 @@ CHUNKS, VALUES, PADDED = 9, 50 * 40 * 8, 9 * 20 * 15 * 8
 DESCRIBED = {"hsds": 2, "zarr": 1}
 # What a prelude says to get at the nodes of each service that is started.
 NODES = (
-    "import os, signal\nfrom sbench.studies.arrays import hsds, service\nservices, start = [], service._start\n"
-    "service._start = lambda *given: services.append(start(*given)) or services[-1]\n"
+    "import os, signal\nfrom sbench.studies.arrays import hsds, service\nservices, start = [], service._start_service\n"
+    "service._start_service = lambda *given: services.append(start(*given)) or services[-1]\n"
 )
 
 
@@ -43,11 +43,11 @@ def files(here: Place) -> set[str]:
 def blobs(here: Place) -> set[str]:
     """Return the names of all objects in a container: Azurite keeps the bytes of removed ones for a while."""
     spec = here.cell.settings["store"]
-    store = stores.of(spec)
-    with store.serve(
+    store = stores.get_store(spec)
+    with store.serve_folder(
         artefact(here.environments / "servers.json"), Path(here.provided["folder"]), None, sys.stderr
     ) as up:
-        connection = store.address(up, {})[1][azure.CONNECTION]
+        connection = store.resolve_holder_url(up, {})[1][azure.CONNECTION]
         with ContainerClient.from_connection_string(connection, spec["container"]) as container:
             return set(container.list_blob_names())
 
@@ -176,8 +176,8 @@ def test_a_port_that_somebody_takes_in_between_is_not_asked_and_another_is_taken
     here = cell()
     here.pretend(
         "import socket\nfrom sbench.studies.arrays import service\n"
-        "taken = socket.create_server(('127.0.0.1', 0))\nports, free = [taken.getsockname()[1]], service.free_port\n"
-        "service.free_port = lambda: ports.pop() if ports else free()"
+        "taken = socket.create_server(('127.0.0.1', 0))\nports, free = [taken.getsockname()[1]], service.find_free_port\n"
+        "service.find_free_port = lambda: ports.pop() if ports else free()"
     )
     record = measured(here)
     assert (record["status"], record["reasons"]) == ("done", [])

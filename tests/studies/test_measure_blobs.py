@@ -32,7 +32,7 @@ def in_memory():
     folder = Path("/dev/shm")
     from sbench.probe import host
 
-    if not folder.is_dir() or host.mount(folder)["file_system"] != "tmpfs":
+    if not folder.is_dir() or host.find_mount(folder)["file_system"] != "tmpfs":
         pytest.skip("a file system in memory is needed at /dev/shm")
     return folder
 
@@ -147,9 +147,9 @@ def test_the_spans_of_machines_are_not_mixed():
     def row(host: str, began: float, ended: float, count: int = 1) -> dict:
         return {"host": host, "times": (began, ended), "bytes": count}
 
-    assert mpi.span([row("a", 10, 11), row("a", 10.5, 12), row("b", 500, 501)]) == (2, 1)
-    assert mpi.span([row("a", 1, 2, 0)]) == (1, 0)
-    assert mpi.span([row("a", 10, 11), row("a", 10.5, 12), row("a", 10, 10.2, 0)]) == (2, 1), "it read nothing"
+    assert mpi.compute_span([row("a", 10, 11), row("a", 10.5, 12), row("b", 500, 501)]) == (2, 1)
+    assert mpi.compute_span([row("a", 1, 2, 0)]) == (1, 0)
+    assert mpi.compute_span([row("a", 10, 11), row("a", 10.5, 12), row("a", 10, 10.2, 0)]) == (2, 1), "it read nothing"
 
 
 @pytest.mark.rule(9)
@@ -235,7 +235,7 @@ def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
         "read = posix.Reader.read\n"
         "def lose(self, *arguments):\n"
         "    read(self, *arguments)\n"
-        "    page_cache.evict([self.path(arguments[0])])\n"
+        "    page_cache.evict_files([self.path(arguments[0])])\n"
         "posix.Reader.read = lose"
     )
     record = here.measure()
@@ -417,14 +417,14 @@ def test_the_record_says_what_held(cell):
 def test_arms_that_load_other_readers_of_the_same_code_have_the_same_hash(cell):
     plain, collective = (cell(pattern=pattern).measure()["modules"] for pattern in ("sections", "mpi-io-collective"))
     assert "sbench.stores.s3.reader" in plain
-    assert provenance.code_sha256(plain) == provenance.code_sha256(collective)
+    assert provenance.compute_code_sha256(plain) == provenance.compute_code_sha256(collective)
 
 
 @pytest.mark.rule(14)
 @pytest.mark.parametrize("program", ["step", "sbench.studies.blobs.read"])
 def test_whichever_store_a_process_has_loaded_it_is_the_same_code(program):
     """Stores that are compared are read by modules of their own; what they import counts too."""
-    found, everything = set(), set(provenance.package("probe", "stores"))
+    found, everything = set(), set(provenance.list_package_modules("probe", "stores"))
     for folder in ("posix", "s3", "azure"):
         modules = [path.stem for path in (ROOT / "scripts/sbench/stores" / folder).glob("[a-z]*.py")]
         names = ", ".join(f"sbench.stores.{folder}.{module}" for module in modules)
@@ -432,7 +432,7 @@ def test_whichever_store_a_process_has_loaded_it_is_the_same_code(program):
         done = run_code(code)
         loaded = {name for name in done.stdout.split() if name.startswith("sbench.")}
         assert f"sbench.stores.{folder}.reader" in loaded
-        found.add(provenance.code_sha256(loaded | everything))
+        found.add(provenance.compute_code_sha256(loaded | everything))
     assert len(found) == 1
 
 
@@ -468,7 +468,7 @@ def test_a_process_holds_an_operation_and_not_the_object(cell, pattern):
 
 def test_buffers_that_do_not_fit_are_refused_with_the_arithmetic(cell):
     here = cell(processes="4")
-    here.manifest["layout"] |= {"size_bytes": 2**50, "block_bytes": sizes.block_bytes(2**50)}
+    here.manifest["layout"] |= {"size_bytes": 2**50, "block_bytes": sizes.compute_block_bytes(2**50)}
     here.levels["operation_size"] = "64TiB"
     here.write()
     problem = here.problem()
@@ -477,11 +477,11 @@ def test_buffers_that_do_not_fit_are_refused_with_the_arithmetic(cell):
 
 
 def test_how_lustre_stripes_a_file_is_read_from_its_own_tool(tmp_path, monkeypatch):
-    from sbench.studies.blobs.measure import stripe
+    from sbench.studies.blobs.measure import read_stripe
 
     tool = tmp_path / "lfs"
     words = "lmm_stripe_count:  4\\nlmm_stripe_size:   1048576\\nlmm_stripe_offset: 2\\n"
     tool.write_text(f"#!/bin/sh\n[ \"$*\" = 'getstripe -c -S -i /x' ] && printf '{words}'\n", encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert stripe("/x") == {"stripe_count": "4", "stripe_size": "1048576", "stripe_offset": "2"}
+    assert read_stripe("/x") == {"stripe_count": "4", "stripe_size": "1048576", "stripe_offset": "2"}

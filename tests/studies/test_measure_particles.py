@@ -78,7 +78,7 @@ def test_a_right_value_is_right_where_values_cancel(cell, operation):
         with h5py.File(here.data / "snapshot.0.hdf5", "r+") as file:
             del file["PartType0/Density"]
             file["PartType0/Density"] = values
-        facts = snapshots.describe([here.data / "snapshot.0.hdf5"])
+        facts = snapshots.describe_snapshot([here.data / "snapshot.0.hdf5"])
         here.manifest.write_text(json.dumps(artefact(here.manifest) | facts), encoding="utf-8")
         record = here.measure()
         assert record["valid"], (name, record["reasons"])

@@ -20,7 +20,7 @@ from volume_cells import Cell
 
 from sbench.measure import cell
 from sbench.probe import host
-from sbench.probe.program import Problem, file_digest
+from sbench.probe.program import Problem, compute_file_digest
 from sbench.stores import store as stores
 from sbench.studies.volumes import instance_volume, measure
 from sbench.studies.volumes.settings import Job, Levels, Settings
@@ -38,7 +38,7 @@ def test_a_cell_is_a_battery_with_what_was_asked_and_done(place):
     assert record["histograms"].keys() == {"a1", "a2", "a3"}
     assert record["background"]["write_bytes"] > 0
     software = artefact(place.folder / f"software/{record['provenance']['software']}.json")
-    assert software["files"] == {"fio": file_digest(shutil.which("fio"))}
+    assert software["files"] == {"fio": compute_file_digest(shutil.which("fio"))}
     assert record["seconds"]["total"] > sum(row["runtime_s"] for row in record["samples"])
     assert emptied(place)
     assert not any(path.name.endswith(".scratch") for path in place.folder.iterdir())
@@ -74,7 +74,7 @@ def test_a_load_that_cannot_have_spent_the_credits_fails_its_cell(place):
 
 def test_a_battery_in_memory_says_so_and_the_look_before_a_run_refuses_it(place):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        if not (kind := host.in_memory(folder)):
+        if not (kind := host.find_memory_backing(folder)):
             pytest.skip("/dev/shm does not lie in memory here")
         record = Cell(place, jobs=1, store={"path": folder}).measure()
         assert (record["status"], record["battery"]["memory"]) == ("done", kind)
@@ -99,11 +99,11 @@ def test_what_lies_below_a_folder_decides_whether_it_is_in_memory(tmp_path, monk
     mounts["/merged"] = f"overlay /merged overlay rw,lowerdir=/usr,upperdir={tmp_path},workdir=/w 0 0"
     mounts["over"] = f"tmpfs {tmp_path} tmpfs rw 0 0"
     told = {"/proc/self/mounts": "\n".join(mounts.values())}
-    monkeypatch.setattr(host, "read", told.get)
-    assert host.in_memory("/usr") == ""
-    assert host.in_memory("/ram/folder") == "ram0"
-    assert host.in_memory("/tmp/x/folder") == "tmpfs"
-    assert host.in_memory("/merged/folder") == "overlay on tmpfs"
+    monkeypatch.setattr(host, "read_kernel_file", told.get)
+    assert host.find_memory_backing("/usr") == ""
+    assert host.find_memory_backing("/ram/folder") == "ram0"
+    assert host.find_memory_backing("/tmp/x/folder") == "tmpfs"
+    assert host.find_memory_backing("/merged/folder") == "overlay on tmpfs"
 
 
 def test_a_cell_that_reaches_its_time_limit_keeps_what_it_has_and_is_invalid(place):
@@ -136,21 +136,21 @@ def test_another_volume_that_is_the_same_one_is_refused(place):
     store = {"kind": "posix", "path": str(place.volume)}
     settings = Settings(Levels("disk", "tiny", "other"), store, Job(**job), 1, 0, 0, load)
     with pytest.raises(Problem, match=re.escape(f"{beside} is on the same volume as {place.volume}")):
-        measure.confirm(settings, "test", {})
+        measure.validate_volume(settings, "test", {})
     load["store"]["path"] = "/proc"
-    measure.confirm(settings, "test", {})
+    measure.validate_volume(settings, "test", {})
 
 
 def test_a_store_without_a_path_is_tested_where_the_results_lie():
-    assert measure.place_of({"kind": "posix"}, "laptop") == Path("results/laptop")
-    assert measure.place_of({"kind": "posix", "path": "/mnt/gp3"}, "laptop") == Path("/mnt/gp3")
+    assert measure.get_place({"kind": "posix"}, "laptop") == Path("results/laptop")
+    assert measure.get_place({"kind": "posix", "path": "/mnt/gp3"}, "laptop") == Path("/mnt/gp3")
 
 
 def test_a_raw_device_is_erased_only_where_the_store_says_so(tmp_path):
     job = {"repeat": 1, "time_limit_s": 60, "scratch": tmp_path, "run": ""}
     for store, erase in (({"device": "/dev/null", "erase": True}, True), ({"device": "/dev/null"}, False)):
         settings = Settings(Levels("raw", "tiny", "none"), store, Job("tiny", TINY), 1, 0, 0)
-        words = measure.battery(job, settings)
+        words = measure.build_battery_command(job, settings)
         assert words[words.index("--device") + 1] == "/dev/null"
         assert ("--erase" in words) == erase
         assert "--directory" not in words
@@ -237,8 +237,8 @@ def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeypatch):
     def told(store: dict) -> set[str]:
         with contextlib.ExitStack() as stack:
-            _, _, env = stores.serve(
-                stack, {"kind": "posix", **store}, {"location": None}, cell.inherited(), None, sys.stderr
+            _, _, env = stores.serve_dataset(
+                stack, {"kind": "posix", **store}, {"location": None}, cell.filter_environment(), None, sys.stderr
             )
         return {name for name, value in env.items() if name.startswith("AWS_") and value != os.devnull}
 
@@ -250,7 +250,7 @@ def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeyp
 
 def test_the_volume_of_an_instance_is_what_the_cloud_says(tmp_path, instance):
     store = {"kind": "posix", "path": str(tmp_path), "volume": "instance"}
-    assert measure.volume_of(store, tmp_path) == {
+    assert measure.find_volume_facts(store, tmp_path) == {
         "type": "gp3",
         "size_gib": 128,
         "iops": 3000,
@@ -269,7 +269,7 @@ def test_the_volume_of_an_instance_is_what_the_cloud_says(tmp_path, instance):
 def test_a_volume_that_is_not_known_is_one_line_that_says_what_to_write(tmp_path, instance, serial, reason):
     instance.write_text(serial, encoding="utf-8")
     with pytest.raises(Problem) as raised:
-        instance_volume.volume_of(tmp_path)
+        instance_volume.fetch_volume_facts(tmp_path)
     line = str(raised.value)
     assert reason in line
     assert line.endswith("write its type and size into the configuration, as in volume: {type: gp3, size_gib: 100}")
@@ -281,6 +281,6 @@ def test_a_folder_on_several_disks_and_one_on_none_have_no_volume(tmp_path, inst
     for name in ("sda", "sdb"):
         (partition / "slaves" / name).mkdir(parents=True)
     with pytest.raises(Problem, match="nvme1n1p1 lies on several disks: sda, sdb"):
-        instance_volume.volume_of(tmp_path)
+        instance_volume.fetch_volume_facts(tmp_path)
     with pytest.raises(Problem, match="no disk is below it"):
-        instance_volume.volume_of("/proc")
+        instance_volume.fetch_volume_facts("/proc")

@@ -30,7 +30,7 @@ ssize_t write(int file, const void *bytes, size_t size) {
 
 @pytest.mark.rule(18)
 def test_a_stall_is_counted_for_each_operation_that_was_due_meanwhile():
-    counted = fio_output.from_due([10**6] * 50 + [10**9] + [10**6] * 950, 100)
+    counted = fio_output.compute_due_latencies([10**6] * 50 + [10**9] + [10**6] * 950, 100)
     late = sum(ns > 100 * 10**6 for ns in counted)
     # While it stalls 100 are due; each 10 ms the queue loses 9 ms.
     assert counted[:50] == [10**6] * 50
@@ -80,7 +80,7 @@ def test_a_rate_that_is_not_even_is_left_out_with_the_reason(monkeypatch, tmp_pa
     mapping = {"store": ["disk"], "job": ["etcd", "etcd-rate"], "background": ["none"]}
     section = {"matrix": mapping, "compare": []}
     config = {"run": "test", "stores": {"disk": {"kind": "posix"}}, "studies": {"volumes": section}}
-    cells, (left_out,) = matrix.expand(configuration.resolve(config, []), "volumes")
+    cells, (left_out,) = matrix.expand_matrix(configuration.resolve_config(config, []), "volumes")
     assert [cell.levels["job"] for cell in cells] == ["etcd"]
     assert (
         left_out.reason == "etcd-rate has rate_iops: an open loop is measured evenly and with one operation in flight"

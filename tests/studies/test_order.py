@@ -24,7 +24,7 @@ def test_the_order_is_that_in_which_a_worker_reads():
         read = [
             [address.removeprefix("f/"), path]
             for one in objects
-            for batch in plan.batches(one, verify=False)
+            for batch in plan.build_batches(one, verify=False)
             for address, paths in batch.files
             for path, _ in paths
         ]
@@ -39,7 +39,7 @@ def test_what_an_index_holds_need_not_come_from_the_store():
     stored = {}
     for driver in ("s3fs", "virtualizarr", "kerchunk"):
         access = Access(driver, UNSET, 0)
-        stored[driver] = _Plan("shots", ["1"], manifest, {"folder": "f"}, access, 1, "").stored_bytes()
+        stored[driver] = _Plan("shots", ["1"], manifest, {"folder": "f"}, access, 1, "").count_stored_bytes()
     assert stored == {"s3fs": 8, "virtualizarr": 8, "kerchunk": None}
 
 

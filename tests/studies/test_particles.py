@@ -35,12 +35,12 @@ FIELD = f"{snapshots.TYPE}/{snapshots.FIELD}"
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("snapshot")
-    return make.make(Data(str(PARTICLES), 240_000, seed=3), folder / "manifest.json")
+    return make.make_snapshot(Data(str(PARTICLES), 240_000, seed=3), folder / "manifest.json")
 
 
 @pytest.fixture(scope="module")
 def facts(snapshot: list[Path]) -> dict:
-    return snapshots.describe(snapshot)
+    return snapshots.describe_snapshot(snapshot)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def outcomes(snapshot: list[Path], with_yt: Path, tmp_path_factory: pytest.TempP
     """Return what each method made of the snapshot in a library with yt, by method, operation, selection, turns."""
     scratch = tmp_path_factory.mktemp("outcomes")
     manifest = scratch / "manifest.json"
-    manifest.write_text(json.dumps(snapshots.describe(snapshot)), encoding="utf-8")
+    manifest.write_text(json.dumps(snapshots.describe_snapshot(snapshot)), encoding="utf-8")
     arguments = [manifest, snapshot[0].parent, str(AT_MOST), scratch]
     command = [artefact(with_yt / "yt.json")["python"], ROOT / "tests/helpers/particle_methods.py", *arguments]
     ours = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
@@ -68,17 +68,17 @@ def outcomes(snapshot: list[Path], with_yt: Path, tmp_path_factory: pytest.TempP
 
 @pytest.mark.parametrize("preset, published", [("A", (1_941_226, 8, 12)), ("B", (6_381_559, 16, 32))])
 def test_presets_have_the_published_particles_files_and_chunks(preset, published):
-    held = snapshots.numbers(*make.planned(Data(preset)))
-    assert (sum(held), len(held), len(list(snapshots.chunks(held, snapshots.AT_MOST)))) == published
+    held = snapshots.split_particles(*make.plan_snapshot(Data(preset)))
+    assert (sum(held), len(held), len(list(snapshots.list_chunks(held, snapshots.AT_MOST)))) == published
 
 
 def test_chunks_are_all_particles_once_in_order_and_none_is_larger_than_asked():
-    assert list(snapshots.chunks([5, 3, 4], 4)) == [(0, 0, 4), (0, 4, 5), (1, 0, 3), (2, 0, 4)]
+    assert list(snapshots.list_chunks([5, 3, 4], 4)) == [(0, 0, 4), (0, 4, 5), (1, 0, 3), (2, 0, 4)]
 
 
 def test_a_snapshot_has_the_headers_of_gadget_and_the_same_values_for_the_same_seed(snapshot, tmp_path):
-    again = make.make(Data(str(PARTICLES), 240_000, seed=3), tmp_path / "manifest.json")
-    other = make.make(Data(str(PARTICLES), 240_000, seed=4), tmp_path / "other/manifest.json")
+    again = make.make_snapshot(Data(str(PARTICLES), 240_000, seed=3), tmp_path / "manifest.json")
+    other = make.make_snapshot(Data(str(PARTICLES), 240_000, seed=4), tmp_path / "other/manifest.json")
     with h5py.File(snapshot[1]) as one, h5py.File(again[1]) as two, h5py.File(other[1]) as three:
         assert one["Header"].attrs["NumFilesPerSnapshot"] == FILES
         assert one["Header"].attrs["NumPart_ThisFile"][0] == len(one[FIELD])
@@ -88,7 +88,7 @@ def test_a_snapshot_has_the_headers_of_gadget_and_the_same_values_for_the_same_s
 
 
 def test_totals_of_more_particles_than_32_bits_hold_are_those_of_gadget(tmp_path):
-    snapshots.write(tmp_path / "snapshot.0.hdf5", 0, [10, 2**32], 1)
+    snapshots.write_file(tmp_path / "snapshot.0.hdf5", 0, [10, 2**32], 1)
     with h5py.File(tmp_path / "snapshot.0.hdf5") as file:
         header = file["Header"].attrs
         assert (header["NumPart_Total"][0], header["NumPart_Total_HighWord"][0]) == (10, 1)
@@ -156,7 +156,7 @@ def test_yt_takes_the_files_for_a_snapshot_and_lists_the_chunks_that_the_headers
     kind, pieces = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert kind == "GadgetHDF5Dataset"
     counts = [file["particles"] for file in facts["files"]]
-    assert pieces == [[str(snapshot[file]), *ends] for file, *ends in snapshots.chunks(counts, AT_MOST)]
+    assert pieces == [[str(snapshot[file]), *ends] for file, *ends in snapshots.list_chunks(counts, AT_MOST)]
 
 
 @pytest.mark.rule(9)
@@ -164,7 +164,7 @@ def test_yt_takes_the_files_for_a_snapshot_and_lists_the_chunks_that_the_headers
 def test_what_is_listed_twice_is_read_twice_but_where_dask_takes_equal_tasks_for_one(outcomes, facts, name):
     method = methods.METHODS[name]
     outcome = outcomes[name, "load" if method.loads else "sum", "all", 2]
-    pieces = len(list(snapshots.chunks([file["particles"] for file in facts["files"]], AT_MOST)))
+    pieces = len(list(snapshots.list_chunks([file["particles"] for file in facts["files"]], AT_MOST)))
     assert outcome["read"] == [1 if method.pure else 2] * pieces
     if method.loads:
         assert outcome["result"][0] == 2 * PARTICLES, "the result alone does not say that anything was read once"
@@ -172,12 +172,12 @@ def test_what_is_listed_twice_is_read_twice_but_where_dask_takes_equal_tasks_for
 
 def test_an_account_has_the_bytes_and_seconds_of_what_was_read_and_forgets_them(snapshot):
     source = snapshot_reading.Source(drivers.Access("sec2", drivers.UNSET, 2**20), snapshots.TYPE, snapshots.FIELD)
-    snapshot_reading.read(source, snapshot_reading.Chunk(0, 0, str(snapshot[0]), 10, 110))
-    account = snapshot_reading.taken()
+    snapshot_reading.read_chunk(source, snapshot_reading.Chunk(0, 0, str(snapshot[0]), 10, 110))
+    account = snapshot_reading.take_account()
     assert account["bytes"] == 8 * 100
     assert account["seconds"] >= account["longest"] > 0
     assert account["effective"]["driver"] == "sec2"
-    assert snapshot_reading.taken()["chunks"] == []
+    assert snapshot_reading.take_account()["chunks"] == []
 
 
 @pytest.fixture
@@ -189,24 +189,24 @@ def test_a_truncated_file_is_named(spoiled):
     with open(spoiled[1], "r+b") as file:
         file.truncate(spoiled[1].stat().st_size // 2)
     with pytest.raises(Problem, match=r"snapshot\.1\.hdf5 cannot be read as HDF5: .*truncated"):
-        snapshots.describe(spoiled)
+        snapshots.describe_snapshot(spoiled)
 
 
 def test_a_field_that_is_not_there_is_named(spoiled):
     with pytest.raises(Problem, match=r"snapshot\.0\.hdf5 has no PartType0/Pressure; correct group or field"):
-        snapshots.describe(spoiled, snapshots.TYPE, "Pressure")
+        snapshots.describe_snapshot(spoiled, snapshots.TYPE, "Pressure")
 
 
 def test_a_file_with_other_particles_than_its_header_says_is_named(spoiled):
     with h5py.File(spoiled[2], "r+") as file:
         file["Header"].attrs["NumPart_ThisFile"] = np.array([7, 0, 0, 0, 0, 0])
     with pytest.raises(Problem, match=r"snapshot\.2\.hdf5: its header says 7 particles, Density has \d+"):
-        snapshots.describe(spoiled)
+        snapshots.describe_snapshot(spoiled)
 
 
 def test_a_file_that_is_missing_is_told(spoiled):
     with pytest.raises(Problem, match=r"has 2 files, the headers say 3; name all of a snapshot"):
-        snapshots.describe([spoiled[0], spoiled[2]])
+        snapshots.describe_snapshot([spoiled[0], spoiled[2]])
 
 
 @pytest.mark.parametrize("field", ["Coordinates", "Names"])
@@ -214,22 +214,22 @@ def test_a_field_that_is_not_one_number_for_each_particle_is_told(spoiled, field
     with h5py.File(spoiled[0], "r+") as file:
         file[snapshots.TYPE]["Names"] = ["a"] * len(file[FIELD])
     with pytest.raises(Problem, match=rf"snapshot\.0\.hdf5: PartType0/{field} is not one number for each particle"):
-        snapshots.describe(spoiled, snapshots.TYPE, field)
+        snapshots.describe_snapshot(spoiled, snapshots.TYPE, field)
 
 
 def test_values_that_are_not_finite_are_told(spoiled):
     with h5py.File(spoiled[1], "r+") as file:
         file[FIELD][3] = np.nan
     with pytest.raises(Problem, match=r"PartType0/Density has values that are not finite"):
-        snapshots.describe(spoiled)
+        snapshots.describe_snapshot(spoiled)
 
 
 def test_files_of_a_snapshot_are_in_the_order_of_their_numbers(tmp_path):
     for number in (10, 2, 0, 1):
         (tmp_path / f"snap_033.{number}.hdf5").touch()
-    assert [path.name.split(".")[1] for path in make.of_source(tmp_path)] == ["0", "1", "2", "10"]
+    assert [path.name.split(".")[1] for path in make.list_source_files(tmp_path)] == ["0", "1", "2", "10"]
     with pytest.raises(Problem, match=r"no HDF5 file is there; correct studies\.particles\.data\.files"):
-        make.of_source(tmp_path / "none")
+        make.list_source_files(tmp_path / "none")
 
 
 SUM = {"operation": "sum", "method": "serial"}
@@ -239,7 +239,7 @@ YT = {"operation": "sum", "library": "yt"}
 def test_rows_of_a_copy_are_read_from_the_groups_that_hold_them(tmp_path):
     values = np.arange(1000.0)
     pyarrow.parquet.write_table(pyarrow.table({FIELD: values}), tmp_path / "copy", row_group_size=300)
-    file = drivers.of("parquet").open(str(tmp_path / "copy"), drivers.Access("parquet", drivers.UNSET, 0))
+    file = drivers.get_driver("parquet").open(str(tmp_path / "copy"), drivers.Access("parquet", drivers.UNSET, 0))
     for start, stop in ((0, 300), (300, 600), (10, 20), (290, 310), (299, 901), (900, 1000), (0, 1000), (999, 1000)):
         assert np.array_equal(file.read(FIELD, slice(start, stop)), values[start:stop])
     assert np.array_equal(file.read(FIELD), values)
@@ -251,7 +251,7 @@ def test_a_copy_that_cannot_be_written_is_one_line(snapshot, tmp_path):
     with pytest.raises(
         Problem, match=r"snapshot\.0\.hdf5 cannot be copied to .*none: .*; free the disk or leave parquet"
     ):
-        parquet_copy.converted(chunks, FIELD, drivers.Access("sec2", drivers.UNSET, 2**20), tmp_path / "none")
+        parquet_copy.write_copies(chunks, FIELD, drivers.Access("sec2", drivers.UNSET, 2**20), tmp_path / "none")
 
 
 def test_a_heat_map_has_the_value_of_each_pair_of_levels_in_its_place_the_darkest_the_highest(tmp_path):
@@ -260,18 +260,18 @@ def test_a_heat_map_has_the_value_of_each_pair_of_levels_in_its_place_the_darkes
         particles=("B",), operation=("sum",), method=("futures",), workers=("1", "4"), threads=("1",)
     )
     run = particles_tables.load(particles_tables.build(tmp_path, rows))
-    [panel] = tiles.over(run, "workers", "threads").panels
+    [panel] = tiles.draw_tiles(run, "workers", "threads").panels
     assert (panel.x_tick_texts, panel.y_tick_texts) == (("1", "4"), ("1", "2"))
     rates = run.measured.set_index(["workers", "threads"])["rate"]
     assert {(note.x, note.y): note.text for note in panel.notes} == {
-        (x, y): names.rate(rates[worker, thread])
+        (x, y): names.format_rate(rates[worker, thread])
         for x, worker in enumerate(("1", "4"))
         for y, thread in enumerate(("1", "2"))
     }
     darkness = [sum(bytes.fromhex(bar.colour[1:])) for bar in panel.bars]
     best = panel.notes[darkness.index(min(darkness))]
-    assert best.text == names.rate(rates.max())
-    assert tiles.over(run, "workers", "chunk").panels == ()
+    assert best.text == names.format_rate(rates.max())
+    assert tiles.draw_tiles(run, "workers", "chunk").panels == ()
 
 
 @pytest.mark.parametrize("shift", [-5, 5])
@@ -286,20 +286,20 @@ def test_chunks_of_yt_that_overlap_or_leave_a_gap_are_told(shift):
         pieces = [SimpleNamespace(filename="/elsewhere/snapshot.0.hdf5", start=start, end=end) for start, end in ends]
         return SimpleNamespace(index=SimpleNamespace(data_files=pieces))
 
-    through_yt.see_alike(dataset(0, 100), chunks)
+    through_yt.expect_same_chunks(dataset(0, 100), chunks)
     with pytest.raises(Problem, match=r"snapshot\.0\.hdf5: yt reads other chunks \(2\) than are listed \(2\)"):
-        through_yt.see_alike(dataset(0, 100 + shift), chunks)
+        through_yt.expect_same_chunks(dataset(0, 100 + shift), chunks)
 
 
 def test_printed_timings_are_read_and_stand_beside_what_was_measured(tmp_path, published):
-    printed_rows = printed.read(published / "dask-loads/timings_from_notebook.csv")
+    printed_rows = printed.read_printed(published / "dask-loads/timings_from_notebook.csv")
     assert len(printed_rows) == 27
     assert printed_rows[2] == {
         **{"chunks": 12, "operation": "load", "method": "futures-pure", "mean_s": 0.0285, "std_s": 0.00485}
     }
     run = particles_tables.load(particles_tables.build(tmp_path))
     run.facts["printed"] = printed_rows
-    table = printed.beside(run).frame.set_index(["chunks listed", "method"])
+    table = printed.build_printed_table(run).frame.set_index(["chunks listed", "method"])
     # 32 chunks are snapshot B, 320 its chunks ten times; where none is listed twice, all futures are alike.
     assert table.loc[(320, "in_mem_from_dask_futures"), "published: × as fast as serial"] == pytest.approx(
         6.85, abs=0.01
@@ -322,45 +322,45 @@ def test_a_table_of_other_timings_is_told(tmp_path, text, reason):
     path = tmp_path / "timings.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(Problem, match=reason):
-        printed.read(path)
+        printed.read_printed(path)
 
 
 def test_what_a_run_without_any_record_has_to_say_is_said(tmp_path):
     run = particles_tables.load(particles_tables.build(tmp_path, broken=True))
     assert run.measured.empty
-    assert advice.why(run) == []
-    assert [*advice.converting(run), *advice.through_yt(run)] == []
-    assert advice.out_of_core(run).frame.empty
+    assert advice.list_reasons(run) == []
+    assert [*advice.describe_conversion(run), *advice.describe_yt_tasks(run)] == []
+    assert advice.build_memory_table(run).frame.empty
     run.facts["printed"] = [{"chunks": 12, "operation": "sum", "method": "serial", "mean_s": 1.0, "std_s": None}]
-    assert list(printed.beside(run).frame["measured / s"]) == [""]
-    assert results.limits(run)
+    assert list(printed.build_printed_table(run).frame["measured / s"]) == [""]
+    assert results.list_limits(run)
 
 
 def test_comparisons_with_cells_that_were_never_tried_are_counted_and_not_told(tmp_path):
     run = particles_tables.load(particles_tables.build(tmp_path))
-    rows = run.comparisons()
+    rows = run.get_comparisons()
     own = rows["contender_cell"].iloc[0]
     of_it = int((rows[["baseline_cell", "contender_cell"]] == own).any(axis=1).sum())
     never = replace(run, cells=run.cells.assign(n=run.cells["n"].where(run.cells["cell"] != own, 0)))
-    assert (run.untried, never.untried) == (0, of_it)
-    assert len(never.comparisons()) == len(rows) - of_it
-    assert any(line.endswith("at least one of the two cells was never tried.") for line in judgement.limits(never))
+    assert (run.untried_count, never.untried_count) == (0, of_it)
+    assert len(never.get_comparisons()) == len(rows) - of_it
+    assert any(line.endswith("at least one of the two cells was never tried.") for line in judgement.list_limits(never))
     failed = replace(never, cells=never.cells.assign(failed=never.cells["n"] == 0))
-    assert len(failed.comparisons()) == len(rows), "what failed is told"
+    assert len(failed.get_comparisons()) == len(rows), "what failed is told"
 
 
 def test_where_dask_never_won_the_page_says_so(tmp_path):
     run = particles_tables.load(particles_tables.build(tmp_path))
-    assert [line[:8] for line, _ in advice.why(run)] == ["The loop"]
+    assert [line[:8] for line, _ in advice.list_reasons(run)] == ["The loop"]
     lost = replace(run, verdicts=run.verdicts.assign(verdict=run.verdicts["verdict"].replace("faster", "slower")))
-    never, (statement,) = advice.why(lost)[0]
+    never, (statement,) = advice.list_reasons(lost)[0]
     assert never == "No Dask method was shown to be faster than the serial loop at any size."
-    assert not statement.holds(lost.checks), "the records still have the methods that were faster"
+    assert not statement.is_supported_by(lost.checks), "the records still have the methods that were faster"
 
 
 def test_the_code_shown_is_of_who_leads_among_the_same_cells(tmp_path):
     texts = []
-    page = SimpleNamespace(section=lambda _, text: texts.append(text), fold=contextlib.nullcontext, text=texts.append)
+    page = SimpleNamespace(show_section=lambda _, text: texts.append(text), fold=contextlib.nullcontext, show_text=texts.append)
     advice.show_code(page, particles_tables.load(particles_tables.build(tmp_path)))
     lines, script = texts
     # Futures lead with 2 and with 4 workers; what reads copies, or has a limit, or lists chunks again is not shown.
@@ -371,7 +371,7 @@ def test_the_code_shown_is_of_who_leads_among_the_same_cells(tmp_path):
 
 
 def expanded(**levels: object) -> tuple[list, list]:
-    config = configuration.load(ROOT / "config/smoke.yaml")
+    config = configuration.load_config(ROOT / "config/smoke.yaml")
     config["libraries"]["yt"] = {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/yt.lock"}
     section = config["studies"]["particles"]
     section |= {"control_cells": 0, "compare": []}
@@ -380,7 +380,7 @@ def expanded(**levels: object) -> tuple[list, list]:
     section["matrix"] = given | {
         factor: level if isinstance(level, list) else [level] for factor, level in levels.items()
     }
-    return matrix.expand(config, "particles")
+    return matrix.expand_matrix(config, "particles")
 
 
 @pytest.mark.parametrize(
@@ -418,10 +418,10 @@ def test_what_cannot_be_measured_is_left_out_with_the_reason(levels, reason):
 
 
 def test_own_files_and_made_snapshots_are_not_mixed(tmp_path):
-    config = configuration.load(ROOT / "config/smoke.yaml")
+    config = configuration.load_config(ROOT / "config/smoke.yaml")
     config["studies"] = {"particles": config["studies"]["particles"] | {"data": {"files": str(tmp_path)}}}
     with pytest.raises(Problem, match=r"data\.files are your own; write particles: \[own\]"):
-        configuration.resolve(config, [])
+        configuration.resolve_config(config, [])
 
 
 def test_a_page_counts_the_particles_of_own_files(tmp_path):
@@ -429,7 +429,7 @@ def test_a_page_counts_the_particles_of_own_files(tmp_path):
     run = particles_tables.load(particles_tables.build(tmp_path, rows))
     assert set(run.cells["particles"]) == {str(particles_tables.OWN)}
     assert run.measured["rate"].notna().all()
-    assert any("at 0.3 million, serial" in text for text, _ in leaders.write_headline(leaders.find(run), run))
+    assert any("at 0.3 million, serial" in text for text, _ in leaders.write_headline(leaders.find_leads(run), run))
 
 
 @pytest.mark.rule(6)
@@ -448,8 +448,10 @@ def test_controls_repeat_cells_in_which_one_thread_reads_if_there_are_any():
             "workers": [4],
         } | levels
         section = {"control_cells": 3, "matrix": {**levels, "threads": [2], "cache": ["warm"]}}
-        config = configuration.resolve(values | {"studies": {"particles": section}}, [])
-        return [cell.levels["method"] for cell in matrix.expand(config, "particles")[0] if cell.levels["control"]]
+        config = configuration.resolve_config(values | {"studies": {"particles": section}}, [])
+        return [
+            cell.levels["method"] for cell in matrix.expand_matrix(config, "particles")[0] if cell.levels["control"]
+        ]
 
     assert set(slowed(method=["serial", "chunkwise", "futures", "array"])) == {"serial", "chunkwise"}
     assert set(slowed(method=["futures", "array"])) == {"futures", "array"}

@@ -93,7 +93,7 @@ def test_an_id_that_is_there_twice_is_a_fault_and_nothing_is_lost(tmp_path: Path
     ],
 )
 def test_dates_of_logs_are_read_in_many_forms(text: str, seconds: float | None, zoned: bool):
-    assert fio_facts.date(text) == (seconds, zoned)
+    assert fio_facts.parse_date(text) == (seconds, zoned)
 
 
 def test_the_log_gives_load_and_time_of_each_job(tmp_path: Path):
@@ -192,6 +192,6 @@ def test_jobs_of_several_versions_are_a_fault_of_a_battery(tmp_path: Path):
 
 def test_counters_that_ran_backwards_tell_nothing():
     before, after = "259 0 vda 10 0 80 5 100 7 800 50 0 1000 55", "259 0 vda 11 0 88 6 3 9 900 60 0 6000 66"
-    assert fio_facts.device_counts(before, before.replace("1000", "1500"), 10)["write_ios"] == 0
-    assert fio_facts.device_counts(before, after, 10) == {}
-    assert fio_facts.steal_percent("cpu 100 0 100 800 0 0 0 50 0 0", "cpu 200 0 200 1600 0 0 0 20 0 0") is None
+    assert fio_facts.compute_device_counts(before, before.replace("1000", "1500"), 10)["write_ios"] == 0
+    assert fio_facts.compute_device_counts(before, after, 10) == {}
+    assert fio_facts.compute_steal_percent("cpu 100 0 100 800 0 0 0 50 0 0", "cpu 200 0 200 1600 0 0 0 20 0 0") is None

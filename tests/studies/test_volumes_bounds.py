@@ -35,7 +35,7 @@ def plain(one: dict, percentiles: Sequence[float] = (1, 5, 10, 20, 50, 90, 95, 9
     for row in one["samples"]:
         bins = np.repeat(*np.transpose(one["histograms"][row["job_Id"]]["sync"]).astype(int))
         named = {p: int(nth(bins, p)) for p in percentiles}
-        rows = fio_output.ranges_between(named, len(bins), bins.min() * 0.99, bins.max() * 1.01, 0)
+        rows = fio_output.compute_ranges(named, len(bins), bins.min() * 0.99, bins.max() * 1.01, 0)
         ranges[row["job_Id"]] = {"sync": rows}
     return one | {"histograms": ranges}
 
@@ -115,14 +115,14 @@ def judge_random_jobs(random: np.random.Generator) -> list[dict]:
         samples.append(sample(np.repeat(*of_job.T), number, 10 * number, device_write_ios=len(ns)))
         estimates = zip(PERCENTILES, histograms.percentiles([of_job], PERCENTILES), strict=True)
         named = {p: estimate.value for p, estimate in estimates if math.isfinite(estimate.value)}
-        between = fio_output.ranges_between(named, len(ns), float(ns.min()), float(ns.max()), 0)
+        between = fio_output.compute_ranges(named, len(ns), float(ns.min()), float(ns.max()), 0)
         bins[job_id(number)] = {"sync": of_job / (1e6, 1)}
         ranges[job_id(number)] = {"sync": np.asarray(between, float) / (1e6, 1e6, 1)}
     height = float(np.median([row["sync_lat_p99_ms"] for row in samples])) * math.exp(random.normal(0, 0.05))
     limit, levels, rows = {"name": "mine", "p99_ms": height, "operation": "sync"}, ("disk", "etcd", "none", "", ""), []
     for by_job in (bins, ranges):
         volume = Series("disk", levels, (Battery("disk", levels, 1, record("disk", samples), [], by_job),))
-        rows.append(limits.verdicts(volume, tables.segments_of(volume), [limit])[1])
+        rows.append(limits.judge_limits(volume, tables.list_segments(volume), [limit])[1])
     return rows
 
 

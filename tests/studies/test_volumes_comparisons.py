@@ -85,7 +85,7 @@ def test_batteries_of_other_code_or_software_are_not_comparable(differing, reaso
         return series.Series(store, batteries[0].levels, tuple(batteries))
 
     made = [volume("base"), volume("other", **differing)]
-    rows = comparing.comparisons(made, {one.levels: [] for one in made}, [{"factor": "store", "baseline": "base"}])
+    rows = comparing.compare_series(made, {one.levels: [] for one in made}, [{"factor": "store", "baseline": "base"}])
     assert set(rows["verdict"]) == {"not comparable"}
     assert set(rows["method"]) == {f"{reason}, between the arms"}
     assert rows["ratio"].isna().all()
@@ -107,7 +107,7 @@ def test_volumes_of_which_one_was_always_first_are_not_comparable(first, compara
             kept = record(store, rows, session="1", position=position)
             batteries.append(series.Battery(store, levels, repeat, kept, []))
         made.append(series.Series(store, levels, tuple(batteries)))
-    rows = comparing.comparisons(made, {one.levels: [] for one in made}, [{"factor": "store", "baseline": "base"}])
+    rows = comparing.compare_series(made, {one.levels: [] for one in made}, [{"factor": "store", "baseline": "base"}])
     assert set(rows["verdict"] == "not comparable") == {not comparable}
     assert set(rows["method"] == comparing.IN_ONE_ORDER) == {not comparable}
     assert set(rows["ratio"].notna()) == {comparable}
@@ -125,7 +125,7 @@ def test_a_volume_that_lost_two_batteries_more_is_not_faster():
         made.append(series.Series(store, levels, tuple(batteries)))
     for baseline, verdict in (("base", "no evidence"), ("other", "no evidence")):
         compare = [{"factor": "store", "baseline": baseline}]
-        rows = comparing.comparisons(made, {one.levels: [] for one in made}, compare).set_index("metric")
+        rows = comparing.compare_series(made, {one.levels: [] for one in made}, compare).set_index("metric")
         assert rows.loc["mean", "verdict"] == rows.loc["iops", "verdict"] == verdict
         lost = (2, 0) if baseline == "other" else (0, 2)
         assert rows.loc["mean", "method"].endswith(
@@ -150,7 +150,7 @@ def test_identical_volumes_are_told_apart_no_more_often_than_the_level_allows():
                 batteries.append(series.Battery(store, (store, JOB, "none", "", ""), repeat, one, []))
             made.append(series.Series(store, batteries[0].levels, tuple(batteries)))
         compare = [{"factor": "store", "baseline": "base"}]
-        rows = comparing.comparisons(made, {one.levels: [] for one in made}, compare).set_index("metric")
+        rows = comparing.compare_series(made, {one.levels: [] for one in made}, compare).set_index("metric")
         decided += rows.loc["p50", "verdict"] in ("faster", "slower")
     assert decided <= 9
 

@@ -51,7 +51,7 @@ def test_a_battery_through_a_shell_is_a_record_with_that_hosts_facts(place: Plac
     is_whole(place, record)
     assert record["background"]["write_bytes"] > 0
     assert {row["node_name"] for row in record["samples"]} == {record["host"]["node"]} == {"elsewhere"}
-    mount = host.mount(place.volume)
+    mount = host.find_mount(place.volume)
     assert {name: record["host"][name] for name in ("mount_point", "file_system")} == {
         name: mount[name] for name in ("mount_point", "file_system")
     }
@@ -99,7 +99,7 @@ def planned(tmp_path: Path, **store: object) -> Path:
 
 
 def test_cells_of_both_hosts_take_turns_and_a_load_beside_is_on_the_same(tmp_path: Path):
-    cells, left_out = matrix.expand(configuration.load(planned(tmp_path)), "volumes")
+    cells, left_out = matrix.expand_matrix(configuration.load_config(planned(tmp_path)), "volumes")
     assert [cell.levels["store"] for cell in cells] == ["far", "near"]
     assert left_out[0].reason == "near, which has the background load, is on another host"
 
@@ -114,12 +114,12 @@ def test_the_look_before_a_run_goes_through_the_shell(tmp_path: Path):
 
 def test_mistakes_about_a_shell_are_one_line(tmp_path: Path):
     with pytest.raises(Problem, match=r"stores\.far\.volume: instance asks the cloud of this machine"):
-        configuration.load(planned(tmp_path, volume="instance"))
-    store = stores.of({"kind": "posix", "shell": ["env"], "path": str(tmp_path)})
+        configuration.load_config(planned(tmp_path, volume="instance"))
+    store = stores.get_store({"kind": "posix", "shell": ["env"], "path": str(tmp_path)})
     with pytest.raises(Problem, match="a store with a shell gets no data"):
-        store.provide("data", [], tmp_path, None, print)
+        store.provide_dataset("data", [], tmp_path, None, print)
 
 
 def test_a_volume_of_another_host_is_called_by_its_own_name():
     facts = {"stores": {"gp2x1": {"kind": "posix", "path": "/var/lib/etcd", "shell": ["ssh", "host"]}}}
-    assert Names(REPORT, facts).store("gp2x1") == "gp2x1"
+    assert Names(REPORT, facts).format_store("gp2x1") == "gp2x1"

@@ -9,7 +9,7 @@ import pytest
 
 from sbench.pages import cell_tables, comparisons, judgement
 from sbench.pages import page as pages
-from sbench.pages.markup import markdown, markdown_line
+from sbench.pages.markup import render_markdown, render_markdown_line
 from sbench.pages.plot import COLOURS, Look, Marks, Panel, Rule
 from sbench.probe.program import Problem
 from sbench.studies.volumes.report import answers, batteries, figures, tabulated, words
@@ -29,7 +29,7 @@ def tables(synthetic: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tables: Path) -> batteries.Results:
-    return batteries.load(tables, tables / "facts.json")
+    return batteries.load_results(tables, tables / "facts.json")
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +42,16 @@ def changed(folder: Path, source: Path, table: str, change) -> batteries.Results
     copy = shutil.copytree(source, folder / "changed")
     frame = pd.read_csv(copy / table, dtype=str, keep_default_na=False)
     change(frame).to_csv(copy / table, index=False)
-    return batteries.load(copy, copy / "facts.json")
+    return batteries.load_results(copy, copy / "facts.json")
 
 
 def told(run: batteries.Results, factor: str, where: str = "") -> list[str]:
-    decided, _, _ = answers.find(run)
-    return [markdown_line(one.text) for one in decided if one.factor == factor and where in one.where]
+    decided, _, _ = answers.list_findings(run)
+    return [render_markdown_line(one.text) for one in decided if one.factor == factor and where in one.where]
 
 
 def limits_of(run: batteries.Results) -> list[str]:
-    return judgement.limits(run, answers.limitations(run))
+    return judgement.list_limits(run, answers.list_limitations(run))
 
 
 # What people read first
@@ -69,15 +69,15 @@ def test_a_collapse_is_told_with_time_jobs_size_and_job(run: batteries.Results):
 
 
 def test_hosts_on_which_it_came_out_alike_share_a_sentence(run: batteries.Results):
-    decided, _, _ = answers.find(run)
+    decided, _, _ = answers.list_findings(run)
     assert {one.where for one in decided if "gp3 (" in one.where} == {"on gp3 (128 GiB gp3), on each of 2 hosts"}
     assert "in all 50 jobs (2 h 21 min to 2 h 26 min): 4.10 to 4.30 ms" in told(run, "limit", "gp3 (")[0]
 
 
 def test_a_limit_within_the_interval_is_undecided_and_the_reason_told(run: batteries.Results):
-    [one] = [one for one in answers.find(run)[2] if one.factor == "limit"]
+    [one] = [one for one in answers.list_findings(run)[2] if one.factor == "limit"]
     assert one.where == "on disk, with a second job on the same volume"
-    assert markdown_line(one.text) == (
+    assert render_markdown_line(one.text) == (
         "it is **undecided** whether p99 of fdatasync meets etcd's 10 ms in all 20 jobs (2 h 11 min): 10.1 [9.70, "
         "10.4] ms; 8 jobs over it by themselves; the limit lies within the interval."
     )
@@ -93,7 +93,7 @@ def test_a_volume_that_never_keeps_a_limit_says_so(run: batteries.Results):
 def test_the_model_of_credits_stands_against_what_was_seen(run: batteries.Results):
     [one] = told(run, "burst credits", "on gp2 (128 GiB gp2)")
     assert one.startswith("by the model the credits of a 128 GiB gp2 volume run out in job 33; a collapse was seen at ")
-    assert answers.reasons(run) == [f"On gp2 (128 GiB gp2): {one}"]
+    assert answers.list_reasons(run) == [f"On gp2 (128 GiB gp2): {one}"]
 
 
 def test_differences_are_told_as_those_of_other_studies_are(run: batteries.Results):
@@ -104,7 +104,7 @@ def test_differences_are_told_as_those_of_other_studies_are(run: batteries.Resul
     assert (
         "p99 with a second job on the same volume **was 1.9× as high** [1.9, 2.0] as without a second job" in background
     )
-    _, others, _ = answers.find(run)
+    _, others, _ = answers.list_findings(run)
     assert {one.metric for one in others} == {"p50", "iops"}
     faster = next(one for one in others if "after the last change" in one.text and one.metric == "iops")
     assert faster.verdict == "faster"
@@ -112,13 +112,13 @@ def test_differences_are_told_as_those_of_other_studies_are(run: batteries.Resul
 
 
 def test_what_is_undecided_is_in_no_decided_answer(run: batteries.Results):
-    decided, _, undecided = answers.find(run)
+    decided, _, undecided = answers.list_findings(run)
     assert {one.verdict for one in decided} <= {"meets", "misses", "modelled", "faster", "slower", "same"}
     assert {one.verdict for one in undecided} == {"undecided", "no evidence"}
 
 
 def test_what_to_do_next_names_the_volume_to_take_and_what_would_decide(run: batteries.Results):
-    best, larger, more = map(markdown_line, answers.advice(run))
+    best, larger, more = map(render_markdown_line, answers.list_advice(run))
     assert best == (
         "Use any of gp3 · ip-10-0-0-2, gp3 · ip-10-0-0-3 and disk · alone: all stayed below etcd's 10 ms, and none was "
         "shown to be lower than the others."
@@ -132,31 +132,31 @@ def test_what_to_do_next_names_the_volume_to_take_and_what_would_decide(run: bat
 def test_nobody_is_told_to_take_what_runs_beside_the_application(tmp_path: Path):
     loaded = records.battery("disk", 0.5 * np.ones(20), 2, cell={"background": "same"})
     records.gather(records.write_run(tmp_path, [records.battery("disk", np.ones(20)), loaded]), limits=["etcd"])
-    run = batteries.load(tmp_path / "out")
-    assert not [line for line in map(markdown_line, answers.advice(run)) if line.startswith("Use ")]
+    run = batteries.load_results(tmp_path / "out")
+    assert not [line for line in map(render_markdown_line, answers.list_advice(run)) if line.startswith("Use ")]
 
 
 def test_a_battery_too_short_for_its_limit_is_not_said_to_be_near_it(tmp_path: Path):
     records.gather(records.write_run(tmp_path, [records.battery("disk", np.ones(8))]), limits=["etcd"])
-    run = batteries.load(tmp_path / "out")
-    headline, [advice] = answers.headline(run), answers.advice(run)
-    assert "of the sync after a write cannot be judged against etcd's 10 ms on disk" in markdown_line(headline)
+    run = batteries.load_results(tmp_path / "out")
+    headline, [advice] = answers.write_headline(run), answers.list_advice(run)
+    assert "of the sync after a write cannot be judged against etcd's 10 ms on disk" in render_markdown_line(headline)
     assert advice.startswith("Measure disk again: 8 jobs in ")
 
 
 def test_many_volumes_that_came_out_alike_share_a_sentence(tmp_path: Path):
-    run = batteries.load(build(tmp_path, many(20, 12)), tmp_path / "facts.json")
-    groups = answers.alike(run)
+    run = batteries.load_results(build(tmp_path, many(20, 12)), tmp_path / "facts.json")
+    groups = answers.list_course_groups(run)
     assert sum(map(len, groups)) == 40
     assert len(groups) < 6
-    assert any("volume06 and 11 more" in one.where for one in answers.find(run)[0])
+    assert any("volume06 and 11 more" in one.where for one in answers.list_findings(run)[0])
 
 
 def test_times_that_were_derived_are_called_so(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "samples.csv", lambda rows: rows.assign(started_s=""))
     assert "in the first 32 jobs (about 55 min): 2.40 [2.38, 2.42] ms" in told(run, "limit")[0]
     assert any("times of some jobs are not known" in line for line in limits_of(run))
-    assert figures.latency(run).panels[0].x_label == "Number of the job"
+    assert figures.draw_latency(run).panels[0].x_label == "Number of the job"
 
 
 def test_limits_of_the_data_are_told(run: batteries.Results):
@@ -175,7 +175,7 @@ def test_limits_of_the_data_are_told(run: batteries.Results):
 
 
 def test_a_whole_import_says_that_nothing_is_known_of_the_machines(tmp_path: Path):
-    run = batteries.load(build(tmp_path, [GP2]), tmp_path / "facts.json")
+    run = batteries.load_results(build(tmp_path, [GP2]), tmp_path / "facts.json")
     assert any("Nothing was measured here" in line for line in limits_of(run))
 
 
@@ -183,7 +183,7 @@ def test_a_whole_import_says_that_nothing_is_known_of_the_machines(tmp_path: Pat
 
 
 def test_cells_are_coloured_by_the_published_limits(run: batteries.Results):
-    found = {table.name: table for table in tabulated.by_job(run)}
+    found = {table.name: table for table in tabulated.build_job_tables(run)}
     assert set(found) == {f"{metric}-by-job" for metric in ("p99", "p99.9", "mean", "max", "stddev")}
     for metric, yellow, red in (("p99", 5, 10), ("p99.9", 5, 10), ("mean", 2, 5), ("max", 50, 100), ("stddev", 1e9, 1)):
         table = found[f"{metric}-by-job"]
@@ -197,7 +197,7 @@ def test_cells_are_coloured_by_the_published_limits(run: batteries.Results):
 
 def test_the_red_of_p99_is_the_first_limit_of_the_run(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows[rows["limit"] == "openshift"])
-    [p99, p999, *_] = tabulated.by_job(run)
+    [p99, p999, *_] = tabulated.build_job_tables(run)
     assert p99.meaning == "yellow (△) from 10 ms on, red (▲) from 20 ms on"
     assert p999.meaning == "yellow (△) from 5 ms on, red (▲) from 10 ms on"
 
@@ -206,7 +206,7 @@ def test_jobs_are_rows_in_time_order_and_a_missing_one_is_empty(tables: Path, tm
     run = changed(
         tmp_path, tables, "samples.csv", lambda rows: rows[(rows["store"] != "gp2") | (rows["job_Id"] != "b2")]
     )
-    frame = next(iter(tabulated.by_job(run))).frame
+    frame = next(iter(tabulated.build_job_tables(run))).frame
     assert list(frame["job"]) == list(range(1, 51))
     assert len(frame) == 50
     assert np.isnan(frame["gp2"][6])
@@ -214,14 +214,14 @@ def test_jobs_are_rows_in_time_order_and_a_missing_one_is_empty(tables: Path, tm
 
 
 def test_every_node_has_a_table_of_all_metrics(run: batteries.Results):
-    found = list(tabulated.by_node(run))
+    found = list(tabulated.build_node_tables(run))
     assert len(found) == 7
     assert {"battery_id", "job_Id", "max / ms", "p99.99 / ms", "N", "IOPS", "load before"} <= {*found[0].frame}
     assert found[-1].caption.startswith("[INVALID] bench, worn:")
 
 
 def test_verdicts_at_a_glance_say_how_long_a_limit_was_kept(run: batteries.Results):
-    table = tabulated.glance(run)
+    table = tabulated.build_glance_table(run)
     row = table.frame[table.frame["store"] == "gp2"].iloc[0]
     assert row["etcd: p99 below 10 ms"] == "misses 18.5 [18.3, 18.7] ms"
     assert row["etcd: kept for"] == "55 min, 32 jobs"
@@ -229,7 +229,7 @@ def test_verdicts_at_a_glance_say_how_long_a_limit_was_kept(run: batteries.Resul
 
 
 def test_summary_leaves_refused_percentiles_empty(run: batteries.Results):
-    frame = tabulated.summary(run).frame
+    frame = tabulated.build_series_table(run).frame
     assert frame["p99 / ms"][0].startswith("8.20 [")
     assert list(frame.loc[frame["store"] == "old", "p99 / ms"]) == [""]
     assert "all together" in set(frame["host"])
@@ -238,11 +238,13 @@ def test_summary_leaves_refused_percentiles_empty(run: batteries.Results):
 
 
 def test_batteries_are_listed_in_their_order_with_the_rest_between_them(run: batteries.Results):
-    frame = tabulated.batteries(run).frame
+    frame = tabulated.build_batteries_table(run).frame
     assert list(frame["store"]) == [battery.store for battery in BATTERIES]
     assert frame["rest before it"][1] == "1 h 20 min"
     assert frame["reasons"][6] == "fio: No space left on device"
-    assert markdown(tabulated.job_files(run)[0]).startswith("Job `etcd-published`:\n\n    ; etcd's write-ahead log")
+    assert render_markdown(tabulated.render_job_files(run)[0]).startswith(
+        "Job `etcd-published`:\n\n    ; etcd's write-ahead log"
+    )
 
 
 def test_colours_have_marks_for_print_and_markdown(page: Path):
@@ -257,46 +259,54 @@ def test_colours_have_marks_for_print_and_markdown(page: Path):
 
 
 def test_latency_has_limits_changes_and_credits_on_one_axis_of_time(run: batteries.Results):
-    panel, credits = figures.latency(run).panels
-    assert [(rule.label, rule.at) for rule, _ in panel.limits()] == [("etcd 10", 10.0), ("openshift 20", 20.0)]
-    [change] = panel.events()
+    panel, credits = figures.draw_latency(run).panels
+    assert [(rule.label, rule.at) for rule, _ in panel.list_limits()] == [("etcd 10", 10.0), ("openshift 20", 20.0)]
+    [change] = panel.list_events()
     assert change.rule.label == "job 33 (g3)"
     assert change.rule.colour == panel.marks[0].look.colour
     assert panel.y_log
-    assert panel.x_range() == credits.x_range()
-    assert [event.rule.label for event in credits.events()] == ["gone in job 33 (g3)"]
-    assert change.rule.at == pytest.approx(credits.events()[0].rule.at)
+    assert panel.compute_x_range() == credits.compute_x_range()
+    assert [event.rule.label for event in credits.list_events()] == ["gone in job 33 (g3)"]
+    assert change.rule.at == pytest.approx(credits.list_events()[0].rule.at)
     assert credits.marks[0].points["y"].iloc[0] == 5.4
     assert panel.marks[-1].label == "[INVALID]"
 
 
 def test_each_series_is_drawn_by_itself_on_one_scale(run: batteries.Results):
-    figure = figures.details(run)
+    figure = figures.draw_details(run)
     assert [panel.title for panel in figure.panels][:4] == [
         "gp2",
         "gp3 · ip-10-0-0-2",
         "gp3 · ip-10-0-0-3",
         "disk · alone",
     ]
-    assert len({panel.y_range() for panel in figure.panels}) == 1
-    assert [event.rule.label for event in figure.panels[0].events()] == ["job 33 (g3) ×7.71"]
+    assert len({panel.compute_y_range() for panel in figure.panels}) == 1
+    assert [event.rule.label for event in figure.panels[0].list_events()] == ["job 33 (g3) ×7.71"]
     assert {mark.label for mark in figure.panels[0].marks} == {"p99", "p99.9", "maximum", ""}
 
 
 def test_volumes_look_alike_in_all_figures_and_unlike_each_other(run: batteries.Results):
     looks = {}
-    for figure in (figures.latency(run), figures.percentiles(run), figures.load(run), figures.rates(run)):
+    for figure in (
+        figures.draw_latency(run),
+        figures.draw_percentiles(run),
+        figures.draw_load(run),
+        figures.draw_rates(run),
+    ):
         for panel in figure.panels:
             for mark in panel.marks:
                 if mark.look.marker not in ("", "x"):
                     looks.setdefault(mark.label, set()).add(mark.look)
     assert all(len(found) == 1 for found in looks.values())
     assert len({next(iter(found)).colour for found in looks.values()}) == len(looks) == 6
-    assert len({(Look.of(arm).colour, Look.of(arm).marker) for arm in range(figures.TOGETHER)}) == figures.TOGETHER
+    assert (
+        len({(Look.from_arm(arm).colour, Look.from_arm(arm).marker) for arm in range(figures.TOGETHER)})
+        == figures.TOGETHER
+    )
 
 
 def test_percentiles_lie_on_an_axis_of_one_in_n(run: batteries.Results):
-    [panel] = figures.percentiles(run).panels
+    [panel] = figures.draw_percentiles(run).panels
     assert panel.x_log
     assert panel.x_tick_texts == ("50", "90", "99", "99.9", "99.99")
     assert np.allclose(panel.x_ticks, [2, 10, 100, 1000, 10000])
@@ -306,25 +316,25 @@ def test_percentiles_lie_on_an_axis_of_one_in_n(run: batteries.Results):
 
 def test_without_histograms_a_sentence_stands_for_the_curves(tmp_path: Path):
     folder = build(tmp_path, [Battery("old", 12.0, host="node-7", jobs=20, bins=False)])
-    figure = figures.percentiles(batteries.load(folder, folder / "facts.json"))
+    figure = figures.draw_percentiles(batteries.load_results(folder, folder / "facts.json"))
     assert figure.panels == ()
     assert figure.caption == words.fill("no bins")
 
 
 @pytest.mark.rule(20)
 def test_rates_lie_under_their_ceilings(run: batteries.Results):
-    operations, throughput = figures.rates(run).panels
-    labels = [rule.label for rule, _ in operations.limits()]
+    operations, throughput = figures.draw_rates(run).panels
+    labels = [rule.label for rule, _ in operations.list_limits()]
     assert labels == ["gp2 384", "gp2, gp3 3,000"]
-    assert [rule.label for rule, _ in throughput.limits()] == ["gp3 125", "gp2 128"]
-    low, high = throughput.y_range()
-    names = [height for _, height in throughput.limits()]
+    assert [rule.label for rule, _ in throughput.list_limits()] == ["gp3 125", "gp2 128"]
+    low, high = throughput.compute_y_range()
+    names = [height for _, height in throughput.list_limits()]
     assert names[1] / names[0] > (high / low) ** 0.05
     assert "disk · alone: device" in {mark.label for mark in operations.marks}
 
 
 def test_comparisons_are_drawn_as_those_of_other_studies_are(run: batteries.Results):
-    figure = comparisons.by(run)
+    figure = comparisons.draw_comparisons(run)
     assert [panel.title for panel in figure.panels] == [
         "Gp3 vs gp2: store",
         "Load on the same volume vs alone: on disk",
@@ -334,30 +344,30 @@ def test_comparisons_are_drawn_as_those_of_other_studies_are(run: batteries.Resu
     assert panel.x_label == "p99: first named / second"
     assert panel.rows[0] == "1.75× as high [1.72, 1.78]: before the first change"
     assert "the first named is lower" in figure.caption
-    drawn = [comparisons.by(run, metric=metric.name) for metric in run.report.metrics]
+    drawn = [comparisons.draw_comparisons(run, metric=metric.name) for metric in run.report.metrics]
     assert sum(len(panel.rows) for figure in drawn for panel in figure.panels) == len(run.verdicts)
 
 
 def test_many_pairs_share_a_panel(run: batteries.Results, monkeypatch):
     monkeypatch.setattr(comparisons, "PANELS", 2)
-    [panel] = comparisons.by(run).panels
+    [panel] = comparisons.draw_comparisons(run).panels
     assert panel.rows[0] == "1.75× as high [1.72, 1.78]: gp3 vs gp2, alone · before the first change"
     assert panel.x_label == "p99: first named / second"
     monkeypatch.setattr(comparisons, "REST", 2)
-    assert "The first 2 of 4 are drawn; all are in the numbers." in comparisons.by(run).caption
+    assert "The first 2 of 4 are drawn; all are in the numbers." in comparisons.draw_comparisons(run).caption
 
 
 def test_names_of_limits_and_of_events_keep_apart():
     rules = [Rule(10, "a"), Rule(10.1, "b"), Rule(30, "first", "x"), Rule(31, "second", "x"), Rule(99, "the last", "x")]
     points = pd.DataFrame({"x": [1.0, 100.0], "y": [1.0, 10.0]})
     panel = Panel("", "", marks=(Marks("", Look("#000000", "circle"), points),), rules=tuple(rules), y_log=True)
-    low, high = panel.y_range()
-    (_, first), (_, second) = panel.limits()
+    low, high = panel.compute_y_range()
+    (_, first), (_, second) = panel.list_limits()
     assert np.log(second / first) > 0.06 * np.log(high / low)
     assert second <= high
-    events = panel.events()
+    events = panel.list_events()
     assert [(event.tier, event.before) for event in events] == [(0, False), (1, False), (0, True)]
-    assert panel.name_height(0) > panel.name_height(1) > 10
+    assert panel.compute_name_height(0) > panel.compute_name_height(1) > 10
 
 
 # What may be missing
@@ -369,21 +379,24 @@ def test_names_of_limits_and_of_events_keep_apart():
 def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Path, tmp_path: Path):
     copy = shutil.copytree(tables, tmp_path / "tables")
     (copy / f"{absent}.csv").unlink()
-    run = batteries.load(copy, copy / "facts.json")
+    run = batteries.load_results(copy, copy / "facts.json")
     assert absent == "collapses" or any(line.startswith(f"{absent}.csv has no rows") for line in limits_of(run))
-    found = [show(run) for show in (figures.latency, figures.details, figures.rates, figures.load)]
+    found = [show(run) for show in (figures.draw_latency, figures.draw_details, figures.draw_rates, figures.draw_load)]
     assert all(figure.panels for figure in found)
-    assert all(figure.panels or figure.numbers.empty for figure in (figures.percentiles(run), comparisons.by(run)))
-    assert len(list(tabulated.by_job(run))) == 5
-    assert answers.find(run)[0]
+    assert all(
+        figure.panels or figure.numbers.empty
+        for figure in (figures.draw_percentiles(run), comparisons.draw_comparisons(run))
+    )
+    assert len(list(tabulated.build_job_tables(run))) == 5
+    assert answers.list_findings(run)[0]
 
 
 def test_facts_may_lack_everything(tables: Path):
-    run = batteries.load(tables)
+    run = batteries.load_results(tables)
     assert told(run, "limit")[0].startswith("p99 of the sync after a write **meets**")
-    assert tabulated.batteries(run).frame.empty
-    assert cell_tables.machine(run.facts).frame.empty
-    assert tabulated.job_files(run) == []
+    assert tabulated.build_batteries_table(run).frame.empty
+    assert cell_tables.build_machine_table(run.facts).frame.empty
+    assert tabulated.render_job_files(run) == []
 
 
 def test_the_published_table_alone_makes_a_page(published: Path, tmp_path: Path):
@@ -405,7 +418,7 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
         ],
     )
     records.gather(folder, compare=[{"factor": "store", "baseline": "gp2"}])
-    run = batteries.load(folder / "out")
+    run = batteries.load_results(folder / "out")
     assert "in the first 32 jobs (" in told(run, "limit", "gp2")[0]
     assert "from job 33 (g3) on" in told(run, "limit", "gp2")[0]
     assert told(run, "limit", "gp3")[0].startswith(
@@ -413,17 +426,17 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     )
     # One battery each: the comparison is drawn, and no finding.
     assert told(run, "store") == []
-    assert set(comparisons.by(run).numbers["verdict"]) == {"too few repeats"}
-    assert "Raise `batteries` to 6 or more" in markdown_line(answers.advice(run)[-1])
-    assert len(figures.percentiles(run).panels) == 1
+    assert set(comparisons.draw_comparisons(run).numbers["verdict"]) == {"too few repeats"}
+    assert "Raise `batteries` to 6 or more" in render_markdown_line(answers.list_advice(run)[-1])
+    assert len(figures.draw_percentiles(run).panels) == 1
     assert "a 128 GiB gp3 volume has no credits that could run out" in " ".join(told(run, "burst credits"))
-    assert len(figures.latency(run).panels) == 2
+    assert len(figures.draw_latency(run).panels) == 2
 
 
 def test_the_published_batteries_come_to_the_published_conclusions(published: Path, tmp_path: Path):
     folder = records.write_run(tmp_path, imported=records.published_records(published))
     records.gather(folder, compare=[{"factor": "store", "baseline": "gp2x1"}])
-    run = batteries.load(folder / "out")
+    run = batteries.load_results(folder / "out")
     first, second, *steady = [one for one in told(run, "limit") if "etcd" in one]
     assert "in the first 32 jobs" in first
     assert "p99 was 7.8× as high" in first
@@ -431,17 +444,17 @@ def test_the_published_batteries_come_to_the_published_conclusions(published: Pa
     assert len(steady) == 2
     assert all("**meets** etcd's 10 ms" in one for one in steady)
     assert told(run, "store") == []
-    drawn = comparisons.by(run).numbers.set_index(["contender", "phase"]).loc["gp3x1"]
+    drawn = comparisons.draw_comparisons(run).numbers.set_index(["contender", "phase"]).loc["gp3x1"]
     assert drawn["ratio"].round(2).to_dict() == {"before the first change": 1.65, "after the last change": 0.22}
     assert drawn["note"].str.contains("medians of the jobs").all()
-    assert figures.percentiles(run).caption == words.fill("no bins")
+    assert figures.draw_percentiles(run).caption == words.fill("no bins")
 
 
 def test_jobs_without_a_p99_of_their_own_are_judged_all_the_same(tables: Path, tmp_path: Path):
     """Processes of a job that fio reported apart: only their histograms can be merged."""
     run = changed(tmp_path, tables, "samples.csv", lambda rows: rows.assign(sync_lat_p99_ms=""))
     assert told(run, "limit")[0].startswith("p99 of fdatasync **meets** etcd's 10 ms")
-    assert figures.details(run).panels == ()
+    assert figures.draw_details(run).panels == ()
 
 
 def test_a_second_battery_on_a_volume_is_a_line_of_its_own(tables: Path, tmp_path: Path):
@@ -450,7 +463,7 @@ def test_a_second_battery_on_a_volume_is_a_line_of_its_own(tables: Path, tmp_pat
         return pd.concat([rows, more])
 
     run = changed(tmp_path, tables, "samples.csv", again)
-    assert [mark.label for mark in figures.latency(run).panels[0].marks][-3:] == [
+    assert [mark.label for mark in figures.draw_latency(run).panels[0].marks][-3:] == [
         "old · battery 1",
         "old · battery 2",
         "[INVALID]",
@@ -460,7 +473,7 @@ def test_a_second_battery_on_a_volume_is_a_line_of_its_own(tables: Path, tmp_pat
 def test_samples_without_latencies_are_named(tmp_path: Path):
     (tmp_path / "samples.csv").write_text("job_Id,store\na1,gp2\n")
     with pytest.raises(Problem, match=r"samples.csv lacks the column sync_lat_p99_ms$"):
-        batteries.load(tmp_path)
+        batteries.load_results(tmp_path)
 
 
 # The page
@@ -491,9 +504,9 @@ def test_a_page_of_forty_series_of_fifty_jobs_is_small(tmp_path: Path):
     tables = build(tmp_path / "tables", many(40, 50))
     page = write("volumes", tables, tmp_path / "reports" / "volumes.html")
     assert page.stat().st_size < 3 * 10**6
-    run = batteries.load(tables, tables / "facts.json")
-    assert len(figures.details(run).panels) == figures.SINGLE
-    assert len(figures.details(run).numbers) == 2000
-    drawn = [mark for panel in figures.latency(run).panels for mark in panel.marks if "credits" not in mark.label]
+    run = batteries.load_results(tables, tables / "facts.json")
+    assert len(figures.draw_details(run).panels) == figures.SINGLE
+    assert len(figures.draw_details(run).numbers) == 2000
+    drawn = [mark for panel in figures.draw_latency(run).panels for mark in panel.marks if "credits" not in mark.label]
     assert len(drawn) == 40
-    assert max(len(panel.marks) for panel in figures.load(run).panels) <= 2 * len(COLOURS)
+    assert max(len(panel.marks) for panel in figures.draw_load(run).panels) <= 2 * len(COLOURS)

@@ -65,7 +65,7 @@ def test_a_percentile_is_refused_where_fewer_than_ten_operations_lie_beyond():
     assert np.isnan(refused[:3]).all()
     assert refused.reason == "p99.9 is refused: 9 of 9,999 operations lie beyond it, 10 are needed"
     assert "5 of 9,999" in below.reason
-    assert histograms.refusal(math.nan, 99.99) == ""
+    assert histograms.describe_refusal(math.nan, 99.99) == ""
 
 
 def test_merged_jobs_have_the_interval_of_a_bootstrap_of_jobs():
@@ -76,7 +76,7 @@ def test_merged_jobs_have_the_interval_of_a_bootstrap_of_jobs():
     tail = scipy_stats.norm.cdf(-math.sqrt(12 / 11) * scipy_stats.t.ppf(0.975, 11))
     found = histograms.percentiles([exact(job) for job in values], [99])[0]
     np.testing.assert_allclose([found.low, found.high], np.quantile(drawn, [tail, 1 - tail]), rtol=0.02)
-    merged, resampled = histograms.resampled([exact(job) for job in values], [50, 99])
+    merged, resampled = histograms.resample_percentiles([exact(job) for job in values], [50, 99])
     assert merged == [nth(values, 50), nth(values, 99)]
     assert resampled.shape == (2_000, 2)
     again = histograms.percentiles([exact(job) for job in values], [50, 99])[1]
@@ -124,10 +124,10 @@ def test_without_bins_the_merged_percentile_lies_within_the_bounds():
     for _ in range(200):
         jobs = [random.lognormal(random.normal(), 1, random.integers(100, 500)) for _ in range(random.integers(1, 9))]
         own = [nth(job, 99) for job in jobs]
-        found = histograms.bounds(own)
+        found = histograms.compute_bounds(own)
         assert found.low <= nth(np.concatenate(jobs), 99) <= found.high
         assert found.value == np.median(own)
-    assert np.isnan(histograms.bounds([math.nan])[:4]).all()
+    assert np.isnan(histograms.compute_bounds([math.nan])[:4]).all()
 
 
 @pytest.mark.rule(18)
@@ -148,13 +148,13 @@ def test_a_percentile_of_ranges_reaches_from_their_lowest_ends_to_their_highest(
 
 def test_moments_are_those_of_the_operations():
     values = np.random.default_rng(10).lognormal(14, 0.7, 5_000)
-    found = histograms.moments(exact(values))
+    found = histograms.compute_moments(exact(values))
     assert found == pytest.approx((5_000, values.mean(), values.std(ddof=1), values.max()))
-    binned = histograms.moments(fio_bins(values))
+    binned = histograms.compute_moments(fio_bins(values))
     assert binned == pytest.approx(found, rel=0.008)
-    assert histograms.moments(np.empty((0, 2))).n == 0
-    assert np.isnan(histograms.moments(exact(values[:1])).stddev)
-    assert histograms.moments(exact(values[:2])).stddev == pytest.approx(values[:2].std(ddof=1))
+    assert histograms.compute_moments(np.empty((0, 2))).n == 0
+    assert np.isnan(histograms.compute_moments(exact(values[:1])).stddev)
+    assert histograms.compute_moments(exact(values[:2])).stddev == pytest.approx(values[:2].std(ddof=1))
 
 
 @pytest.mark.rule(18)
@@ -163,8 +163,8 @@ def test_an_operation_lies_somewhere_in_its_bin():
     histogram = np.array([[50, 9], [100, 3], [200, 2]])
     sums = {99: [5, 5, 5], 99.5: [2, 5, 5], 100: [2, 5, 5], 100.5: [2, 2, 5], 101: [2, 2, 2]}
     for limit, counts in sums.items():
-        assert histograms.at_or_above(histogram, limit)[:, 0].tolist() == counts
-    least, middle, most = histograms.at_or_above(histogram, 99)[:, 1]
+        assert histograms.compute_at_or_above(histogram, limit)[:, 0].tolist() == counts
+    least, middle, most = histograms.compute_at_or_above(histogram, 99)[:, 1]
     assert middle == 700
     assert (least, most) == pytest.approx((700 * (1 - 1 / 128), 700 * (1 + 1 / 128)))
 
@@ -173,32 +173,32 @@ def test_the_pooled_standard_deviation_is_that_of_all_operations():
     random = np.random.default_rng(11)
     jobs = [random.normal(mean, 1 + mean, size) for mean, size in ((1, 50), (5, 400), (2, 3))]
     told = [[job.mean() for job in jobs], [job.std(ddof=1) for job in jobs], [len(job) for job in jobs]]
-    assert histograms.pooled_stddev(*told) == pytest.approx(np.concatenate(jobs).std(ddof=1))
-    assert math.isnan(histograms.pooled_stddev([1.0], [math.nan], [math.nan]))
+    assert histograms.compute_pooled_stddev(*told) == pytest.approx(np.concatenate(jobs).std(ddof=1))
+    assert math.isnan(histograms.compute_pooled_stddev([1.0], [math.nan], [math.nan]))
 
 
 def test_resampled_medians_of_few_values_are_the_values_and_of_more_lie_between():
-    assert set(histograms.resampled_medians([3, 1, 2, 9, 7])) == {1, 2, 3, 7, 9}
+    assert set(histograms.resample_medians([3, 1, 2, 9, 7])) == {1, 2, 3, 7, 9}
     values = np.random.default_rng(15).normal(size=50)
-    drawn = histograms.resampled_medians(values)
+    drawn = histograms.resample_medians(values)
     assert drawn.std() == pytest.approx(np.sqrt(np.pi / 2 / 50), rel=0.3), "that of a median of normal values"
-    assert not (drawn == histograms.resampled_medians(values, arm=1)).all()
+    assert not (drawn == histograms.resample_medians(values, arm=1)).all()
 
 
 @pytest.mark.rule(16)
 def test_a_rate_is_a_total_over_a_total_with_its_interval():
     random = np.random.default_rng(12)
     amounts, seconds = random.integers(100, 1_000, 20), random.uniform(1, 9, 20)
-    found = stats.total_over_total(amounts, seconds)
+    found = stats.estimate_total_ratio(amounts, seconds)
     assert found.value == pytest.approx(amounts.sum() / seconds.sum())
     picks = random.integers(0, 20, (4_000, 20))
     drawn = amounts[picks].sum(axis=1) / seconds[picks].sum(axis=1)
     tail = scipy_stats.norm.cdf(-math.sqrt(20 / 19) * scipy_stats.t.ppf(0.975, 19))
     np.testing.assert_allclose([found.low, found.high], np.quantile(drawn, [tail, 1 - tail]), rtol=0.03)
-    few = stats.total_over_total([10, 30, math.nan], [1, 1, 1])
+    few = stats.estimate_total_ratio([10, 30, math.nan], [1, 1, 1])
     assert few == (20, 10, 30, 2)
-    assert np.isnan(stats.total_over_total([10], [1])[1:3]).all()
-    assert math.isnan(stats.total_over_total([], []).value)
+    assert np.isnan(stats.estimate_total_ratio([10], [1])[1:3]).all()
+    assert math.isnan(stats.estimate_total_ratio([], []).value)
 
 
 def test_jobs_without_operations_change_nothing():

@@ -31,7 +31,7 @@ def test_examples_of_the_page_are_true():
 
 def test_judge_is_the_rule_of_the_pages():
     d = np.log(BLOCKS[["b"]].to_numpy()) - np.log(BLOCKS[["a"]].to_numpy())
-    assert tuple(judge(BLOCKS, "a").loc["b"]) == tuple(stats.judge(d)[0])
+    assert tuple(judge(BLOCKS, "a").loc["b"]) == tuple(stats.judge_family(d)[0])
 
 
 def test_a_failed_arm_takes_its_block_out_of_its_own_comparison_alone():

@@ -30,7 +30,7 @@ _COPY = ContextVar("copy", default="")
 
 
 @functools.cache
-def _digest_of_code(path: str) -> str:
+def _hash_code(path: str) -> str:
     """Return a hash of what a file of code does, as it was when this process first asked: its names are not part of it.
 
     Imports, comments and docstrings may change: nothing is built again for them.
@@ -69,7 +69,7 @@ class Recipe:
     @property
     def key(self) -> str:
         """The sha256 of all that goes in."""
-        code = _digest_of_code(inspect.getsourcefile(self.build))
+        code = _hash_code(inspect.getsourcefile(self.build))
         value = {"name": self.name, "inputs": self.inputs, "code": code}
         value |= {"copy": copy} if (copy := _COPY.get()) else {}
         return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
@@ -77,7 +77,7 @@ class Recipe:
     @property
     def folder(self) -> Path:
         """Where the piece is, or will be."""
-        return cache_folder() / f"{self.name}-{self.key[:16]}"
+        return get_cache_folder() / f"{self.name}-{self.key[:16]}"
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,13 @@ class Piece:
     cached: bool
 
 
-def cache_folder() -> Path:
+def get_cache_folder() -> Path:
     """Return the folder of this project in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base).absolute() / "storage-benchmarks"
 
 
-def finished(recipe: Recipe) -> Piece | None:
+def find_piece(recipe: Recipe) -> Piece | None:
     """Return the piece of `recipe` if it was built to its end and is whole, else None.
 
     Raises:
@@ -118,8 +118,8 @@ def finished(recipe: Recipe) -> Piece | None:
 
 
 @contextmanager
-def finding() -> Iterator[None]:
-    """Have `provide` build nothing in a `with` block: a piece that is not there is a Problem."""
+def forbid_builds() -> Iterator[None]:
+    """Have `provide_piece` build nothing in a `with` block: a piece that is not there is a Problem."""
     token = _FINDING.set(True)
     try:
         yield
@@ -128,7 +128,7 @@ def finding() -> Iterator[None]:
 
 
 @contextmanager
-def copying(name: str) -> Iterator[None]:
+def set_build_copy(name: str) -> Iterator[None]:
     """Have pieces in a `with` block be those of a further build, in other folders; "" is none."""
     token = _COPY.set(name)
     try:
@@ -137,19 +137,19 @@ def copying(name: str) -> Iterator[None]:
         _COPY.reset(token)
 
 
-def provide(recipe: Recipe) -> Piece:
+def provide_piece(recipe: Recipe) -> Piece:
     """Return the piece of `recipe`, built now if it is not there.
 
     Raises:
         Problem: a step of the build failed (the line names it and its log), or the cache cannot be written.
     """
-    if piece := finished(recipe):
+    if piece := find_piece(recipe):
         return piece
     if _FINDING.get():
         raise Problem(f"{recipe.name} is not built")
     try:
-        with _locked(recipe.folder) as lock:
-            return finished(recipe) or _build(recipe, lock)
+        with _hold_lock(recipe.folder) as lock:
+            return find_piece(recipe) or _build_piece(recipe, lock)
     except OSError as error:
         raise Problem(
             f"{recipe.name} cannot be built in {recipe.folder.parent}: {error.strerror or error};"
@@ -157,7 +157,7 @@ def provide(recipe: Recipe) -> Piece:
         ) from error
 
 
-def _build(recipe: Recipe, lock: int) -> Piece:
+def _build_piece(recipe: Recipe, lock: int) -> Piece:
     """Build a piece whose lock is held; what is left of an earlier attempt is removed first."""
     folder, key = recipe.folder, recipe.key
     work, log = (folder.with_name(f"{folder.name}.{ending}") for ending in ("work", "log"))
@@ -179,7 +179,7 @@ def _build(recipe: Recipe, lock: int) -> Piece:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
+def _hold_lock(folder: Path) -> Iterator[int]:
     """Hold the lock of `folder`, waiting for whoever has it; yields its descriptor, for children to inherit."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.lock"), "a") as lock:

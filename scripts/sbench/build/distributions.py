@@ -14,7 +14,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from sbench.build import own, packages
 from sbench.build.packages import Package, Wheel
 from sbench.build.shell import PIN
-from sbench.build.sources import LOCK, OWN, ROOT, pinned
+from sbench.build.sources import LOCK, OWN, ROOT, load_pinned_sources
 from sbench.probe.program import Problem
 
 H5PY = "h5py"
@@ -24,58 +24,58 @@ _SHA256 = re.compile(r"(?:--hash=sha256:|#sha256=)([0-9a-f]{64})")
 _FILE = "file://"
 
 
-def own_lock(spec: Mapping) -> Path | None:
+def find_library_lock(spec: Mapping) -> Path | None:
     """Return the lock of what a library of kind wheel has beside LOCK: the one it names, or that of h5py's wheel.
 
     None where no wheel of h5py with its HDF5 is pinned, and for libraries of other kinds.
     """
-    wheels = pinned()["wheels"] if spec["kind"] == "wheel" and "wheel" not in spec else {}
+    wheels = load_pinned_sources()["wheels"] if spec["kind"] == "wheel" and "wheel" not in spec else {}
     lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")
     return ROOT / lock if lock else None
 
 
-def pins(spec: Mapping) -> dict[str, str]:
+def list_versions(spec: Mapping) -> dict[str, str]:
     """Return the versions of a library's distributions by name: those that its locks pin, and those of the user's.
 
     Several where they depend on Python's; "" of a tree, which is not built for that; none of an interpreter of the
     user's own.
     """
-    versions = locked(spec)
-    brought = _brought(spec)
-    return {name: version for name, version in versions.items() if not gives_way(name, brought)} | brought
+    versions = read_locked_versions(spec)
+    brought = _list_user_versions(spec)
+    return {name: version for name, version in versions.items() if not is_replaced(name, brought)} | brought
 
 
-def locked(spec: Mapping) -> dict[str, str]:
+def read_locked_versions(spec: Mapping) -> dict[str, str]:
     """Return the versions that a library's locks pin by distribution, whatever it has of the user's."""
-    locks = () if spec["kind"] == "python" else filter(None, (LOCK, own_lock(spec)))
-    return {name: version for lock in locks for name, version in _locked(lock).items()}
+    locks = () if spec["kind"] == "python" else filter(None, (LOCK, find_library_lock(spec)))
+    return {name: version for lock in locks for name, version in _read_lock(lock).items()}
 
 
-def gives_way(name: str, names: Collection[str]) -> bool:
+def is_replaced(name: str, names: Collection[str]) -> bool:
     """Return whether a locked distribution gives way to those of some names."""
     return name in names or _SAME.get(name) in names
 
 
-def brings_h5py(spec: Mapping) -> bool:
+def has_user_h5py(spec: Mapping) -> bool:
     """Return whether a library of kind wheel has an h5py of the user's, in a wheel or in a lock that names another."""
-    return H5PY in _brought(spec) or ("lock" in spec and H5PY not in locked(spec))
+    return H5PY in _list_user_versions(spec) or ("lock" in spec and H5PY not in read_locked_versions(spec))
 
 
-def packages_of(spec: Mapping) -> list[Package]:
+def load_packages(spec: Mapping) -> list[Package]:
     """Return the packages of the user's in a library: those that it names, and wheels that its lock names by a file.
 
     Raises:
         Problem: one is not there, cannot be used here, or is not the one that a lock says; or two are of one name.
     """
-    named = [packages.of(entry) for entry in spec.get("with", ())]
+    named = [packages.read_package(entry) for entry in spec.get("with", ())]
     if "wheel" in spec:
-        named.append(packages.read_wheel(own.place_of(spec["wheel"]), brings=H5PY))
+        named.append(packages.read_wheel(own.resolve_path(spec["wheel"]), brings=H5PY))
     given = {name for package in named for name in package.brings}
-    locked = [wheel for wheel in _locked_files(own_lock(spec)) if not gives_way(wheel.name, given)]
+    locked = [wheel for wheel in _read_locked_wheels(find_library_lock(spec)) if not is_replaced(wheel.name, given)]
     return list(packages.expect_distinct([*named, *locked]))
 
 
-def unmet(wheels: Sequence[Wheel], there: Mapping[str, str]) -> list[str]:
+def list_unmet_requirements(wheels: Sequence[Wheel], there: Mapping[str, str]) -> list[str]:
     """Return in words which requirements of wheels are met by other versions, given all that a library has.
 
     Raises:
@@ -83,7 +83,7 @@ def unmet(wheels: Sequence[Wheel], there: Mapping[str, str]) -> list[str]:
     """
     lines, versions = [], {_SAME.get(name, name): version for name, version in there.items()}
     for wheel in wheels:
-        for requirement in _requirements(wheel):
+        for requirement in _parse_requirements(wheel):
             version = versions.get(canonicalize_name(requirement.name))
             if version is None:
                 requirement.marker = None
@@ -91,34 +91,34 @@ def unmet(wheels: Sequence[Wheel], there: Mapping[str, str]) -> list[str]:
                     f"{wheel.path} needs {requirement}, which the library has not: name a lock that has it (lock:), or"
                     " a wheel of it beside this one (with:)"
                 )
-            lines += _mismatch(f"{wheel.name} {wheel.version}", requirement, version)
+            lines += _describe_mismatch(f"{wheel.name} {wheel.version}", requirement, version)
     return lines
 
 
-def requiring_others(required: Sequence[tuple[str, str]], wheel: Wheel) -> list[str]:
+def list_conflicts(required: Sequence[tuple[str, str]], wheel: Wheel) -> list[str]:
     """Return in words which distributions require another version of a wheel, of (distribution, requirement)."""
     lines = []
     for whose, text in required:
         with contextlib.suppress(InvalidRequirement):
             requirement = Requirement(text)
-            if canonicalize_name(requirement.name) == wheel.name and _holds(requirement):
-                lines += _mismatch(whose, requirement, wheel.version)
+            if canonicalize_name(requirement.name) == wheel.name and _is_applicable(requirement):
+                lines += _describe_mismatch(whose, requirement, wheel.version)
     return lines
 
 
-def _mismatch(whose: str, requirement: Requirement, version: str) -> list[str]:
+def _describe_mismatch(whose: str, requirement: Requirement, version: str) -> list[str]:
     if any(requirement.specifier.contains(one, prereleases=True) for one in version.split(" or ")):
         return []
     requirement.marker = None
     return [f"{whose} requires {requirement}, and {version} is installed"]
 
 
-def _holds(requirement: Requirement) -> bool:
+def _is_applicable(requirement: Requirement) -> bool:
     """Return whether a requirement is one of this interpreter, without extras."""
     return not requirement.marker or requirement.marker.evaluate({"extra": ""})
 
 
-def promised(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
+def list_promises(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
     """Return what a library's spec and locks promise, by distribution and for libhdf5: two differ in it on purpose.
 
     `facts` and `build` are those of its artefact: h5py and HDF5 are under test whatever locks say of them.
@@ -133,10 +133,10 @@ def promised(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
     versions = dict(package.split(" ", 1) for package in build.get("packages", ())) if spec["kind"] == "python" else {}
     of_user = {name: f"{one['version']} ({one['origin']})" for one in build.get("added", ()) for name in one["brings"]}
     again = {key: spec[key] for key in ("copy",) if key in spec}
-    return pins(spec) | versions | of_user | {H5PY: h5py, "libhdf5": f"{facts['hdf5']} ({origin})"} | again
+    return list_versions(spec) | versions | of_user | {H5PY: h5py, "libhdf5": f"{facts['hdf5']} ({origin})"} | again
 
 
-def is_own(build: Mapping) -> bool:
+def has_user_parts(build: Mapping) -> bool:
     """Return whether a library has anything of the user's own, beside releases and locks of this project."""
     return _is_of_user(build) or bool(build.get("added"))
 
@@ -151,24 +151,24 @@ def _is_of_user(build: Mapping) -> bool:
     return build["hdf5_source"].startswith(OWN)
 
 
-def _brought(spec: Mapping) -> dict[str, str]:
+def _list_user_versions(spec: Mapping) -> dict[str, str]:
     """Return the distributions that the packages of the user's bring, with their versions."""
-    return {name: version for entry in _entries(spec) for name, version in _names_of(json.dumps(entry)).items()}
+    return {name: version for entry in _list_entries(spec) for name, version in _read_entry(json.dumps(entry)).items()}
 
 
-def _entries(spec: Mapping) -> Iterator[str | Mapping]:
+def _list_entries(spec: Mapping) -> Iterator[str | Mapping]:
     """Yield the packages of the user's that a library names, itself and by its lock."""
-    if lock := own_lock(spec):
-        yield from (str(_path_in(pin["url"])) for pin in _file_pins(lock))
+    if lock := find_library_lock(spec):
+        yield from (str(_parse_path(pin["url"])) for pin in _list_file_pins(lock))
     yield from filter(None, [spec.get("wheel"), *spec.get("with", ())])
 
 
 @functools.cache
-def _names_of(entry: str) -> dict[str, str]:
+def _read_entry(entry: str) -> dict[str, str]:
     """Return the distributions that an entry (JSON) brings, with its version; its file's name if it is unreadable."""
     named = json.loads(entry)
     with contextlib.suppress(Problem):
-        package = packages.of(named)
+        package = packages.read_package(named)
         return dict.fromkeys(package.brings, getattr(package, "version", ""))
     path = Path(named if isinstance(named, str) else named["from"])
     name, _, rest = path.name.partition("-")
@@ -176,43 +176,43 @@ def _names_of(entry: str) -> dict[str, str]:
 
 
 @functools.cache
-def _locked(lock: Path) -> dict[str, str]:
+def _read_lock(lock: Path) -> dict[str, str]:
     versions: dict[str, list[str]] = {}
     for pin in PIN.finditer(lock.read_text(encoding="utf-8")):
-        versions.setdefault(canonicalize_name(pin["name"]), []).append(pin["version"] or _version_in(pin["url"]))
+        versions.setdefault(canonicalize_name(pin["name"]), []).append(pin["version"] or _parse_version(pin["url"]))
     return {name: " or ".join(of_python) for name, of_python in versions.items()}
 
 
-def _version_in(url: str) -> str:
+def _parse_version(url: str) -> str:
     """Return the version in the address of a wheel, or the address of anything else."""
     with contextlib.suppress(InvalidWheelFilename):
-        return str(parse_wheel_filename(_path_in(url).name)[1])
+        return str(parse_wheel_filename(_parse_path(url).name)[1])
     return url
 
 
-def _path_in(url: str) -> Path:
+def _parse_path(url: str) -> Path:
     return Path(unquote(urlsplit(url).path))
 
 
-def _locked_files(lock: Path | None) -> Iterator[Wheel]:
+def _read_locked_wheels(lock: Path | None) -> Iterator[Wheel]:
     """Yield the wheels that a lock names by a file of this machine, each of which has the hash that the lock says."""
-    for pin in _file_pins(lock) if lock else ():
-        wheel, hashes = packages.read_wheel(own.place_of(str(_path_in(pin["url"])))), _SHA256.findall(pin[0])
+    for pin in _list_file_pins(lock) if lock else ():
+        wheel, hashes = packages.read_wheel(own.resolve_path(str(_parse_path(pin["url"])))), _SHA256.findall(pin[0])
         if wheel.key not in hashes:
             said = " or ".join(hashes) or "nothing; write --hash=sha256:… behind it"
             raise Problem(f"{wheel.path}: its sha256 is {wheel.key}, {lock} says {said}")
         yield wheel
 
 
-def _file_pins(lock: Path) -> list[re.Match]:
+def _list_file_pins(lock: Path) -> list[re.Match]:
     pins_of_lock = PIN.finditer(lock.read_text(encoding="utf-8"))
     return [pin for pin in pins_of_lock if (pin["url"] or "").startswith(_FILE)]
 
 
-def _requirements(wheel: Wheel) -> Iterator[Requirement]:
+def _parse_requirements(wheel: Wheel) -> Iterator[Requirement]:
     """Yield the requirements of a wheel that hold for this interpreter, without extras."""
     try:
         parsed = list(map(Requirement, wheel.requires))
     except InvalidRequirement as error:
         raise Problem(f"{wheel.path}: its metadata cannot be read: {' '.join(str(error).split())}") from error
-    yield from filter(_holds, parsed)
+    yield from filter(_is_applicable, parsed)

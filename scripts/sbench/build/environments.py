@@ -16,15 +16,15 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from sbench.build import distributions, own, toolchain
-from sbench.build.cache import Recipe, finding, provide
+from sbench.build.cache import Recipe, forbid_builds, provide_piece
 from sbench.build.distributions import H5PY
 from sbench.build.hdf5 import CFLAGS, provide_hdf5
 from sbench.build.interpreters import ask_python, find_python
 from sbench.build.packages import Package, Wheel
-from sbench.build.shell import Workshop, cores, make_environment, uv
-from sbench.build.sources import ENVS, LOCK, OF_RELEASES, ROOT, fetch_sdist, pinned
-from sbench.probe.program import Problem, file_digest
-from sbench.probe.software import identity
+from sbench.build.shell import Workshop, count_cores, find_uv, make_environment
+from sbench.build.sources import ENVS, LOCK, OF_RELEASES, ROOT, fetch_sdist, load_pinned_sources
+from sbench.probe.program import Problem, compute_file_digest
+from sbench.probe.software import get_identity
 
 _INSPECT = """
 import json, h5py, numpy, dask, distributed
@@ -50,8 +50,8 @@ of = {name: set() for name in ("h5py", "numpy", "dask", "distributed")}
 for name, module in list(sys.modules.items()):
     if (file := getattr(module, "__file__", None)) and (package := name.partition(".")[0]) in of:
         of[package].add(file)
-of |= {name: [identity.split(" ", 3)[3]] for name, identity in software.loaded().items()}
-print(json.dumps({"distributions": software.distributions(), "files": {name: sorted(of[name]) for name in of}}))
+of |= {name: [identity.split(" ", 3)[3]] for name, identity in software.list_loaded_libraries().items()}
+print(json.dumps({"distributions": software.list_distributions(), "files": {name: sorted(of[name]) for name in of}}))
 """
 # Of an environment that others have made.
 _NOT_BUILT = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
@@ -69,28 +69,30 @@ def provide_library(name: str, spec: dict) -> dict:
     """
     start = time.monotonic()
     python, facts, build = _KINDS[spec["kind"]](name, spec)
-    verify(name, spec, facts)
+    validate_library(name, spec, facts)
     packages = build.get("packages")
     return {
         **{"environment": 1, "status": "done", "library": name, "kind": spec["kind"]},
-        "own": distributions.is_own(build),
+        "own": distributions.has_user_parts(build),
         "python": str(python),
         **facts,
         "build": build | {"seconds": round(time.monotonic() - start, 1)},
-        "promised": distributions.promised(spec, facts, build),
-        "lock_sha256": hashlib.sha256("\n".join(packages).encode()).hexdigest() if packages else file_digest(LOCK),
+        "promised": distributions.list_promises(spec, facts, build),
+        "lock_sha256": hashlib.sha256("\n".join(packages).encode()).hexdigest()
+        if packages
+        else compute_file_digest(LOCK),
     }
 
 
 def is_built(name: str, spec: dict) -> bool:
     """Return whether all that a library is built from is in the cache, so that nothing would be built now."""
-    with contextlib.suppress(Problem), finding():
+    with contextlib.suppress(Problem), forbid_builds():
         _KINDS[spec["kind"]](name, spec)
         return True
     return False
 
 
-def lacking() -> list[str]:
+def list_missing_packages() -> list[str]:
     """Return the packages of the workflow's programs that this interpreter does not have."""
     texts = ((ENVS / f"{name}.in").read_text(encoding="utf-8") for name in ("package", "report", "workflow"))
     wanted = re.findall(r"^[a-z][\w-]*", "".join(texts), re.MULTILINE)
@@ -106,7 +108,7 @@ def inspect_python(python: Path) -> dict:
     return ask_python(python, _INSPECT, "/")
 
 
-def verify(name: str, spec: dict, facts: dict) -> None:
+def validate_library(name: str, spec: dict, facts: dict) -> None:
     """Compare what an environment has (`inspect_python`) with what its label promises.
 
     Raises:
@@ -119,7 +121,7 @@ def verify(name: str, spec: dict, facts: dict) -> None:
         case {"kind": "python"} | {"lock": _} | {"wheel": _} | {"with": _}:
             may_lack = True
         case {"kind": "wheel"}:
-            may_lack = not pinned()["wheels"][version]["ros3"]
+            may_lack = not load_pinned_sources()["wheels"][version]["ros3"]
         case _:
             # An HDF5 that was installed by others is as they built it.
             may_lack = spec.get("from", "auto") not in OF_RELEASES
@@ -127,7 +129,7 @@ def verify(name: str, spec: dict, facts: dict) -> None:
         raise Problem(f"library {name}: its HDF5 {version} has no ROS3 driver")
 
 
-def origin(spec: dict) -> str:
+def resolve_origin(spec: dict) -> str:
     """Return the origin of what a library would be built from now, by what is there; a release's as `auto` begins.
 
     Raises:
@@ -135,73 +137,81 @@ def origin(spec: dict) -> str:
     """
     match spec:
         case {"kind": "source"}:
-            return own.hdf5_sources(spec)[0].origin
+            return own.list_hdf5_sources(spec)[0].origin
         case {"kind": "wheel"}:
-            added = distributions.packages_of(spec)
-            return distributions.describe_origin(_source_of_wheel("", spec, added), list(map(_describe, added)))
+            added = distributions.load_packages(spec)
+            return distributions.describe_origin(
+                _resolve_wheel_origin("", spec, added), list(map(_describe_package, added))
+            )
         case {"kind": "python"}:
-            python = own.place_of(spec["python"])
-            verify(spec["python"], spec, inspect_python(python))
-            return _imports(python)[1]["hdf5_source"]
+            python = own.resolve_path(spec["python"])
+            validate_library(spec["python"], spec, inspect_python(python))
+            return _inspect_imports(python)[1]["hdf5_source"]
     return spec["kind"]
 
 
-def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
+def _make_wheel_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of an environment of wheels: those of locks, and the user's own."""
-    added, lock = distributions.packages_of(spec), distributions.own_lock(spec)
-    source, wheels = _source_of_wheel(name, spec, added), [package.wheel() for package in added]
-    unmet = distributions.unmet(wheels, distributions.pins(spec) | {wheel.name: wheel.version for wheel in wheels})
+    added, lock = distributions.load_packages(spec), distributions.find_library_lock(spec)
+    source, wheels = _resolve_wheel_origin(name, spec, added), [package.provide_wheel() for package in added]
+    unmet = distributions.list_unmet_requirements(
+        wheels, distributions.list_versions(spec) | {wheel.name: wheel.version for wheel in wheels}
+    )
     locks = [LOCK, *([lock] if lock else [])]
     other = find_python(spec["python"]) if "python" in spec else {}
     if other and wheels:
         raise Problem(f"library {name}: packages of your own are for the workflow's Python; leave out python")
 
-    def build(folder: Path, workshop: Workshop) -> dict:
+    def build_environment(folder: Path, workshop: Workshop) -> dict:
         if not wheels:
             return inspect_python(make_environment(workshop, folder, *locks, base=other.get("path")))
-        gives_way = partial(distributions.gives_way, names=set.union(*(wheel.brings for wheel in wheels)))
-        python = make_environment(workshop, folder, *locks, _lock_of(wheels, workshop), gives_way=gives_way)
-        required = [line for wheel in wheels for line in _expect_installed(python, wheel, distributions.locked(spec))]
+        gives_way = partial(distributions.is_replaced, names=set.union(*(wheel.brings for wheel in wheels)))
+        python = make_environment(workshop, folder, *locks, _write_wheel_lock(wheels, workshop), gives_way=gives_way)
+        required = [
+            line
+            for wheel in wheels
+            for line in _expect_installed(python, wheel, distributions.read_locked_versions(spec))
+        ]
         return inspect_python(python) | {"required": required}
 
-    inputs = {"locks": list(map(file_digest, locks)), "python": toolchain.python_identity() | other}
+    inputs = {"locks": list(map(compute_file_digest, locks)), "python": toolchain.get_python_identity() | other}
     inputs |= {"added": [[wheel.name, wheel.version, wheel.key] for wheel in wheels]} if wheels else {}
-    piece = provide(Recipe(f"wheel-{spec['hdf5']}", inputs, build, ("bin/python",)))
+    piece = provide_piece(Recipe(f"wheel-{spec['hdf5']}", inputs, build_environment, ("bin/python",)))
     seen = dict(piece.facts)
     facts = {"compiler": None, "hdf5_source": source, "s3_stack": None, "headers": {}}
     if keys := [package.key for package in added if package.origin == source]:
         facts["source_key"] = keys[0]
     if wheels:
         versions = [{"version": wheel.version, "sha256": wheel.key} for wheel in wheels]
-        facts["added"] = [_describe(one) | version for one, version in zip(added, versions, strict=True)]
+        facts["added"] = [_describe_package(one) | version for one, version in zip(added, versions, strict=True)]
         facts["unmet"] = unmet + seen.pop("required")
     return piece.folder / "bin/python", seen, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
 
 
-def _source_of_wheel(name: str, spec: dict, added: Sequence[Package]) -> str:
+def _resolve_wheel_origin(name: str, spec: dict, added: Sequence[Package]) -> str:
     """Return where a library of wheels has its HDF5 from: a wheel or tree of the user's with h5py, or a lock."""
     if own_h5py := [package for package in added if H5PY in package.brings]:
         return own_h5py[0].origin
-    if lock := distributions.own_lock(spec):
+    if lock := distributions.find_library_lock(spec):
         return f"wheel {lock.stem}"
     raise Problem(
         f"{f'library {name}: ' if name else ''}no h5py wheel with HDF5 {spec['hdf5']} is in envs/sources.yaml"
-        f" (which has {', '.join(pinned()['wheels'])}); make its kind source"
+        f" (which has {', '.join(load_pinned_sources()['wheels'])}); make its kind source"
     )
 
 
-def _describe(package: Package) -> dict:
+def _describe_package(package: Package) -> dict:
     """Return what an artefact has of a package of the user's; `brings` are the distributions in whose place it is."""
     return {"name": package.name, "origin": package.origin, "brings": sorted(package.brings)}
 
 
-def _lock_of(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
+def _write_wheel_lock(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
     """Return a lock of copies of wheels in the workshop; that one is another one by now is a Problem."""
     lock = workshop.work / "added.lock"
     for wheel in wheels:
         copy = workshop.work / wheel.path.name
         shutil.copyfile(wheel.path, copy)
-        if file_digest(copy) != wheel.key:
+        if compute_file_digest(copy) != wheel.key:
             raise Problem(f"{wheel.path} was changed while it was copied; call again once it stays as it is")
     lines = [f"{one.name} @ {(workshop.work / one.path.name).as_uri()} --hash=sha256:{one.key}\n" for one in wheels]
     lock.write_text("".join(lines), encoding="utf-8")
@@ -219,81 +229,81 @@ def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> li
     seen = ask_python(python, _INSTALLED.format(name=wheel.name, modules=names), "/", amiss)
     if seen["version"] != wheel.version:
         raise Problem(f"{wheel.path} is {wheel.name} {wheel.version}, and {seen['version']} was installed")
-    return distributions.requiring_others(seen["required"], wheel)
+    return distributions.list_conflicts(seen["required"], wheel)
 
 
-def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
+def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of an environment whose h5py is linked to an HDF5 built here."""
     other = find_python(spec["python"]) if "python" in spec else {}
-    toolchain.header_versions(toolchain.header_of_python(spec.get("python", "")), folder=other.get("include", ""))
+    toolchain.read_header_versions(toolchain.get_python_header(spec.get("python", "")), folder=other.get("include", ""))
     hdf5 = provide_hdf5(spec)
-    tools = toolchain.tools_recipe(other)
+    tools = toolchain.create_tools_recipe(other)
 
-    def build(folder: Path, workshop: Workshop) -> dict:
-        python = provide(tools).folder / "bin" / "python"
+    def build_environment(folder: Path, workshop: Workshop) -> dict:
+        python = provide_piece(tools).folder / "bin" / "python"
         tree = fetch_sdist(workshop, python, "h5py")
         wheels = workshop.work / "wheels"
         # h5py's own build compiles one module after the other; setuptools can compile them side by side.
-        commands = ("build_ext", "--parallel", str(cores()), "bdist_wheel", "--dist-dir", wheels)
+        commands = ("build_ext", "--parallel", str(count_cores()), "bdist_wheel", "--dist-dir", wheels)
         variables = {
-            "CC": toolchain.compiler_path(),
+            "CC": toolchain.find_compiler(),
             "CFLAGS": f"{CFLAGS} -fwrapv",
             "HDF5_DIR": str(hdf5.folder),
             "HDF5_VERSION": spec["hdf5"],
-            "H5PY_ROS3": str(int(own.has(hdf5.folder / "include", "ROS3_VFD"))),
+            "H5PY_ROS3": str(int(own.has_feature(hdf5.folder / "include", "ROS3_VFD"))),
             "H5PY_DIRECT_VFD": "0",
         }
-        workshop.run("compile h5py", python, "setup.py", *commands, cwd=tree, **variables)
+        workshop.run_step("compile h5py", python, "setup.py", *commands, cwd=tree, **variables)
         under_test = make_environment(workshop, folder, LOCK, base=other.get("path"))
         (wheel,) = wheels.iterdir()
         plain = ("--no-deps", "--offline", "--compile-bytecode")
-        workshop.run("install h5py", uv(), "pip", "install", "--python", under_test, *plain, wheel)
+        workshop.run_step("install h5py", find_uv(), "pip", "install", "--python", under_test, *plain, wheel)
         return inspect_python(under_test)
 
     inputs = {
-        "lock": file_digest(LOCK),
-        "python": toolchain.python_identity() | other,
+        "lock": compute_file_digest(LOCK),
+        "python": toolchain.get_python_identity() | other,
         "hdf5": hdf5.key,
-        "h5py": pinned()["sdists"]["h5py"],
-        "compiler": toolchain.compiler(),
-        "tools": toolchain.tools_key(),
+        "h5py": load_pinned_sources()["sdists"]["h5py"],
+        "compiler": toolchain.describe_compiler(),
+        "tools": toolchain.get_tools_key(),
     }
-    piece = provide(Recipe(f"source-{spec['hdf5']}", inputs, build, ("bin/python",)))
+    piece = provide_piece(Recipe(f"source-{spec['hdf5']}", inputs, build_environment, ("bin/python",)))
     build_facts = {"compiler": inputs["compiler"], "flags": CFLAGS} | hdf5.facts
     facts = piece.facts
     if hdf5.facts["hdf5_source"].startswith(own.INSTALLED):
         # It can be replaced where it is.
-        facts = facts | {"imported": [identity(file) for file in hdf5.folder.glob("lib/libhdf5*.so")]}
+        facts = facts | {"imported": [get_identity(file) for file in hdf5.folder.glob("lib/libhdf5*.so")]}
     return piece.folder / "bin/python", facts, {"inputs_sha256": piece.key, "cached": piece.cached} | build_facts
 
 
-def _python(name: str, spec: dict) -> tuple[Path, dict, dict]:
+def _inspect_user_python(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return an interpreter of the user's own, in which nothing is installed, its facts and what it imports."""
-    python = own.place_of(spec["python"])
+    python = own.resolve_path(spec["python"])
     facts = inspect_python(python)
-    files, build = _imports(python)
+    files, build = _inspect_imports(python)
     return python, facts | {"imported": files}, build
 
 
-def _imports(python: Path) -> tuple[list[str], dict]:
+def _inspect_imports(python: Path) -> tuple[list[str], dict]:
     """Return the identities of what an interpreter imports of HDF5 and h5py, and how its packages and they came to be.
 
     The hashes are those of all modules that importing h5py, numpy, dask and distributed loads, by package, and of the
     libraries that matter (METHOD 14).
     """
     seen = ask_python(python, _IMPORTED, ROOT / "scripts")
-    hashes = {package: "\n".join(map(file_digest, files)) for package, files in seen["files"].items()}
+    hashes = {package: "\n".join(map(compute_file_digest, files)) for package, files in seen["files"].items()}
     hashes = {package: hashlib.sha256(text.encode()).hexdigest() for package, text in hashes.items()}
     key = hashlib.sha256(json.dumps([seen["distributions"], hashes], sort_keys=True).encode()).hexdigest()
     packages = sorted(f"{package} {version}" for package, version in seen["distributions"].items() if package != "h5py")
-    build = _NOT_BUILT | {"hdf5_source": own.name("local python", key), "source_key": key}
+    build = _NOT_BUILT | {"hdf5_source": own.format_origin("local python", key), "source_key": key}
     build |= {"packages": packages, "imports": hashes}
     # For the others, the fingerprint in a record has the versions in force.
     of = ((package, file) for package, files in seen["files"].items() for file in files)
-    return [identity(file) for package, file in of if package not in ("numpy", "dask", "distributed")], build
+    return [get_identity(file) for package, file in of if package not in ("numpy", "dask", "distributed")], build
 
 
-def _conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
+def _inspect_conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of the conda environment whose interpreter runs this program."""
     # Somebody's own activated environment has the variable too.
     if os.path.realpath(os.environ.get("CONDA_PREFIX", "")) != os.path.realpath(sys.prefix):
@@ -307,4 +317,9 @@ def _conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
     return Path(sys.executable), inspect_python(Path(sys.executable)), build
 
 
-_KINDS = {"wheel": _wheel, "source": _source, "conda": _conda, "python": _python}
+_KINDS = {
+    "wheel": _make_wheel_environment,
+    "source": _make_source_environment,
+    "conda": _inspect_conda,
+    "python": _inspect_user_python,
+}

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 from sbench.build import toolchain
-from sbench.build.cache import Piece, Recipe, finished, provide
-from sbench.build.own import Installed, hdf5_sources
-from sbench.build.shell import Workshop, cores
-from sbench.build.sources import Archive, Unreachable, fetch_sdist, pinned
+from sbench.build.cache import Piece, Recipe, find_piece, provide_piece
+from sbench.build.own import Installed, list_hdf5_sources
+from sbench.build.shell import Workshop, count_cores
+from sbench.build.sources import Archive, Unreachable, fetch_sdist, load_pinned_sources
 from sbench.probe.program import Problem
 
 # The same for every version: optimised, without assertions and debug information; warnings are the upstreams' business.
@@ -76,18 +76,18 @@ def provide_hdf5(spec: dict) -> Piece:
         Problem: the version is not pinned, or is not that of the path; a header or the compiler is missing; no archive
             can be had, or a step of the build failed.
     """
-    version, sources = spec["hdf5"], hdf5_sources(spec)
+    version, sources = spec["hdf5"], list_hdf5_sources(spec)
     if isinstance(installed := sources[0], Installed):
         facts = {"hdf5_source": installed.origin, "source_key": installed.key, "s3_stack": None, "headers": {}}
         return Piece(f"{installed.key} {installed.path}", installed.path, facts, cached=True)
-    recipes = [hdf5_recipe(version, archive) for archive in sources]
+    recipes = [create_hdf5_recipe(version, archive) for archive in sources]
     for recipe in recipes:
-        if piece := finished(recipe):
+        if piece := find_piece(recipe):
             return piece
     reasons = []
     for recipe in recipes:
         try:
-            return provide(recipe)
+            return provide_piece(recipe)
         except Unreachable as reason:
             reasons.append(str(reason))
             print(f"{recipe.name}: {reason}", file=sys.stderr, flush=True)
@@ -95,7 +95,7 @@ def provide_hdf5(spec: dict) -> Piece:
     raise Problem(f"the source of HDF5 {version} cannot be had: {'; '.join(reasons)}; {remedy}")
 
 
-def hdf5_recipe(version: str, archive: Archive) -> Recipe:
+def create_hdf5_recipe(version: str, archive: Archive) -> Recipe:
     """Return the recipe of one HDF5 version from one archive; where it needs Amazon's S3 stack, that is another piece.
 
     Raises:
@@ -103,50 +103,55 @@ def hdf5_recipe(version: str, archive: Archive) -> Recipe:
     """
     # Since 2.0 the driver is Amazon's.
     on_curl = int(version.partition(".")[0]) < 2
-    system = toolchain.header_versions(toolchain.ZLIB, toolchain.OPENSSL, *([toolchain.CURL] if on_curl else []))
-    tools = toolchain.tools_recipe()
-    aws = None if on_curl else aws_recipe()
+    system = toolchain.read_header_versions(toolchain.ZLIB, toolchain.OPENSSL, *([toolchain.CURL] if on_curl else []))
+    tools = toolchain.create_tools_recipe()
+    aws = None if on_curl else create_aws_recipe()
 
-    def build(folder: Path, workshop: Workshop) -> dict:
+    def build_hdf5(folder: Path, workshop: Workshop) -> dict:
         tree = archive.unpack(workshop)
-        prefix = (f"-DCMAKE_PREFIX_PATH={provide(aws).folder}",) if aws else ()
-        cmake_install(workshop, "HDF5", provide(tools).folder, tree, folder, *HDF5, *prefix)
+        prefix = (f"-DCMAKE_PREFIX_PATH={provide_piece(aws).folder}",) if aws else ()
+        install_with_cmake(workshop, "HDF5", provide_piece(tools).folder, tree, folder, *HDF5, *prefix)
         s3_stack = aws.name if aws else f"libcurl-{system[toolchain.CURL.name]}"
         return {"hdf5_source": archive.origin, "source_key": archive.key, "s3_stack": s3_stack, "headers": system}
 
     inputs = {
         "source": archive.key,
-        "compiler": toolchain.compiler(),
-        "libc": toolchain.libc(),
-        "tools": toolchain.tools_key(),
+        "compiler": toolchain.describe_compiler(),
+        "libc": toolchain.get_libc_version(),
+        "tools": toolchain.get_tools_key(),
         "s3": aws.key if aws else "libcurl",
     }
-    return Recipe(f"hdf5-{version}", inputs, build, ("lib/libhdf5.so", "lib/libhdf5_hl.so", "include/hdf5.h"))
+    return Recipe(f"hdf5-{version}", inputs, build_hdf5, ("lib/libhdf5.so", "lib/libhdf5_hl.so", "include/hdf5.h"))
 
 
-def aws_recipe() -> Recipe:
+def create_aws_recipe() -> Recipe:
     """Return the recipe of Amazon's S3 stack as static libraries, which all HDF5 2.x share.
 
     Raises:
         Problem: the compiler is missing.
     """
-    pin = pinned()["sdists"]["awscrt"]
-    tools = toolchain.tools_recipe()
+    pin = load_pinned_sources()["sdists"]["awscrt"]
+    tools = toolchain.create_tools_recipe()
 
-    def build(folder: Path, workshop: Workshop) -> dict:
-        programs = provide(tools).folder
+    def build_s3_stack(folder: Path, workshop: Workshop) -> dict:
+        programs = provide_piece(tools).folder
         tree = fetch_sdist(workshop, programs / "bin" / "python", "awscrt")
         project = workshop.work / "project"
         project.mkdir()
         (project / "CMakeLists.txt").write_text(AWS_PROJECT.format(modules=" ".join(AWS_MODULES)), encoding="utf-8")
-        cmake_install(workshop, "the S3 stack", programs, project, folder, *AWS, f"-DCRT={tree / 'crt'}")
+        install_with_cmake(workshop, "the S3 stack", programs, project, folder, *AWS, f"-DCRT={tree / 'crt'}")
         return {}
 
-    inputs = {"source": pin, "compiler": toolchain.compiler(), "libc": toolchain.libc(), "tools": toolchain.tools_key()}
-    return Recipe(f"awscrt-{pin['version']}", inputs, build, ("lib/libaws-c-s3.a", "lib/libs2n.a"))
+    inputs = {
+        "source": pin,
+        "compiler": toolchain.describe_compiler(),
+        "libc": toolchain.get_libc_version(),
+        "tools": toolchain.get_tools_key(),
+    }
+    return Recipe(f"awscrt-{pin['version']}", inputs, build_s3_stack, ("lib/libaws-c-s3.a", "lib/libs2n.a"))
 
 
-def cmake_install(workshop: Workshop, what: str, tools: Path, tree: Path, folder: Path, *flags: str) -> None:
+def install_with_cmake(workshop: Workshop, what: str, tools: Path, tree: Path, folder: Path, *flags: str) -> None:
     """Configure the CMake project in `tree`, compile it and install it into `folder`.
 
     Raises:
@@ -154,8 +159,8 @@ def cmake_install(workshop: Workshop, what: str, tools: Path, tree: Path, folder
     """
     build = workshop.work / "build"
     programs = tools / "bin"
-    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "CC": toolchain.compiler_path()}
+    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "CC": toolchain.find_compiler()}
     places = ("-G", "Ninja", "-S", tree, "-B", build, f"-DCMAKE_INSTALL_PREFIX={folder}")
-    workshop.run(f"configure {what}", programs / "cmake", *places, *COMMON, *flags, **variables)
-    jobs = ("-j", str(cores()))
-    workshop.run(f"compile {what}", programs / "ninja", "-C", build, *jobs, "install", **variables)
+    workshop.run_step(f"configure {what}", programs / "cmake", *places, *COMMON, *flags, **variables)
+    jobs = ("-j", str(count_cores()))
+    workshop.run_step(f"compile {what}", programs / "ninja", "-C", build, *jobs, "install", **variables)

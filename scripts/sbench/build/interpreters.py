@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from sbench.build.shell import clean_environment
-from sbench.probe.program import Problem, json_object
+from sbench.build.shell import get_clean_environment
+from sbench.probe.program import Problem, parse_json_object
 
 _ASK = """
 import json, os, sys, sysconfig, venv
@@ -29,7 +29,7 @@ def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "
     command = [str(python), "-sE", "-c", code]
     try:
         answer = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, env=clean_environment(), check=False
+            command, capture_output=True, text=True, cwd=folder, env=get_clean_environment(), check=False
         )
     except OSError as error:
         raise Problem(f"{python} cannot be started: {error.strerror}") from error
@@ -37,7 +37,7 @@ def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "
         reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
         raise Problem(f"{amiss or f'{python} cannot import what a library under test needs'}: {reason}")
     # What an interpreter prints when it starts comes before.
-    return json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
+    return parse_json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
 
 
 @cache
@@ -67,9 +67,9 @@ def _list_candidates(name: str) -> Iterator[str]:
     pyenv = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser() / "versions"
     conda = Path(os.environ.get("CONDA_EXE") or "~/miniconda3/bin/conda").expanduser().parents[1]
     for pattern in (pyenv.glob(f"*/bin/{name}"), conda.glob(f"bin/{name}"), conda.glob(f"envs/*/bin/{name}")):
-        yield from map(str, sorted(pattern, key=_read_version, reverse=True))
+        yield from map(str, sorted(pattern, key=_parse_version, reverse=True))
 
 
-def _read_version(path: Path) -> list[int]:
+def _parse_version(path: Path) -> list[int]:
     """Return the numbers in the name of an interpreter's environment, such as 3.13.0."""
     return [int(part) for part in path.parents[1].name.split(".") if part.isdecimal()]

@@ -14,9 +14,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbench.build.shell import Workshop, clean_environment
-from sbench.build.sources import OF_RELEASES, PLACES, PUBLIC, Archive, pinned, releases, tree_in, unpack
-from sbench.probe.program import Problem, file_digest, git_path
+from sbench.build.shell import Workshop, get_clean_environment
+from sbench.build.sources import (
+    OF_RELEASES,
+    PLACES,
+    PUBLIC,
+    Archive,
+    find_tree,
+    list_archives,
+    load_pinned_sources,
+    unpack_archive,
+)
+from sbench.probe.program import Problem, compute_file_digest, find_git
 
 # The origin of an HDF5 that is used where it is installed.
 INSTALLED = "local prefix"
@@ -33,7 +42,7 @@ class Tree(Archive):
     def unpack(self, workshop: Workshop) -> Path:
         """Return a copy of it in the workshop; that it is another one by now is a Problem."""
         copy = workshop.work / "hdf5"
-        workshop.say(f"copy {self.path}")
+        workshop.report_step(f"copy {self.path}")
         copy_files(self.path, list_files(self.path), copy, self.key)
         return copy
 
@@ -46,8 +55,8 @@ class Commit(Archive):
         """Return what the commit holds, in the workshop."""
         file = workshop.work / f"{self.key}.tar"
         how = ("archive", "--format=tar", "--prefix=hdf5/", f"--output={file}", self.key)
-        workshop.run(f"take commit {self.key}", git_path(), f"--git-dir={self.path}", *how)
-        return tree_in(unpack(workshop, file))
+        workshop.run_step(f"take commit {self.key}", find_git(), f"--git-dir={self.path}", *how)
+        return find_tree(unpack_archive(workshop, file))
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Installed(Archive):
     """An HDF5 that is installed in the folder `path`, and not built."""
 
 
-def hdf5_sources(spec: dict) -> list[Archive]:
+def list_hdf5_sources(spec: dict) -> list[Archive]:
     """Return what the HDF5 of a library of kind source is taken from, best first: a release, or what is the user's own.
 
     Raises:
@@ -66,34 +75,34 @@ def hdf5_sources(spec: dict) -> list[Archive]:
     if source in OF_RELEASES:
         if reference:
             raise Problem(f"ref: {reference} is of no clone; name the folder of its clone (from: /path/to/hdf5)")
-        return releases(version, source)
-    path = place_of(source)
+        return list_archives(version, source)
+    path = resolve_path(source)
     if reference:
-        return [_commit(path, reference, version)]
+        return [_read_commit(path, reference, version)]
     if not path.is_dir():
-        return [_tarball(path, version)]
+        return [_read_tarball(path, version)]
     if (path / "CMakeLists.txt").is_file() and (path / PUBLIC).is_file():
-        return [_tree(path, version)]
+        return [_read_tree(path, version)]
     if (path / "include/H5public.h").is_file() or list(path.glob("lib/libhdf5.*")):
-        return [_installed(path, version)]
+        return [_read_installed(path, version)]
     raise Problem(
         f"{path} is neither a source tree of HDF5 (CMakeLists.txt, {PUBLIC}) nor an installed one (include/H5public.h,"
         " lib/libhdf5.so); of a clone without a working tree, name a branch, tag or commit (ref:)"
     )
 
 
-def name(kind: str, key: str) -> str:
+def format_origin(kind: str, key: str) -> str:
     """Return the origin of what is the user's own: its kind and the first digits of its key."""
     return f"{kind} {key[:_DIGITS]}"
 
 
-def has(include: Path, feature: str) -> bool:
+def has_feature(include: Path, feature: str) -> bool:
     """Return whether HDF5's configuration, among its installed headers, has a feature, such as ROS3_VFD."""
     text = (include / "H5pubconf.h").read_text(encoding="utf-8", errors="replace")
     return re.search(rf"^#define\s+H5_HAVE_{feature}\s+1", text, re.MULTILINE) is not None
 
 
-def place_of(text: str) -> Path:
+def resolve_path(text: str) -> Path:
     """Return the absolute path of something on this machine; that there is nothing is a Problem."""
     path = Path(text).expanduser().absolute()
     if not path.exists():
@@ -101,65 +110,67 @@ def place_of(text: str) -> Path:
     return path
 
 
-def version_in(header: bytes) -> str:
+def parse_version(header: bytes) -> str:
     """Return the version in the text of H5public.h."""
     return b".".join(_VERSION.findall(header)[:3]).decode() or "none"
 
 
 def _expect_version(header: bytes, version: str, where: object) -> None:
     """Compare the version in the text of H5public.h with a label; that they differ is a Problem."""
-    if (has_version := version_in(header)) != version:
+    if (has_version := parse_version(header)) != version:
         raise Problem(f'the label says HDF5 {version}, {where} says {has_version}; write hdf5: "{has_version}"')
 
 
-def _tree(path: Path, version: str) -> Tree:
+def _read_tree(path: Path, version: str) -> Tree:
     _expect_version((path / PUBLIC).read_bytes(), version, path / PUBLIC)
     if left := [built for built in _BUILT_IN if (path / built).exists()]:
         raise Problem(f"{path} was built in its own sources ({left[0]}); clean it, or name a commit of it (ref: HEAD)")
     key = hash_files(path, list_files(path))
-    return Tree(name("local tree", key), key, path)
+    return Tree(format_origin("local tree", key), key, path)
 
 
-def _commit(path: Path, reference: str, version: str) -> Commit:
-    repository = Path(git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone").decode())
-    commit, of = commit_of(repository, reference, path), f"--git-dir={repository}"
+def _read_commit(path: Path, reference: str, version: str) -> Commit:
+    repository = Path(run_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone").decode())
+    commit, of = resolve_commit(repository, reference, path), f"--git-dir={repository}"
     lacks = f"{reference} of {path} is not a source tree of HDF5"
-    _expect_version(git(of, "show", f"{commit}:{PUBLIC}", amiss=lacks), version, f"{PUBLIC} of {reference} in {path}")
-    return Commit(name("git", commit), commit, repository)
+    _expect_version(
+        run_git(of, "show", f"{commit}:{PUBLIC}", amiss=lacks), version, f"{PUBLIC} of {reference} in {path}"
+    )
+    return Commit(format_origin("git", commit), commit, repository)
 
 
-def commit_of(repository: Path, reference: str, path: Path) -> str:
+def resolve_commit(repository: Path, reference: str, path: Path) -> str:
     """Return the id of a branch, tag or commit of a clone in the folder `path`; that it has none is a Problem."""
     wanted, lacks = f"{reference}^{{commit}}", f"{path} has no branch, tag or commit {reference}"
-    return git(f"--git-dir={repository}", "rev-parse", "--verify", "--end-of-options", wanted, amiss=lacks).decode()
+    return run_git(f"--git-dir={repository}", "rev-parse", "--verify", "--end-of-options", wanted, amiss=lacks).decode()
 
 
-def git(*arguments: object, amiss: str) -> bytes:
+def run_git(*arguments: object, amiss: str) -> bytes:
     """Return what git says; where it fails, `amiss` with its reason is the Problem."""
-    command = [git_path(), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, env=clean_environment(), check=False)
+    command = [find_git(), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, env=get_clean_environment(), check=False)
     if done.returncode:
         reason = (done.stderr.decode(errors="replace").strip() or f"status {done.returncode}").splitlines()[-1]
         raise Problem(f"{amiss} ({reason})")
     return done.stdout.rstrip(b"\n")
 
 
-def _tarball(path: Path, version: str) -> Archive:
+def _read_tarball(path: Path, version: str) -> Archive:
     """Return an archive in a file: that of a release if it is the pinned one."""
-    key, release = file_digest(path), pinned()["hdf5"].get(version, {})
+    key, release = compute_file_digest(path), load_pinned_sources()["hdf5"].get(version, {})
     if key in (release.get("tarball_sha256"), release.get("crate_sha256")):
         return Archive(f"file {path.name}", key, path)
-    _expect_version(_header_in(path), version, f"{PUBLIC} in {path}")
-    return Archive(name("local tarball", key), key, path)
+    _expect_version(_find_header(path), version, f"{PUBLIC} in {path}")
+    return Archive(format_origin("local tarball", key), key, path)
 
 
-def _header_in(path: Path) -> bytes:
+def _find_header(path: Path) -> bytes:
     patterns = [f"{top}{PUBLIC}" for top in PLACES]
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 inner = Path(member.name)
-                if member.isfile() and any(_fits(inner, pattern) for pattern in patterns):
+                if member.isfile() and any(_is_match(inner, pattern) for pattern in patterns):
                     return archive.extractfile(member).read()
     # What a damaged archive raises depends on how it is compressed.
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
@@ -168,26 +179,26 @@ def _header_in(path: Path) -> bytes:
     raise Problem(f"{path} has no source tree of HDF5 in it: no {PUBLIC}")
 
 
-def _fits(inner: Path, pattern: str) -> bool:
+def _is_match(inner: Path, pattern: str) -> bool:
     return len(inner.parts) == pattern.count("/") + 1 and inner.match(pattern)
 
 
-def _installed(path: Path, version: str) -> Installed:
+def _read_installed(path: Path, version: str) -> Installed:
     needs = ("include/H5public.h", "include/H5pubconf.h", "lib/libhdf5.so", "lib/libhdf5_hl.so")
     if absent := [each for each in needs if not (path / each).is_file()]:
         raise Problem(f"{path} has no {', no '.join(absent)}: an installed HDF5 needs its headers and shared libraries")
     header = path / needs[0]
     _expect_version(header.read_bytes(), version, header)
-    if has(path / "include", "PARALLEL"):
+    if has_feature(path / "include", "PARALLEL"):
         raise Problem(
             f"{path} was built for MPI (H5_HAVE_PARALLEL), for which h5py is not built here; name another one"
         )
     headers = (file for pattern in ("H5*.h", "hdf5*.h") for file in path.glob(f"include/{pattern}"))
     key = hash_files(path, (*headers, *path.glob("lib/libhdf5*.so*")))
-    return Installed(name(INSTALLED, key), key, path)
+    return Installed(format_origin(INSTALLED, key), key, path)
 
 
-def _left_out(folder: str, names: Iterable[str]) -> set[str]:
+def _list_left_out(folder: str, names: Iterable[str]) -> set[str]:
     """Return what is no source: hidden files and folders, such as .git, and folders that CMake builds in."""
     return {
         each for each in names if each.startswith(".") or os.path.exists(os.path.join(folder, each, "CMakeCache.txt"))
@@ -197,7 +208,7 @@ def _left_out(folder: str, names: Iterable[str]) -> set[str]:
 def list_files(folder: Path) -> Iterator[Path]:
     """Yield the files and links of a source tree."""
     for parent, folders, files in os.walk(folder):
-        out = _left_out(parent, (*folders, *files))
+        out = _list_left_out(parent, (*folders, *files))
         yield from (Path(parent, each) for each in files if each not in out)
         yield from (link for each in folders if each not in out and (link := Path(parent, each)).is_symlink())
         folders[:] = [each for each in folders if each not in out]
@@ -208,7 +219,7 @@ def hash_files(folder: Path, files: Iterable[Path]) -> str:
     hashed = hashlib.sha256()
     for file in sorted(files):
         linked = file.is_symlink()
-        content = os.readlink(file) if linked else f"{file_digest(file)} {bool(file.stat().st_mode & 0o100)}"
+        content = os.readlink(file) if linked else f"{compute_file_digest(file)} {bool(file.stat().st_mode & 0o100)}"
         hashed.update(f"{file.relative_to(folder)}\0{linked}\0{content}\n".encode(errors="surrogateescape"))
     return hashed.hexdigest()
 

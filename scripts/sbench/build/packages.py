@@ -21,9 +21,9 @@ from packaging.tags import Tag, sys_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, canonicalize_version, parse_wheel_filename
 
 from sbench.build import own, toolchain
-from sbench.build.cache import Recipe, provide
-from sbench.build.shell import Workshop, base_python, uv
-from sbench.probe.program import Problem, file_digest, git_path
+from sbench.build.cache import Recipe, provide_piece
+from sbench.build.shell import Workshop, find_uv, get_base_python
+from sbench.probe.program import Problem, compute_file_digest, find_git
 
 SUFFIX = ".whl"
 # Packages that many wheels and trees bring by mistake, and nobody installs by that name.
@@ -58,7 +58,7 @@ class Package(ABC):
         """Its kind and the first digits of its key, as records and pages have it."""
 
     @abstractmethod
-    def wheel(self) -> "Wheel":
+    def provide_wheel(self) -> "Wheel":
         """Return its wheel, which is built if need be."""
 
     @property
@@ -77,9 +77,9 @@ class Wheel(Package):
     @property
     def origin(self) -> str:
         """`local wheel` and its hash."""
-        return own.name("local wheel", self.key)
+        return own.format_origin("local wheel", self.key)
 
-    def wheel(self) -> "Wheel":
+    def provide_wheel(self) -> "Wheel":
         """Return itself."""
         return self
 
@@ -95,49 +95,49 @@ class Source(Package):
     @property
     def origin(self) -> str:
         """`local tree` or `git`, and its hash."""
-        return own.name("git" if self.key == self.commit else "local tree", self.key)
+        return own.format_origin("git" if self.key == self.commit else "local tree", self.key)
 
-    def wheel(self) -> Wheel:
-        """Return its wheel, built if it is not in the cache; errors as for `provide`."""
-        inputs = {"key": self.key, "inner": self.inner, "python": toolchain.python_abi()}
-        piece = provide(Recipe(f"python-{self.name}", inputs, self._build, ()))
+    def provide_wheel(self) -> Wheel:
+        """Return its wheel, built if it is not in the cache; errors as for `provide_piece`."""
+        inputs = {"key": self.key, "inner": self.inner, "python": toolchain.get_python_abi()}
+        piece = provide_piece(Recipe(f"python-{self.name}", inputs, self._build_wheel, ()))
         wheel = read_wheel(piece.folder / piece.facts["file"])
         if wheel.name != self.name:
             raise Problem(f"{self.path} is named {self.name}, and its wheel {wheel.name}; correct its name")
         return wheel
 
-    def _build(self, folder: Path, workshop: Workshop) -> dict:
-        source = self._unpack(workshop) / self.inner
-        command = (uv(), "build", "--wheel", "--python", base_python(), "--out-dir", folder, source)
+    def _build_wheel(self, folder: Path, workshop: Workshop) -> dict:
+        source = self._unpack_source(workshop) / self.inner
+        command = (find_uv(), "build", "--wheel", "--python", get_base_python(), "--out-dir", folder, source)
         # Without a network, where its build backend is in uv's cache.
-        if workshop.try_run("build the wheel", *command, "--offline"):
-            workshop.run("build the wheel with the registry's build backend", *command)
+        if workshop.try_step("build the wheel", *command, "--offline"):
+            workshop.run_step("build the wheel with the registry's build backend", *command)
         return {"file": next(folder.glob(f"*{SUFFIX}")).name}
 
-    def _unpack(self, workshop: Workshop) -> Path:
+    def _unpack_source(self, workshop: Workshop) -> Path:
         """Return a clone of the repository in the workshop, or a folder, with the files of the tree or commit."""
         folder = workshop.work / "source"
         folder.mkdir()
         if self.repository:
             # Build backends take versions from tags.
             quiet = ("--quiet", "--shared", "--no-checkout")
-            workshop.run(f"clone {self.path}", git_path(), "clone", *quiet, self.repository, folder)
+            workshop.run_step(f"clone {self.path}", find_git(), "clone", *quiet, self.repository, folder)
             at_commit = ("checkout", "--detach") if self.key == self.commit else ("reset",)
-            workshop.run(f"take {self.commit}", git_path(), "-C", folder, *at_commit, "--quiet", self.commit)
+            workshop.run_step(f"take {self.commit}", find_git(), "-C", folder, *at_commit, "--quiet", self.commit)
         if self.key != self.commit:
-            own.copy_files(self.path, _files(self.path), folder / self.inner, self.key)
+            own.copy_files(self.path, _list_files(self.path), folder / self.inner, self.key)
         return folder
 
 
-def of(entry: str | Mapping) -> Package:
+def read_package(entry: str | Mapping) -> Package:
     """Return the package of an entry: the path of a wheel or tree, or a clone and one of its commits ({from, ref}).
 
     Raises:
         Problem: there is none, or it is for another Python or platform.
     """
     if isinstance(entry, Mapping):
-        return read_commit(own.place_of(entry["from"]), entry["ref"])
-    path = own.place_of(entry)
+        return read_commit(own.resolve_path(entry["from"]), entry["ref"])
+    path = own.resolve_path(entry)
     return read_tree(path) if path.is_dir() else read_wheel(path)
 
 
@@ -155,69 +155,73 @@ def read_wheel(path: Path, brings: str = "") -> Wheel:
             metadata = email.message_from_bytes(archive.read(inner) if inner else b"")
     except (InvalidWheelFilename, zipfile.BadZipFile, OSError) as error:
         raise Problem(f"{path} is not a wheel: {error}") from error
-    modules = _modules(name for name in names if not name.partition("/")[0].endswith((".dist-info", ".data", ".libs")))
+    modules = _list_modules(
+        name for name in names if not name.partition("/")[0].endswith((".dist-info", ".data", ".libs"))
+    )
     if brings and brings not in {file_name, *map(canonicalize_name, modules)}:
         raise Problem(f"{path} is a wheel without {brings}; name one of {brings} ({brings}-….whl)")
     _expect_tags(path, tags)
     name, own_version = canonicalize_name(metadata.get("Name", "")), metadata.get("Version", "")
     if (name, canonicalize_version(own_version)) != (file_name, canonicalize_version(version)):
         raise Problem(f"{path}: its metadata have the name {name or 'none'} {own_version}; give the file that name")
-    return Wheel(name, path, modules, file_digest(path), own_version, tuple(metadata.get_all("Requires-Dist", ())))
+    return Wheel(
+        name, path, modules, compute_file_digest(path), own_version, tuple(metadata.get_all("Requires-Dist", ()))
+    )
 
 
 def read_tree(path: Path) -> Source:
     """Return the package of a source tree; that it is none is a Problem."""
 
-    def read(name: str) -> str:
+    def read_text(name: str) -> str:
         with contextlib.suppress(OSError):
             return (path / name).read_text(encoding="utf-8", errors="replace")
         return ""
 
-    files, name = _files(path), _project_name(read, path)
-    repository, commit, inner = _place_in_clone(path)
+    files, name = _list_files(path), _read_project_name(read_text, path)
+    repository, commit, inner = _find_clone(path)
     key = own.hash_files(path, files)
-    modules = _modules((str(file.relative_to(path)) for file in files), _IN_TREE)
+    modules = _list_modules((str(file.relative_to(path)) for file in files), _IN_TREE)
     return Source(name, path, modules, key, repository, commit, inner)
 
 
 def read_commit(path: Path, reference: str) -> Source:
     """Return the package of a commit of a clone; that there is none, or no package, is a Problem."""
-    repository, _, inner = _place_in_clone(path)
+    repository, _, inner = _find_clone(path)
     if not repository:
         raise Problem(f"{path} is not a clone")
-    commit = own.commit_of(repository, reference, path)
-    listed = _git(repository, "ls-tree", "-r", "-z", "--name-only", f"{commit}:{inner}")
+    commit = own.resolve_commit(repository, reference, path)
+    listed = _try_git(repository, "ls-tree", "-r", "-z", "--name-only", f"{commit}:{inner}")
     where = f"{reference} of {path}"
-    name = _project_name(lambda file: _git(repository, "show", f"{commit}:{inner}{file}"), where)
-    return Source(name, path, _modules(listed.split("\0"), _IN_TREE), commit, repository, commit, inner)
+    name = _read_project_name(lambda file: _try_git(repository, "show", f"{commit}:{inner}{file}"), where)
+    return Source(name, path, _list_modules(listed.split("\0"), _IN_TREE), commit, repository, commit, inner)
 
 
-def _files(path: Path) -> list[Path]:
+def _list_files(path: Path) -> list[Path]:
     """Return the files and links of a source tree: those that git knows or would add, else those that are no builds."""
-    listed = _git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = _try_git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if names := listed.split("\0")[:-1]:
         return [file for name in names if (file := path / name).is_file() or file.is_symlink()]
     parts = {file: file.relative_to(path).parts for file in own.list_files(path)}
     return [one for one, of in parts.items() if not any(part in _BUILT or part.endswith(".egg-info") for part in of)]
 
 
-def _place_in_clone(path: Path) -> tuple[Path | None, str, str]:
+def _find_clone(path: Path) -> tuple[Path | None, str, str]:
     """Return the repository that a folder is in, its commit, and the folder's place in it; nothing without one."""
     with contextlib.suppress(Problem):
-        where = own.git("-C", path, "rev-parse", "--absolute-git-dir", "HEAD", "--show-prefix", amiss="").decode()
+        where = own.run_git("-C", path, "rev-parse", "--absolute-git-dir", "HEAD", "--show-prefix", amiss="").decode()
         repository, commit, inner = f"{where}\n".split("\n")[:3]
         return Path(repository), commit, inner
     return None, "", ""
 
 
-def _git(place: Path, *arguments: str) -> str:
+def _try_git(place: Path, *arguments: str) -> str:
     """Return what git prints in a repository or folder, "" where it fails."""
     with contextlib.suppress(Problem):
-        return os.fsdecode(own.git("-C", place, *arguments, amiss=""))
+        return os.fsdecode(own.run_git("-C", place, *arguments, amiss=""))
     return ""
 
 
-def _project_name(read: Callable[[str], str], where: object) -> str:
+def _read_project_name(read: Callable[[str], str], where: object) -> str:
     try:
         project = tomllib.loads(read("pyproject.toml"))
         settings = configparser.ConfigParser(interpolation=None)
@@ -239,7 +243,7 @@ def _project_name(read: Callable[[str], str], where: object) -> str:
     )
 
 
-def _modules(names: Iterable[str], pattern: re.Pattern = _TOP) -> tuple[str, ...]:
+def _list_modules(names: Iterable[str], pattern: re.Pattern = _TOP) -> tuple[str, ...]:
     matches = filter(None, map(pattern.fullmatch, names))
     return tuple(dict.fromkeys(match[1] for match in matches if match[1] not in _NO_PACKAGES))
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from sbench.build import packages
-from sbench.build.own import git, place_of, version_in
+from sbench.build.own import parse_version, resolve_path, run_git
 from sbench.build.packages import Wheel
-from sbench.build.shell import PIN, base_python, clean_environment, uv
-from sbench.build.sources import ENVS, LOCK, PUBLIC, pinned
-from sbench.probe.program import Problem, replacing
+from sbench.build.shell import PIN, find_uv, get_base_python, get_clean_environment
+from sbench.build.sources import ENVS, LOCK, PUBLIC, load_pinned_sources
+from sbench.probe.program import Problem, replace_file
 
 HDF5 = "hdf5"
 # h5py with ROS3, which imports as h5py; requirements of h5py are left out beside it.
@@ -65,7 +65,7 @@ class Releases(NamedTuple):
     clone: Path | None = None
     wheels: Mapping[str, Wheel] = {}
 
-    def library(self, name: str, lock: Path) -> dict:
+    def build_library_entry(self, name: str, lock: Path) -> dict:
         """Return the entry of a configuration for one of them; `lock` is where its lock is, or is to be written.
 
         Raises:
@@ -74,34 +74,34 @@ class Releases(NamedTuple):
         if name in self.withdrawn:
             raise Unusable(f"{self.package} {name} was yanked: {self.withdrawn[name]}")
         if self.package == HDF5:
-            return self._commit_of_hdf5(name) if self.clone else {"kind": "source", "hdf5": name}
+            return self._build_hdf5_entry(name) if self.clone else {"kind": "source", "hdf5": name}
         try:
-            entry, wheel = self._own(name)
+            entry, wheel = self._resolve_wheel(name)
         except Problem as problem:
             raise Unusable(str(problem)) from None
         if not lock.exists():
             _write_lock(self.package, wheel or name, self.reader, lock)
-        library = {"kind": "wheel", "hdf5": _hdf5_of(lock, self.reader, wheel), "lock": str(lock)}
+        library = {"kind": "wheel", "hdf5": _find_hdf5_version(lock, self.reader, wheel), "lock": str(lock)}
         return library | ({"with": [entry]} if entry else {})
 
-    def _commit_of_hdf5(self, name: str) -> dict:
+    def _build_hdf5_entry(self, name: str) -> dict:
         amiss = f"{name} of {self.clone} is not a source tree of HDF5"
         try:
-            header = git("-C", self.clone, "show", f"{name}:{PUBLIC}", amiss=amiss)
+            header = run_git("-C", self.clone, "show", f"{name}:{PUBLIC}", amiss=amiss)
         except Problem as problem:
             raise Unusable(str(problem)) from None
-        return {"kind": "source", "hdf5": version_in(header), "from": str(self.clone), "ref": name}
+        return {"kind": "source", "hdf5": parse_version(header), "from": str(self.clone), "ref": name}
 
-    def _own(self, name: str) -> tuple[str | dict | None, Wheel | None]:
+    def _resolve_wheel(self, name: str) -> tuple[str | dict | None, Wheel | None]:
         """Return what a library names for one that is not a release, and its wheel, which is built if need be."""
         if self.clone:
             entry = {"from": str(self.clone), "ref": name}
-            return entry, packages.of(entry).wheel()
+            return entry, packages.read_package(entry).provide_wheel()
         wheel = self.wheels.get(name)
         return (str(wheel.path), wheel) if wheel else (None, None)
 
 
-def between(package: str, first: str, last: str, clone: str = "", reader: Reader | None = None) -> Releases:
+def list_releases(package: str, first: str, last: str, clone: str = "", reader: Reader | None = None) -> Releases:
     """Return the releases of a package from `first` to `last`, or the commits of a clone on the way.
 
     Either may be the path of a wheel: releases from the version of the first on, or up to the newest, are between.
@@ -112,30 +112,32 @@ def between(package: str, first: str, last: str, clone: str = "", reader: Reader
     """
     reader = reader or Reader()
     if clone:
-        return _commits(package, place_of(clone), first, last)._replace(reader=reader)
+        return _list_commits(package, resolve_path(clone), first, last)._replace(reader=reader)
     ends = (("first", first), ("last", last))
-    wheels = {key: packages.read_wheel(place_of(text), package) for key, text in ends if text.endswith(packages.SUFFIX)}
-    named = {key: _name_of(wheels[key]) if key in wheels else text for key, text in ends}
-    names, withdrawn = _on_the_way(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
+    wheels = {
+        key: packages.read_wheel(resolve_path(text), package) for key, text in ends if text.endswith(packages.SUFFIX)
+    }
+    named = {key: _format_wheel_name(wheels[key]) if key in wheels else text for key, text in ends}
+    names, withdrawn = _list_names_between(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
     if len(dict.fromkeys(names)) < 2:
         raise Problem(f"{first} and {last}: name two releases, the earlier one first")
     of_user = {named[key]: wheel for key, wheel in wheels.items()}
     return Releases(package, names, withdrawn, reader, None, of_user)
 
 
-def package_of(clone: str, reference: str) -> str:
+def read_package_name(clone: str, reference: str) -> str:
     """Return the name of the Python package of a commit of a clone, or hdf5; that there is no clone is a Problem."""
-    path = place_of(clone)
-    git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone")
+    path = resolve_path(clone)
+    run_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone")
     try:
         return packages.read_commit(path, reference).name
     except Problem:
         return HDF5
 
 
-def _on_the_way(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
+def _list_names_between(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
     """Return the names from the first to the last, of which at most one is of a wheel, and those that were yanked."""
-    listed, withdrawn = (list(pinned()[HDF5]), {}) if package == HDF5 else _listed(package)
+    listed, withdrawn = (list(load_pinned_sources()[HDF5]), {}) if package == HDF5 else _list_registry_releases(package)
     listed = sorted({*listed, *withdrawn}, key=Version)
     for key, name in named.items():
         if key not in wheels:
@@ -159,15 +161,15 @@ def _expect_release(package: str, name: str, listed: list[str], withdrawn: Mappi
         raise Problem(f"{name}: this release was yanked ({withdrawn[name]}); name another one")
 
 
-def _name_of(wheel: Wheel) -> str:
+def _format_wheel_name(wheel: Wheel) -> str:
     """Return a name for a wheel, which libraries and files can have: its version and the first digits of its hash."""
     return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
 
 
-def _listed(package: str) -> tuple[list[str], dict[str, str]]:
+def _list_registry_releases(package: str) -> tuple[list[str], dict[str, str]]:
     """Return the releases that pip lists for this interpreter, and those that were yanked, each with the reason."""
     command = [sys.executable, "-m", "pip", "index", "versions", "-vv", package]
-    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=get_clean_environment(), check=False)
     if not (line := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
         reason = (done.stderr.strip() or "it listed nothing").splitlines()[-1]
         raise Problem(
@@ -178,20 +180,20 @@ def _listed(package: str) -> tuple[list[str], dict[str, str]]:
     return line[1].split(", "), {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
 
 
-def _commits(package: str, clone: Path, first: str, last: str) -> Releases:
-    def of(*arguments: str, amiss: str) -> str:
-        return git("-C", clone, *arguments, amiss=amiss).decode()
+def _list_commits(package: str, clone: Path, first: str, last: str) -> Releases:
+    def read_git_text(*arguments: str, amiss: str) -> str:
+        return run_git("-C", clone, *arguments, amiss=amiss).decode()
 
-    of("rev-parse", "--absolute-git-dir", amiss=f"{clone} is not a clone")
+    read_git_text("rev-parse", "--absolute-git-dir", amiss=f"{clone} is not a clone")
     ids = {}
     for key, name in (("first", first), ("last", last)):
         amiss = f"{name}: {clone} has no such branch, tag or commit"
-        ids[key] = of("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}", amiss=amiss)
+        ids[key] = read_git_text("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}", amiss=amiss)
     if ids["first"] == ids["last"]:
         raise Problem(f"{first} and {last}: this is one commit; name two, the earlier one first")
     amiss = f"{first} and {last}: the first is no ancestor of the second in {clone}; name the earlier one first"
-    of("merge-base", "--is-ancestor", *ids.values(), amiss=amiss)
-    way = of(
+    read_git_text("merge-base", "--is-ancestor", *ids.values(), amiss=amiss)
+    way = read_git_text(
         "rev-list", "--first-parent", "--reverse", f"{ids['first']}..{ids['last']}", amiss=f"{clone} has no history"
     )
     return Releases(package, [commit[:_DIGITS] for commit in (ids["first"], *way.split())], {}, clone=clone)
@@ -206,40 +208,40 @@ def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) 
     wanted += re.findall(r"^[a-z].*$", (ENVS / "measure.in").read_text(encoding="utf-8"), re.MULTILINE)
     pins = {pin["what"] for kept in _KEPT for pin in PIN.finditer(kept.read_text(encoding="utf-8"))}
     pins = sorted(pin for pin in pins if pin.partition("==")[0] != package)
-    exact = ("--no-build", "--generate-hashes", "--no-annotate", "--no-header", "--python", base_python())
-    with replacing(lock) as part, tempfile.NamedTemporaryFile("w", suffix=".txt") as excluded:
+    exact = ("--no-build", "--generate-hashes", "--no-annotate", "--no-header", "--python", get_base_python())
+    with replace_file(lock) as part, tempfile.NamedTemporaryFile("w", suffix=".txt") as excluded:
         excluded.write("h5py\n" * (_H5PY_S3 in wanted))
         excluded.flush()
         # uv keeps what the file has that it writes to.
         part.write_text("\n".join(pins), encoding="utf-8")
         output = ("--excludes", excluded.name, "--output-file", part, "-")
-        _uv(what, "pip", "compile", "--quiet", *exact, *output, text=wanted)
+        _run_uv(what, "pip", "compile", "--quiet", *exact, *output, text=wanted)
         if own:
             text = part.read_text(encoding="utf-8")
             part.write_text(PIN.sub(lambda pin: "" if pin["url"] else pin[0], text), encoding="utf-8")
 
 
-def _hdf5_of(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
+def _find_hdf5_version(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
     """Return the version of HDF5 that the h5py of a lock has, beside a wheel of the user's."""
     what = f"{lock.stem} does not import beside the versions that are kept"
     with tempfile.TemporaryDirectory(prefix="lock.") as folder:
         python = Path(folder, "bin/python")
-        _uv(what, "venv", "--quiet", "--no-project", "--python", base_python(), folder)
+        _run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
         # Without what else its packages require: h5py-s3 is there in place of h5py.
         exact = ("--quiet", "--no-build", "--no-deps", "--python", python)
-        _uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
+        _run_uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
         code = _HDF5.format(modules=", ".join(("h5py", *reader.modules)))
-        return _run(what, [str(python), "-sE", "-c", code]).strip().rpartition("\n")[2]
+        return _run_command(what, [str(python), "-sE", "-c", code]).strip().rpartition("\n")[2]
 
 
-def _uv(what: str, *arguments: object, text: Sequence[str] = ()) -> str:
+def _run_uv(what: str, *arguments: object, text: Sequence[str] = ()) -> str:
     """Return what uv prints, given some lines; that it fails is Unusable."""
-    return _run(what, [str(uv()), *map(str, arguments)], "\n".join(text))
+    return _run_command(what, [str(find_uv()), *map(str, arguments)], "\n".join(text))
 
 
-def _run(what: str, command: Sequence[str], lines: str = "") -> str:
+def _run_command(what: str, command: Sequence[str], lines: str = "") -> str:
     done = subprocess.run(
-        command, input=lines, capture_output=True, text=True, env=clean_environment(), check=False, cwd=ENVS.parent
+        command, input=lines, capture_output=True, text=True, env=get_clean_environment(), check=False, cwd=ENVS.parent
     )
     if done.returncode:
         words = " ".join(done.stderr.split()) or f"{command[0]} ended with status {done.returncode}"

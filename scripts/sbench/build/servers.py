@@ -8,10 +8,10 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from sbench.build.cache import Recipe, provide
+from sbench.build.cache import Recipe, provide_piece
 from sbench.build.shell import Workshop, make_environment
 from sbench.build.sources import ENVS
-from sbench.probe.program import file_digest
+from sbench.probe.program import compute_file_digest
 
 GO_MODULE = ENVS / "servers"
 NPM_PACKAGE = GO_MODULE / "azurite"
@@ -35,32 +35,36 @@ def provide_servers(names: Collection[str]) -> dict:
     """
     artefact: dict = {"versions": {}}
     for name in names:
-        piece = provide(recipe(name))
+        piece = provide_piece(create_server_recipe(name))
         artefact |= {program: str(piece.folder / path) for program, path in SERVERS[name].items()}
         artefact["versions"][name] = piece.facts["version"]
     return artefact
 
 
-def recipe(name: str) -> Recipe:
+def create_server_recipe(name: str) -> Recipe:
     """Return the recipe of a server, of its own files alone: another whose files change is built apart."""
     if name in COMPILED:
         module, package = COMPILED[name]
         # Only its own sources: what is compiled from elsewhere has none here.
         files = ["go.mod", "go.sum", *sorted((GO_MODULE / package).glob("*.go")), ENVS / "go.lock"]
     else:
-        files = npm_files(NPM_PACKAGE)
+        files = list_npm_files(NPM_PACKAGE)
 
-    def build(folder: Path, workshop: Workshop) -> dict:
-        built = _compile(name, module, package, folder, workshop) if name in COMPILED else _azurite(folder, workshop)
-        workshop.run(f"start {name}", *(folder / program for program in SERVERS[name].values()), "--version")
+    def build_server(folder: Path, workshop: Workshop) -> dict:
+        built = (
+            _compile_server(name, module, package, folder, workshop)
+            if name in COMPILED
+            else _install_azurite(folder, workshop)
+        )
+        workshop.run_step(f"start {name}", *(folder / program for program in SERVERS[name].values()), "--version")
         return built
 
-    digests = [file_digest(GO_MODULE / file) for file in files]
+    digests = [compute_file_digest(GO_MODULE / file) for file in files]
     inputs = {"files": digests, "machine": platform.machine()}
-    return Recipe(name, inputs, build, tuple(SERVERS[name].values()))
+    return Recipe(name, inputs, build_server, tuple(SERVERS[name].values()))
 
 
-def _compile(name: str, module: str, package: str, folder: Path, workshop: Workshop) -> dict:
+def _compile_server(name: str, module: str, package: str, folder: Path, workshop: Workshop) -> dict:
     work = workshop.work
     make_environment(workshop, work / "go", ENVS / "go.lock")
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "go" / "env"
@@ -81,12 +85,12 @@ def _compile(name: str, module: str, package: str, folder: Path, workshop: Works
         "GOGC": "400",
     }
     command = (work / "go/bin/go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder / name, package)
-    workshop.run(f"compile {name}", *command, cwd=GO_MODULE, **variables)
+    workshop.run_step(f"compile {name}", *command, cwd=GO_MODULE, **variables)
     required = (GO_MODULE / "go.mod").read_text(encoding="utf-8")
     return {"version": re.search(rf"{re.escape(module)} v(\S+)", required)[1]}
 
 
-def _azurite(folder: Path, workshop: Workshop) -> dict:
+def _install_azurite(folder: Path, workshop: Workshop) -> dict:
     node = install_npm(NPM_PACKAGE, folder, workshop)
     for path in folder.rglob("*"):
         if path.suffix in _UNUSED and path.is_file():
@@ -96,7 +100,7 @@ def _azurite(folder: Path, workshop: Workshop) -> dict:
     return {"version": package["dependencies"]["azurite"]}
 
 
-def npm_files(package: Path) -> list[Path]:
+def list_npm_files(package: Path) -> list[Path]:
     """Return the files that decide what `install_npm` installs."""
     return [package / "package.json", package / "package-lock.json", ENVS / "node.lock"]
 
@@ -115,5 +119,7 @@ def install_npm(package: Path, folder: Path, workshop: Workshop) -> Path:
         "npm_config_update_notifier": "false",
     }
     flags = ("--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
-    workshop.run(f"install the locked packages of {workshop.name}", node, npm, "ci", *flags, cwd=folder, **variables)
+    workshop.run_step(
+        f"install the locked packages of {workshop.name}", node, npm, "ci", *flags, cwd=folder, **variables
+    )
     return node

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from sbench.probe.processes import die_with_parent
-from sbench.probe.program import Problem, why
+from sbench.probe.program import Problem, describe_cause
 
 # Variables that would change a build without being in its hash, or lead it to another HDF5 or clone.
 _UNWANTED = re.compile(
@@ -43,19 +43,19 @@ class Workshop:
     log: Path
     lock: int
 
-    def run(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> None:
+    def run_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> None:
         """Run one step in `cwd` (else the work folder), with its output in the log.
 
         Raises:
             Problem: the command is missing or failed; the line names the step and the log.
         """
-        if output := self.try_run(step, *command, cwd=cwd, **variables):
+        if output := self.try_step(step, *command, cwd=cwd, **variables):
             print(*output.splitlines(), sep="\n", file=sys.stderr, flush=True)
             raise Problem(f"{self.name}: the step “{step}” failed; its output is in {self.log}")
 
-    def try_run(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
+    def try_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
         """Run one step as `run` does, and return the end of its output if it fails, else ""."""
-        self.say(step)
+        self.report_step(step)
         words = [str(word) for word in command]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
             print(f"## {step}: {' '.join(words)}", file=log, flush=True)
@@ -64,7 +64,7 @@ class Workshop:
                 status = subprocess.run(
                     words,
                     cwd=cwd or self.work,
-                    env=clean_environment() | variables,
+                    env=get_clean_environment() | variables,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -74,32 +74,32 @@ class Workshop:
                     check=False,
                 ).returncode
             except OSError as error:
-                raise Problem(f"{self.name}: {step}: {words[0]} cannot be started: {why(error)}") from error
+                raise Problem(f"{self.name}: {step}: {words[0]} cannot be started: {describe_cause(error)}") from error
             log.seek(begin)
             return "".join(log.readlines()[-40:]) or f"status {status}" if status else ""
 
-    def say(self, what: str) -> None:
+    def report_step(self, what: str) -> None:
         """Tell on standard error what is done now."""
         print(f"{self.name}: {what}", file=sys.stderr, flush=True)
 
 
-def clean_environment() -> dict[str, str]:
+def get_clean_environment() -> dict[str, str]:
     """Return this process's environment without what would change a build unseen."""
     return {name: value for name, value in os.environ.items() if not _UNWANTED.match(name)}
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of processors this process may use."""
     return len(os.sched_getaffinity(0))
 
 
-def base_python() -> Path:
+def get_base_python() -> Path:
     """Return the interpreter that environments are made from: the one below this one's own environment."""
     return Path(os.path.realpath(sys.executable))
 
 
-def uv() -> Path:
-    """Return the `uv` beside this interpreter, or else on PATH, or raise a Problem if there is none."""
+def find_uv() -> Path:
+    """Return the `find_uv` beside this interpreter, or else on PATH, or raise a Problem if there is none."""
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:
@@ -121,15 +121,17 @@ def make_environment(
     What a later lock pins otherwise than the first is as the later one has it. Where `gives_way` is given, the last
     lock wins over all others, which lose the distributions of which it is true.
     """
-    workshop.run("make the Python environment", uv(), "venv", "--no-project", "--python", base or base_python(), folder)
+    workshop.run_step(
+        "make the Python environment", find_uv(), "venv", "--no-project", "--python", base or get_base_python(), folder
+    )
     texts = [lock.read_text(encoding="utf-8") for lock in locks]
     if gives_way:
         texts[:-1] = [PIN.sub(lambda pin: "" if gives_way(pin["name"]) else pin[0], text) for text in texts[:-1]]
-    texts[0] = _but_for(*texts)
+    texts[0] = _remove_repinned(*texts)
     # A lock may name files beside it, so that only one that loses something is copied.
     copies = [_copy_changed(lock, text, workshop.work) for lock, text in zip(locks, texts, strict=True)]
     python, exact = folder / "bin" / "python", ("--require-hashes", "--no-build", "--compile-bytecode")
-    workshop.run("install the locked packages", uv(), "pip", "sync", "--python", python, *exact, *copies)
+    workshop.run_step("install the locked packages", find_uv(), "pip", "sync", "--python", python, *exact, *copies)
     return python
 
 
@@ -142,7 +144,7 @@ def _copy_changed(lock: Path, text: str, folder: Path) -> Path:
     return copy
 
 
-def _but_for(first: str, *later: str) -> str:
+def _remove_repinned(first: str, *later: str) -> str:
     """Return the text of a lock without what later ones pin otherwise."""
     pins = [pin for lock in later for pin in PIN.finditer(lock)]
     names, same = {pin["name"] for pin in pins}, {pin["what"] for pin in pins}

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from sbench.build.shell import Workshop
-from sbench.probe.program import Problem, file_digest, read_yaml, tool
+from sbench.probe.program import Problem, compute_file_digest, find_tool, read_yaml
 
 ROOT = Path(__file__).absolute().parents[3]
 ENVS = ROOT / "envs"
@@ -53,28 +53,28 @@ class Archive:
             Problem: it was had and is not the pinned one.
         """
         kind, _, where = self.origin.partition(" ")
-        file = self.path or {"tarball": _download, "crate": _fetch_crate}[kind](workshop, where)
-        if (digest := file_digest(file)) != self.key:
+        file = self.path or {"tarball": _download_tarball, "crate": _fetch_crate}[kind](workshop, where)
+        if (digest := compute_file_digest(file)) != self.key:
             raise Problem(
                 f"{self.path or self.origin}: its sha256 is {digest}, not {self.key} as before, or as in"
                 " envs/sources.yaml; nothing was built from it; name another source (from: tarball, crate or a path)"
             )
-        return tree_in(unpack(workshop, file))
+        return find_tree(unpack_archive(workshop, file))
 
 
 @cache
-def pinned() -> dict:
+def load_pinned_sources() -> dict:
     """Return envs/sources.yaml, read once."""
     return read_yaml(ENVS / "sources.yaml")
 
 
-def releases(version: str, source: str) -> list[Archive]:
+def list_archives(version: str, source: str) -> list[Archive]:
     """Return the archives of HDF5's release `version` that `source`, one of OF_RELEASES, allows, best first.
 
     Raises:
         Problem: the version is not pinned.
     """
-    entries = pinned()["hdf5"]
+    entries = load_pinned_sources()["hdf5"]
     if version not in entries:
         raise Problem(
             f"HDF5 {version} is not in envs/sources.yaml (which has {', '.join(entries)}); add it there, or name its"
@@ -92,27 +92,29 @@ def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
     Raises:
         Problem: it cannot be had or is not the pinned one.
     """
-    version, sha256 = pinned()["sdists"][name].values()
+    version, sha256 = load_pinned_sources()["sdists"][name].values()
     wanted = workshop.work / f"{name}.txt"
     wanted.write_text(f"{name}=={version} --hash=sha256:{sha256}\n", encoding="utf-8")
     folder = workshop.work / "sdists"
     exact = ("--require-hashes", "--no-deps", "--no-binary", ":all:", "--no-build-isolation")
-    workshop.run(f"fetch {name} {version}", python, "-m", "pip", "download", *exact, "--dest", folder, "-r", wanted)
+    workshop.run_step(
+        f"fetch {name} {version}", python, "-m", "pip", "download", *exact, "--dest", folder, "-r", wanted
+    )
     (file,) = folder.iterdir()
-    (top,) = unpack(workshop, file).iterdir()
+    (top,) = unpack_archive(workshop, file).iterdir()
     return top
 
 
-def unpack(workshop: Workshop, file: Path) -> Path:
+def unpack_archive(workshop: Workshop, file: Path) -> Path:
     """Unpack a tar archive into the workshop, and return the folder it is unpacked into."""
     folder = workshop.work / "unpacked" / file.name
     folder.mkdir(parents=True)
-    tar = tool("tar", remedy="apt install tar, or dnf install tar")
-    workshop.run(f"unpack {file.name}", tar, "--extract", "--file", file, "--directory", folder)
+    tar = find_tool("tar", remedy="apt install tar, or dnf install tar")
+    workshop.run_step(f"unpack {file.name}", tar, "--extract", "--file", file, "--directory", folder)
     return folder
 
 
-def tree_in(folder: Path) -> Path:
+def find_tree(folder: Path) -> Path:
     """Return the source tree of HDF5 in an unpacked archive: its top, or in a crate's."""
     headers = (header for top in PLACES for header in folder.glob(f"{top}{PUBLIC}"))
     if header := next(headers, None):
@@ -120,9 +122,9 @@ def tree_in(folder: Path) -> Path:
     raise Problem(f"{folder.name} has no source tree of HDF5 in it: no {PUBLIC}")
 
 
-def _download(workshop: Workshop, url: str) -> Path:
+def _download_tarball(workshop: Workshop, url: str) -> Path:
     file = workshop.work / url.rpartition("/")[2]
-    workshop.say(f"fetch {url}")
+    workshop.report_step(f"fetch {url}")
     try:
         with urllib.request.urlopen(url, timeout=REACH_SECONDS) as answer, open(file, "wb") as out:
             shutil.copyfileobj(answer, out)
@@ -138,7 +140,7 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
     )
     try:
         # Cargo starts the first rustc on PATH, whether it works or not, if it is not given one.
-        programs = [tool(os.environ.get(name.upper()) or name, name, remedy=remedy) for name in ("cargo", "rustc")]
+        programs = [find_tool(os.environ.get(name.upper()) or name, name, remedy=remedy) for name in ("cargo", "rustc")]
     except Problem as problem:
         raise Unreachable(f"the crate {crate} needs cargo and rustc, and {problem}") from problem
     name, version = crate.split()
@@ -147,7 +149,7 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
     (package / "Cargo.toml").write_text(f'{_FETCHING_PACKAGE}{name} = "={version}"\n', encoding="utf-8")
     (package / "lib.rs").touch()
     try:
-        workshop.run(f"fetch the crate {crate}", programs[0], "fetch", cwd=package, RUSTC=programs[1])
+        workshop.run_step(f"fetch the crate {crate}", programs[0], "fetch", cwd=package, RUSTC=programs[1])
     except Problem as problem:
         raise Unreachable(str(problem)) from problem
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from sbench.build.cache import Recipe
-from sbench.build.shell import Workshop, base_python, clean_environment, make_environment
+from sbench.build.shell import Workshop, get_base_python, get_clean_environment, make_environment
 from sbench.build.sources import ENVS
-from sbench.probe.program import Problem, file_digest, tool
+from sbench.probe.program import Problem, compute_file_digest, find_tool
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ OPENSSL = Header("openssl/opensslv.h", "OPENSSL_VERSION_TEXT", "libssl-dev", "op
 ZLIB = Header("zlib.h", "ZLIB_VERSION", "zlib1g-dev", "zlib-devel")
 
 
-def header_of_python(release: str = "") -> Header:
+def get_python_header(release: str = "") -> Header:
     """Return the header of a release of Python, such as "3.13"; by default of the workflow's own."""
     name = f"python{release or '{}.{}'.format(*sys.version_info)}"
     return Header("Python.h", "PY_VERSION", f"{name}-dev", f"{name}-devel")
 
 
-def compiler_path() -> str:
+def find_compiler() -> str:
     """Return the path of the first C compiler on PATH that compiles: $CC, else gcc or cc.
 
     Raises:
@@ -45,22 +45,22 @@ def compiler_path() -> str:
     named = os.environ.get("CC")
     remedy = "install a C compiler: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (RHEL)"
     trial = ("-S", "-o", "-", "-x", "c", os.devnull)
-    return tool(*([named] if named else ["gcc", "cc"]), remedy=remedy, trial=trial, env=clean_environment())
+    return find_tool(*([named] if named else ["gcc", "cc"]), remedy=remedy, trial=trial, env=get_clean_environment())
 
 
-def compiler() -> str:
-    """Return what the C compiler says it is; errors as for `compiler_path`."""
-    answer = subprocess.run([compiler_path(), "--version"], capture_output=True, text=True, check=False)
+def describe_compiler() -> str:
+    """Return what the C compiler says it is; errors as for `find_compiler`."""
+    answer = subprocess.run([find_compiler(), "--version"], capture_output=True, text=True, check=False)
     return answer.stdout.partition("\n")[0]
 
 
-def header_versions(*headers: Header, folder: str = "") -> dict[str, str]:
+def read_header_versions(*headers: Header, folder: str = "") -> dict[str, str]:
     """Return the version that each header names, by the header's name; `folder` has those of another Python.
 
     Raises:
         Problem: the compiler or some headers are missing; the line names the packages.
     """
-    versions = {header: _version(header, folder) for header in headers}
+    versions = {header: _read_header_version(header, folder) for header in headers}
     missing = [header for header, version in versions.items() if version is None]
     if missing:
         names = ", ".join(header.name for header in missing)
@@ -69,43 +69,45 @@ def header_versions(*headers: Header, folder: str = "") -> dict[str, str]:
     return {header.name: version for header, version in versions.items()}
 
 
-def tools_recipe(other: Mapping[str, str] = MappingProxyType({})) -> Recipe:
+def create_tools_recipe(other: Mapping[str, str] = MappingProxyType({})) -> Recipe:
     """Return the recipe of the environment that has CMake, Ninja, Cython and pip for the builds.
 
     `other` is the interpreter that it has in place of the workflow's own (`interpreters.find_python`).
     """
 
-    def build(folder: Path, workshop: Workshop) -> dict:
+    def build_tools(folder: Path, workshop: Workshop) -> dict:
         make_environment(workshop, folder, ENVS / "build.lock", base=other.get("path"))
         return {}
 
-    inputs = {"lock": tools_key(), "python": python_identity() | other}
-    return Recipe("build-tools", inputs, build, ("bin/python", "bin/cmake", "bin/ninja"))
+    inputs = {"lock": get_tools_key(), "python": get_python_identity() | other}
+    return Recipe("build-tools", inputs, build_tools, ("bin/python", "bin/cmake", "bin/ninja"))
 
 
-def tools_key() -> str:
+def get_tools_key() -> str:
     """Return what identifies the build tools in the key of what they build: not the Python that they run on."""
-    return file_digest(ENVS / "build.lock")
+    return compute_file_digest(ENVS / "build.lock")
 
 
-def python_abi() -> dict[str, str]:
+def get_python_abi() -> dict[str, str]:
     """Return what decides whether something compiled for an interpreter here can be used by an interpreter there."""
-    return {name: sysconfig.get_config_var(name) for name in ("SOABI", "HOST_GNU_TYPE")} | {"libc": libc()}
+    return {name: sysconfig.get_config_var(name) for name in ("SOABI", "HOST_GNU_TYPE")} | {"libc": get_libc_version()}
 
 
-def python_identity() -> dict[str, str]:
+def get_python_identity() -> dict[str, str]:
     """Return what decides whether an environment that was made from an interpreter is the same made from this one."""
-    return python_abi() | {"path": str(base_python())}
+    return get_python_abi() | {"path": str(get_base_python())}
 
 
-def libc() -> str:
+def get_libc_version() -> str:
     """Return the C library's name and version."""
     return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
 
 
-def _version(header: Header, folder: str) -> str | None:
+def _read_header_version(header: Header, folder: str) -> str | None:
     """Ask the preprocessor for the version that a header names; None if there is no such header."""
-    command = [compiler_path(), "-E", "-P", "-I", folder or sysconfig.get_path("include"), "-"]
+    command = [find_compiler(), "-E", "-P", "-I", folder or sysconfig.get_path("include"), "-"]
     source = f"#include <{header.name}>\nversion {header.macro}\n"
-    answer = subprocess.run(command, input=source, capture_output=True, text=True, env=clean_environment(), check=False)
+    answer = subprocess.run(
+        command, input=source, capture_output=True, text=True, env=get_clean_environment(), check=False
+    )
     return answer.stdout.rpartition("version ")[2].strip().strip('"') if answer.returncode == 0 else None

@@ -6,7 +6,7 @@ import os
 import sys
 
 from sbench.cli import home, options
-from sbench.probe.program import Problem, run
+from sbench.probe.program import Problem, run_main
 
 # Each command with the line that describes it; those of the first screen, and the others.
 FIRST = {
@@ -46,13 +46,13 @@ def main(argv: list[str] | None = None) -> int:
         print(f"sbench keeps results and reports in {os.getcwd()}", file=sys.stderr)
     parser = options.Parser(name, command.__doc__, called_from)
     command.add_options(parser)
-    given = parser.parse(rest)
+    given = parser.parse_arguments(rest)
     try:
         return command.start(given)
     except ModuleNotFoundError as error:
         if not home.CARRIED.is_dir():
             raise
-        raise Problem(f"sbench {name}: {home.name_extra(error.name.partition('.')[0])}") from error
+        raise Problem(f"sbench {name}: {home.describe_extra(error.name.partition('.')[0])}") from error
 
 
 def _list_commands() -> list[str]:
@@ -66,7 +66,7 @@ def _list_commands() -> list[str]:
 
 def start() -> None:
     """Start the command as a program."""
-    run(main)
+    run_main(main)
 
 
 if __name__ == "__main__":

@@ -16,4 +16,4 @@ def start(given: argparse.Namespace) -> int:
     """Write the archive, or print the citation."""
     from sbench.runs import archive, cite
 
-    return cite.cite(given.run, given.by) if given.cite else archive.pack(given.run)
+    return cite.print_citation(given.run, given.by) if given.cite else archive.pack_run(given.run)

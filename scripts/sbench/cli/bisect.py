@@ -30,4 +30,4 @@ def start(given: argparse.Namespace) -> int:
     from sbench.files.bisect import Query
 
     query = Query(given.library, given.first, given.last, given.metric, given.clone, given.files, given.name)
-    return bisect.bisect(query, given.yes)
+    return bisect.run_bisect(query, given.yes)

@@ -18,4 +18,4 @@ def start(given: argparse.Namespace) -> int:
     """Print a line for each check."""
     from sbench.measure import preflight
 
-    return preflight.check(given.config, given.json)
+    return preflight.run_checks(given.config, given.json)

@@ -30,4 +30,4 @@ def start(given: argparse.Namespace) -> int:
         base, other = base[:1], base[1:]
     if not (base and (other or given.keep)):
         raise Problem("name two sides: sbench compare RUN RUN, or sbench compare RUN… --with RUN…")
-    return compare.compare(base, other, given.paired, given.fail_on, given.keep, given.json)
+    return compare.compare_runs(base, other, given.paired, given.fail_on, given.keep, given.json)

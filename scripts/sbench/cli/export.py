@@ -14,4 +14,4 @@ def start(given: argparse.Namespace) -> int:
     """Write the tables."""
     from sbench.runs import export
 
-    return export.export(given.run)
+    return export.export_run(given.run)

@@ -23,4 +23,4 @@ def start(given: argparse.Namespace) -> int:
     """Measure, and print the word."""
     from sbench.studies.volumes import fit
 
-    return fit.decide(given.limit, given.folder, given.pause, given.quick, given.json)
+    return fit.print_verdict(given.limit, given.folder, given.pause, given.quick, given.json)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from sbench.probe.program import Problem, replacing, write_text
+from sbench.probe.program import Problem, replace_file, write_text
 
 # In a home this is the link to the installed package.
 PACKAGE = Path(__file__).absolute().parents[1]
@@ -45,7 +45,7 @@ def make_home() -> Path:
     write_text(home / _VERSION, "")
     for path in sorted(CARRIED.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
-            with replacing(home / path.relative_to(CARRIED)) as part:
+            with replace_file(home / path.relative_to(CARRIED)) as part:
                 shutil.copy(path, part)
     link = home / "scripts/sbench"
     link.unlink(missing_ok=True)
@@ -54,7 +54,7 @@ def make_home() -> Path:
     return home
 
 
-def name_extra(module: str) -> str:
+def describe_extra(module: str) -> str:
     """Return what to install for a module that an installed package lacks."""
     extra = "workflow"
     for text in metadata.requires("storage-benchmarks") or ():

@@ -18,4 +18,4 @@ def start(given: argparse.Namespace) -> int:
     """Become Snakemake."""
     from sbench.measure import launch
 
-    return launch.start(launch.make_plan(given.config, given.name, imports=given.files), "", given.yes, given.after)
+    return launch.start_run(launch.make_plan(given.config, given.name, imports=given.files), "", given.yes, given.after)

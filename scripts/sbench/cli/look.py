@@ -21,4 +21,4 @@ def start(given: argparse.Namespace) -> int:
     """Print what the files hold."""
     from sbench.files import look
 
-    return look.describe(given.files, given.access, given.datasets, given.json)
+    return look.print_contents(given.files, given.access, given.datasets, given.json)

@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         """Add an argument of paths; relative ones are of the folder that the command was called from."""
         # argparse would take a default that is a text for one of the user's.
         is_text = isinstance(default, str)
-        action = self.add_argument(*names, type=self._find, default=None if is_text else default, **settings)
+        action = self.add_argument(*names, type=self._resolve_path, default=None if is_text else default, **settings)
         if is_text:
             self._defaults[action.dest] = default
 
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         """Take all that stands behind -- as it is; `what` says what it is."""
         self.after, self.epilog = [], f"What stands behind -- are {what}."
 
-    def parse(self, argv: list[str]) -> argparse.Namespace:
+    def parse_arguments(self, argv: list[str]) -> argparse.Namespace:
         """Return the arguments; those behind -- as `after` where the command takes them, else they are paths."""
         if "--" in argv:
             place = argv.index("--")
@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
             message = f"there is no {unknown}{f'; did you mean {near[0]}' if near else ''}"
         raise Problem(f"{self.prog}: {message}; see {self.prog} --help")
 
-    def _find(self, text: str) -> str:
+    def _resolve_path(self, text: str) -> str:
         """Return a path from here; what may be the name of something else, such as a run, stays as it is."""
         there = os.path.join(self.called_from, os.path.expanduser(text))
         if os.path.isabs(text):

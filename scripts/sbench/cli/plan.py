@@ -18,4 +18,4 @@ def start(given: argparse.Namespace) -> int:
     from sbench.measure import launch
 
     plan = launch.make_plan(given.config, given.name, given.study, given.only, given.again, given.imports)
-    return launch.show(plan, given.json)
+    return launch.print_plan(plan, given.json)

@@ -30,7 +30,7 @@ def start(given: argparse.Namespace) -> int:
     if given.audit:
         from sbench.court import audit
 
-        return audit.audit(given.audit, given.study, given.columns)
+        return audit.print_audit(given.audit, given.study, given.columns)
     from sbench.measure import launch
 
     return launch.make_published(given.raw, given.partial, given.cores)

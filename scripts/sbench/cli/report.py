@@ -17,5 +17,5 @@ def start(given: argparse.Namespace) -> int:
 
     from sbench.runs import archive
 
-    print(f"report: {archive.rebuild(Path(given.archive), given.name)}")
+    print(f"report: {archive.make_pages(Path(given.archive), given.name)}")
     return 0

@@ -26,4 +26,4 @@ def start(given: argparse.Namespace) -> int:
 
     config = "config/quick.yaml" if given.quick else given.config
     plan = launch.make_plan(config, given.name, given.study, given.only, given.again)
-    return launch.start(plan, given.cores, given.yes, given.after)
+    return launch.start_run(plan, given.cores, given.yes, given.after)

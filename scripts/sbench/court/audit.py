@@ -21,7 +21,7 @@ _MOST = 5
 _WIDTH, _INDENT = 118, 15
 
 
-def audit(files: Sequence[str], study: str = "", columns: Sequence[str] = ()) -> int:
+def print_audit(files: Sequence[str], study: str = "", columns: Sequence[str] = ()) -> int:
     """Print what each rule finds in CSV files; those of one published table are the arms of one comparison; return 0.
 
     Args:
@@ -31,29 +31,33 @@ def audit(files: Sequence[str], study: str = "", columns: Sequence[str] = ()) ->
     """
     if columns:
         for path in map(Path, files):
-            for line in _audited_as(columns, path):
-                print(*_wrapped(line), sep="\n")
+            for line in _describe_named_columns(columns, path):
+                print(*_format_line(line), sep="\n")
         return 0
-    studies = {name: timings.read(PUBLISHED / name / timings.FILE) for name in raw_data.read(SOURCES)}
+    studies = {
+        name: timings.read_declarations(PUBLISHED / name / timings.FILE) for name in raw_data.read_sources(SOURCES)
+    }
     if study and study not in studies:
         raise Problem(f"there is no published study {study}; name one of {', '.join(studies)}")
     of_tables: dict[tuple[str, str], list[Path]] = {}
     for path in map(Path, files):
-        of_tables.setdefault(_table_of(path, studies, study), []).append(path)
+        of_tables.setdefault(_find_table(path, studies, study), []).append(path)
     for (own, table), of in of_tables.items():
-        for line in audited(own, table, studies[own], of):
-            print(*_wrapped(line), sep="\n")
+        for line in describe_audit(own, table, studies[own], of):
+            print(*_format_line(line), sep="\n")
     return 0
 
 
-def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence[Path]) -> list[str]:
+def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: Sequence[Path]) -> list[str]:
     """Return in lines what the rules say of files that have the columns of a table of a study.
 
     Raises:
         Problem: a file cannot be read, lacks a column, or has a value that is none.
     """
     of_table = [spec for spec in declared if spec["table"] == table]
-    texts = _Printed({str(path): partial(_read, path, of_table, PUBLISHED / study / timings.FILE) for path in files})
+    texts = _Printed(
+        {str(path): partial(_read_table, path, of_table, PUBLISHED / study / timings.FILE) for path in files}
+    )
     if len({path.stem for path in files}) < len(files):
         raise Problem(f"two of the files are called {files[-1].stem}; rename one, as that is what tells arms apart")
     joined = [" + ".join(texts)] if " + " in table else list(texts)
@@ -61,10 +65,10 @@ def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence
     # What is declared of one of several joined tables is of a file of its name.
     specs += [spec | {"table": str(path)} for path in files for spec in declared if spec["table"] == path.name != table]
     lines = [f"{' + '.join(texts)}: columns of {table} ({study})"]
-    for row in rules.judged(specs, texts, ceilings.of_machines(study)).itertuples(index=False):
+    for row in rules.judge_rules(specs, texts, ceilings.read_machines(study)).itertuples(index=False):
         of = f"{row.table}: " if len(joined) > 1 and row.table else ""
         lines.append(f"{row.outcome:{_INDENT}}{row.rule} (METHOD {row.method}): {of}{row.data}")
-    return lines + [line for name in texts for line in _derived(study, table, name, texts[name])]
+    return lines + [line for name in texts for line in _describe_figures(study, table, name, texts[name])]
 
 
 class _Printed(dict):
@@ -74,29 +78,33 @@ class _Printed(dict):
         return super().__getitem__(path)()
 
 
-def _audited_as(named: Sequence[str], path: Path) -> list[str]:
+def _describe_named_columns(named: Sequence[str], path: Path) -> list[str]:
     """Return in lines what the rules say of a file whose columns are named in words."""
-    spec = roles.declared(named, _header(path), str(path))
+    spec = roles.parse_declaration(named, _read_header(path), str(path))
     kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
     texts = _Printed(
-        {str(path): lambda: csv_file.read(path, kinds, "--columns says what each column is", printed=True)[[*kinds]]}
+        {
+            str(path): lambda: csv_file.read_table(path, kinds, "--columns says what each column is", printed=True)[
+                [*kinds]
+            ]
+        }
     )
     lines = [f"{path}: columns as named"]
-    for row in rules.judged([spec], texts, {}).itertuples(index=False):
+    for row in rules.judge_rules([spec], texts, {}).itertuples(index=False):
         if not row.data.startswith("not known: ") or row.outcome != ceilings.UNTOLD:
             lines.append(f"{row.outcome:{_INDENT}}{row.rule} (METHOD {row.method}): {row.data}")
-    return lines + (roles.wrong_rates(spec, texts[str(path)]) if roles.has_rates(spec) else [])
+    return lines + (roles.list_wrong_rates(spec, texts[str(path)]) if roles.has_rates(spec) else [])
 
 
-def _wrapped(line: str) -> list[str]:
+def _format_line(line: str) -> list[str]:
     return textwrap.wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False, break_on_hyphens=False)
 
 
-def _derived(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str]:
+def _describe_figures(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str]:
     """The figures of a file that do not follow from others, by the expressions of the published table."""
     numbered = texts.copy()
     numbered.insert(0, "row", (texts.index + 2).astype(str))
-    rows = derived.judged(PUBLISHED / study / "audit/derived.csv", {table.split(" + ")[0]: numbered})
+    rows = derived.judge_derived(PUBLISHED / study / "audit/derived.csv", {table.split(" + ")[0]: numbered})
     wrong = rows[rows["row"].notna()]
     cells = int(rows.drop_duplicates("column")["cells"].sum())
     lines = [f"{len(wrong):,} of {cells:,} figures of {name} do not follow from those beside them"] if cells else []
@@ -105,9 +113,9 @@ def _derived(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str
     return lines
 
 
-def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
+def _find_table(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
     """Return the study and the table whose columns a file has, or most of them."""
-    header = _header(path)
+    header = _read_header(path)
     alike = [
         (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
         for name, declared in studies.items()
@@ -123,7 +131,7 @@ def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) 
     return best[2:]
 
 
-def _header(path: Path) -> list[str]:
+def _read_header(path: Path) -> list[str]:
     """Return the names of a file's columns."""
     expect_file(path)
     try:
@@ -138,14 +146,14 @@ def _header(path: Path) -> list[str]:
     return header
 
 
-def _read(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:
+def _read_table(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:
     """Return a file as text, with the column `source`, once its values are seen to be what their columns are of."""
     kinds = {name: _KINDS[kind] for name, kind in next(spec for spec in specs if "kinds" in spec)["kinds"].items()}
-    texts = csv_file.read(path, kinds, _REMEDY.format(declared), printed=True)
+    texts = csv_file.read_table(path, kinds, _REMEDY.format(declared), printed=True)
     for spec in specs:
         if not {"part", "time"} <= spec.keys():
             continue
-        part, time = (derived.numbers(texts[spec[role]])[0] for role in ("part", "time"))
+        part, time = (derived.parse_numbers(texts[spec[role]])[0] for role in ("part", "time"))
         if (more := part > time).any():
             row = int(more.idxmax())
             raise Problem(

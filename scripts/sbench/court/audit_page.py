@@ -23,33 +23,33 @@ _MOST = 4
 _PARTS = ("claims", "rules", "derived", "labels", "setup")
 
 
-def show(page: Page, tables: Path | str, facts: Path | str) -> None:
+def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
     """Show the audit of a study whose tables are in a folder, and leave its answers for the index."""
     folder, said = Path(tables) / "audit", read_facts(facts)
     parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in _PARTS}
     source, limits = said["published"], said.get("limits") or []
-    page.text(heading(1, f"What the data say of “{source['title']}”"))
+    page.show_text(heading(1, f"What the data say of “{source['title']}”"))
     made = [source["by"], "" if source["date"] == "unknown" else source["date"]]
     links = [link("the study", source["address"])]
     links.append(link("its data on a page of this project", f"{said['study']}.html"))
     links.append(link("all published studies", "index.html"))
-    page.text(" · ".join(filter(None, [*made, *links])))
-    answer = headline(parts, "here" if limits else "published")
-    wrong, broken = contradicted(parts["claims"]), not_kept(parts["rules"])
-    page.text(quotation(said["question"]), paragraph(answer))
-    page.section("What the study concludes, and what its data support", bullets(concluded(source, parts)))
-    page.section("What does not hold", bullets(wrong))
-    page.section("How it was measured", bullets(broken))
-    page.text(bullets(f"{prose.capital(line)}." for line in limits))
+    page.show_text(" · ".join(filter(None, [*made, *links])))
+    answer = format_headline(parts, "here" if limits else "published")
+    wrong, broken = list_contradicted(parts["claims"]), list_broken_rules(parts["rules"])
+    page.show_text(quotation(said["question"]), paragraph(answer))
+    page.show_section("What the study concludes, and what its data support", bullets(list_conclusions(source, parts)))
+    page.show_section("What does not hold", bullets(wrong))
+    page.show_section("How it was measured", bullets(broken))
+    page.show_text(bullets(f"{prose.capitalize_first(line)}." for line in limits))
     for title, table, part, nothing in (
-        ("Rules of measuring", _rules, "rules", "No table is declared."),
-        ("Claims", _claims, "claims", "No claim was gathered."),
-        ("Figures that do not follow from those beside them", _derived, "derived", "None."),
-        ("Labels that do not say what the data are", _labels, "labels", "None."),
-        ("Setup as printed", _setup, "setup", "Nothing is printed."),
+        ("Rules of measuring", _build_rules_table, "rules", "No table is declared."),
+        ("Claims", _build_claims_table, "claims", "No claim was gathered."),
+        ("Figures that do not follow from those beside them", _build_derived_table, "derived", "None."),
+        ("Labels that do not say what the data are", _build_labels_table, "labels", "None."),
+        ("Setup as printed", _build_setup_table, "setup", "Nothing is printed."),
     ):
-        page.text(heading(2, title))
-        page.table(table(parts[part]), nothing)
+        page.show_text(heading(2, title))
+        page.show_table(table(parts[part]), nothing)
     answers = {
         **{"study": said["study"], "title": source["title"], "question": said["question"], "run": ""},
         **{"source": "Published studies, audited", "caution": "", "headline": answer, "picture": ""},
@@ -60,7 +60,7 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     write_json(page.files / "answers.json", answers)
 
 
-def headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
+def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
     """Return in one bold sentence how many claims hold, figures agree with others, and rules are broken.
 
     `source` is what there is: all that is published, or what of it is here.
@@ -76,8 +76,8 @@ def headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
     cells = int(derived.drop_duplicates(["table", "column"])["cells"].sum()) if len(derived) else 0
     wrong = int((derived["row"].fillna("") != "").sum()) if len(derived) else 0
     figures = f"; {cells - wrong:,} of {cells:,} printed figures agree with those beside them" if cells else ""
-    claimed = prose.count(len(parts["claims"]), "claim")
-    listed = f": {prose.listing(counted)}" if counted else ""
+    claimed = prose.format_count(len(parts["claims"]), "claim")
+    listed = f": {prose.format_list(counted)}" if counted else ""
     judged = parts["rules"].groupby("rule")["outcome"].agg(set)
     broken = sum(rules.BROKEN in outcomes for outcomes in judged)
     tested = sum(outcomes != {rules.UNTOLD} for outcomes in judged)
@@ -85,77 +85,77 @@ def headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
     return bold(f"{computed} of {claimed} can be computed from what is {source}{listed}{figures}{measured}.")
 
 
-def concluded(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
+def list_conclusions(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
     """Return each claim that is the study's conclusion with what was computed of it."""
     rows = parts["claims"].set_index("id", drop=False).loc[source["conclusion"]].to_dict("records")
-    return [_concluded(row) for row in rows]
+    return [_format_conclusion(row) for row in rows]
 
 
-def _concluded(row: dict) -> str:
+def _format_conclusion(row: dict) -> str:
     where = f" ({', '.join(filter(None, (row['where'], row['id'])))})"
-    computed = f", claimed {_claimed(row)}, computed {row['computed']}" if row["computed"] else ""
+    computed = f", claimed {_format_claimed(row)}, computed {row['computed']}" if row["computed"] else ""
     why = f" ({row['why']})" if row["why"] else ""
     return f"“{row['quote']}”{where}: {bold(row['outcome'])}{why}{computed}."
 
 
-def contradicted(table: pd.DataFrame) -> list[str]:
+def list_contradicted(table: pd.DataFrame) -> list[str]:
     """Return the claims that do not hold, with what was computed, at most four."""
     rows = table[table["outcome"] == claims.NOT].head(_MOST).to_dict("records")
-    return [f"“{row['quote']}”: claimed {_claimed(row)}, computed {row['computed']}." for row in rows]
+    return [f"“{row['quote']}”: claimed {_format_claimed(row)}, computed {row['computed']}." for row in rows]
 
 
-def _claimed(row: dict) -> str:
+def _format_claimed(row: dict) -> str:
     """What a claim says, or is read as, with its unit."""
-    return f"{_value(row['printed'])} {row['unit']}".strip()
+    return f"{_format_value(row['printed'])} {row['unit']}".strip()
 
 
-def _value(printed: str) -> str:
+def _format_value(printed: str) -> str:
     return printed.replace("<=", "≤ ").replace(">=", "≥ ").replace("..", " to ")
 
 
-def not_kept(table: pd.DataFrame) -> list[str]:
+def list_broken_rules(table: pd.DataFrame) -> list[str]:
     """Return the rules that are broken, each with the first table that breaks it; last that of too few repeats."""
     rows = table[table["outcome"] == rules.BROKEN].drop_duplicates("rule")
     rows = rows.sort_values("rule", key=lambda names: names == rules.REPEATS, kind="stable").to_dict("records")
     return [f"Broken: {row['rule']} (METHOD {row['method']}): {row['data']}." for row in rows]
 
 
-def _claims(table: pd.DataFrame) -> Table:
+def _build_claims_table(table: pd.DataFrame) -> Table:
     frame = table[["quote", "where", "printed", "unit", "computed", "outcome", "why"]].fillna("")
-    frame = frame.assign(printed=frame["printed"].map(_value)).rename(columns={"printed": "claimed"})
+    frame = frame.assign(printed=frame["printed"].map(_format_value)).rename(columns={"printed": "claimed"})
     caption = (
         "Every sentence that compares, quantifies or explains, as printed, with the value that it has, or that its "
         "words are read as, and the values that follow from the published data; a printed value stands for all that it "
         "could be rounded from."
     )
-    over, meaning = _coloured(table), "does not hold, or only in part"
+    over, meaning = _choose_colours(table), "does not hold, or only in part"
     return Table("claims", caption, frame, over=over, meaning=meaning, numbers=table, in_markdown=len(frame))
 
 
-def _rules(table: pd.DataFrame) -> Table:
+def _build_rules_table(table: pd.DataFrame) -> Table:
     caption = (
         "Rules of docs/method.md by their number, tested on the published tables; what a rule lacks is said. Arms are "
         "what a comparison compares, a cell is a combination of levels."
     )
-    return Table("rules", caption, table.fillna(""), over=_coloured(table), meaning="broken")
+    return Table("rules", caption, table.fillna(""), over=_choose_colours(table), meaning="broken")
 
 
-def _labels(table: pd.DataFrame) -> Table:
+def _build_labels_table(table: pd.DataFrame) -> Table:
     frame = table[[name for name in label_audit.COLUMNS if name != "data"]].fillna("")
     caption = "Labels as printed, what they say, what the data say where that can be computed, and what is right."
     meaning = "what the label says is not in the data"
-    return Table("labels", caption, frame, over=_coloured(table), meaning=meaning, numbers=table)
+    return Table("labels", caption, frame, over=_choose_colours(table), meaning=meaning, numbers=table)
 
 
-def _setup(table: pd.DataFrame) -> Table:
+def _build_setup_table(table: pd.DataFrame) -> Table:
     return Table("setup", "What the study says of what it was measured with.", table.fillna(""))
 
 
-def _coloured(table: pd.DataFrame) -> dict[str, list[str]]:
+def _choose_colours(table: pd.DataFrame) -> dict[str, list[str]]:
     return {"outcome": [_COLOURS.get(outcome, "") for outcome in table["outcome"]]}
 
 
-def _derived(table: pd.DataFrame) -> Table:
+def _build_derived_table(table: pd.DataFrame) -> Table:
     wrong = table[table["row"].fillna("") != ""]
     rules = dict.fromkeys(f"{row['column']} = {row['expression']}" for row in wrong.to_dict("records"))
     frame = wrong[["table", "column", "row", "printed", "recomputed", "least", "most", "percent"]]

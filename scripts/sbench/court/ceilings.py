@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sbench.court.timings import Timings, called
+from sbench.court.timings import Timings, format_levels
 from sbench.pages import prose
 from sbench.probe.program import read_yaml
 
@@ -21,13 +21,13 @@ _UNITS = {"Mbit/s": 1e6 / 8 / 2**20, "IOPS": 1.0}
 _OF_A_RUN = {"rate": "mean", "amount": "sum", "time": "max", "machine": "first"}
 
 
-def of_machines(study: str) -> dict[str, dict]:
+def read_machines(study: str) -> dict[str, dict]:
     """Return ceiling -> {value, unit, note} by machine, as documented and as the study's own module adds."""
-    own = getattr(importlib.import_module(f"sbench.studies.{study}.published"), "ceilings", dict)
+    own = getattr(importlib.import_module(f"sbench.studies.{study}.published"), "compute_ceilings", dict)
     return read_yaml(MACHINES)["machines"] | own()
 
 
-def rates(data: Timings) -> pd.DataFrame:
+def compute_rates(data: Timings) -> pd.DataFrame:
     """Return the rates of the cells, of several repeats the medians (METHOD 16).
 
     Returns:
@@ -35,17 +35,17 @@ def rates(data: Timings) -> pd.DataFrame:
         `bound`, what the ceiling is of.
     """
     declared = {role: how for role, how in _OF_A_RUN.items() if role in data.spec}
-    table = pd.DataFrame({role: data.by(data.values(role)).agg(how) for role, how in declared.items()})
+    table = pd.DataFrame({role: data.group_by_cell(data.get_values(role)).agg(how) for role, how in declared.items()})
     if "amount" in table:
         table["rate"] = table["amount"] / table["time"]
     middles = {name: "first" if name == "machine" else "median" for name in table}
-    table = table.groupby(level=data.cell, sort=False).agg(middles)
-    bounds = [_ceiling(data, machine) for machine in table.get("machine", pd.Series("", table.index))]
+    table = table.groupby(level=data.cell_columns, sort=False).agg(middles)
+    bounds = [_get_ceiling(data, machine) for machine in table.get("machine", pd.Series("", table.index))]
     table = table.assign(ceiling=[ceiling for ceiling, _ in bounds], bound=[name for _, name in bounds])
     return table.drop(columns="machine", errors="ignore").reset_index()
 
 
-def _ceiling(data: Timings, machine: str) -> tuple[float, str]:
+def _get_ceiling(data: Timings, machine: str) -> tuple[float, str]:
     """The ceiling of a machine, or of several, in the unit of rates, and what it is; where it is not known, of what."""
     if not machine:
         return np.nan, "the type of the machine"
@@ -58,28 +58,28 @@ def _ceiling(data: Timings, machine: str) -> tuple[float, str]:
     return float(fact["value"]) * _UNITS[fact["unit"]] * machines, f"{machines} × {words}" if machines > 1 else words
 
 
-def plateaus(data: Timings) -> tuple[str, str]:
+def judge_plateaus(data: Timings) -> tuple[str, str]:
     """Return an outcome, and where rates stop growing, beside what the machine carries."""
-    over, table = data.spec["over"], rates(data).dropna(subset="rate").sort_values(data.spec["over"])
-    of_series = table.groupby(data.series or (lambda row: ""), sort=False)
+    over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
+    of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)
     if not (of_series.size() >= FEW).any():
         return UNTOLD, f"no series has {FEW} levels of {over}"
     texts, at_ceiling = [], False
     for level, own in of_series:
-        flat = _plateau(own)
+        flat = _find_plateau(own)
         if len(flat):
             at_ceiling |= bool(flat["rate"].max() >= AT_CEILING * flat["ceiling"].iloc[0])
-            span = prose.span(flat["rate"], "{:,.0f}".format)
-            ends = prose.span(flat[over], "{:g}".format)
-            named = f"{called(level)}: " if data.series else ""
-            texts.append(f"{named}{span} {data.unit}{_gbit(flat['rate'].max(), data)} at {over} {ends}")
-    unknown = _unknown(table)
+            span = prose.format_span(flat["rate"], "{:,.0f}".format)
+            ends = prose.format_span(flat[over], "{:g}".format)
+            named = f"{format_levels(level)}: " if data.series_columns else ""
+            texts.append(f"{named}{span} {data.unit}{_format_gbit(flat['rate'].max(), data)} at {over} {ends}")
+    unknown = _describe_unknown(table)
     outcome = BROKEN if at_ceiling else UNTOLD if texts and unknown else KEPT
     listed = "; ".join(texts) or f"no series has a plateau of {FEW} levels"
-    return outcome, listed + _beside(table, data) + (unknown if texts else "")
+    return outcome, listed + _describe_largest(table, data) + (unknown if texts else "")
 
 
-def _plateau(series: pd.DataFrame) -> pd.DataFrame:
+def _find_plateau(series: pd.DataFrame) -> pd.DataFrame:
     """The last `FEW` or more levels in a row whose rates are within `LEVEL` of each other, if there are such."""
     rates = series["rate"].to_numpy()
     for end in range(len(rates), FEW - 1, -1):
@@ -92,33 +92,33 @@ def _plateau(series: pd.DataFrame) -> pd.DataFrame:
     return series.iloc[:0]
 
 
-def ceilings(data: Timings) -> tuple[str, str]:
+def judge_ceilings(data: Timings) -> tuple[str, str]:
     """Return an outcome, and how many rates are above what the machine carries: "too fast to be true"."""
-    table = rates(data)
+    table = compute_rates(data)
     above = table[table["rate"] > table["ceiling"]]
-    unknown, bounded = _unknown(table), table["ceiling"].notna().sum()
-    text = f"{len(above)} of {bounded} rates are above it{_beside(table, data)}" if bounded else ""
+    unknown, bounded = _describe_unknown(table), table["ceiling"].notna().sum()
+    text = f"{len(above)} of {bounded} rates are above it{_describe_largest(table, data)}" if bounded else ""
     return BROKEN if len(above) else UNTOLD if unknown else KEPT, (text + unknown).removeprefix("; ")
 
 
-def _beside(table: pd.DataFrame, data: Timings) -> str:
+def _describe_largest(table: pd.DataFrame, data: Timings) -> str:
     """The largest rate beside each ceiling that is known."""
     largest = table.dropna(subset="ceiling").groupby("bound", sort=False)[["rate", "ceiling"]].max()
     return "".join(
-        f"; up to {_rate(row.rate, data)} where {row.Index} is {_rate(row.ceiling, data)}"
+        f"; up to {_format_rate(row.rate, data)} where {row.Index} is {_format_rate(row.ceiling, data)}"
         for row in largest.itertuples()
     )
 
 
-def _unknown(table: pd.DataFrame) -> str:
+def _describe_unknown(table: pd.DataFrame) -> str:
     names = dict.fromkeys(table.loc[table["ceiling"].isna(), "bound"])
     return f"; not known: {', '.join(names)}" if names else ""
 
 
-def _rate(value: float, data: Timings) -> str:
-    return f"{value:,.0f} {data.unit}{_gbit(value, data)}"
+def _format_rate(value: float, data: Timings) -> str:
+    return f"{value:,.0f} {data.unit}{_format_gbit(value, data)}"
 
 
-def _gbit(value: float, data: Timings) -> str:
+def _format_gbit(value: float, data: Timings) -> str:
     """The same as network cards have it."""
     return f" ({value * 2**20 * 8 / 1e9:.1f} Gbit/s)" if data.unit == "MiB/s" else ""

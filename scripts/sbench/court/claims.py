@@ -8,7 +8,7 @@ from functools import cache
 
 import pandas as pd
 
-from sbench.court.timings import called, typed, united
+from sbench.court.timings import convert_numbers, format_levels, join_tables
 from sbench.design.claim import Claim, Claims
 from sbench.pages import prose
 from sbench.probe.program import Problem
@@ -31,19 +31,19 @@ class Printed:
     high: float
     slack: tuple[float, float]
 
-    def of(self, values: pd.Series) -> pd.Series:
+    def match_values(self, values: pd.Series) -> pd.Series:
         """Return which of some computed values it can stand for."""
         if compare := _COMPARED.get(self.sign):
             return compare(values, self.low)
         return values.between(self.low - self.slack[0], self.high + self.slack[1])
 
-    def reached(self, values: pd.Series) -> bool:
+    def has_both_ends(self, values: pd.Series) -> bool:
         """Return whether both ends are there, of what is no range, or only about one, whatever it is."""
         ends = ((values.min(), self.low, self.slack[0]), (values.max(), self.high, self.slack[1]))
         return self.sign == "~" or self.low == self.high or all(abs(value - end) <= slack for value, end, slack in ends)
 
 
-def parsed(text: str, where: str) -> Printed:
+def parse_printed(text: str, where: str) -> Printed:
     """Return a printed value: 4.23..6.91, ~5..6 (anything between), >5, <=10, ~30 (approximately), or 386.
 
     Raises:
@@ -52,11 +52,11 @@ def parsed(text: str, where: str) -> Printed:
     if not (match := _PRINTED.fullmatch(text.strip())):
         raise Problem(f"{where}: {text!r} is no value such as 386, ~30, >5 or 4.23..6.91")
     ends = match["low"], match["high"] or match["low"]
-    slack = tuple(_slack(end, bool(match["sign"] == "~")) for end in ends)
+    slack = tuple(_compute_slack(end, bool(match["sign"] == "~")) for end in ends)
     return Printed(match["sign"], float(ends[0]), float(ends[1]), slack)
 
 
-def _slack(text: str, about: bool) -> float:
+def _compute_slack(text: str, about: bool) -> float:
     """Half of a number's last digit; of an approximate one, of the last that is not 0, and at least a tenth of it."""
     mantissa, _, exponent = text.partition("e")
     digits = len(mantissa.partition(".")[2])
@@ -66,7 +66,7 @@ def _slack(text: str, about: bool) -> float:
     return max(half, abs(float(text)) / 10) if about else half
 
 
-def judged(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def judge_claims(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the claims of a study with what its tables, all of them text, say of each.
 
     Returns:
@@ -76,11 +76,13 @@ def judged(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     Raises:
         Problem: a claim cannot be computed, for instance because a table lacks a column.
     """
-    numbered = cache(lambda name: typed(united(name, tables)))
+    numbered = cache(lambda name: convert_numbers(join_tables(name, tables)))
     rows = []
     for claim in claims:
         absent = get_absent_table(claim.tables, tables)
-        judgement = _unknown(f"{absent} is not there, or not all of it") if absent else _judged(claim, numbered)
+        judgement = (
+            _build_unknown(f"{absent} is not there, or not all of it") if absent else _judge_claim(claim, numbered)
+        )
         rows.append(vars(claim) | {"table": " + ".join(claim.tables.values())} | judgement)
     return pd.DataFrame(rows, columns=[*COLUMNS, "outcome", "computed", "why"])
 
@@ -108,20 +110,20 @@ def compute_values(
     return values if values is None or isinstance(values, pd.Series) else pd.Series([float(values)])
 
 
-def _judged(claim: Claim, numbered: Callable[[str], pd.DataFrame]) -> dict[str, str]:
+def _judge_claim(claim: Claim, numbered: Callable[[str], pd.DataFrame]) -> dict[str, str]:
     values = compute_values(claim.id, claim.compute, claim.tables, numbered)
     if values is None:
         cause = claim.kind == "explains"
         why = "a cause, and nothing published tells causes apart" if cause else "no data are published"
-        return _unknown(f"{why}; tested here: {claim.tested_by}" if claim.tested_by else why)
-    printed, values = parsed(claim.printed, claim.id), values.dropna()
+        return _build_unknown(f"{why}; tested here: {claim.tested_by}" if claim.tested_by else why)
+    printed, values = parse_printed(claim.printed, claim.id), values.dropna()
     if values.empty:
-        return _unknown(f"the rows of {' + '.join(claim.tables.values())} that it is about are not there")
-    fits = printed.of(values)
-    ends = [prose.number(value) for value in dict.fromkeys((values.min(), values.max()))]
+        return _build_unknown(f"the rows of {' + '.join(claim.tables.values())} that it is about are not there")
+    fits = printed.match_values(values)
+    ends = [prose.format_number(value) for value in dict.fromkeys((values.min(), values.max()))]
     judgement = {"computed": " to ".join(dict.fromkeys(ends)), "why": ""}
     if printed.low != printed.high and printed.sign != "~":
-        return judgement | {"outcome": HOLDS if fits.all() and printed.reached(values) else NOT}
+        return judgement | {"outcome": HOLDS if fits.all() and printed.has_both_ends(values) else NOT}
     if fits.all() or not fits.any():
         return judgement | {"outcome": HOLDS if fits.all() else NOT}
     return judgement | {"outcome": PARTLY, "why": _name_rows(fits)}
@@ -132,11 +134,11 @@ def _name_rows(fits: pd.Series) -> str:
     levels = fits.index.to_frame(index=False)
     levels = levels[[name for name in fits.index.names if name and levels[name].nunique() > 1]]
     for except_for, rows in (("", fits), ("all but ", ~fits)):
-        named = dict.fromkeys(map(called, levels[rows.to_numpy()].to_numpy()))
+        named = dict.fromkeys(map(format_levels, levels[rows.to_numpy()].to_numpy()))
         if len(levels.columns) and len(named) <= _MOST:
             return f"{except_for}{', '.join(levels)} {'; '.join(named)}"
     return f"{fits.sum()} of {len(fits)}"
 
 
-def _unknown(why: str) -> dict[str, str]:
+def _build_unknown(why: str) -> dict[str, str]:
     return {"outcome": UNKNOWN, "computed": "", "why": why}

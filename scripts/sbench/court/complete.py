@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from sbench.probe.program import Problem, read_json, run, write_json
+from sbench.probe.program import Problem, read_json, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,4 +28,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -28,13 +28,13 @@ _PRECISION = 1e-9
 _ROWS = 100_000
 
 
-def numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
+def parse_numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
     """Return the numbers that texts begin with, NaN where there is none, and half of the last digit of each."""
-    pieces = [_numbers(texts.iloc[first : first + _ROWS]) for first in range(0, max(1, len(texts)), _ROWS)]
+    pieces = [_parse_piece(texts.iloc[first : first + _ROWS]) for first in range(0, max(1, len(texts)), _ROWS)]
     return tuple(pd.concat(parts) for parts in zip(*pieces, strict=True))
 
 
-def _numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
+def _parse_piece(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
     # Most texts of a column are there many times.
     codes, unique = pd.factorize(texts.astype(str), use_na_sentinel=False)
     parts = pd.Series(unique).str.extract(_NUMBER)
@@ -43,7 +43,7 @@ def _numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
     return tuple(pd.Series(one.to_numpy()[codes], texts.index, name=texts.name) for one in (values, halves))
 
 
-def disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataFrame:
+def select_disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataFrame:
     """Return the rows whose number in `column` does not follow from an expression of others, even if all were rounded.
 
     Args:
@@ -61,15 +61,15 @@ def disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataF
     names = list(dict.fromkeys(_NAME.findall(expression)))
     if missing := [name for name in (column, *names) if name not in printed]:
         raise Problem(f"there is no column {missing[0]} among {', '.join(printed)}")
-    values, halves = zip(*(numbers(printed[name]) for name in names), strict=True)
+    values, halves = zip(*(parse_numbers(printed[name]) for name in names), strict=True)
     halves = [half.where(half != 0.5, 0.0) for half in halves]
     corners = [
-        _evaluated(expression, names, map(_moved, values, halves, signs))
+        _compute_expression(expression, names, map(_add_halves, values, halves, signs))
         for signs in itertools.product((-1, 1), repeat=len(names))
     ]
-    recomputed = _evaluated(expression, names, values)
+    recomputed = _compute_expression(expression, names, values)
     least, most = np.min(corners, axis=0), np.max(corners, axis=0)
-    shown, half = numbers(printed[column])
+    shown, half = parse_numbers(printed[column])
     slack = half + _PRECISION * recomputed.abs()
     table = printed.assign(printed=shown, recomputed=recomputed, least=least, most=most)
     table["percent"] = 100 * (shown / recomputed - 1)
@@ -77,32 +77,32 @@ def disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataF
     return table[apart & shown.notna() & recomputed.notna()].reset_index(drop=True)
 
 
-def judged(path: Path, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def judge_derived(path: Path, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return for each rule in a file whose table is there how many cells were recomputed, and those that disagree.
 
     A study none of whose figures follow from others has no such file.
 
     Returns:
         One row per cell that disagrees, and one without a `row` per rule with none: table, column, expression, cells,
-        row (what the table's first column has), and as `disagreeing`.
+        row (what the table's first column has), and as `select_disagreeing`.
     """
     parts = []
-    rules = csv_file.read(path, dict.fromkeys(RULE, csv_file.TEXT)).to_dict("records") if path.exists() else []
+    rules = csv_file.read_table(path, dict.fromkeys(RULE, csv_file.TEXT)).to_dict("records") if path.exists() else []
     for rule in rules:
         if rule["table"] in tables:
             table = tables[rule["table"]]
-            wrong = disagreeing(table, rule["column"], rule["expression"])
+            wrong = select_disagreeing(table, rule["column"], rule["expression"])
             wrong["row"] = table.columns[0] + " " + wrong[table.columns[0]]
             shown = wrong[["row", "printed", "recomputed", "least", "most", "percent"]]
-            count = int(numbers(table[rule["column"]])[0].notna().sum())
+            count = int(parse_numbers(table[rule["column"]])[0].notna().sum())
             parts.append((shown if len(shown) else shown.reindex([0])).assign(**rule, cells=count))
     columns = [*RULE, "cells", "row", "printed", "recomputed", "least", "most", "percent"]
     return pd.concat([pd.DataFrame(columns=columns), *parts])[columns] if parts else pd.DataFrame(columns=columns)
 
 
-def _moved(values: pd.Series, halves: pd.Series, sign: int) -> pd.Series:
+def _add_halves(values: pd.Series, halves: pd.Series, sign: int) -> pd.Series:
     return values + sign * halves
 
 
-def _evaluated(expression: str, names: list[str], values) -> pd.Series:
+def _compute_expression(expression: str, names: list[str], values) -> pd.Series:
     return pd.DataFrame(dict(zip(names, values, strict=True))).eval(expression, **COLUMNS_ALONE)

@@ -8,7 +8,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from sbench.court import claims
-from sbench.court.timings import typed, united
+from sbench.court.timings import convert_numbers, join_tables
 from sbench.design import csv_file
 from sbench.pages import prose
 from sbench.probe.program import Problem
@@ -18,7 +18,7 @@ COLUMNS = ("label", "where", "says", "computed", "outcome", "correct", "why", "d
 BY_READING = "by reading, not from the data"
 
 
-def judged(path: Path, module: ModuleType, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def judge_labels(path: Path, module: ModuleType, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the labels in a file with what is computed, as `COLUMNS`.
 
     `says` is the value of a label as a claim is printed, or a text; `function` names the function of the
@@ -27,13 +27,13 @@ def judged(path: Path, module: ModuleType, tables: Mapping[str, pd.DataFrame]) -
     Raises:
         Problem: the file cannot be read, or a label not be computed.
     """
-    labels = csv_file.read(path, _KINDS).reindex(columns=[*COLUMNS, "function"]).fillna("")
+    labels = csv_file.read_table(path, _KINDS).reindex(columns=[*COLUMNS, "function"]).fillna("")
     for number, label in enumerate(labels.to_dict("records")):
-        labels.loc[number, ["computed", "outcome"]] = _judged(label, module, tables)
+        labels.loc[number, ["computed", "outcome"]] = _judge_label(label, module, tables)
     return labels[list(COLUMNS)]
 
 
-def _judged(label: Mapping[str, str], module: ModuleType, tables: Mapping[str, pd.DataFrame]) -> tuple[str, str]:
+def _judge_label(label: Mapping[str, str], module: ModuleType, tables: Mapping[str, pd.DataFrame]) -> tuple[str, str]:
     if not label["function"]:
         return "", BY_READING
     what = f"the label {label['label']!r}"
@@ -42,11 +42,11 @@ def _judged(label: Mapping[str, str], module: ModuleType, tables: Mapping[str, p
     names = module.claims.get_tables(function)
     if absent := claims.get_absent_table(names, tables):
         return "", f"{claims.UNKNOWN}: {absent} is not there"
-    values = claims.compute_values(what, function, names, lambda name: typed(united(name, tables)))
+    values = claims.compute_values(what, function, names, lambda name: convert_numbers(join_tables(name, tables)))
     values = values.dropna().drop_duplicates()
     if values.empty:
         return "", f"{claims.UNKNOWN}: the rows that it is about are not there"
     if not is_numeric_dtype(values):
-        return prose.listing(map(str, values)), claims.HOLDS if label["says"] in set(values) else claims.NOT
-    fits = claims.parsed(label["says"], what).of(values)
-    return prose.span(values, "{:,.6g}".format), claims.HOLDS if fits.all() else claims.NOT
+        return prose.format_list(map(str, values)), claims.HOLDS if label["says"] in set(values) else claims.NOT
+    fits = claims.parse_printed(label["says"], what).match_values(values)
+    return prose.format_span(values, "{:,.6g}".format), claims.HOLDS if fits.all() else claims.NOT

@@ -6,12 +6,12 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from sbench.probe.program import Problem, file_digest, read_yaml
+from sbench.probe.program import Problem, compute_file_digest, read_yaml
 
 REACH_S = 10
 
 
-def read(path: Path) -> dict[str, dict]:
+def read_sources(path: Path) -> dict[str, dict]:
     """Return what the file says of each study, by name.
 
     Raises:
@@ -24,7 +24,7 @@ def read(path: Path) -> dict[str, dict]:
     return studies
 
 
-def files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple[dict[str, Path], dict[str, str]]:
+def fetch_files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """Return the files of a study by name, and a line for each raw one that cannot be had.
 
     A raw file is taken from somewhere in the folder `local`, or downloaded into `kept`; a printed table of its name
@@ -33,18 +33,18 @@ def files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple
     there, absent = {path.name: path for path in sorted(printed.glob("*.csv"))}, {}
     for name, raw in (spec.get("raw") or {}).items():
         try:
-            there[name] = _raw(name, raw, local, kept)
+            there[name] = _fetch_file(name, raw, local, kept)
         except (Problem, OSError, ValueError, http.client.HTTPException) as error:
             instead = "what is printed of it is shown" if name in there else "nothing of it is shown"
             absent[name] = f"raw file {name}: {error}; {instead}"
     return there, absent
 
 
-def _raw(name: str, raw: Mapping, local: Path | None, kept: Path) -> Path:
+def _fetch_file(name: str, raw: Mapping, local: Path | None, kept: Path) -> Path:
     if local:
         if not (places := sorted(local.rglob(name))):
             raise Problem(f"is not in {local.name}")
-        return _expected(places[0], raw)
+        return _expect_digest(places[0], raw)
     if "url" not in raw:
         raise Problem("can be downloaded nowhere, name a folder that holds it (published_data)")
     path = kept / raw["sha256"][:16] / name
@@ -53,11 +53,11 @@ def _raw(name: str, raw: Mapping, local: Path | None, kept: Path) -> Path:
         part = path.with_suffix(".part")
         with urllib.request.urlopen(raw["url"], timeout=REACH_S) as answer, open(part, "wb") as file:
             shutil.copyfileobj(answer, file)
-        _expected(part, raw).rename(path)
+        _expect_digest(part, raw).rename(path)
     return path
 
 
-def _expected(path: Path, raw: Mapping) -> Path:
-    if (digest := file_digest(path)) != raw["sha256"]:
+def _expect_digest(path: Path, raw: Mapping) -> Path:
+    if (digest := compute_file_digest(path)) != raw["sha256"]:
         raise Problem(f"its sha256 is {digest}, not {raw['sha256']}")
     return path

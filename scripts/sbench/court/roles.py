@@ -23,7 +23,7 @@ WORDS = (
 )
 
 
-def declared(named: Sequence[str], header: Sequence[str], table: str) -> dict:
+def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -> dict:
     """Return the declaration of a table whose columns are named by words, each `column=role`.
 
     Raises:
@@ -43,9 +43,9 @@ def declared(named: Sequence[str], header: Sequence[str], table: str) -> dict:
         roles.setdefault(role, []).append(column)
     numbers = {column: "number" for role, columns in roles.items() if role not in _TEXTS for column in columns}
     kinds = {column: numbers.get(column, "text") for columns in roles.values() for column in columns}
-    time, cpu = (_expression(roles, role, _SECONDS) for role in ("time", "cpu"))
-    size, each = (_expression(roles, role, _BYTES) for role in ("size", "each"))
-    workers = _quoted(roles["workers"][0]) if "workers" in roles else "1"
+    time, cpu = (_build_expression(roles, role, _SECONDS) for role in ("time", "cpu"))
+    size, each = (_build_expression(roles, role, _BYTES) for role in ("size", "each"))
+    workers = _quote_column(roles["workers"][0]) if "workers" in roles else "1"
     amount = size or (f"{each} * {workers}" if each else "")
     rate = next((role for role in roles if role.startswith("rate_")), "")
     if not time and not rate:
@@ -74,9 +74,9 @@ def has_rates(spec: dict) -> bool:
     return {"rate", "amount", "time"} <= spec.keys()
 
 
-def wrong_rates(spec: dict, texts: pd.DataFrame) -> list[str]:
+def list_wrong_rates(spec: dict, texts: pd.DataFrame) -> list[str]:
     """Return in lines the printed rates that do not follow from amount / time, by the size beside them."""
-    wrong = derived.disagreeing(texts, spec["rate"], f"({spec['amount']}) / ({spec['time']})")
+    wrong = derived.select_disagreeing(texts, spec["rate"], f"({spec['amount']}) / ({spec['time']})")
     by = spec.get("over") or spec["arms"][0]
     lines = []
     for level, rows in wrong.groupby(by, sort=False):
@@ -97,13 +97,13 @@ def _is_role(role: str) -> bool:
     return role in (*_TEXTS, *_COUNTS) or unit in units.get(base, {})
 
 
-def _expression(roles: dict[str, list[str]], base: str, units: dict[str, float]) -> str:
+def _build_expression(roles: dict[str, list[str]], base: str, units: dict[str, float]) -> str:
     """Return what a column of a role is in seconds, or in bytes; "" where there is none."""
     for unit, factor in units.items():
         if columns := roles.get(f"{base}_{unit}"):
-            return f"{factor!r} * {_quoted(columns[0])}"
+            return f"{factor!r} * {_quote_column(columns[0])}"
     return ""
 
 
-def _quoted(column: str) -> str:
+def _quote_column(column: str) -> str:
     return f"`{column}`"

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from sbench.court import derived
-from sbench.court.ceilings import BROKEN, KEPT, UNTOLD, ceilings, plateaus, rates
-from sbench.court.timings import Timings, called, timings
+from sbench.court.ceilings import BROKEN, KEPT, UNTOLD, compute_rates, judge_ceilings, judge_plateaus
+from sbench.court.timings import Timings, build_timings, format_levels
 from sbench.pages import prose
 from sbench.verdicts import MIN_BLOCKS
 
@@ -43,7 +43,7 @@ _MISSING = {
 }
 
 
-def judged(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame], machines: Mapping) -> pd.DataFrame:
+def judge_rules(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame], machines: Mapping) -> pd.DataFrame:
     """Return what each rule says of each table that has what it needs, and of what is lacking where none has.
 
     Args:
@@ -54,28 +54,28 @@ def judged(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame], mach
     Returns:
         `COLUMNS`; `outcome` is one of three.
     """
-    views = [_view(spec, tables, machines) for spec in declared]
+    views = [_build_view(spec, tables, machines) for spec in declared]
     rows = []
     for rule in RULES:
-        able = ((needs, [view for view in views if not _lacks(needs, view)]) for needs in rule.needs.split("|"))
+        able = ((needs, [view for view in views if not _list_lacking(needs, view)]) for needs in rule.needs.split("|"))
         needs, best = next(filter(itemgetter(1), able), ("", []))
-        rows += [_row(rule, needs, view) for view in best] or [_untold(rule, views)]
+        rows += [_judge_view(rule, needs, view) for view in best] or [_build_unknown_row(rule, views)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _view(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping) -> Timings:
+def _build_view(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping) -> Timings:
     """A declared table, without columns where a part of it is not there."""
     if absent := [name for name in spec["table"].split(" + ") if name not in tables]:
         nothing = pd.DataFrame()
         return Timings(spec | {"absent": absent[0]}, nothing, nothing, machines)
-    return timings(spec, tables, machines)
+    return build_timings(spec, tables, machines)
 
 
-def _lacks(needs: str, data: Timings) -> list[str]:
+def _list_lacking(needs: str, data: Timings) -> list[str]:
     return [role for role in needs.split() if role not in data.spec]
 
 
-def _row(rule: "Rule", needs: str, data: Timings) -> tuple:
+def _judge_view(rule: "Rule", needs: str, data: Timings) -> tuple:
     spec = data.spec
     if "absent" in spec:
         return rule.name, rule.method, spec["table"], UNTOLD, f"{spec['absent']} is not there"
@@ -86,51 +86,55 @@ def _row(rule: "Rule", needs: str, data: Timings) -> tuple:
     return rule.name, rule.method, spec["table"], outcome, text + assumed
 
 
-def _untold(rule: "Rule", views: Sequence[Timings]) -> tuple:
-    lacks = min((_lacks(rule.needs.partition("|")[0], view) for view in views), key=len)
+def _build_unknown_row(rule: "Rule", views: Sequence[Timings]) -> tuple:
+    lacks = min((_list_lacking(rule.needs.partition("|")[0], view) for view in views), key=len)
     words = dict.fromkeys(_MISSING[role] for role in lacks)
     return rule.name, rule.method, "", UNTOLD, f"not known: {', '.join(words)}"
 
 
-def _repeats(data: Timings) -> tuple[str, str]:
-    counts = data.by(data.values("repeat"), runs=False).nunique()
+def _judge_repeats(data: Timings) -> tuple[str, str]:
+    counts = data.group_by_cell(data.get_values("repeat"), runs=False).nunique()
     few = counts < MIN_BLOCKS
-    text = f"{prose.count(len(counts), 'cell')} with {_counts(counts, 'repeat')} each"
+    text = f"{prose.format_count(len(counts), 'cell')} with {_format_counts(counts, 'repeat')} each"
     if "averaged" in data.spec:
-        text += f", printed as the mean of {prose.span(data.values('averaged'), '{:g}'.format)}, not one by one"
+        text += (
+            f", printed as the mean of {prose.format_span(data.get_values('averaged'), '{:g}'.format)}, not one by one"
+        )
     return (BROKEN, f"{text}: too few repeats for a verdict in {few.sum()}") if few.any() else (KEPT, text)
 
 
-def _inputs(data: Timings) -> tuple[str, str]:
-    inputs = pd.util.hash_pandas_object(data.values("input"), index=False)
-    once = ~pd.DataFrame({"run": data.by(inputs).ngroup(), "input": inputs}).duplicated()
+def _judge_inputs(data: Timings) -> tuple[str, str]:
+    inputs = pd.util.hash_pandas_object(data.get_values("input"), index=False)
+    once = ~pd.DataFrame({"run": data.group_by_cell(inputs).ngroup(), "input": inputs}).duplicated()
     # Runs whose sums of hashes are equal read the same set.
-    sets, counts = data.by(inputs.where(once, 0)).sum(), data.by(once).sum()
+    sets, counts = data.group_by_cell(inputs.where(once, 0)).sum(), data.group_by_cell(once).sum()
     texts, same = [], True
-    for (name, runs), (_, of_runs) in zip(data.within(sets), data.within(counts), strict=True):
+    for (name, runs), (_, of_runs) in zip(data.split_by_level(sets), data.split_by_level(counts), strict=True):
         different = runs.nunique()
         same &= different == 1
         what = f"the same {of_runs.iloc[0]:,}" if different == 1 else f"{different} different sets"
-        texts.append(f"{name}{prose.count(len(runs), 'run')} read {what} of {data.spec['input']}")
+        texts.append(f"{name}{prose.format_count(len(runs), 'run')} read {what} of {data.spec['input']}")
     return KEPT if same else BROKEN, "; ".join(texts)
 
 
-def _work(data: Timings) -> tuple[str, str]:
+def _judge_work(data: Timings) -> tuple[str, str]:
     if "work" not in data.spec:
-        outcome, growth = _growth(data)
+        outcome, growth = _judge_growth(data)
         return outcome, f"not known: the work that was done{growth}"
     texts, same = [], True
     for what, column in data.spec["work"].items():
-        for name, runs in data.within(data.by(data.column(column)).sum()):
+        for name, runs in data.split_by_level(data.group_by_cell(data.compute_column(column)).sum()):
             same &= runs.nunique() == 1
-            texts.append(f"{name}{prose.span(runs, '{:,.0f}'.format)} {what} in {prose.count(len(runs), 'run')}")
+            texts.append(
+                f"{name}{prose.format_span(runs, '{:,.0f}'.format)} {what} in {prose.format_count(len(runs), 'run')}"
+            )
     return KEPT if same else BROKEN, "; ".join(texts)
 
 
-def _growth(data: Timings) -> tuple[str, str]:
+def _judge_growth(data: Timings) -> tuple[str, str]:
     """Which series took less than half as much more time for more work as others: what is not done takes none."""
-    over, table = data.spec["over"], rates(data).dropna(subset="rate").sort_values(data.spec["over"])
-    of_series = table.groupby(data.series or (lambda row: ""), sort=False)
+    over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
+    of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)
     steps = table.assign(
         more=table["amount"] / of_series["amount"].shift(),
         longer=table["time"] / of_series["time"].shift(),
@@ -141,22 +145,22 @@ def _growth(data: Timings) -> tuple[str, str]:
         return UNTOLD, ""
     least = steps.loc[(steps["longer"] / steps["more"]).idxmin()]
     others = steps[(steps[over] == least[over]) & (steps.index != least.name)]
-    named = called(tuple(least[name] for name in data.series)) or "it"
-    beside = f", all others {prose.span(others['longer'])}×" if len(others) else ""
+    named = format_levels(tuple(least[name] for name in data.series_columns)) or "it"
+    beside = f", all others {prose.format_span(others['longer'])}×" if len(others) else ""
     undone = len(others) and least["longer"] < others["longer"].min() / 2
-    step = f"from {over} {least['before']:g} to {least[over]:g}, {named} took {prose.ratio(least['longer'])}× the time"
-    text = f"{step} for {prose.ratio(least['more'])}× the work{beside}"
+    step = f"from {over} {least['before']:g} to {least[over]:g}, {named} took {prose.format_ratio(least['longer'])}× the time"
+    text = f"{step} for {prose.format_ratio(least['more'])}× the work{beside}"
     return (BROKEN, f"; but {text}") if undone else (UNTOLD, f"; {text}")
 
 
-def _idle(data: Timings) -> tuple[str, str]:
-    tasks = pd.DataFrame({"items": data.values("items"), "workers": data.values("workers")})
-    lists = data.by(tasks, data.spec["batches_of"]).agg(
+def _judge_idle_workers(data: Timings) -> tuple[str, str]:
+    tasks = pd.DataFrame({"items": data.get_values("items"), "workers": data.get_values("workers")})
+    lists = data.group_by_cell(tasks, data.spec["batches_of"]).agg(
         tasks=("items", "size"), items=("items", "sum"), workers=("workers", "first")
     )
     batches = np.ceil(lists["items"] / np.ceil(lists["items"] / lists["workers"]))
     odd = int((lists["tasks"] != batches).sum())
-    beside = _side_by_side(data)
+    beside = _find_parallel_lists(data)
     alone = lists[~beside.reindex(lists.index, fill_value=False)]
     idle = alone[alone["tasks"] < alone["workers"]]
     text = f"{len(idle):,} of {len(alone):,} lists of tasks leave workers without one"
@@ -169,21 +173,21 @@ def _idle(data: Timings) -> tuple[str, str]:
     return BROKEN if len(idle) or odd else KEPT if len(alone) else UNTOLD, text
 
 
-def _side_by_side(data: Timings) -> pd.Series:
+def _find_parallel_lists(data: Timings) -> pd.Series:
     """Which lists of tasks ran beside others: the slowest tasks of a run's lists took longer together than the run."""
-    if _lacks("part time", data):
+    if _list_lacking("part time", data):
         return pd.Series(dtype=bool)
-    slowest = data.by(data.values("part"), data.spec["batches_of"]).max()
+    slowest = data.group_by_cell(data.get_values("part"), data.spec["batches_of"]).max()
     runs = slowest.index.names[:-1]
-    took = data.by(data.values("time")).first().reindex(slowest.index.droplevel(-1))
+    took = data.group_by_cell(data.get_values("time")).first().reindex(slowest.index.droplevel(-1))
     return slowest.groupby(level=runs, sort=False).transform("sum") > took.to_numpy()
 
 
-def _speed_ups(data: Timings) -> tuple[str, str]:
+def _judge_speed_ups(data: Timings) -> tuple[str, str]:
     """Which runs are faster than more workers can make them: a cache that one cell left serves the next."""
-    workers, time = data.values("workers").rename("workers"), data.values("time")
-    speed = (data.values("amount") if "amount" in data.spec else 1) / time
-    names = [name for name in data.cell if not data.frame[name].equals(workers)]
+    workers, time = data.get_values("workers").rename("workers"), data.get_values("time")
+    speed = (data.get_values("amount") if "amount" in data.spec else 1) / time
+    names = [name for name in data.cell_columns if not data.frame[name].equals(workers)]
     speeds = speed.groupby([*(data.frame[name] for name in names), workers], sort=False).median()
     worst, steps = None, 0
     series = speeds.groupby(level=names, sort=False) if names else [((), speeds)]
@@ -198,39 +202,44 @@ def _speed_ups(data: Timings) -> tuple[str, str]:
     if not steps:
         return UNTOLD, "no series has two numbers of workers"
     if worst is None:
-        return KEPT, f"in {prose.count(steps, 'step')} to more workers none is more than proportional"
+        return KEPT, f"in {prose.format_count(steps, 'step')} to more workers none is more than proportional"
     _, level, few, many, ratio = worst
-    where = f" at {called(level if isinstance(level, tuple) else (level,))}" if names else ""
+    where = f" at {format_levels(level if isinstance(level, tuple) else (level,))}" if names else ""
     return BROKEN, (
-        f"from {few:g} to {many:g} workers{where} it is {prose.ratio(ratio)}× as fast, more than {many / few:g}×: what"
+        f"from {few:g} to {many:g} workers{where} it is {prose.format_ratio(ratio)}× as fast, more than {many / few:g}×: what"
         " one run leaves in a cache may serve the next"
     )
 
 
-def _first(data: Timings) -> tuple[str, str]:
-    medians = data.by(data.values("sample"), data.spec["steps"]).median()
+def _judge_first_access(data: Timings) -> tuple[str, str]:
+    medians = data.group_by_cell(data.get_values("sample"), data.spec["steps"]).median()
     slower, ratios = [], []
     for level, series in medians.groupby(level=medians.index.names[:-1], sort=False):
         if len(series) > 2:
             ratios.append(series.iloc[0] / series.iloc[1:].median())
             if ratios[-1] >= FIRST and series.iloc[0] > series.iloc[1:].max():
-                slower.append(f"{called(level[: len(data.cell)])} ({prose.number(ratios[-1])}×)")
+                slower.append(f"{format_levels(level[: len(data.cell_columns)])} ({prose.format_number(ratios[-1])}×)")
     if not ratios:
         return UNTOLD, "no series has three steps"
-    text = f"the first {data.spec['steps']} of {len(ratios)} series took {prose.span(ratios)}× the median of the others"
+    text = f"the first {data.spec['steps']} of {len(ratios)} series took {prose.format_span(ratios)}× the median of the others"
     if slower:
         text += f", and longer than any other in {len(slower)}, but counts with them: {'; '.join(slower[:_MOST])}"
     return BROKEN if slower else KEPT, text
 
 
-def _means(data: Timings) -> tuple[str, str]:
+def _judge_rates(data: Timings) -> tuple[str, str]:
     if "rate" not in data.spec:
-        part, items = data.values("part"), data.values("items")
-        ratios = data.by(items / part).mean() / (data.by(items).sum() / data.by(part).sum())
-        return KEPT, f"no rate is printed; means of tasks' rates are {prose.span(ratios)}× the rates of the means"
+        part, items = data.get_values("part"), data.get_values("items")
+        ratios = data.group_by_cell(items / part).mean() / (
+            data.group_by_cell(items).sum() / data.group_by_cell(part).sum()
+        )
+        return (
+            KEPT,
+            f"no rate is printed; means of tasks' rates are {prose.format_span(ratios)}× the rates of the means",
+        )
     amount, time = data.spec["amount"], data.spec["time"]
-    wrong = derived.disagreeing(data.texts, data.spec["rate"], f"({amount}) / ({time})")
-    count, above = int(data.values("rate").notna().sum()), int((wrong["percent"] > 0).sum())
+    wrong = derived.select_disagreeing(data.texts, data.spec["rate"], f"({amount}) / ({time})")
+    count, above = int(data.get_values("rate").notna().sum()), int((wrong["percent"] > 0).sum())
     below = len(wrong) - above
     if not len(wrong):
         return KEPT, f"all {count} printed rates follow from amount / time"
@@ -241,22 +250,22 @@ def _means(data: Timings) -> tuple[str, str]:
     return BROKEN if above > below or (below and "averaged" in data.spec) else UNTOLD, text
 
 
-def _cpu(data: Timings) -> tuple[str, str]:
-    shares = data.by(data.values("cpu")).sum() / data.by(data.values("time")).sum()
-    parts = [f"{called(level)} {100 * share:.0f} %" for level, share in shares.items()]
+def _describe_cpu(data: Timings) -> tuple[str, str]:
+    shares = data.group_by_cell(data.get_values("cpu")).sum() / data.group_by_cell(data.get_values("time")).sum()
+    parts = [f"{format_levels(level)} {100 * share:.0f} %" for level, share in shares.items()]
     return KEPT, f"CPU seconds in percent of the time: {'; '.join(parts)}"
 
 
-def _readings(data: Timings) -> tuple[str, str]:
+def _judge_readings(data: Timings) -> tuple[str, str]:
     readings, rate = data.spec["readings"], data.spec["rate"]
-    printed = data.values("rate")
-    values = {words: data.column(text) for words, text in readings.items()}
+    printed = data.get_values("rate")
+    values = {words: data.compute_column(text) for words, text in readings.items()}
     with np.errstate(divide="ignore"):
         distance = np.log(pd.DataFrame(values).div(printed, axis=0)).abs().dropna()
     if distance.empty:
         return UNTOLD, "there is no rate"
     nearest = distance.idxmin(axis=1).value_counts()
-    wrong = {words: len(derived.disagreeing(data.texts, rate, text)) for words, text in readings.items()}
+    wrong = {words: len(derived.select_disagreeing(data.texts, rate, text)) for words, text in readings.items()}
     parts = [
         f"{nearest.get(words, 0)} are nearest to {words}, {len(distance) - wrong[words]} follow from it"
         for words in readings
@@ -265,8 +274,8 @@ def _readings(data: Timings) -> tuple[str, str]:
     return outcome, f"stated is {data.spec['stated']}; of {len(distance)} rates {'; '.join(parts)}"
 
 
-def _counts(counts: pd.Series, noun: str) -> str:
-    return f"{prose.span(counts, str)} {noun}{'' if counts.max() == 1 else 's'}"
+def _format_counts(counts: pd.Series, noun: str) -> str:
+    return f"{prose.format_span(counts, str)} {noun}{'' if counts.max() == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -280,15 +289,15 @@ class Rule:
 
 
 RULES = (
-    Rule(REPEATS, "5, 17", "repeat", _repeats),
-    Rule("all arms read the same", "3", "input", _inputs),
-    Rule("the work is the same in every run", "9", "work|over amount time", _work),
-    Rule("every worker has a task", "12", "workers batches_of items", _idle),
-    Rule("more workers are at most proportionally faster", "8", "workers time", _speed_ups),
-    Rule("the first access is not averaged in", "7", "sample steps", _first),
-    Rule("no plateau is at the machine's ceiling", "20", "over amount time", plateaus),
-    Rule("no rate is above the machine's ceiling", "20", "machine through", ceilings),
-    Rule("rates are totals divided by total time", "16", "rate amount time|items part", _means),
-    Rule("CPU seconds are beside the times", "14", "cpu time", _cpu),
-    Rule("a size means what is stated", "3, 16", "rate readings", _readings),
+    Rule(REPEATS, "5, 17", "repeat", _judge_repeats),
+    Rule("all arms read the same", "3", "input", _judge_inputs),
+    Rule("the work is the same in every run", "9", "work|over amount time", _judge_work),
+    Rule("every worker has a task", "12", "workers batches_of items", _judge_idle_workers),
+    Rule("more workers are at most proportionally faster", "8", "workers time", _judge_speed_ups),
+    Rule("the first access is not averaged in", "7", "sample steps", _judge_first_access),
+    Rule("no plateau is at the machine's ceiling", "20", "over amount time", judge_plateaus),
+    Rule("no rate is above the machine's ceiling", "20", "machine through", judge_ceilings),
+    Rule("rates are totals divided by total time", "16", "rate amount time|items part", _judge_rates),
+    Rule("CPU seconds are beside the times", "14", "cpu time", _describe_cpu),
+    Rule("a size means what is stated", "3, 16", "rate readings", _judge_readings),
 )

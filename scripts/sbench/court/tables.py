@@ -9,10 +9,10 @@ import pandas as pd
 
 from sbench.court import ceilings, claims, derived, label_audit, raw_data, rules, timings
 from sbench.design import csv_file, schema
-from sbench.design.matrix import permanent_name
+from sbench.design.matrix import build_permanent_name
 from sbench.design.records import Kept
 from sbench.measure import gather
-from sbench.probe.program import Problem, run, write_json
+from sbench.probe.program import Problem, run_main, write_json
 
 RUN = "published"
 _SETUP = dict.fromkeys(("what", "value"), csv_file.TEXT)
@@ -30,25 +30,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--raw", default="", help="folder that holds the raw files; without it they are downloaded")
     parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
     given = parser.parse_args(argv)
-    studies = raw_data.read(given.sources)
+    studies = raw_data.read_sources(given.sources)
     if given.study not in studies:
         raise Problem(f"{given.sources} has no study {given.study}; name one of {', '.join(studies)}")
     spec = studies[given.study]
     local = Path(given.raw) if given.raw else None
-    files, absent = raw_data.files(spec, given.printed, local, given.out / "raw")
+    files, absent = raw_data.fetch_files(spec, given.printed, local, given.out / "raw")
     program = importlib.import_module(f"sbench.studies.{given.study}.published")
     settings = {"compare": spec.get("compare", [])} | getattr(program, "SETTINGS", {})
-    published = list(program.records(files))
-    made = merged(given.study, settings, published)
+    published = list(program.load_records(files))
+    made = build_tables(given.study, settings, published)
     given.out.mkdir(parents=True, exist_ok=True)
-    gather.write(made, given.out)
-    gather.write(audited(given.study, given.printed, files, made, absent), given.out / "audit")
-    name = permanent_name(given.study, settings, published)
-    write_json(given.out / "facts.json", _facts(given.study, spec, settings, list(absent.values())) | {"name": name})
+    gather.write_tables(made, given.out)
+    gather.write_tables(build_audit_tables(given.study, given.printed, files, made, absent), given.out / "audit")
+    name = build_permanent_name(given.study, settings, published)
+    write_json(
+        given.out / "facts.json", _build_facts(given.study, spec, settings, list(absent.values())) | {"name": name}
+    )
     return 0
 
 
-def audited(
+def build_audit_tables(
     study: str,
     printed: Path,
     files: Mapping[str, Path],
@@ -68,15 +70,17 @@ def audited(
     tables = whole | {name: table for name, table in made.items() if name in ("cells", "samples") and not absent}
     module = importlib.import_module(f"sbench.studies.{study}.published_claims")
     return {
-        "claims": claims.judged(module.claims, tables),
-        "rules": rules.judged(timings.read(printed / timings.FILE), tables, ceilings.of_machines(study)),
-        "derived": derived.judged(printed / "audit/derived.csv", printed_tables),
-        "labels": label_audit.judged(printed / "audit/labels.csv", module, tables),
-        "setup": csv_file.read(printed / "audit/setup.csv", _SETUP),
+        "claims": claims.judge_claims(module.claims, tables),
+        "rules": rules.judge_rules(
+            timings.read_declarations(printed / timings.FILE), tables, ceilings.read_machines(study)
+        ),
+        "derived": derived.judge_derived(printed / "audit/derived.csv", printed_tables),
+        "labels": label_audit.judge_labels(printed / "audit/labels.csv", module, tables),
+        "setup": csv_file.read_table(printed / "audit/setup.csv", _SETUP),
     }
 
 
-def merged(study: str, settings: dict, records: Iterable[dict]) -> dict[str, pd.DataFrame]:
+def build_tables(study: str, settings: dict, records: Iterable[dict]) -> dict[str, pd.DataFrame]:
     """Return the tables of published records, which have a cell's levels, `repeat`, `seconds`, and perhaps more."""
     factors = schema.get_factors(study)
     usual = {name: str(factor["default"][0]) for name, factor in factors.items() if "default" in factor}
@@ -91,10 +95,10 @@ def merged(study: str, settings: dict, records: Iterable[dict]) -> dict[str, pd.
         cells.values(), columns=None if cells else ["cell", *factors, "control", "omitted", "twin_of"]
     )
     config = {"studies": {study: settings}, "equivalence_percent": EQUIVALENCE_PERCENT, "seed": 1, "stores": {}}
-    return gather.merged(config, study, matrix.drop(columns="omitted"), kept, {}) | {"matrix": matrix}
+    return gather.build_tables(config, study, matrix.drop(columns="omitted"), kept, {}) | {"matrix": matrix}
 
 
-def _facts(study: str, spec: dict, settings: dict, absent: list[str]) -> dict:
+def _build_facts(study: str, spec: dict, settings: dict, absent: list[str]) -> dict:
     """What the page says beside its figures: who published what, and which part of it is not there."""
     levels = {name: list(spec.get(name) or {}) for name in ("libraries", "stores")}
     return {
@@ -113,4 +117,4 @@ def _facts(study: str, spec: dict, settings: dict, absent: list[str]) -> dict:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

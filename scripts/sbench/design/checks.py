@@ -41,7 +41,7 @@ def check_driver(effective: dict, library: str, driver: str) -> Iterator[str]:
         yield f"the library under test is HDF5 {effective.get('hdf5')}, not {library}"
     if effective["driver"] != driver:
         yield f"files were opened with driver {effective['driver']}, not {driver}"
-    if drivers.of(driver).optional and not effective.get(driver):
+    if drivers.get_driver(driver).optional and not effective.get(driver):
         yield f"the library has no {driver.upper()}"
 
 
@@ -79,7 +79,7 @@ def check_pages_kept(state: dict) -> Iterator[str]:
 def _list_lost_pages(state: dict) -> Iterator[str]:
     after = state["resident_after"]
     if state["asked"] == "warm" and after is not None and after < page_cache.WARM_AT_LEAST:
-        resident = page_cache.in_percent(after)
+        resident = page_cache.format_percent(after)
         yield f"the page cache lost pages while the cell ran ({resident} resident after), warm was asked"
 
 
@@ -103,10 +103,10 @@ def check_work(work: dict) -> Iterator[str]:
 def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -> Iterator[str]:
     """Check that each cache and the page buffer, as `drivers.File.effective` read them back, are as requested."""
     kind, _, size = read_cache.partition("-")
-    level = drivers.read_cache_level(kind, sizes.in_bytes(size)) if size else kind
+    level = drivers.format_read_cache(kind, sizes.parse_size(size)) if size else kind
     if level not in (DEFAULT, made := effective.get("read_cache", "none")):
         yield f"the driver made a read cache {made} out of {read_cache}"
-    requested, held = drivers.page_buffer_bytes(page_buffer), effective.get("page_buffer_bytes", 0)
+    requested, held = drivers.parse_page_buffer(page_buffer), effective.get("page_buffer_bytes", 0)
     if requested not in (UNSET, held):
         # Rounded down to whole pages, the label is still true; all this the library does silently.
         if held == 0:
@@ -160,7 +160,7 @@ def check_bytes(record: dict, fetched: int | None) -> Iterator[str]:
 @rule(20)
 def check_rate(network: dict | None, sent: int, seconds: float) -> Iterator[str]:
     """Check that bytes can have come through the emulated network within a window, at the rate that all share."""
-    shared = networks.mib_s(network) * networks.MIB
+    shared = networks.compute_rate_limit(network) * networks.MIB
     if sent > shared * (seconds + networks.SLACK_S) * networks.TOLERANCE:
         most = f"the emulated network lets through {shared / networks.MIB:g} MiB/s"
         yield f"too fast to be true: {sent / networks.MIB:.1f} MiB came within {seconds:.3f} s, and {most}"

@@ -54,7 +54,7 @@ class Claims(list):
         super().__init__()
         self.tables = tables
 
-    def _add(
+    def _add_claims(
         self,
         kind: str,
         where: str,
@@ -75,7 +75,7 @@ class Claims(list):
         combinations = [dict(zip(levels, combination, strict=True)) for combination in product(*options)]
         self.extend([None] * len(combinations))
 
-        def decorate(function: Callable) -> Callable:
+        def register_claims(function: Callable) -> Callable:
             quote, tables = " ".join((inspect.getdoc(function) or "").split("\n")), self.get_tables(function, levels)
             for number, given in enumerate(combinations, place):
                 listed = [given[level] for level in levels if isinstance(levels[level], list)]
@@ -84,11 +84,11 @@ class Claims(list):
                 self[number] = Claim(own, kind, quote, where, printed, unit, tested_by, compute, tables)
             return function
 
-        return decorate
+        return register_claims
 
-    compares = partialmethod(_add, "compares")
-    quantifies = partialmethod(_add, "quantifies")
-    explains = partialmethod(_add, "explains")
+    compares = partialmethod(_add_claims, "compares")
+    quantifies = partialmethod(_add_claims, "quantifies")
+    explains = partialmethod(_add_claims, "explains")
 
     def get_tables(self, function: Callable, levels: Collection[str] = ()) -> dict[str, str]:
         """Return the table of each parameter of a function that is not one of `levels`."""

@@ -25,7 +25,7 @@ _LAST = ("oneOf", "anyOf", "x-names", "x-file")
 Errors = Iterator[jsonschema.ValidationError]
 
 
-def resolve(config: dict, files: list[Path] | list[str]) -> dict:
+def resolve_config(config: dict, files: list[Path] | list[str]) -> dict:
     """Return a configuration with every default filled in, and addresses without a slash at their end.
 
     `files` say where it came from: to name the place of a mistake, and to see what YAML made of a level.
@@ -34,16 +34,16 @@ def resolve(config: dict, files: list[Path] | list[str]) -> dict:
         Problem: one line that names the file, the key, and what is wrong with it.
     """
     for file in files:
-        yaml_file.read(Path(file))
-    return _complete(config, named(files))
+        yaml_file.read_mapping(Path(file))
+    return _apply_schema(config, format_file_names(files))
 
 
-def load(file: Path | str, changes: dict | None = None) -> dict:
-    """Return the resolved configuration in `file` (see `resolve`), with these keys instead of its own."""
-    return _complete(yaml_file.read(Path(file)) | (changes or {}), named([file]))
+def load_config(file: Path | str, changes: dict | None = None) -> dict:
+    """Return the resolved configuration in `check_files` (see `resolve_config`), with these keys instead of its own."""
+    return _apply_schema(yaml_file.read_mapping(Path(file)) | (changes or {}), format_file_names([file]))
 
 
-def named(files: list) -> str:
+def format_file_names(files: list) -> str:
     """Return what stands before a mistake: the files of the configuration."""
     return ", ".join(map(str, files)) or "the configuration"
 
@@ -54,9 +54,11 @@ def expect_plain(config: dict, where: str) -> None:
     Raises:
         Problem: one of them cannot; `where` names its place.
     """
-    for place, value in _within(config):
+    for place, value in _walk_values(config):
         if isinstance(value, str) and (control := _CONTROL.search(value)):
-            raise Problem(f"{where}: {place}: {_shown(value)} has the control character {control[0]!r}; leave it out")
+            raise Problem(
+                f"{where}: {place}: {_format_value(value)} has the control character {control[0]!r}; leave it out"
+            )
     if len(json.dumps(config, default=str, skipkeys=True)) > _MOST_JSON:
         raise Problem(
             f"{where}: has more than {_MOST_JSON:,} characters as JSON, which is more than a command can carry;"
@@ -64,46 +66,46 @@ def expect_plain(config: dict, where: str) -> None:
         )
 
 
-def of_study(config: dict, study: str) -> dict:
+def select_study_config(config: dict, study: str) -> dict:
     """Return what the plan, tables and facts of a study depend on: not which part of it is asked for now."""
     apart = ("only", "again", "ask_above", "machine", "published_data", "published_partial", "comparison", "studies")
     kept = {key: value for key, value in config.items() if key not in apart}
     return {**kept, "only": {}, "again": [], "studies": {study: config["studies"][study]}}
 
 
-def _complete(config: dict, where: str) -> dict:
+def _apply_schema(config: dict, where: str) -> dict:
     expect_plain(config, where)
     complete = deepcopy(config)
-    errors = _validator(complete).iter_errors(complete)
+    errors = _build_validator(complete).iter_errors(complete)
     if first := min(errors, key=lambda e: (e.validator in _LAST, list(map(str, e.absolute_path))), default=None):
-        raise Problem(f"{where}: {_explain(first)}")
+        raise Problem(f"{where}: {_describe_error(first)}")
     for store in complete["stores"].values():
         store |= {key: value.removesuffix("/") for key, value in store.items() if str(value).startswith("http")}
-    _check_names(complete, where)
+    _validate_names(complete, where)
     return complete
 
 
-def _within(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+def _walk_values(value: object, place: str = "") -> Iterator[tuple[str, object]]:
     """Yield (place, value) of all keys and values within a value that are neither a list nor a mapping."""
     if isinstance(value, dict):
         for key, child in value.items():
-            within = f"{place}.{_shown(key)[1:-1]}".lstrip(".")
+            within = f"{place}.{_format_value(key)[1:-1]}".lstrip(".")
             yield within, key
-            yield from _within(child, within)
+            yield from _walk_values(child, within)
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _within(child, f"{place}[{index}]")
+            yield from _walk_values(child, f"{place}[{index}]")
     else:
         yield place, value
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return a value of the configuration for a message, of a long one its begin."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:99]}…"
 
 
-def _validator(config: dict) -> jsonschema.protocols.Validator:
+def _build_validator(config: dict) -> jsonschema.protocols.Validator:
     """Return the schema's validator, which fills in defaults and sees that what `config` names is there."""
     # 6.0 is no integer to it; of variants it tells what is wrong with the one that was meant; entries of a list are not
     # compared each with each, as the library does where they are not of one type.
@@ -115,33 +117,41 @@ def _validator(config: dict) -> jsonschema.protocols.Validator:
     def is_number(_: Any, value: object) -> bool:
         return is_integer(_, value) or (isinstance(value, float) and math.isfinite(value))
 
-    def properties(validator: Any, parts: dict, value: object, node: dict) -> Errors:
+    def check_properties(validator: Any, parts: dict, value: object, node: dict) -> Errors:
         if isinstance(value, dict):
             value |= {key: deepcopy(p["default"]) for key, p in parts.items() if "default" in p and key not in value}
         yield from plain.VALIDATORS["properties"](validator, parts, value, node)
 
-    def one_of(validator: Any, variants: list[dict], value: object, node: dict) -> Errors:
-        fitting = (number for number, variant in enumerate(variants) if _fits(validator, variant, value))
+    def check_variants(validator: Any, variants: list[dict], value: object, node: dict) -> Errors:
+        fitting = (number for number, variant in enumerate(variants) if _is_variant_of(validator, variant, value))
         if (meant := next(fitting, None)) is None:
             yield jsonschema.ValidationError("")
         else:
             yield from validator.descend(value, variants[meant], schema_path=meant)
 
-    def unique(_: Any, wanted: bool, value: object, node: dict) -> Errors:
+    def check_unique(_: Any, wanted: bool, value: object, node: dict) -> Errors:
         if wanted and isinstance(value, list) and len(set(map(repr, value))) < len(value):
             yield jsonschema.ValidationError(f"{value!r} has non-unique elements")
 
-    def names(_: Any, part: str, value: object, node: dict) -> Errors:
+    def check_names(_: Any, part: str, value: object, node: dict) -> Errors:
         there = list(config[part]) if isinstance(config.get(part), dict) else []
-        if absent := [name for name in _listed(value) if name not in there]:
-            yield jsonschema.ValidationError(f"{_shown(absent[0])} is not among {part}: {', '.join(map(str, there))}")
+        if absent := [name for name in _to_list(value) if name not in there]:
+            yield jsonschema.ValidationError(
+                f"{_format_value(absent[0])} is not among {part}: {', '.join(map(str, there))}"
+            )
 
-    def file(_: Any, pattern: str, value: object, node: dict) -> Errors:
+    def check_files(_: Any, pattern: str, value: object, node: dict) -> Errors:
         there = sorted(path.stem for path in Path(pattern).parent.glob(f"*{Path(pattern).suffix}"))
-        if absent := [name for name in _listed(value) if name not in there]:
+        if absent := [name for name in _to_list(value) if name not in there]:
             yield jsonschema.ValidationError(f"there is no {pattern.format(absent[0])}: {', '.join(there)}")
 
-    keywords = {"properties": properties, "oneOf": one_of, "uniqueItems": unique, "x-names": names, "x-file": file}
+    keywords = {
+        "properties": check_properties,
+        "oneOf": check_variants,
+        "uniqueItems": check_unique,
+        "x-names": check_names,
+        "x-file": check_files,
+    }
     types = plain.TYPE_CHECKER.redefine_many({"integer": is_integer, "number": is_number})
     validator: jsonschema.protocols.Validator = jsonschema.validators.extend(plain, keywords, type_checker=types)(
         read_schema()
@@ -149,7 +159,7 @@ def _validator(config: dict) -> jsonschema.protocols.Validator:
     return validator
 
 
-def _fits(validator: Any, variant: dict, value: Any) -> bool:
+def _is_variant_of(validator: Any, variant: dict, value: Any) -> bool:
     """Return whether a variant is that of the value's kind or type; one without either, whether the value obeys it."""
     if kind := variant.get("properties", {}).get("kind"):
         return isinstance(value, dict) and value.get("kind") == kind["const"]
@@ -158,17 +168,17 @@ def _fits(validator: Any, variant: dict, value: Any) -> bool:
     return bool(validator.evolve(schema=variant).is_valid(value))
 
 
-def _listed(value: object) -> list:
+def _to_list(value: object) -> list:
     return value if isinstance(value, list) else [value]
 
 
-def _explain(error: jsonschema.ValidationError) -> str:
+def _describe_error(error: jsonschema.ValidationError) -> str:
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     key, place = place.lstrip("."), place.lstrip(".") or "the file"
     part: Any = error.schema
     value: Any = error.instance
     due: Any = error.validator_value
-    described = _description(error)
+    described = _find_description(error)
     if variables := part.get("x-credentials"):
         # What is wrong with it may be that it holds a password.
         return f"{place} is not understood{described}; credentials stand in the environment, as {variables}, never here"
@@ -185,46 +195,46 @@ def _explain(error: jsonschema.ValidationError) -> str:
         case "dependentRequired":
             needs = ((name, other) for name, others in due.items() for other in others if name in value)
             name, missing = next((name, other) for name, other in needs if other not in value)
-            meaning = _in_parentheses(part["properties"][missing].get("description", ""))
+            meaning = _format_description(part["properties"][missing].get("description", ""))
             return f"{place}: {name} needs {missing} beside it{meaning}"
         case "enum":
-            return f"{place}: {_shown(value)} is none of {', '.join(map(str, due))}"
+            return f"{place}: {_format_value(value)} is none of {', '.join(map(str, due))}"
         case "type":
-            wanted = _listed(due)
-            return f"{place}: {_shown(value)} is not of type {' or '.join(wanted)}{_instead(value, wanted)}{described}"
+            wanted = _to_list(due)
+            return f"{place}: {_format_value(value)} is not of type {' or '.join(wanted)}{_describe_replacement(value, wanted)}{described}"
         case "pattern" | "anyOf" | "oneOf":
-            return f"{place}: {_shown(value)} is not understood{_instead(value, ['integer'])}{described}"
+            return f"{place}: {_format_value(value)} is not understood{_describe_replacement(value, ['integer'])}{described}"
         case "not" if isinstance(value, dict):
             return f"{place}: {' and '.join(due['required'])} exclude each other; drop one"
         case "not":
-            return f"{place}: {_shown(value)} is taken; choose another name"
+            return f"{place}: {_format_value(value)} is taken; choose another name"
         case "x-names" | "x-file":
             return f"{place}: {error.message}"
         case _:
-            return f"{place}: {_shown(value)}{error.message.removeprefix(repr(value))}{described}"
+            return f"{place}: {_format_value(value)}{error.message.removeprefix(repr(value))}{described}"
 
 
-def _instead(value: object, wanted: list[str]) -> str:
+def _describe_replacement(value: object, wanted: list[str]) -> str:
     """Return what to write instead of a value of the wrong type, where that can be said."""
     if isinstance(value, float) and value.is_integer() and "integer" in wanted:
         return f"; write {value:.0f}"
     return "; quote it" if "string" in wanted and not isinstance(value, (dict, list)) else ""
 
 
-def _description(error: jsonschema.ValidationError) -> str:
+def _find_description(error: jsonschema.ValidationError) -> str:
     """Return the description nearest to an error, in parentheses: levels have that of their factor."""
     node, description = read_schema(), ""
     for step in error.absolute_schema_path:
         node = node[step]
         description = node.get("description", description) if isinstance(node, dict) else description
-    return _in_parentheses(description)
+    return _format_description(description)
 
 
-def _in_parentheses(description: str) -> str:
+def _format_description(description: str) -> str:
     return f" ({description.rstrip('.')})" if description else ""
 
 
-def _check_names(config: dict, where: str) -> None:
+def _validate_names(config: dict, where: str) -> None:
     """See that files of libraries are there and comparisons have a factor, and ask each study for its own mistakes."""
     for name, library in config["libraries"].items():
         if library["kind"] == "conda" and not Path(f"envs/{name}.yaml").is_file():
@@ -238,24 +248,26 @@ def _check_names(config: dict, where: str) -> None:
                 raise Problem(f"{where}: {place}: {factor!r} is no factor of {study}: {', '.join(get_factors(study))}")
         # The same factors are needed, which its own published study has.
         there = [f"published/{path.parent.name}" for path in Path("results/published").glob(f"{study}/audit")]
-        if absent := [name for name in _listed(section.get("reference", [])) if name not in there]:
+        if absent := [name for name in _to_list(section.get("reference", [])) if name not in there]:
             choice = f"name {there[0]}" if there else "nothing is published with its factors"
-            raise Problem(f"{where}: studies.{study}.reference: there is no {_shown(absent[0])} of {study}; {choice}")
+            raise Problem(
+                f"{where}: studies.{study}.reference: there is no {_format_value(absent[0])} of {study}; {choice}"
+            )
         try:
-            mistake = next(studies.of(study).mistakes(config), "")
+            mistake = next(studies.get_study(study).list_mistakes(config), "")
         except (Problem, OSError) as error:
             # A file that the section names may have one too.
             mistake = f"studies.{study}: {error}"
         if mistake:
             raise Problem(f"{where}: {mistake}")
-    check_only(config, where)
+    validate_only(config, where)
 
 
-def check_only(config: dict, where: str) -> None:
+def validate_only(config: dict, where: str) -> None:
     """Refuse an `only` that names no study, factor or level of the configuration; `where` names its place."""
     levels: dict[str, set[str]] = {"study": set(config["studies"])}
     for section in config["studies"].values():
-        for mapping in studies.mappings(section):
+        for mapping in studies.list_mappings(section):
             for factor, values in mapping.items():
                 levels.setdefault(factor, set()).update(map(str, values))
     for factor, wanted in config["only"].items():
@@ -263,4 +275,4 @@ def check_only(config: dict, where: str) -> None:
             raise Problem(f"{where}: only.{factor}: no study of this run has this factor; known: {', '.join(levels)}")
         if unknown := [level for level in wanted if str(level) not in levels[factor]]:
             choices = ", ".join(sorted(levels[factor]))
-            raise Problem(f"{where}: only.{factor}: {_shown(unknown[0])} is no level of it; known: {choices}")
+            raise Problem(f"{where}: only.{factor}: {_format_value(unknown[0])} is no level of it; known: {choices}")

@@ -17,7 +17,7 @@ _ROWS = 20_000
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-def read(path: Path, kinds: Mapping[str, str], remedy: str = "", *, printed: bool = False) -> pd.DataFrame:
+def read_table(path: Path, kinds: Mapping[str, str], remedy: str = "", *, printed: bool = False) -> pd.DataFrame:
     """Return the rows of a CSV: the columns that `kinds` names, each of its kind, then all others as text.
 
     With `printed` all of it is text, as it is in the file.
@@ -32,14 +32,16 @@ def read(path: Path, kinds: Mapping[str, str], remedy: str = "", *, printed: boo
             for part in reader:
                 _expect_columns(path, part, kinds, end)
                 hashes.append(pd.util.hash_pandas_object(part, index=False))
-                values = {name: _converted(path, part[name].str.strip(), kind, end) for name, kind in kinds.items()}
+                values = {
+                    name: _convert_column(path, part[name].str.strip(), kind, end) for name, kind in kinds.items()
+                }
                 parts.append(part if printed else part.assign(**values))
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read as a table: {str(error).strip()}{end}") from error
     table = pd.concat(parts)
     alike = table[pd.concat(hashes).duplicated(keep=False)]
     if (twice := alike.duplicated()).any():
-        raise Problem(f"{path}: row {_row(twice)} is there twice{end}")
+        raise Problem(f"{path}: row {_find_first_row(twice)} is there twice{end}")
     return table if printed else table[[*kinds, *(column for column in table if column not in kinds)]]
 
 
@@ -52,7 +54,7 @@ def _expect_columns(path: Path, table: pd.DataFrame, kinds: Mapping[str, str], e
         raise Problem(f"{path} has no rows{end}")
 
 
-def _converted(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
+def _convert_column(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
     if kind == TEXT:
         wrong, converted = values == "", values
     else:
@@ -63,10 +65,10 @@ def _converted(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
         wrong &= (values != "N/A") | (kind != PRINTED)
     if wrong.any():
         value = values[wrong].iloc[0]
-        raise Problem(f"{path}: row {_row(wrong)}, column {values.name}: {value!r} is not {kind}{end}")
+        raise Problem(f"{path}: row {_find_first_row(wrong)}, column {values.name}: {value!r} is not {kind}{end}")
     return converted.astype("int64") if kind == COUNT else converted
 
 
-def _row(flags: pd.Series) -> int:
+def _find_first_row(flags: pd.Series) -> int:
     """The first row that is flagged, as an editor counts lines: the header is the first."""
     return int(flags.index[flags].to_numpy()[0]) + 2

@@ -34,7 +34,7 @@ class Omitted(NamedTuple):
     reason: str
 
 
-def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
+def expand_matrix(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     """Return the cells of a study of a resolved configuration, and the combinations that were left out.
 
     Cells are in the order of the matrix, then the controls: A/A twins, the first of their cells slowed, and twins that
@@ -44,7 +44,7 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
         Problem: nothing, or too much, is left of the matrix, or nothing of the baseline of a comparison.
     """
     section, factors = config["studies"][study], schema.get_factors(study)
-    mappings, times = studies.mappings(section), studies.of(study).repeats(config)
+    mappings, times = studies.list_mappings(section), studies.get_study(study).count_repeats(config)
     # So many cells cannot even be listed: they are counted, not made.
     if (many := sum(math.prod(map(len, mapping.values())) for mapping in mappings)) * times > _MOST_RECORDS:
         raise Problem(
@@ -56,11 +56,13 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     for mapping in mappings:
         for combination in itertools.product(*(mapping[factor] for factor in factors)):
             levels = dict(zip(factors, map(str, combination), strict=True))
-            impossible = itertools.chain(studies.of(study).impossible(levels, config), _caches(levels, config))
+            impossible = itertools.chain(
+                studies.get_study(study).list_obstacles(levels, config), _check_caches(levels, config)
+            )
             if reason := next(impossible, ""):
                 omitted[json.dumps(levels)] = Omitted({**levels, "control": ""}, reason)
             else:
-                cell = _cell(config, study, levels)
+                cell = _build_cell(config, study, levels)
                 cells.setdefault(cell.name, cell)
     originals = list(cells.values())
     if mappings and not cells:
@@ -73,31 +75,31 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
             reasons = sorted({one.reason for one in omitted.values() if one.levels[factor] == baseline})
             why = "; ".join(reasons) or "it is not in the matrix"
             raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({why})")
-    steady = studies.of(study).steady(originals)
+    steady = studies.get_study(study).select_steady(originals)
     chosen = random.Random(f"{config['seed']} control").sample(steady, min(section["control_cells"], len(steady)))
     controls = [(cell, "twin") for cell in chosen] + [(cell, level) for cell in chosen[:1] for level in SHARES]
     for level in section.get("twins", ()):
-        lacking = {cell.name: studies.of(study).lacks(cell.settings, level) for cell in steady}
+        lacking = {cell.name: studies.get_study(study).describe_missing_twin(cell.settings, level) for cell in steady}
         controls += [(cell, level) for cell in [*chosen, *steady] if not lacking[cell.name]][:1]
         if steady and all(lacking.values()):
             omitted[level] = Omitted({**steady[0].levels, "control": level}, lacking[steady[0].name])
-    repeated = [_cell(config, study, cell.levels, level, cell.name) for cell, level in controls]
+    repeated = [_build_cell(config, study, cell.levels, level, cell.name) for cell, level in controls]
     return originals + repeated, list(omitted.values())
 
 
 def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Omitted]]]:
-    """Return what `expand` does for every study of a resolved configuration, which comes from `files`.
+    """Return what `expand_matrix` does for every study of a resolved configuration, which comes from `files`.
 
     Raises:
         Problem: one line that names the files.
     """
     try:
-        return {study: expand(config, study) for study in config["studies"]}
+        return {study: expand_matrix(config, study) for study in config["studies"]}
     except Problem as problem:
-        raise Problem(f"{configuration.named(files)}: {problem}") from None
+        raise Problem(f"{configuration.format_file_names(files)}: {problem}") from None
 
 
-def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
+def select_cells(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
     """Return the cells with the levels of `only` ({factor: [levels]}); a study without the factor is unaffected.
 
     A control of each kind is among them, with the cell that it repeats, if there is one that needs no other library or
@@ -105,12 +107,12 @@ def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
     """
     cells = list(cells)
     chosen = {
-        cell.name: _needs(cell)
+        cell.name: _get_needs(cell)
         for cell in cells
         if all(cell.levels[factor] in map(str, wanted) for factor, wanted in only.items() if factor in cell.levels)
     }
     names, needs = set(chosen), set(chosen.values())
-    controls = [cell for cell in cells if cell.twin_of and _needs(cell) in needs]
+    controls = [cell for cell in cells if cell.twin_of and _get_needs(cell) in needs]
     for level in ("twin", *SHARES, *ANEW):
         own = [cell for cell in controls if cell.levels["control"] == level]
         if not any(cell.name in names for cell in own):
@@ -118,37 +120,37 @@ def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
     return [cell for cell in cells if cell.name in names]
 
 
-def _caches(levels: dict[str, str], config: dict) -> Iterator[str]:
+def _check_caches(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield that nobody here can fill the caches of a service elsewhere (METHOD 8)."""
-    if levels.get("cache") == "warm" and stores.of(config["stores"][levels["store"]]).elsewhere:
+    if levels.get("cache") == "warm" and stores.get_store(config["stores"][levels["store"]]).elsewhere:
         yield f"store {levels['store']} is elsewhere: its caches cannot be filled on purpose; take cold"
 
 
-def _needs(cell: Cell) -> tuple[str | None, str]:
+def _get_needs(cell: Cell) -> tuple[str | None, str]:
     return cell.levels.get("library"), cell.levels["store"]
 
 
-def digest(value: object) -> str:
+def compute_digest(value: object) -> str:
     """Return 10 hexadecimal digits of the sha256 of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
 
 
-def permanent_name(of: str, *parts: object) -> str:
+def build_permanent_name(of: str, *parts: object) -> str:
     """Return the name of a study or run with 10 hexadecimal digits of what it is made of: other records, other name."""
-    return f"{of}-{digest(parts)}"
+    return f"{of}-{compute_digest(parts)}"
 
 
-def datasets(cells: Iterable[Cell]) -> dict[str, dict]:
+def list_datasets(cells: Iterable[Cell]) -> dict[str, dict]:
     """Return the datasets that the cells read: id -> settings of the generator."""
     return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 
 
-def libraries(cells: Iterable[Cell]) -> dict[str, dict]:
+def list_libraries(cells: Iterable[Cell]) -> dict[str, dict]:
     """Return the libraries that cells are measured with: name of the environment -> entry of the configuration."""
     return {cell.library: cell.settings["library"] for cell in cells if cell.library}
 
 
-def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", twin_of: str = "") -> Cell:
+def _build_cell(config: dict, study: str, levels: dict[str, str], control: str = "", twin_of: str = "") -> Cell:
     section, factors = config["studies"][study], schema.get_factors(study)
     levels = {**levels, "control": control}
     settings = {
@@ -165,9 +167,11 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
             for factor, part in factors.items()
             if part.get("x-data") and levels[factor] != schema.get_added_factors(study).get(factor)
         }
-        settings["data"] = studies.of(study).data(config, data_levels) | {"seed": config["seed"]}
+        settings["data"] = studies.get_study(study).get_data_settings(config, data_levels) | {"seed": config["seed"]}
         settings["data"] |= {"copy": control} if control == COPIED else {}
-        dataset = "-".join([study, *(_short(level, {}) for level in data_levels.values()), digest(settings["data"])])
+        dataset = "-".join(
+            [study, *(_format_level(level, {}) for level in data_levels.values()), compute_digest(settings["data"])]
+        )
     for factor, part in factors.items():
         if names := part.get("x-names"):
             settings[factor] = config[names][levels[factor]]
@@ -178,15 +182,15 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
     if control == REBUILT:
         library = settings["library"]
         settings["library"] = library | {"copy": " ".join(filter(None, (library.get("copy"), control)))}
-    settings = studies.of(study).complete(settings, config)
+    settings = studies.get_study(study).complete_settings(settings, config)
     readable = "_".join(
-        _short(level, factors.get(factor, {}))
+        _format_level(level, factors.get(factor, {}))
         for factor, level in levels.items()
         if level and [level] != [*map(str, factors.get(factor, {}).get("default", []))]
     )
-    return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
+    return Cell(f"{readable}-{compute_digest(settings)}", study, levels, settings, dataset, twin_of)
 
 
-def _short(level: str, factor: dict) -> str:
+def _format_level(level: str, factor: dict) -> str:
     """A level in a folder's name: numbers say what they count, by the `x-short` of their factor."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", factor.get("x-short", "") + level)

@@ -4,28 +4,28 @@ import csv
 import io
 
 from sbench.design import blocks, matrix, schema
-from sbench.design.study import Cell, for_level
+from sbench.design.study import Cell, resolve_setting
 
 
-def plan(config: dict, study: str, cells: list[Cell]) -> dict:
+def build_plan(config: dict, study: str, cells: list[Cell]) -> dict:
     """Return what the steps of a study need to know: {"status", "run", "study", "order", "cells": {name: …}}."""
     return {
         "status": "done",
         "run": config["run"],
         "study": study,
-        "order": {"seed": blocks.order_seed(config, study)},
+        "order": {"seed": blocks.get_order_seed(config, study)},
         "cells": {
             cell.name: {
                 "settings": cell.settings,
                 "dataset": cell.dataset,
-                "time_limit_s": for_level(config["studies"][study]["time_limit_s"], cell.levels),
+                "time_limit_s": resolve_setting(config["studies"][study]["time_limit_s"], cell.levels),
             }
             for cell in cells
         },
     }
 
 
-def matrix_csv(study: str, cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
+def format_matrix_csv(study: str, cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
     """Return the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
     text = io.StringIO()
     columns = ["cell", *schema.get_factors(study), "control", "omitted", "twin_of"]

@@ -28,7 +28,7 @@ class Bill(NamedTuple):
     line: str
 
 
-def bill(config: dict, totals: Totals, seconds: float) -> Bill | None:
+def compute_bill(config: dict, totals: Totals, seconds: float) -> Bill | None:
     """Return what a run costs; None where it asks no store elsewhere and no machine is named.
 
     Args:
@@ -37,15 +37,15 @@ def bill(config: dict, totals: Totals, seconds: float) -> Bill | None:
         seconds: how long the machine is needed.
     """
     used = sorted(name for what, name in (key for key in totals if isinstance(key, tuple)) if what == "bytes")
-    elsewhere = {name: store for name in used if (store := stores.of(config["stores"][name])).elsewhere}
+    elsewhere = {name: store for name in used if (store := stores.get_store(config["stores"][name])).elsewhere}
     if not elsewhere and "machine" not in config:
         return None
     prices = read_yaml(PRICES)
     machine = config.get("machine")
-    parts = [_of_machine(machine, prices["machines"], seconds / 3600)]
+    parts = [_build_machine_part(machine, prices["machines"], seconds / 3600)]
     for name, store in elsewhere.items():
         own = {what: totals[what, name] for what in ("gets", "puts", "bytes")}
-        parts += _of_store(name, store, own, machine, prices)
+        parts += _list_store_parts(name, store, own, machine, prices)
     priced = [(part, part.usd) for part in parts if part.usd is not None]
     usd, dates = sum(amount for _, amount in priced), sorted({part.as_of for part, _ in priced} - {""})
     shown = ", ".join(f"{amount:.2f} {part.words}" for part, amount in priced) or "nothing of it has a price"
@@ -59,7 +59,7 @@ def bill(config: dict, totals: Totals, seconds: float) -> Bill | None:
     return Bill(usd, line)
 
 
-def _of_machine(machine: Mapping | None, prices: Mapping, hours: float) -> _Part:
+def _build_machine_part(machine: Mapping | None, prices: Mapping, hours: float) -> _Part:
     if machine is None:
         example = next(iter(prices["us-east-1"]))
         return _Part(None, f"the machine (write machine: {{type: {example}, region: us-east-1}})")
@@ -72,12 +72,12 @@ def _of_machine(machine: Mapping | None, prices: Mapping, hours: float) -> _Part
     return _Part(hours * hourly, f"machine ({hours:.1f} h of {machine['type']} at {hourly:g})", as_of)
 
 
-def _of_store(
+def _list_store_parts(
     name: str, store: stores.Store, own: Mapping, machine: Mapping | None, prices: Mapping
 ) -> Iterator[_Part]:
     """Yield what requests to a store cost, and what leaves its region."""
     region = store.spec.get("region", "")
-    of_region = prices["stores"].get(store.billed, {}).get(region)
+    of_region = prices["stores"].get(store.billed_service, {}).get(region)
     if not of_region:
         yield _Part(None, f"requests to {name} ({PRICES} has no price of them)")
         return

@@ -36,7 +36,7 @@ class Kept:
     problem: str = ""
 
 
-def write(path: Path | str, record: dict) -> None:
+def write_record(path: Path | str, record: dict) -> None:
     """Write a record with its digest, whole or not at all.
 
     Raises:
@@ -47,10 +47,10 @@ def write(path: Path | str, record: dict) -> None:
         expect_sound(record, "the record")
     except Problem as problem:
         raise Problem("; ".join([*record["reasons"], str(problem)])) from None
-    write_json(path, record | {"digest": digest(record)})
+    write_json(path, record | {"digest": compute_digest(record)})
 
 
-def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = None) -> dict:
+def read_record(path: Path, run: str, study: str, levels: Mapping[str, str] | None = None) -> dict:
     """Return the record in `path`, …/{name of the cell}/repeat={repeat}.json, of a run and study.
 
     `levels` are those of the cell by factor, where they are known.
@@ -63,10 +63,10 @@ def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = No
         record = read_json(path)
         expect_sound(record, str(path), f"; {_REMEDY}")
         # What is nested too deeply for this is not found where the report is made.
-        digest(record)
+        compute_digest(record)
     except RecursionError:
         raise Problem(f"{path} is nested too deeply to be read; {_REMEDY}") from None
-    for key, due in (("run", run), ("study", study), ("name", path.parent.name), ("repeat", _repeat(path))):
+    for key, due in (("run", run), ("study", study), ("name", path.parent.name), ("repeat", _parse_repeat(path))):
         if record[key] != due:
             what = "cell" if key == "name" else key
             raise Problem(f"{path} is the record of another {what}, {record[key]}; {_REMEDY}")
@@ -80,16 +80,16 @@ def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = No
     return record
 
 
-def of_cells(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, study: str) -> Iterator[Kept]:
+def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, study: str) -> Iterator[Kept]:
     """Yield the records `folder`/<cell>/repeat=<n>.json of cells, in their order, then by repeat.
 
     `cells` are their levels by factor, by name. A record that cannot be read, or that is not that of its place or
     label, is named on standard error. Records of other cells are left out, which one line says.
     """
     for cell, levels in cells.items():
-        for repeat, path in repeats(folder / cell):
+        for repeat, path in list_repeats(folder / cell):
             try:
-                yield Kept(cell, levels, repeat, path, read(path, run, study, levels))
+                yield Kept(cell, levels, repeat, path, read_record(path, run, study, levels))
             except Problem as problem:
                 print(f"left out: {problem}", file=sys.stderr)
                 yield Kept(cell, levels, repeat, path, None, str(problem))
@@ -97,21 +97,21 @@ def of_cells(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, stu
         print(f"{folder}: {len(strange)} cells that the matrix does not have are left out", file=sys.stderr)
 
 
-def reasons(path: Path, folder: Path, run: str) -> list[str]:
+def list_failure_reasons(path: Path, folder: Path, run: str) -> list[str]:
     """Return why an artefact of a run, a record or another one, has failed or cannot be used; nothing where it can.
 
     `folder` is that of the run's results, or of an earlier attempt whose failed artefacts were moved there.
     """
     study, kind = path.relative_to(folder).parts[:2]
     try:
-        artefact = read(path, run, study) if kind == "records" else read_json(path)
+        artefact = read_record(path, run, study) if kind == "records" else read_json(path)
     except Problem as problem:
         return [str(problem)]
-    failed = artefact.get("status") == "failed" and not (artefact.get("unable") or gave_in(artefact))
+    failed = artefact.get("status") == "failed" and not (artefact.get("unable") or is_injected_failure(artefact))
     return [*map(str, artefact.get("reasons") or ["no reason given"])] if failed else []
 
 
-def unable(kept: Iterable[Kept]) -> dict[str, str]:
+def find_unable_cells(kept: Iterable[Kept]) -> dict[str, str]:
     """Return the cells of which no record was measured since what is there cannot be read so, each with the reason."""
     of_cells: dict[str, list[dict]] = {}
     for one in kept:
@@ -119,24 +119,24 @@ def unable(kept: Iterable[Kept]) -> dict[str, str]:
     return {cell: "; ".join(of[0]["reasons"]) for cell, of in of_cells.items() if all(one.get("unable") for one in of)}
 
 
-def gave_in(record: dict) -> bool:
+def is_injected_failure(record: dict) -> bool:
     """Return whether a read failed since a fault was injected: a result of its cell, and no broken run."""
     return record.get("status") == "failed" and bool(record.get("injected"))
 
 
-def skipped(path: Path) -> bool:
+def is_skipped(path: Path) -> bool:
     """Return whether an artefact is of a step that was skipped, since something that it needs had failed."""
     with contextlib.suppress(Problem):
         return "cause" in read_json(path)
     return False
 
 
-def edited(record: dict) -> bool:
+def is_edited(record: dict) -> bool:
     """Return whether a record is no longer what was written (METHOD 23); of one without a digest nobody knows."""
-    return "digest" in record and record["digest"] != digest(record)
+    return "digest" in record and record["digest"] != compute_digest(record)
 
 
-def digest(record: dict) -> str:
+def compute_digest(record: dict) -> str:
     """Return the sha256 of a record without its digest, as JSON with sorted keys and without blanks.
 
     It guards against accident, not intent: who edits a record on purpose can write the digest anew.
@@ -145,12 +145,12 @@ def digest(record: dict) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def repeats(cell: Path) -> Iterator[tuple[int, Path]]:
+def list_repeats(cell: Path) -> Iterator[tuple[int, Path]]:
     """Yield (repeat, path) of the records in a cell's folder, in order; other files are none."""
-    yield from sorted((_repeat(path), path) for path in cell.glob("repeat=*.json") if _repeat(path))
+    yield from sorted((_parse_repeat(path), path) for path in cell.glob("repeat=*.json") if _parse_repeat(path))
 
 
-def _repeat(path: Path) -> int:
+def _parse_repeat(path: Path) -> int:
     number = path.stem.partition("=")[2]
     return int(number) if number.isdecimal() else 0
 
@@ -173,7 +173,7 @@ def expect_sound(record: object, name: str, remedy: str = "") -> None:
     import fastjsonschema
 
     try:
-        _check()(record)
+        _build_check()(record)
     except fastjsonschema.JsonSchemaValueException as error:
         place, _, rule = error.message.partition(" must ")
         what = place.partition(".")[2] or "it"
@@ -185,26 +185,26 @@ def expect_sound(record: object, name: str, remedy: str = "") -> None:
         raise Problem(f"{name}: {what} must {rule}, it is {shown}{remedy}") from None
 
 
-def of_samples() -> dict[str, dict]:
+def read_sample_columns() -> dict[str, dict]:
     """Return the columns of samples that the schema of records names, each with its part of it."""
     columns: dict[str, dict] = read_yaml(SCHEMA)["then"]["properties"]["samples"]["items"]["properties"]
     return columns
 
 
 @cache
-def _check() -> Callable[[object], dict]:
+def _build_check() -> Callable[[object], dict]:
     import fastjsonschema
 
     schema = read_yaml(SCHEMA)
-    return fastjsonschema.compile(_written_out(schema, schema["definitions"]), use_default=False)
+    return fastjsonschema.compile(_resolve_references(schema, schema["definitions"]), use_default=False)
 
 
-def _written_out(part: Any, definitions: dict) -> Any:
+def _resolve_references(part: Any, definitions: dict) -> Any:
     """Put definitions where they are referred to: a compiled check works out its place at every reference."""
     if isinstance(part, list):
-        return [_written_out(one, definitions) for one in part]
+        return [_resolve_references(one, definitions) for one in part]
     if not isinstance(part, dict):
         return part
     reference = part.get("$ref", "").removeprefix("#/definitions/")
-    own = {key: _written_out(value, definitions) for key, value in part.items() if key != "$ref"}
+    own = {key: _resolve_references(value, definitions) for key, value in part.items() if key != "$ref"}
     return (definitions[reference] | own) if reference else own

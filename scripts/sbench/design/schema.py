@@ -41,7 +41,7 @@ def read_schema() -> dict:
     # What an editor, which does not compose them, must let pass.
     for part in (whole, whole["properties"]["studies"]):
         part["additionalProperties"] = False
-    written: dict = _written_out(whole, whole["$defs"])
+    written: dict = _resolve_references(whole, whole["$defs"])
     return written
 
 
@@ -67,13 +67,13 @@ def _read_part(name: Path | str) -> dict:
     return {key: value for key, value in part.items() if key != "$schema"}
 
 
-def _written_out(node: Any, definitions: dict) -> Any:
+def _resolve_references(node: Any, definitions: dict) -> Any:
     if isinstance(node, list):
-        return [_written_out(child, definitions) for child in node]
+        return [_resolve_references(child, definitions) for child in node]
     if not isinstance(node, dict):
         return node
     if reference := node.get("$ref"):
         node = definitions[reference.removeprefix("#/$defs/")] | {k: v for k, v in node.items() if k != "$ref"}
     if node.get("x-drivers"):
         return {"enum": drivers.list_readers()}
-    return {key: _written_out(child, definitions) for key, child in node.items()}
+    return {key: _resolve_references(child, definitions) for key, child in node.items()}

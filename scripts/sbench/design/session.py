@@ -14,31 +14,31 @@ UPTIME = "STORAGE_BENCHMARKS_UPTIME"
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def begin() -> None:
+def start_session() -> None:
     """Name the session that begins now, for this process and those that it starts."""
-    os.environ |= {SESSION: name_now(), UPTIME: f"{_boot()} {_uptime_s()}"}
+    os.environ |= {SESSION: format_session_name(), UPTIME: f"{_read_boot_id()} {_get_uptime_s()}"}
 
 
-def name_now() -> str:
+def format_session_name() -> str:
     """Return the name of a session that begins now."""
     return time.strftime(_UTC, time.gmtime())
 
 
-def time_now() -> str:
+def get_session_time() -> str:
     """Return the time (UTC, in ms) by the clock as it was set when the session began: setting it reorders no records.
 
     On another machine, and without a session, it is the time of the clock.
     """
     boot, _, began_s = os.environ.get(UPTIME, "").partition(" ")
     now_s = time.time()
-    if began_s and boot == _boot():
-        now_s = calendar.timegm(time.strptime(os.environ[SESSION], _UTC)) + _uptime_s() - float(began_s)
+    if began_s and boot == _read_boot_id():
+        now_s = calendar.timegm(time.strptime(os.environ[SESSION], _UTC)) + _get_uptime_s() - float(began_s)
     return datetime.fromtimestamp(now_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _boot() -> str:
-    return host.read("/proc/sys/kernel/random/boot_id") or "unknown"
+def _read_boot_id() -> str:
+    return host.read_kernel_file("/proc/sys/kernel/random/boot_id") or "unknown"
 
 
-def _uptime_s() -> float:
+def _get_uptime_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -14,11 +14,11 @@ def list_faults(record: dict) -> list[str]:
     unknown = f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
     reasons = [] if record["valid"] else record.get("reasons") or [unknown]
     shown = _list_shown_faults(record) if record["valid"] and record["status"] == "done" else []
-    return [*reasons, *shown, *([records.EDITED] if records.edited(record) else [])]
+    return [*reasons, *shown, *([records.EDITED] if records.is_edited(record) else [])]
 
 
 def _list_shown_faults(record: dict) -> list[str]:
     # What an earlier version wrote may lack what a study looks at by now.
     with contextlib.suppress(LookupError, TypeError, AttributeError):
-        return studies.of(record["study"]).check_record(record, record["settings"])
+        return studies.get_study(record["study"]).check_record(record, record["settings"])
     return checks.check_work(record.get("work") or {})

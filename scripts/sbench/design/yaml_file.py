@@ -18,7 +18,7 @@ _MOST_NODES = 2**18
 _TOO_DEEP = f"is nested deeper than {_DEEPEST} levels, or holds itself through an alias, which no configuration does"
 
 
-def read(file: Path) -> dict:
+def read_mapping(file: Path) -> dict:
     """Return the mapping in a file.
 
     Refused are keys that stand twice, aliases without an end or of very much, and scalars that YAML takes for others:
@@ -27,17 +27,19 @@ def read(file: Path) -> dict:
     Raises:
         Problem: one line with the file, the line if it has one, and what is wrong with it.
     """
-    text = _text(file)
+    text = _read_text(file)
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        for count, (place, part, is_key) in enumerate(_nodes(file, node) if node else ()):
+        for count, (place, part, is_key) in enumerate(_walk_nodes(file, node) if node else ()):
             if count == _MOST_NODES:
                 raise Problem(f"{file} has more than {count:,} entries, its aliases written out; use fewer of them")
             if isinstance(part, yaml.MappingNode):
                 _expect_once(file, place, part)
             elif isinstance(part, yaml.ScalarNode) and len(part.value) > _LONGEST_TEXT:
-                raise Problem(f"{_where(file, part)}: a text or a number has at most {_LONGEST_TEXT:,} characters")
+                raise Problem(
+                    f"{_format_place(file, part)}: a text or a number has at most {_LONGEST_TEXT:,} characters"
+                )
             elif isinstance(part, yaml.ScalarNode) and part.style is None and file.suffix != ".json":
                 _expect_as_written(file, place, part, loader.construct_object(part), is_key)
         values = loader.construct_document(node) if node else None
@@ -53,7 +55,7 @@ def read(file: Path) -> dict:
     return values
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise Problem(f"{file} is no plain file; name a file of config/")
@@ -69,25 +71,25 @@ def _text(file: Path) -> str:
         raise Problem(f"{file} is not UTF-8 at line {line}; save it in that encoding") from error
 
 
-def _where(file: Path, node: yaml.Node) -> str:
+def _format_place(file: Path, node: yaml.Node) -> str:
     return f"{file}:{node.start_mark.line + 1}"
 
 
-def _nodes(file: Path, node: yaml.Node, place: str = "", depth: int = 0) -> Iterator[tuple[str, yaml.Node, bool]]:
+def _walk_nodes(file: Path, node: yaml.Node, place: str = "", depth: int = 0) -> Iterator[tuple[str, yaml.Node, bool]]:
     """Yield (place, node, whether it is a key) of a node and all within it."""
     if depth > _DEEPEST:
-        raise Problem(f"{_where(file, node)}: what begins here {_TOO_DEEP}")
+        raise Problem(f"{_format_place(file, node)}: what begins here {_TOO_DEEP}")
     yield place, node, False
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):
-            yield from _nodes(file, child, f"{place}[{index}]", depth + 1)
+            yield from _walk_nodes(file, child, f"{place}[{index}]", depth + 1)
     elif isinstance(node, yaml.MappingNode):
         for key, child in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else "a key"
             within = f"{place}.{name}" if place else name
             if key.tag != _MERGE:
                 yield within, key, True
-            yield from _nodes(file, child, within, depth + 1)
+            yield from _walk_nodes(file, child, within, depth + 1)
 
 
 def _expect_once(file: Path, place: str, node: yaml.MappingNode) -> None:
@@ -96,7 +98,7 @@ def _expect_once(file: Path, place: str, node: yaml.MappingNode) -> None:
         if isinstance(key, yaml.ScalarNode) and first.setdefault((key.tag, key.value), key) is not key:
             name = f"{place}.{key.value}" if place else key.value
             line = first[key.tag, key.value].start_mark.line + 1
-            raise Problem(f"{_where(file, key)}: {name} stands here and at line {line}; keep one of them")
+            raise Problem(f"{_format_place(file, key)}: {name} stands here and at line {line}; keep one of them")
 
 
 def _expect_as_written(file: Path, place: str, node: yaml.ScalarNode, value: object, is_key: bool) -> None:
@@ -111,4 +113,4 @@ def _expect_as_written(file: Path, place: str, node: yaml.ScalarNode, value: obj
         mangled = number and str(value) != text and (is_name or isinstance(value, int))
     if mangled:
         instead = f", or write {value} where a number is meant" if number and not is_key else ""
-        raise Problem(f"{_where(file, node)}: {place}: YAML reads {text} as {value}; quote it{instead}")
+        raise Problem(f"{_format_place(file, node)}: {place}: YAML reads {text} as {value}; quote it{instead}")

@@ -87,11 +87,11 @@ class File(Protocol):
         Links to the same object are followed once, links to other files are not.
         """
 
-    def effective(self) -> dict:
+    def read_settings(self) -> dict:
         """Return what holds for the file, read back and not copied from the request (METHOD 10).
 
-        `driver` is always there; `read_cache`, where it is not the default, and `page_buffer_bytes`, `rdcc_nbytes`,
-        `rdcc_nslots`, `paged` and `page_size` are where they are known. Without `page_buffer_bytes` there is none.
+        `driver` is always there; `read_cache`, where it is not the default, and `parse_page_buffer`, `rdcc_nbytes`,
+        `rdcc_nslots`, `paged` and `page_size` are where they are known. Without `parse_page_buffer` there is none.
         """
 
     def close(self) -> None:
@@ -122,11 +122,11 @@ class Driver(ABC):
     read_caches: tuple[str, ...] = ()
     reads_copy = False
 
-    def reads(self, store: "Store") -> bool:
+    def supports_store(self, store: "Store") -> bool:
         """Return whether it reads a store of this kind."""
         return (self.files and store.files) or (self.s3 and store.speaks_s3)
 
-    def follows(self, need: str, address: str) -> bool:
+    def supports_need(self, need: str, address: str) -> bool:
         """Return whether it reads what has a need, WITHIN, BESIDE, IN_PLACE or LINKS, of a file at a path or URL."""
         return False
 
@@ -142,7 +142,7 @@ class Driver(ABC):
         """Return whether with this HDF5 it takes whom to trust from the system's files alone, not from variables."""
         return False
 
-    def versions(self) -> dict:
+    def list_versions(self) -> dict:
         """Return what this process reads with: versions of HDF5, h5py, numpy, Python and of all `libraries`; "ros3".
 
         It is called in each process before anything is timed and imports what `open` needs.
@@ -159,11 +159,11 @@ class Driver(ABC):
             "numpy": np.__version__,
             "python": sys.version.split()[0],
             "ros3": bool(h5py.get_config().ros3),
-            **{name: _version(name) for name in distributions},
+            **{name: _get_version(name) for name in distributions},
         }
 
 
-def _version(module: str) -> str:
+def _get_version(module: str) -> str:
     """Return the version of the distribution that has a module, which a fork may have under another name."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(module)
@@ -189,7 +189,7 @@ class Indexed(Driver):
 
 
 @functools.cache
-def declared() -> dict[str, Driver]:
+def load_drivers() -> dict[str, Driver]:
     """Return all drivers by their level of the factor `driver`."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
     return {name: driver for module in modules for name, driver in module.DRIVERS.items()}
@@ -197,17 +197,17 @@ def declared() -> dict[str, Driver]:
 
 def list_readers() -> list[str]:
     """Return the levels of `driver` that read the files as they are."""
-    return sorted(name for name, driver in declared().items() if not driver.reads_copy)
+    return sorted(name for name, driver in load_drivers().items() if not driver.reads_copy)
 
 
-def of(name: str) -> Driver:
+def get_driver(name: str) -> Driver:
     """Return the driver of a level of the factor `driver`."""
-    return declared()[name]
+    return load_drivers()[name]
 
 
-def unsuited(levels: Mapping[str, str]) -> Iterator[str]:
+def check_levels(levels: Mapping[str, str]) -> Iterator[str]:
     """Yield why a driver has no such page buffer, read cache or chunk cache."""
-    driver, name = of(levels["driver"]), levels["driver"]
+    driver, name = get_driver(levels["driver"]), levels["driver"]
     if levels["page_buffer"] != "unset" and not driver.page_buffers:
         yield f"driver {name} has no page buffer; take unset"
     kind = levels.get("read_cache", DEFAULT).partition("-")[0]
@@ -218,7 +218,7 @@ def unsuited(levels: Mapping[str, str]) -> Iterator[str]:
         yield f"driver {name} has no chunk cache of HDF5; take {DEFAULT}"
 
 
-def described(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
+def encode_object(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
     """Return what `File.walk` says of an object in bytes that are the same whichever driver has read it.
 
     Texts are UTF-8, numbers little-endian and of 8 bytes, all without their shape: some libraries take an array of one
@@ -227,12 +227,12 @@ def described(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str,
     """
     lines = [f"{path}\t{'group' if shape is None else list(shape)}".encode()]
     for name in sorted(attributes):
-        if not name.startswith(HIDDEN) and (value := _plain(attributes[name])) is not None:
+        if not name.startswith(HIDDEN) and (value := _encode_value(attributes[name])) is not None:
             lines.append(f"{name}\t".encode() + value)
     return b"\n".join(lines)
 
 
-def _plain(value: object) -> bytes | None:
+def _encode_value(value: object) -> bytes | None:
     """Return the bytes of an attribute's value; None of a reference, a structure or nothing at all."""
     import numpy as np
 
@@ -241,13 +241,13 @@ def _plain(value: object) -> bytes | None:
     array = np.asarray(value)
     if array.dtype.kind in "SUO":
         texts = array.ravel().tolist()
-        return b"\0".join(map(_plain, texts)) if all(isinstance(text, (str, bytes)) for text in texts) else None
+        return b"\0".join(map(_encode_value, texts)) if all(isinstance(text, (str, bytes)) for text in texts) else None
     wide = {"b": "<i8", "i": "<i8", "u": "<u8", "f": "<f8", "c": "<c16"}.get(array.dtype.kind)
     return array.astype(wide).tobytes() if wide else None
 
 
 @contextlib.contextmanager
-def able(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
+def convert_failures(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
     """Turn a library's own words for what it does not support, exceptions of these types, into `Unable`."""
     try:
         yield
@@ -260,21 +260,21 @@ def able(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
         raise Unable(f"{driver} cannot read {what}: {words}") from error
 
 
-def address_of(location: dict, name: str) -> str:
+def build_address(location: dict, name: str) -> str:
     """Return the path of the file `name` at a location, {"folder"} or {"url"}, or its URL, in which it is quoted."""
     return f"{location['url']}/{quote(name)}" if "url" in location else str(Path(location["folder"]) / name)
 
 
-def page_buffer_bytes(level: str) -> int:
+def parse_page_buffer(level: str) -> int:
     """Return the bytes of a page buffer's level: "unset" (UNSET), "0", or a size such as "64MiB".
 
     Raises:
         Problem: it is none of these.
     """
-    return UNSET if level == "unset" else sizes.in_bytes(level)
+    return UNSET if level == "unset" else sizes.parse_size(level)
 
 
-def chunk_cache(level: str, default: int) -> tuple[int, int]:
+def parse_chunk_cache(level: str, default: int) -> tuple[int, int]:
     """Return bytes and slots of a chunk cache's level, `default` being the bytes of "default".
 
     Slots are 0 for the library's default.
@@ -282,9 +282,9 @@ def chunk_cache(level: str, default: int) -> tuple[int, int]:
     if level == DEFAULT:
         return default, 0
     size, _, slots = level.partition("-")
-    return sizes.in_bytes(size), int(slots or 0)
+    return sizes.parse_size(size), int(slots or 0)
 
 
-def read_cache_level(kind: str, size: int) -> str:
+def format_read_cache(kind: str, size: int) -> str:
     """Return the level of a read cache with blocks of `size` bytes."""
-    return f"{kind}-{sizes.level(size)}"
+    return f"{kind}-{sizes.format_level(size)}"

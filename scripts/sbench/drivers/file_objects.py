@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, native, read_cache_level
+from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, format_read_cache, native
 from sbench.probe import sizes
 from sbench.stores.s3 import ENDPOINT
 
@@ -22,7 +22,7 @@ READ_CACHES = ("none", "readahead", "blockcache", "bytes")
 class _FileObject(Driver):
     """What h5py reads through a Python file object: HDF5 takes the same object for any other file, too."""
 
-    def follows(self, need: str, address: str) -> bool:
+    def supports_need(self, need: str, address: str) -> bool:
         return need in (WITHIN, LINKS)
 
 
@@ -39,7 +39,7 @@ class _S3FS(_FileObject):
     read_caches = READ_CACHES
 
     def open(self, address: str, access: Access) -> native.File:
-        return _File(file_of(address, access), access)
+        return _File(open_s3_file(address, access), access)
 
 
 class _RemFile(_FileObject):
@@ -56,60 +56,60 @@ class _RemFile(_FileObject):
     def open(self, address: str, access: Access) -> native.File:
         import remfile
 
-        return _File(remfile.File(_signed(address, access)), access)
+        return _File(remfile.File(_sign_address(address, access)), access)
 
 
 class _File(native.File):
     def __init__(self, source: "io.IOBase", access: Access) -> None:
         from h5py import h5fd
 
-        plist = native.access_list(access)
+        plist = native.build_access_list(access)
         plist.set_fileobj_driver(h5fd.fileobj_driver, source)
         self._source = source
         super().__init__(repr(source), plist)
 
-    def effective(self) -> dict:
-        said = super().effective()
-        return said | held_by(self._source, said["driver"])
+    def read_settings(self) -> dict:
+        said = super().read_settings()
+        return said | get_source_settings(self._source, said["driver"])
 
     def close(self) -> None:
         super().close()
         self._source.close()
 
 
-def held_by(source: "io.IOBase", driver: str = "fileobj") -> dict:
+def get_source_settings(source: "io.IOBase", driver: str = "fileobj") -> dict:
     """Return the library that a file object is of, unless HDF5 reads with another driver, and the object's cache."""
     library = type(source).__module__.partition(".")[0]
     said = {"driver": library if driver == "fileobj" else driver}
     if (cache := getattr(source, "cache", None)) is not None:
-        said["read_cache"] = "none" if cache.name == "none" else read_cache_level(cache.name, cache.blocksize)
+        said["read_cache"] = "none" if cache.name == "none" else format_read_cache(cache.name, cache.blocksize)
     return said
 
 
-def file_of(address: str, access: Access) -> "s3fs.S3File":
+def open_s3_file(address: str, access: Access) -> "s3fs.S3File":
     """Return an object of S3 as a file of s3fs, with the read cache of `access`."""
     kind, _, size = access.read_cache.partition("-")
     options = {} if kind == DEFAULT else {"cache_type": kind}
     if size:
-        options["block_size"] = sizes.in_bytes(size)
-    return filesystem(access).open(place_of(address, access), "rb", **options)
+        options["block_size"] = sizes.parse_size(size)
+    return build_filesystem(access).open(parse_place(address, access), "rb", **options)
 
 
-def source_of(address: str, access: Access) -> "io.IOBase":
-    """Return a file of the disk, or an object of S3 as `file_of` does."""
-    return file_of(address, access) if "://" in address else open(address, "rb")
+def open_source(address: str, access: Access) -> "io.IOBase":
+    """Return a file of the disk, or an object of S3 as `open_s3_file` does."""
+    return open_s3_file(address, access) if "://" in address else open(address, "rb")
 
 
-def filesystem(access: Access) -> "s3fs.S3FileSystem":
+def build_filesystem(access: Access) -> "s3fs.S3FileSystem":
     """Return the process's s3fs for a store, with the environment's credentials and endpoint."""
     import s3fs
 
-    return s3fs.S3FileSystem(**settings_of(access))
+    return s3fs.S3FileSystem(**build_s3fs_settings(access))
 
 
-def settings_of(access: Access) -> dict:
+def build_s3fs_settings(access: Access) -> dict:
     """Return s3fs's settings for a store, whose credentials are in the environment."""
-    key, secret, token = native.credentials(access.store)
+    key, secret, token = native.get_credentials(access.store)
     settings = {"anon": access.store["anonymous"], "client_kwargs": {"region_name": access.store["region"]}}
     if key:
         settings |= {"key": key, "secret": secret, "token": token or None}
@@ -118,15 +118,15 @@ def settings_of(access: Access) -> dict:
     return settings
 
 
-def place_of(address: str, access: Access) -> str:
+def parse_place(address: str, access: Access) -> str:
     """Return bucket and key of an object's URL, "bucket/key"."""
     if endpoint := os.environ.get(ENDPOINT):
         return unquote(address.removeprefix(f"{endpoint}/"))
     return f"{access.store['bucket']}/{unquote(address.partition('://')[2].partition('/')[2])}"
 
 
-def _signed(address: str, access: Access) -> str:
-    key, secret, token = native.credentials(access.store)
+def _sign_address(address: str, access: Access) -> str:
+    key, secret, token = native.get_credentials(access.store)
     if not key:
         return address
     from botocore.auth import S3SigV4QueryAuth

@@ -7,7 +7,17 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sbench.drivers import HIDDEN, Access, Driver, Unable, Where, able, file_objects, native, read_cache_level
+from sbench.drivers import (
+    HIDDEN,
+    Access,
+    Driver,
+    Unable,
+    Where,
+    convert_failures,
+    file_objects,
+    format_read_cache,
+    native,
+)
 from sbench.stores.s3 import ENDPOINT
 
 if TYPE_CHECKING:
@@ -30,7 +40,7 @@ class _H5Coro(Driver):
         from h5coro.filedriver import FileDriver
 
         if "://" in address:
-            return _File(file_objects.place_of(address, access), _s3_driver(access))
+            return _File(file_objects.parse_place(address, access), _build_s3_driver(access))
         return _File(address, FileDriver)
 
 
@@ -39,19 +49,19 @@ class _File:
         from h5coro.h5coro import H5Coro
 
         _note_byte_orders()
-        with able("h5coro", resource, RuntimeError):
+        with convert_failures("h5coro", resource, RuntimeError):
             self._file = H5Coro(resource, driver)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
         from h5coro.h5dataset import H5Dataset
 
-        name, meta = path.strip("/"), self._described(path)
-        ranges, shape = _ranges(path, where, meta.dimensions)
+        name, meta = path.strip("/"), self._read_metadata(path)
+        ranges, shape = _compute_ranges(path, where, meta.dimensions)
         if 0 in shape:
             raise Unable(f"h5coro cannot read {path}: it gives nothing where there are no values")
         if meta.layout != H5Dataset.CHUNKED_LAYOUT and list(shape) != meta.dimensions:
             raise Unable(f"h5coro cannot read a part of {path}: it gives other values where a dataset has no chunks")
-        with able("h5coro", path, *_FAILURES), _Words() as words:
+        with convert_failures("h5coro", path, *_FAILURES), _Words() as words:
             part = {"dataset": name, "hyperslice": ranges}
             values = self._file.readDatasets([part]).datasets[name].values
         if values is None:
@@ -60,7 +70,7 @@ class _File:
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
         paths = [""]
-        with able("h5coro", "the tree", *_FAILURES):
+        with convert_failures("h5coro", "the tree", *_FAILURES):
             for path in paths:
                 links, attributes, meta = self._file.inspectPath(path)
                 for name, value in attributes.items():
@@ -68,19 +78,19 @@ class _File:
                 yield f"/{path}", tuple(meta.dimensions) if meta else None, attributes
                 paths += sorted(os.path.join(path, link) for link in links)
 
-    def effective(self) -> dict:
+    def read_settings(self) -> dict:
         library = type(self._file).__module__.partition(".")[0]
-        return {"driver": library, "read_cache": read_cache_level("lines", self._file.cacheLineSize)}
+        return {"driver": library, "read_cache": format_read_cache("lines", self._file.cacheLineSize)}
 
     def close(self) -> None:
         self._file.close()
 
-    def _described(self, path: str) -> "h5coro.h5metadata.H5Metadata":
+    def _read_metadata(self, path: str) -> "h5coro.h5metadata.H5Metadata":
         """Return what h5coro says of a dataset, of one that it gives true values of."""
         from h5coro.h5metadata import H5Metadata
 
         name = path.strip("/")
-        with able("h5coro", path, *_FAILURES), _Words() as words:
+        with convert_failures("h5coro", path, *_FAILURES), _Words() as words:
             meta = self._file.readDatasets([name], metaOnly=True).datasets[name].meta
         if meta.type not in (H5Metadata.FIXED_POINT_TYPE, H5Metadata.FLOATING_POINT_TYPE):
             raise Unable(f"h5coro cannot read {path}: {words.last or 'it is neither of integers nor of floats'}")
@@ -121,7 +131,7 @@ class _Words(logging.Handler):
         log.removeHandler(self)
 
 
-def _ranges(path: str, where: Where, dimensions: list[int]) -> tuple[list[list[int]], tuple[int, ...]]:
+def _compute_ranges(path: str, where: Where, dimensions: list[int]) -> tuple[list[list[int]], tuple[int, ...]]:
     """Return h5coro's ranges and the shape of a part of a dataset with these dimensions."""
     parts = list(where) if isinstance(where, tuple) else [where]
     before = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
@@ -137,14 +147,14 @@ def _ranges(path: str, where: Where, dimensions: list[int]) -> tuple[list[list[i
     return ranges, tuple(shape)
 
 
-def _s3_driver(access: Access) -> type:
+def _build_s3_driver(access: Access) -> type:
     """Return h5coro's driver of S3 with the store's credentials, region and endpoint; its own takes them as a chain."""
     import boto3
     from botocore.config import Config
     from botocore.handlers import disable_signing
     from h5coro.s3driver import S3Driver
 
-    key, secret, token = native.credentials(access.store)
+    key, secret, token = native.get_credentials(access.store)
 
     class OfStore(S3Driver):
         def create_session(self, credentials: dict) -> boto3.Session:
@@ -167,14 +177,14 @@ def _note_byte_orders() -> None:
 
     handler, H5Metadata.big_endian = H5Dataset.datatypeMsgHandler, False
 
-    def noting(self: H5Dataset, size: int, flags: int, level: int, meta: H5Metadata | None = None) -> int:
+    def note_byte_order(self: H5Dataset, size: int, flags: int, level: int, meta: H5Metadata | None = None) -> int:
         begin, meta = self.pos, meta or self.meta
         # Bit 0 of the bit field behind the version (HDF5's file format, datatype message).
         meta.big_endian = bool(self.readField(4) >> 8 & 1)
         self.pos = begin
         return handler(self, size, flags, level, meta)
 
-    H5Dataset.datatypeMsgHandler = noting
+    H5Dataset.datatypeMsgHandler = note_byte_order
 
 
 DRIVERS = {"h5coro": _H5Coro()}

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbench.drivers import LINKS, Access, Indexed, Unable, Where, able, file_objects, native
+from sbench.drivers import LINKS, Access, Indexed, Unable, Where, convert_failures, file_objects, native
 from sbench.stores.s3 import ENDPOINT
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ class _Zarr(Indexed):
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
         # Each is under the name of its object: a server's port may be another when it is read.
         for address in addresses:
-            place = _place(address, access)
-            self._index(place, address, access, folder / _name(place))
+            place = _build_url(address, access)
+            self._make_file_index(place, address, access, folder / _build_index_name(place))
 
     @abstractmethod
-    def _index(self, place: str, address: str, access: Access, path: Path) -> None:
+    def _make_file_index(self, place: str, address: str, access: Access, path: Path) -> None:
         """Make the index of one file at `path`."""
 
 
@@ -50,11 +50,11 @@ class _Kerchunk(_Zarr):
     needs = ("kerchunk", "zarr", "s3fs")
     libraries = ("kerchunk", "zarr", "numcodecs", "s3fs", "fsspec")
 
-    def follows(self, need: str, address: str) -> bool:
+    def supports_need(self, need: str, address: str) -> bool:
         # Its index has each object once, as HDF5 visits them.
         return need == LINKS
 
-    def _index(self, place: str, address: str, access: Access, path: Path) -> None:
+    def _make_file_index(self, place: str, address: str, access: Access, path: Path) -> None:
         import h5py
         from kerchunk.hdf import SingleHdf5ToZarr
 
@@ -72,8 +72,8 @@ class _Kerchunk(_Zarr):
                     super().close()
 
         with (
-            file_objects.source_of(address, access) as source,
-            _uncollected(),
+            file_objects.open_source(address, access) as source,
+            _stop_garbage_collection(),
             warnings.catch_warnings(record=True) as left_out,
         ):
             warnings.simplefilter("always")
@@ -87,11 +87,11 @@ class _Kerchunk(_Zarr):
         from fsspec.implementations.reference import ReferenceFileSystem
         from zarr.storage import FsspecStore
 
-        place = _place(address, access)
+        place = _build_url(address, access)
         protocol, remote = place.partition("://")[0], {"asynchronous": True}
         if protocol == "s3":
-            remote |= file_objects.settings_of(access)
-        references = json.loads((Path(access.index) / _name(place)).read_text(encoding="utf-8"))
+            remote |= file_objects.build_s3fs_settings(access)
+        references = json.loads((Path(access.index) / _build_index_name(place)).read_text(encoding="utf-8"))
         options = {"remote_protocol": protocol, "remote_options": remote, "asynchronous": True}
         files = fsspec.filesystem("reference", fo=references, skip_instance_cache=True, **options)
         library = "kerchunk" if isinstance(files, ReferenceFileSystem) else type(files).__name__
@@ -107,31 +107,34 @@ class _VirtualiZarr(_Zarr):
     needs = ("virtualizarr", "icechunk", "zarr", "obstore")
     libraries = ("virtualizarr", "icechunk", "zarr", "obstore", "obspec_utils")
 
-    def _index(self, place: str, address: str, access: Access, path: Path) -> None:
+    def _make_file_index(self, place: str, address: str, access: Access, path: Path) -> None:
         import icechunk
         import zarr
         from obspec_utils.registry import ObjectStoreRegistry
         from virtualizarr.parsers import HDFParser
 
-        registry = ObjectStoreRegistry({_prefix(place).rstrip("/"): _object_store(place, access)})
-        with able("virtualizarr", place, *_WORDS, AttributeError, FileNotFoundError), warnings.catch_warnings():
+        registry = ObjectStoreRegistry({_get_prefix(place).rstrip("/"): _build_object_store(place, access)})
+        with (
+            convert_failures("virtualizarr", place, *_WORDS, AttributeError, FileNotFoundError),
+            warnings.catch_warnings(),
+        ):
             # Codecs of HDF5 are none of Zarr's own, of which it warns.
             warnings.simplefilter("ignore")
             parsed = HDFParser()(url=place, registry=registry)._group
-            config = _containers(place, access)
+            config = _build_repository_config(place, access)
             storage = icechunk.local_filesystem_storage(str(path))
             session = icechunk.Repository.create(storage, config).writable_session("main")
-            with able("virtualizarr", place, icechunk.IcechunkError):
-                _write(session.store, zarr.group(store=session.store, zarr_format=3), parsed)
+            with convert_failures("virtualizarr", place, icechunk.IcechunkError):
+                _write_group(session.store, zarr.group(store=session.store, zarr_format=3), parsed)
         session.commit("index")
 
     def open(self, address: str, access: Access) -> "_File":
         import icechunk
 
-        place = _place(address, access)
-        config = _containers(place, access)
-        storage = icechunk.local_filesystem_storage(str(Path(access.index) / _name(place)))
-        repository = icechunk.Repository.open(storage, config, _authorized(place, access))
+        place = _build_url(address, access)
+        config = _build_repository_config(place, access)
+        storage = icechunk.local_filesystem_storage(str(Path(access.index) / _build_index_name(place)))
+        repository = icechunk.Repository.open(storage, config, _build_credentials(place, access))
         store = repository.readonly_session("main").store
         return _File(store, "virtualizarr" if isinstance(store, icechunk.IcechunkStore) else type(store).__name__)
 
@@ -147,7 +150,7 @@ class _File:
         self._group = zarr.open_group(store, mode="r")
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        with able(self._driver, path, *_WORDS):
+        with convert_failures(self._driver, path, *_WORDS):
             if path.strip("/") not in self._group:
                 raise Unable(f"{self._driver} cannot read {path}: it is not in the index")
             return self._group[path.strip("/")][where]
@@ -161,7 +164,7 @@ class _File:
             attributes = {name: value for name, value in item.attrs.items() if name != "_ARRAY_DIMENSIONS"}
             yield f"/{path}", getattr(item, "shape", None), attributes
 
-    def effective(self) -> dict:
+    def read_settings(self) -> dict:
         return {"driver": self._driver}
 
     def close(self) -> None:
@@ -169,7 +172,7 @@ class _File:
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
+def _stop_garbage_collection() -> Iterator[None]:
     """Collect no garbage meanwhile: zarr's thread would wait for h5py's lock, whose holder waits for zarr."""
     gc.collect()
     gc.disable()
@@ -179,45 +182,45 @@ def _uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def _place(address: str, access: Access) -> str:
+def _build_url(address: str, access: Access) -> str:
     """Return the URL of a file in an index: with its bucket, and without the server that it is asked of."""
     if "://" in address:
-        return f"s3://{file_objects.place_of(address, access)}"
+        return f"s3://{file_objects.parse_place(address, access)}"
     return f"file://{Path(address).resolve()}"
 
 
-def _name(place: str) -> str:
+def _build_index_name(place: str) -> str:
     """Return the name of a file's index."""
     return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
-def _prefix(place: str) -> str:
+def _get_prefix(place: str) -> str:
     """Return what the URLs of all objects of a bucket, or of all files of a folder, begin with."""
     return place[: place.index("/", len("s3://")) + 1] if place.startswith("s3://") else place.rpartition("/")[0] + "/"
 
 
-def _object_store(place: str, access: Access) -> object:
+def _build_object_store(place: str, access: Access) -> object:
     from obstore.store import LocalStore, S3Store
 
     if place.startswith("file://"):
-        return LocalStore(prefix=_prefix(place).removeprefix("file://"))
-    key, secret, token = native.credentials(access.store)
+        return LocalStore(prefix=_get_prefix(place).removeprefix("file://"))
+    key, secret, token = native.get_credentials(access.store)
     settings: dict = {"region": access.store["region"], "skip_signature": not key}
     if key:
         settings |= {"access_key_id": key, "secret_access_key": secret, **({"session_token": token} if token else {})}
     if endpoint := os.environ.get(ENDPOINT):
         settings |= {"endpoint": endpoint, "virtual_hosted_style_request": False}
         settings["client_options"] = {"allow_http": True}
-    return S3Store(_prefix(place).removeprefix("s3://").rstrip("/"), **settings)
+    return S3Store(_get_prefix(place).removeprefix("s3://").rstrip("/"), **settings)
 
 
-def _containers(place: str, access: Access) -> "icechunk.RepositoryConfig":
+def _build_repository_config(place: str, access: Access) -> "icechunk.RepositoryConfig":
     """Return a repository's settings for files that lie where this one does."""
     import icechunk
 
     # It warns on standard output of what several writers at once would do.
     icechunk.set_logs_filter("error")
-    prefix, config = _prefix(place), icechunk.RepositoryConfig.default()
+    prefix, config = _get_prefix(place), icechunk.RepositoryConfig.default()
     if prefix.startswith("file://"):
         holder = icechunk.local_filesystem_store(prefix.removeprefix("file://"))
     else:
@@ -230,22 +233,22 @@ def _containers(place: str, access: Access) -> "icechunk.RepositoryConfig":
     return config
 
 
-def _authorized(place: str, access: Access) -> dict:
+def _build_credentials(place: str, access: Access) -> dict:
     """Return with which credentials icechunk may read where a file lies."""
     import icechunk
 
     if place.startswith("file://"):
-        return icechunk.containers_credentials({_prefix(place): None})
-    key, secret, token = native.credentials(access.store)
+        return icechunk.containers_credentials({_get_prefix(place): None})
+    key, secret, token = native.get_credentials(access.store)
     owner = (
         icechunk.s3_credentials(access_key_id=key, secret_access_key=secret, session_token=token or None)
         if key
         else icechunk.s3_credentials(anonymous=True)
     )
-    return icechunk.containers_credentials({_prefix(place): owner})
+    return icechunk.containers_credentials({_get_prefix(place): owner})
 
 
-def _write(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "ManifestGroup") -> None:
+def _write_group(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "ManifestGroup") -> None:
     """Write what was found in a group of a file into one of a repository, and so on below it."""
     # Not through datasets of xarray: they refuse arrays of one group that have no scales and differ in length.
     from virtualizarr.writers.icechunk import update_attributes, write_virtual_variable_to_icechunk
@@ -253,7 +256,7 @@ def _write(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "Manife
     for name, array in parsed.arrays.items():
         write_virtual_variable_to_icechunk(store, group, name, array.to_virtual_variable())
     for name, below in parsed.groups.items():
-        _write(store, group.create_group(name), below)
+        _write_group(store, group.create_group(name), below)
     update_attributes(group, parsed.metadata.attributes)
 
 

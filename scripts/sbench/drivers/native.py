@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sbench.drivers import DEFAULT, IN_PLACE, UNSET, Access, Driver, Unable, Where, read_cache_level
+from sbench.drivers import DEFAULT, IN_PLACE, UNSET, Access, Driver, Unable, Where, format_read_cache
 from sbench.probe import sizes
 from sbench.probe.program import Problem
 from sbench.stores.s3 import KEYS
@@ -25,12 +25,12 @@ class _Sec2(Driver):
     files = True
     page_buffers = chunk_caches = True
 
-    def follows(self, need: str, address: str) -> bool:
+    def supports_need(self, need: str, address: str) -> bool:
         # HDF5 opens other files as it opens this one.
         return True
 
     def open(self, address: str, access: Access) -> "File":
-        return File(address, access_list(access))
+        return File(address, build_access_list(access))
 
 
 class _Ros3(Driver):
@@ -45,7 +45,7 @@ class _Ros3(Driver):
     page_buffers = chunk_caches = True
     read_caches = ("none", "block")
 
-    def follows(self, need: str, address: str) -> bool:
+    def supports_need(self, need: str, address: str) -> bool:
         # HDF5 asks for objects beside this one in the same way, in the bucket.
         return need != IN_PLACE
 
@@ -54,16 +54,16 @@ class _Ros3(Driver):
         return int(hdf5.partition(".")[0]) < 2
 
     def open(self, address: str, access: Access) -> "File":
-        plist = access_list(access)
+        plist = build_access_list(access)
         if not hasattr(plist, "set_fapl_ros3"):
             raise Problem("this library has no ROS3 driver; name a library of kind source")
-        key, secret, token = (word.encode() for word in credentials(access.store))
+        key, secret, token = (word.encode() for word in get_credentials(access.store))
         plist.set_fapl_ros3(access.store["region"].encode(), key, secret)
         if token:
             plist.set_fapl_ros3_token(token)
         cache = _BlockCache(plist)
         if access.read_cache != DEFAULT:
-            cache.set(access.read_cache)
+            cache.set_level(access.read_cache)
         return _Ros3File(address, plist, cache)
 
 
@@ -82,9 +82,9 @@ class File:
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
         """Yield path, shape and attributes of all groups and datasets; each object has the first of its names."""
-        yield from walk(self._file)
+        yield from walk_file(self._file)
 
-    def effective(self) -> dict:
+    def read_settings(self) -> dict:
         """Return what holds for the file, as the library and the file tell it.
 
         {"page_buffer_bytes", "rdcc_nbytes", "rdcc_nslots", "paged", "page_size", "driver"}; sizes in bytes.
@@ -95,7 +95,7 @@ class File:
         return {
             "driver": self._file.driver,
             "page_buffer_bytes": plist.get_page_buffer_size()[0],
-            **chunk_cache(self._file),
+            **read_chunk_cache(self._file),
             "paged": creation.get_file_space_strategy()[0] == h5f.FSPACE_STRATEGY_PAGE,
             "page_size": creation.get_file_space_page_size(),
         }
@@ -110,11 +110,11 @@ class _Ros3File(File):
         self._cache = cache
         super().__init__(address, plist)
 
-    def effective(self) -> dict:
-        said, size = super().effective(), self._cache.block
+    def read_settings(self) -> dict:
+        said, size = super().read_settings(), self._cache.block_bytes
         if size is None:
             return said
-        return said | {"read_cache": read_cache_level("block", size) if size else "none"}
+        return said | {"read_cache": format_read_cache("block", size) if size else "none"}
 
 
 class _BlockCache:
@@ -127,7 +127,7 @@ class _BlockCache:
         self._plist, self._library = plist, ctypes.CDLL(h5p.__file__)
 
     @property
-    def block(self) -> int | None:
+    def block_bytes(self) -> int | None:
         """The bytes of a block, 0 where the cache is off; None where the library has none."""
         if not (call := getattr(self._library, "H5Pget_fapl_ros3_block_caching", None)):
             return None
@@ -136,9 +136,9 @@ class _BlockCache:
             raise Problem("HDF5 does not tell of its block cache")
         return block.value if total.value else 0
 
-    def set(self, level: str) -> None:
+    def set_level(self, level: str) -> None:
         """Set it: "none", or the size of a block, as in "block-4MiB"."""
-        size = sizes.in_bytes(level.partition("-")[2] or "0")
+        size = sizes.parse_size(level.partition("-")[2] or "0")
         call = getattr(self._library, "H5Pset_fapl_ros3_block_caching", None)
         if call:
             total = ctypes.c_size_t(max(size, _BLOCKS_BYTES))
@@ -148,13 +148,13 @@ class _BlockCache:
             raise Unable(f"ros3 has no read cache {level} in this library: HDF5 has it since 2.2")
 
 
-def chunk_cache(file: "h5py.File") -> dict[str, int]:
+def read_chunk_cache(file: "h5py.File") -> dict[str, int]:
     """Return the chunk cache with which h5py has opened a file: {"rdcc_nbytes", "rdcc_nslots"}."""
     _, slots, nbytes, _ = file.id.get_access_plist().get_cache()
     return {"rdcc_nbytes": nbytes, "rdcc_nslots": slots}
 
 
-def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+def walk_file(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
     """Yield path, shape and attributes of all groups and datasets of a file that h5py has opened."""
     import h5py
 
@@ -165,26 +165,30 @@ def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mappi
         # A visitor that returns something ends the visit.
         file.visititems(lambda _, item: objects.append(item))
     except UnicodeDecodeError:
-        objects = list(_visited(file))
+        objects = list(_walk_links(file))
     for item in objects:
         if isinstance(item, h5py.Group | h5py.Dataset):
             shape = (item.shape or ()) if isinstance(item, h5py.Dataset) else None
-            yield hdf5_tree.text(item.name), shape, {hdf5_tree.text(name): _value(item, name) for name in item.attrs}
+            yield (
+                hdf5_tree.to_text(item.name),
+                shape,
+                {hdf5_tree.to_text(name): _read_attribute(item, name) for name in item.attrs},
+            )
 
 
-def _visited(file: "h5py.File") -> Iterator[object]:
+def _walk_links(file: "h5py.File") -> Iterator[object]:
     """Yield the objects of a file whose names h5py's own visit cannot decode."""
     import h5py
 
     from sbench.probe import hdf5_tree
 
     kinds = {h5py.h5g.GroupID: h5py.Group, h5py.h5d.DatasetID: h5py.Dataset}
-    for link in hdf5_tree.walk(file):
+    for link in hdf5_tree.walk_links(file):
         if link.first and type(link.object) in kinds:
             yield kinds[type(link.object)](link.object)
 
 
-def _value(item: object, name: str | bytes) -> object:
+def _read_attribute(item: object, name: str | bytes) -> object:
     """Return the value of an attribute; None of a type that h5py lacks."""
     try:
         return item.attrs[name]
@@ -192,7 +196,7 @@ def _value(item: object, name: str | bytes) -> object:
         return None
 
 
-def credentials(store: dict) -> tuple[str, str, str]:
+def get_credentials(store: dict) -> tuple[str, str, str]:
     """Return key, secret and token of an S3 store from the environment, the token "" without; all "" if anonymous.
 
     Raises:
@@ -206,7 +210,7 @@ def credentials(store: dict) -> tuple[str, str, str]:
     return key, secret, token
 
 
-def access_list(access: Access) -> "h5py.h5p.PropFAID":
+def build_access_list(access: Access) -> "h5py.h5p.PropFAID":
     """Return HDF5's file access property list for `access`, with the default driver.
 
     The low-level list is used because `h5py.File(page_buf_size=0)` means "unset": only here can 0 be asked for.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, Unable, Where, able, file_objects, native
+from sbench.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, Unable, Where, convert_failures, file_objects, native
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,12 +19,12 @@ class _H5NetCDF(Driver):
     chunk_caches = True
     read_caches = file_objects.READ_CACHES
 
-    def follows(self, need: str, address: str) -> bool:
+    def supports_need(self, need: str, address: str) -> bool:
         # h5py takes a file object for any other file, too.
         return need == WITHIN or (need != LINKS and "://" not in address)
 
     def open(self, address: str, access: Access) -> "_File":
-        return _File(file_objects.file_of(address, access) if "://" in address else address, access)
+        return _File(file_objects.open_s3_file(address, access) if "://" in address else address, access)
 
 
 class _XArray(_H5NetCDF):
@@ -47,26 +47,26 @@ class _File:
         import h5netcdf
 
         self._source = source
-        with able("h5netcdf", "the file", TypeError, ValueError):
+        with convert_failures("h5netcdf", "the file", TypeError, ValueError):
             self._file = h5netcdf.File(source, "r", phony_dims="access", **access.chunk_cache)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        with able("h5netcdf", path, TypeError, ValueError):
+        with convert_failures("h5netcdf", path, TypeError, ValueError):
             return self._file[path][where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
         groups = [self._file]
-        with able("h5netcdf", "the tree", TypeError, ValueError):
+        with convert_failures("h5netcdf", "the tree", TypeError, ValueError):
             for group in groups:
                 yield group.name, None, dict(group.attrs)
                 groups += group.groups.values()
                 for variable in group.variables.values():
                     yield variable.name, variable.shape, dict(variable.attrs)
 
-    def effective(self) -> dict:
-        held = {} if isinstance(self._source, str) else file_objects.held_by(self._source)
+    def read_settings(self) -> dict:
+        held = {} if isinstance(self._source, str) else file_objects.get_source_settings(self._source)
         library = type(self._file).__module__.partition(".")[0]
-        return held | {"driver": library, **native.chunk_cache(self._file._h5file)}
+        return held | {"driver": library, **native.read_chunk_cache(self._file._h5file)}
 
     def close(self) -> None:
         self._file.close()
@@ -83,19 +83,19 @@ class _Tree:
         self._options["driver_kwds"] = access.chunk_cache
         self._source: object = address
         if remote and access.read_cache == DEFAULT:
-            self._source = f"s3://{file_objects.place_of(address, access)}"
-            self._options["storage_options"] = file_objects.settings_of(access)
+            self._source = f"s3://{file_objects.parse_place(address, access)}"
+            self._options["storage_options"] = file_objects.build_s3fs_settings(access)
         elif remote:
-            self._source = file_objects.file_of(address, access)
+            self._source = file_objects.open_s3_file(address, access)
         self._groups: dict[str, xarray.Dataset] = {}
-        self._group("/")
+        self._open_group("/")
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
         group, _, name = path.rpartition("/")
-        variables = self._group(group or "/").variables
+        variables = self._open_group(group or "/").variables
         if name not in variables:
             raise Unable(f"xarray cannot read {path}: its engine h5netcdf leaves it out")
-        with able("xarray", path, TypeError, ValueError):
+        with convert_failures("xarray", path, TypeError, ValueError):
             values = variables[name][where].values
         # Strings of variable length, which HDF5 has no other type for.
         return values.astype(object) if values.dtype.kind == "U" else values
@@ -104,7 +104,7 @@ class _Tree:
         import xarray
 
         with (
-            able("xarray", "the tree", TypeError, ValueError),
+            convert_failures("xarray", "the tree", TypeError, ValueError),
             xarray.open_datatree(self._source, **self._options) as tree,
         ):
             for node in tree.subtree:
@@ -112,13 +112,13 @@ class _Tree:
                 for name, variable in node.to_dataset(inherit=False).variables.items():
                     yield f"{node.path.rstrip('/')}/{name}", variable.shape, variable.attrs
 
-    def effective(self) -> dict:
+    def read_settings(self) -> dict:
         root = self._groups["/"]
         # No other way leads from a dataset of xarray to what it reads from.
         manager = root._close.__self__._manager
         source, library = manager._args[0], type(root).__module__.partition(".")[0]
-        held = {} if isinstance(source, str) else file_objects.held_by(source)
-        return held | {"driver": library, **native.chunk_cache(manager.acquire()._h5file)}
+        held = {} if isinstance(source, str) else file_objects.get_source_settings(source)
+        return held | {"driver": library, **native.read_chunk_cache(manager.acquire()._h5file)}
 
     def close(self) -> None:
         for group in self._groups.values():
@@ -126,11 +126,11 @@ class _Tree:
         if hasattr(self._source, "close"):
             self._source.close()
 
-    def _group(self, path: str) -> "xarray.Dataset":
+    def _open_group(self, path: str) -> "xarray.Dataset":
         import xarray
 
         if path not in self._groups:
-            with able("xarray", f"group {path}", TypeError, ValueError):
+            with convert_failures("xarray", f"group {path}", TypeError, ValueError):
                 self._groups[path] = xarray.open_dataset(self._source, group=path, **self._options)
         return self._groups[path]
 

@@ -39,7 +39,7 @@ class _File:
                 first = end
         return self._file.read_row_groups(groups, columns=[path])[path].to_numpy()[start - first : stop - first]
 
-    def effective(self) -> dict:
+    def read_settings(self) -> dict:
         return {"driver": "parquet"}
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from io import UnsupportedOperation
 from typing import TYPE_CHECKING
 
-from sbench.drivers import Access, Driver, Where, able, file_objects
+from sbench.drivers import Access, Driver, Where, convert_failures, file_objects
 
 if TYPE_CHECKING:
     import io
@@ -21,7 +21,7 @@ class _PyFive(Driver):
     read_caches = file_objects.READ_CACHES
 
     def open(self, address: str, access: Access) -> "_File":
-        return _File(file_objects.source_of(address, access), address)
+        return _File(file_objects.open_source(address, access), address)
 
 
 class _File:
@@ -32,13 +32,13 @@ class _File:
         more = (AssertionError, AttributeError, RuntimeError, TypeError, UnsupportedOperation)
         self._failures = (NotImplementedError, pyfive.core.InvalidHDF5File, *more)
         self._source = source
-        with able("pyfive", address, *self._failures):
+        with convert_failures("pyfive", address, *self._failures):
             self._file = pyfive.File(source)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
         from pyfive.p5t import P5SequenceType
 
-        with able("pyfive", path, *self._failures):
+        with convert_failures("pyfive", path, *self._failures):
             dataset = self._file[path]
             if isinstance(dataset.id._ptype, P5SequenceType):
                 # Of some it gives their addresses.
@@ -47,13 +47,13 @@ class _File:
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
         items = [self._file]
-        with able("pyfive", "the tree", *self._failures):
+        with convert_failures("pyfive", "the tree", *self._failures):
             self._file.visititems(lambda _, item: items.append(item))
             for item in items:
                 yield item.name, getattr(item, "shape", None), dict(item.attrs)
 
-    def effective(self) -> dict:
-        held = file_objects.held_by(self._source)
+    def read_settings(self) -> dict:
+        held = file_objects.get_source_settings(self._source)
         return held | {"driver": type(self._file).__module__.partition(".")[0]}
 
     def close(self) -> None:

@@ -18,19 +18,19 @@ from typing import NamedTuple
 
 from sbench.design import blocks, cost, matrix
 from sbench.design import config as configuration
-from sbench.design.matrix import permanent_name
+from sbench.design.matrix import build_permanent_name
 from sbench.files import advise_page, copies
 from sbench.files.place import find_place, parse_network, parse_store
 from sbench.files.probes import find_misses, find_next_best
 from sbench.files.trial import LONGEST_S, MOST_COPIES, ORIGINAL, Trial
 from sbench.probe import sizes
-from sbench.probe.program import Problem, make_command, print_json, read_json, write_json
+from sbench.probe.program import Problem, build_command, print_json, read_json, write_json
 from sbench.stores import store as stores
 from sbench.studies.shots import accesses as access
 from sbench.studies.shots import addresses, choice
 from sbench.studies.shots import arms as ways
 from sbench.studies.shots.accesses import Accesses
-from sbench.studies.shots.inputs import Source, sources, store_of
+from sbench.studies.shots.inputs import Source, build_store_entry, find_sources
 from sbench.studies.shots.manifest import list_datasets
 from sbench.studies.shots.report import results as tables
 
@@ -51,7 +51,7 @@ class Query(NamedTuple):
 
     Attributes:
         files: files, folders, patterns, or s3://bucket/prefix/*.h5.
-        access: how they are read (`accesses.parse`).
+        access: how they are read (`accesses.parse_accesses`).
         datasets: patterns of those that are read; none: all.
         latency: round trip of the store in ms, if it is given.
         rate: the most that a connection to it brings in MiB/s, if it is given.
@@ -70,36 +70,36 @@ class Query(NamedTuple):
     name: str = ""
 
 
-def advise(query: Query, repeats: int, as_json: bool = False) -> int:
+def print_advice(query: Query, repeats: int, as_json: bool = False) -> int:
     """Measure ways to read files, and print the advice; return the status of the run.
 
     With `as_json` standard output has one JSON object at the end, and standard error what goes on.
     """
     if as_json:
         with contextlib.redirect_stdout(sys.stderr):
-            config = _prepare(query)
-            status, lines = _measure(config, repeats)
+            config = _make_config(query)
+            status, lines = _measure_arms(config, repeats)
         print_json({"advice": lines, "config": str(config), "status": status})
         return status
-    status, lines = _measure(_prepare(query), repeats)
+    status, lines = _measure_arms(_make_config(query), repeats)
     print(*lines, sep="\n")
     return status
 
 
-def _prepare(query: Query) -> Path:
+def _make_config(query: Query) -> Path:
     """Return the configuration of the run that answers a question, made now if it was not asked before."""
-    wanted, accesses, datasets = list(query.files), access.parse(query.access), list(query.datasets) or ["/**"]
+    wanted, accesses, datasets = list(query.files), access.parse_accesses(query.access), list(query.datasets) or ["/**"]
     bucket = addresses.get_bucket(wanted)
     given, own = parse_network(query.latency, query.rate), parse_store(query.store)
-    at = store_of(bucket) if bucket else None
-    of_set = sources(wanted, at)
+    at = build_store_entry(bucket) if bucket else None
+    of_set = find_sources(wanted, at)
     place = find_place(own, given, at, of_set)
-    some = _select(_sample(of_set), datasets, accesses)
-    datasets = [*datasets, *_leave_out_elsewhere(some, datasets)]
-    print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(sum(one.bytes for one in some))}")
+    some = _select_usable(_select_sample(of_set), datasets, accesses)
+    datasets = [*datasets, *_list_exclusions(some, datasets)]
+    print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.format_size(sum(one.bytes for one in some))}")
     print(f"read over {place.words}", flush=True)
     versions = [(one.where, one.bytes, one.version) for one in some]
-    question = permanent_name("advise", wanted, asdict(accesses), datasets, query.store, given, versions)
+    question = build_permanent_name("advise", wanted, asdict(accesses), datasets, query.store, given, versions)
     name = query.name or question
     results = Path("results", name)
     scratch = Path(query.scratch, name) if query.scratch else results / "scratch"
@@ -107,20 +107,20 @@ def _prepare(query: Query) -> Path:
     if not config.exists():
         scratch.mkdir(parents=True, exist_ok=True)
         copies.expect_room(scratch, sum(one.bytes for one in some) * (2 + 3 * MOST_COPIES))
-        files = _bring(some, scratch / ORIGINAL)
-        named = _name_files(wanted, of_set)
-        every = files if at else [Path(path) for one in named for path in _expand(one)]
-        trial = Trial(files, named, every, accesses, datasets, place, scratch, _python(results))
-        trial.make_copies(trial.forecast())
-        _expect_unchanged(some, sources(wanted, at))
+        files = _fetch_files(some, scratch / ORIGINAL)
+        named = _list_shell_names(wanted, of_set)
+        every = files if at else [Path(path) for one in named for path in _expand_pattern(one)]
+        trial = Trial(files, named, every, accesses, datasets, place, scratch, _ensure_python(results))
+        trial.make_copies(trial.choose_layouts())
+        _expect_unchanged(some, find_sources(wanted, at))
         write_json(asks, question)
-        write_json(config, _configuration(name, trial, _locate(trial, some[0], at)))
+        write_json(config, _build_config(name, trial, _build_locations(trial, some[0], at)))
     elif json.loads(asks.read_text(encoding="utf-8")) != question:
         raise Problem(f"{results} is advice on another question, or on files that changed since; give another --name")
     return config
 
 
-def _sample(of_set: Sequence[Source]) -> list[Source]:
+def _select_sample(of_set: Sequence[Source]) -> list[Source]:
     """Return some files, evenly spaced among all, that stand for them."""
     count = min(len(of_set), _FILES)
     some = [of_set[number * len(of_set) // count] for number in range(count)]
@@ -129,7 +129,7 @@ def _sample(of_set: Sequence[Source]) -> list[Source]:
     return some
 
 
-def _select(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses) -> list[Source]:
+def _select_usable(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses) -> list[Source]:
     """Return the files that have datasets to read, and name the others.
 
     Raises:
@@ -138,7 +138,7 @@ def _select(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses)
     usable, problems = [], []
     for one in some:
         try:
-            with one.opened() as file:
+            with one.open_hdf5() as file:
                 list_datasets(file, datasets, one.where, accesses)
             usable.append(one)
         except Problem as problem:
@@ -150,28 +150,28 @@ def _select(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses)
     return usable
 
 
-def _leave_out_elsewhere(some: Sequence[Source], datasets: Sequence[str]) -> list[str]:
+def _list_exclusions(some: Sequence[Source], datasets: Sequence[str]) -> list[str]:
     """Return patterns that leave out datasets with values in other files, which no copy holds, and name them."""
     entries = {}
     for one in some:
-        with one.opened() as file:
-            entries |= {entry.path: str(entry) for entry in choice.leave_out_elsewhere(file, datasets, one.where)}
+        with one.open_hdf5() as file:
+            entries |= {entry.path: str(entry) for entry in choice.list_datasets_elsewhere(file, datasets, one.where)}
     for words in entries.values():
         print(f"left out: {words}")
     return [f"!{path}" for path in entries]
 
 
-def _python(results: Path) -> str:
+def _ensure_python(results: Path) -> str:
     """Return the interpreter of the library that reads, built now if need be."""
     artefact = results / "environments" / f"{_READERS}.json"
     spec = ("--library", _READERS, "--spec", json.dumps(_LIBRARY), "--out", str(artefact))
-    done = subprocess.run(make_command("build_library", *spec), check=False)
+    done = subprocess.run(build_command("build_library", *spec), check=False)
     if done.returncode:
         raise Problem("the library that reads could not be built; the lines above have the reason")
     return read_json(artefact)["python"]
 
 
-def _bring(some: Sequence[Source], folder: Path) -> list[Path]:
+def _fetch_files(some: Sequence[Source], folder: Path) -> list[Path]:
     """Return paths of the files on the scratch folder's disk: their own, links to them, or copies."""
     folder.mkdir(parents=True, exist_ok=True)
     device, brought = folder.stat().st_dev, []
@@ -185,7 +185,7 @@ def _bring(some: Sequence[Source], folder: Path) -> list[Path]:
             path.unlink(missing_ok=True)
             path.symlink_to(one.where)
         elif not there:
-            with one.raw() as source, open(path, "wb") as copy:
+            with one.open_raw() as source, open(path, "wb") as copy:
                 shutil.copyfileobj(source, copy, 2**22)
     return brought
 
@@ -202,11 +202,11 @@ def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None
             raise Problem(f"{one.where} changed while it was copied; try again when nobody writes to it")
 
 
-def _configuration(name: str, trial: Trial, where: dict) -> dict:
+def _build_config(name: str, trial: Trial, where: dict) -> dict:
     """Return the configuration of the run that measures; without arms where forecasts must do."""
     small = max(path.stat().st_size for path in trial.files) < _SMALL
-    arms = [] if small else trial.choose()
-    slowest = max((arm.rank(trial.accesses)[0] for arm in arms), default=0)
+    arms = [] if small else trial.choose_arms()
+    slowest = max((arm.compute_rank(trial.accesses)[0] for arm in arms), default=0)
     files = max(1, min(_READ_FILES, len(trial.files), int(LONGEST_S // max(slowest, 1))))
     shots = {
         "question": "How are these files read fastest, and is a copy in another layout worth it?",
@@ -214,8 +214,8 @@ def _configuration(name: str, trial: Trial, where: dict) -> dict:
         "read_files": files if trial.accesses.unit == "files" else 1,
         "rdcc_nbytes": ways.RDCC_NBYTES,
         "control_cells": 1,
-        "advice": trial.facts(arms) | {"where": where | {"groups": trial.groups}},
-        "matrix": [_mapping(arm, trial.accesses) for arm in arms],
+        "advice": trial.build_facts(arms) | {"where": where | {"groups": trial.groups}},
+        "matrix": [_build_mapping(arm, trial.accesses) for arm in arms],
     }
     return {
         **{"run": name, "libraries": {_READERS: _LIBRARY}, "stores": {"tried": trial.place.store}},
@@ -223,77 +223,80 @@ def _configuration(name: str, trial: Trial, where: dict) -> dict:
     }
 
 
-def _mapping(arm: ways.Arm, accesses: Accesses) -> dict:
+def _build_mapping(arm: ways.Arm, accesses: Accesses) -> dict:
     """Return the mapping of the matrix that measures an arm."""
     levels = {factor: [level] for factor, level in arm.levels.items()}
     levels |= {"library": [_READERS], "store": ["tried"], "workers": [1], "cache": ["cold"]}
     return levels | {"access": [accesses.unit], "selection": list(accesses.shares)}
 
 
-def _measure(config: Path, repeats: int) -> tuple[int, list[str]]:
+def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
     """Measure the arms of a configuration; return the status of the run, and the lines of the advice."""
     settings = read_json(config)
     advice, results = settings["studies"]["shots"]["advice"], Path("results", settings["run"])
     if not advice["arms"]:
-        return 0, list(advise_page.lines_by_forecast(advice))
-    if not _probed(results).exists():
-        print(_announce(config, repeats), flush=True)
-        _probe(config, settings)
+        return 0, list(advise_page.format_forecast_advice(advice))
+    if not _get_probe_folder(results).exists():
+        print(_describe_plan(config, repeats), flush=True)
+        _run_probes(config, settings)
     write_json(config, read_json(config) | {"repeats": repeats})
     cells = results / "shots/cells.csv"
     earlier = cells.exists() and cells.stat().st_mtime_ns
-    status = _launch(config)
+    status = _run_workflow(config)
     lines = [f"remove: {line}" for line in _list_removals(settings, results)]
     # Tables of an earlier call are no answer to one that failed before it measured.
     if cells.exists() and (not status or cells.stat().st_mtime_ns != earlier):
-        lines = [*advise_page.lines(tables.load(results / "shots", results / "shots/facts.json")), *lines]
+        lines = [
+            *advise_page.format_advice(tables.load_results(results / "shots", results / "shots/facts.json")),
+            *lines,
+        ]
     return status, lines
 
 
-def _announce(config: Path, repeats: int) -> str:
+def _describe_plan(config: Path, repeats: int) -> str:
     """Return how often each way to read is measured, and how long all of that takes by its forecast."""
-    resolved = configuration.load(config, {"repeats": repeats})
-    cells, omitted = matrix.expand(resolved, "shots")
+    resolved = configuration.load_config(config, {"repeats": repeats})
+    cells, omitted = matrix.expand_matrix(resolved, "shots")
     once = [cell for cell in cells if not cell.twin_of]
     costs = {
-        times: cost.of(resolved, "shots", of, omitted, blocks.Open([*range(times)], [], [], [], {}))
+        times: cost.estimate_cost(resolved, "shots", of, omitted, blocks.Open([*range(times)], [], [], [], {}))
         for times, of in ((1, once), (repeats, cells))
     }
-    totals = cost.total(costs)
+    totals = cost.compute_totals(costs)
     return (
         f"{len(once)} ways to read are measured once, then {repeats} times with {len(cells) - len(once)} controls: "
-        f"{cost.announced(totals, totals['seconds_beside'])} in all"
+        f"{cost.describe_time(totals, totals['seconds_beside'])} in all"
     )
 
 
-def _probe(config: Path, settings: dict) -> None:
+def _run_probes(config: Path, settings: dict) -> None:
     """Measure each arm once, in records of their own, and add the next best of those that miss their forecast."""
     shots, results = settings["studies"]["shots"], Path("results", settings["run"])
     once = config.with_name("probe.json")
     for _ in range(_REPLACED):
         probed = settings | {"repeats": 1, "extra_blocks": 0, "studies": {"shots": shots | {"control_cells": 0}}}
         write_json(once, probed)
-        _launch(once, "--", f"{results}/shots/appended.json")
+        _run_workflow(once, "--", f"{results}/shots/appended.json")
         misses = find_misses(shots["advice"], results / "shots/records")
         if not (added := find_next_best(shots["advice"], misses)):
             break
         shots["advice"]["arms"] += added
         accesses = Accesses(shots["matrix"][0]["access"][0], shots["advice"]["accesses"])
-        shots["matrix"] += [_mapping(ways.Arm(**arm), accesses) for arm in added]
+        shots["matrix"] += [_build_mapping(ways.Arm(**arm), accesses) for arm in added]
         write_json(config, settings)
     # Choosing among arms and judging them take separate records; the plan takes its times from these.
     if (results / "shots").exists():
-        _probed(results).parent.mkdir(exist_ok=True)
-        (results / "shots").rename(_probed(results))
+        _get_probe_folder(results).parent.mkdir(exist_ok=True)
+        (results / "shots").rename(_get_probe_folder(results))
 
 
-def _probed(results: Path) -> Path:
+def _get_probe_folder(results: Path) -> Path:
     """Return where the records of a run's probe are kept."""
     return results.with_name(f"{results.name}-probe") / "shots"
 
 
-def _launch(config: Path, *words: str) -> int:
-    command = make_command("sbench.cli", "run", config, "--yes", *words)
+def _run_workflow(config: Path, *words: str) -> int:
+    command = build_command("sbench.cli", "run", config, "--yes", *words)
     return subprocess.run(command, check=False).returncode
 
 
@@ -307,7 +310,7 @@ def _list_removals(settings: dict, results: Path) -> Iterator[str]:
             yield f"aws s3 rm --recursive s3://{place}/{endpoint}"
 
 
-def _name_files(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
+def _list_shell_names(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
     """Return files as a shell names them: paths and patterns, those of a folder by their endings, none with `**`.
 
     Those of a bucket are named where they are to be downloaded to.
@@ -317,38 +320,38 @@ def _name_files(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
     repeated = len({Path(one.name).name for one in of_set}) < len(of_set)
     named = []
     for one in map(os.path.expanduser, wanted):
-        files = [Path(source.where) for source in sources(one)]
+        files = [Path(source.where) for source in find_sources(one)]
         if Path(one).is_dir():
-            folder = _from_here(Path(one).resolve()) if repeated else one.rstrip("/")
+            folder = _format_path(Path(one).resolve()) if repeated else one.rstrip("/")
             named += sorted({f"{folder}/*{file.suffix}" for file in files})
         elif "**" in one or repeated:
             last = Path(one).name
             names = {file: f"*{file.suffix}" if "**" in last else last for file in files}
-            named += sorted({f"{_from_here(file.parent)}/{name}" for file, name in names.items()})
+            named += sorted({f"{_format_path(file.parent)}/{name}" for file, name in names.items()})
         else:
             named.append(one)
     return list(dict.fromkeys(named))
 
 
-def _from_here(path: Path) -> str:
+def _format_path(path: Path) -> str:
     """Return a path from the working directory, or from the root if it is not below."""
     below = os.path.relpath(path)
     return str(path) if below.startswith("..") else below
 
 
-def _expand(pattern: str) -> list[str]:
+def _expand_pattern(pattern: str) -> list[str]:
     """Return the files that a shell lists for a path or a pattern."""
     return [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern))
 
 
-def _locate(trial: Trial, first: Source, at: dict | None) -> dict:
+def _build_locations(trial: Trial, first: Source, at: dict | None) -> dict:
     """Return where the first file and its copies are opened once they are in place, and the bucket's region."""
     name, store = Path(first.name).name, trial.place.store
-    path = _from_here(Path(first.where))
+    path = _format_path(Path(first.where))
     if trial.is_mirrored and not at:
-        name = copies.name_of(Path(path), True)
+        name = copies.get_copy_name(Path(path), True)
     copied = {key: copies.LARGE if layout.merged else f"{key}/{name}" for key, (layout, _) in trial.made.items()}
-    if stores.of(store).files:
+    if stores.get_store(store).files:
         return {"files": {ORIGINAL: path} | copied, "region": ""}
     own = at or (store if store.get("upload") else {"bucket": "bucket", "prefix": ""})
     within = "/".join(filter(None, [own["bucket"], own["prefix"]]))

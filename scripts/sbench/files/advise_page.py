@@ -8,9 +8,9 @@ import pandas as pd
 
 from sbench.files import opening_code, words
 from sbench.files.opening_code import Target
-from sbench.files.probes import is_miss, mean
+from sbench.files.probes import compute_mean, is_miss
 from sbench.files.trial import LONGEST_S, ORIGINAL, WORTH
-from sbench.files.ways import DETECTED, Advice, Way, facts_of, read_advice
+from sbench.files.ways import DETECTED, Advice, Way, get_advice_facts, read_advice
 from sbench.pages import comparisons, names, pages, prose, recommendation
 from sbench.pages import words as shared
 from sbench.pages.headline import Said
@@ -20,97 +20,103 @@ from sbench.pages.plot import Figure
 from sbench.pages.results import Results
 from sbench.pages.statements import Comparison, Counts, Gain, NoGain, Statement
 from sbench.probe import sizes
-from sbench.studies.shots.arms import key_of
+from sbench.studies.shots.arms import get_arm_key
 from sbench.verdicts.outcomes import JUDGED
 
 
-def lines(run: Results) -> list[str]:
+def format_advice(run: Results) -> list[str]:
     """Return the lines that advice ends with, in plain text."""
     if not (advice := read_advice(run)):
         return [f"advice: {words.fill('no advice')}"]
     notes = [f"note:   {note}" for note in _list_notes(advice, run)]
-    gain = _gain(advice, lambda *of: f"{_times(*of)}: {_effort(*of)}")
+    gain = _describe_gain(advice, lambda *of: f"{_describe_ratio(*of)}: {_describe_effort(*of)}")
     if advice.best is not advice.base:
-        gain += f", {_cost(advice.facts, advice.best)}"
-    if not run.select([(gain, state(advice, run))]):
+        gain += f", {_describe_cost(advice.facts, advice.best)}"
+    if not run.select_sentences([(gain, build_statements(advice, run))]):
         return [f"advice: {shared.fill('withheld', many='none')}", *notes]
-    repack = words.fill("undecided") if advice.is_undecided else _repack(advice.facts, advice.best)
-    return [*_lines(advice, advice.best, gain, repack), *notes]
+    repack = words.fill("undecided") if advice.is_undecided else _describe_repack(advice.facts, advice.best)
+    return [*_format_lines(advice, advice.best, gain, repack), *notes]
 
 
-def state(advice: Advice, run: Results) -> tuple[Statement, ...]:
+def build_statements(advice: Advice, run: Results) -> tuple[Statement, ...]:
     """Return what advice states of measured times and requests: what the best way gains, or that none does."""
     if advice.best is advice.base:
         faster = (*advice.uneven, *advice.faster)
         others = [way for way in advice.ways if way.rows.keys() == advice.shares.keys() and way not in faster]
-        gained = [Gain(_comparisons(copy, run), tuple(advice.shares.values())) for copy in [advice.copy] if copy]
-        return (NoGain(tuple(_comparisons(way, run) for way in others)), *gained)
+        gained = [
+            Gain(_list_comparisons(copy, run), tuple(advice.shares.values())) for copy in [advice.rejected_copy] if copy
+        ]
+        return (NoGain(tuple(_list_comparisons(way, run) for way in others)), *gained)
     both = [[way.cells[level] for level in advice.shares] for way in (advice.best, advice.base)]
     cells = tuple(tuple(cell["cell"] for cell in side) for side in both)
     requests = [[float(cell.get("requests", math.nan)) for cell in side] for side in both]
     spans = tuple((min(side), max(side)) for side in requests)
     counts = () if math.isnan(sum(map(sum, requests))) else (("requests", *spans),)
-    return Gain(_comparisons(advice.best, run), tuple(advice.shares.values())), Counts(cells, counts)
+    return Gain(_list_comparisons(advice.best, run), tuple(advice.shares.values())), Counts(cells, counts)
 
 
-def _comparisons(way: Way, run: Results) -> tuple[Comparison, ...]:
+def _list_comparisons(way: Way, run: Results) -> tuple[Comparison, ...]:
     return run.to_comparisons(pd.DataFrame(way.rows.values()))
 
 
-def lines_by_forecast(facts: dict) -> list[str]:
+def format_forecast_advice(facts: dict) -> list[str]:
     """Return the lines for advice without any measurement."""
 
-    def rank(way: Way) -> tuple[float, float]:
-        return mean(way.arm, "seconds", facts), mean(way.arm, "bytes", facts)
+    def compute_rank(way: Way) -> tuple[float, float]:
+        return compute_mean(way.arm, "seconds", facts), compute_mean(way.arm, "bytes", facts)
 
     ways = [Way(arm) for arm in facts["considered"] if arm["layout"] in (ORIGINAL, *facts["copies"])]
-    base, best = ways[0], min((way for way in ways if way.layout == ORIGINAL), key=rank)
-    best = best if rank(best)[0] < WORTH * rank(base)[0] else base
-    copy = min(ways, key=rank)
-    best = copy if rank(copy)[0] < WORTH * rank(best)[0] else best
-    gain = words.fill("by forecast", forecast=_forecast(best.arm, facts))
+    base, best = ways[0], min((way for way in ways if way.layout == ORIGINAL), key=compute_rank)
+    best = best if compute_rank(best)[0] < WORTH * compute_rank(base)[0] else base
+    copy = min(ways, key=compute_rank)
+    best = copy if compute_rank(copy)[0] < WORTH * compute_rank(best)[0] else best
+    gain = words.fill("by forecast", forecast=_describe_forecast(best.arm, facts))
     if best is not base:
-        times = names.times(rank(base)[0] / rank(best)[0])
-        gain += words.fill("instead", forecast=_forecast(base.arm, facts), base=base.name, times=times)
-    return _lines(Advice(facts, ways, base), best, gain, _repack(facts, best))
+        times = names.format_two_digits(compute_rank(base)[0] / compute_rank(best)[0])
+        gain += words.fill("instead", forecast=_describe_forecast(base.arm, facts), base=base.name, times=times)
+    return _format_lines(Advice(facts, ways, base), best, gain, _describe_repack(facts, best))
 
 
-def _lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str]:
-    target = _target(advice.facts, best)
-    printed = [f"repack: {repack}", f"open:   {opening_code.with_h5py(best.arm, target)}"]
+def _format_lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str]:
+    target = _build_target(advice.facts, best)
+    printed = [f"repack: {repack}", f"open:   {opening_code.build_h5py_code(best.arm, target)}"]
     if best.arm["driver"] == "ros3":
         other = advice.find_best_of("s3fs", best.layout)
         printed.append(f"        ({words.fill('ros3')})")
-        printed += [f"or:     {opening_code.with_h5py(other.arm, target)}"] if other else []
+        printed += [f"or:     {opening_code.build_h5py_code(other.arm, target)}"] if other else []
     return [*printed, f"gain:   {gain}"]
 
 
-def answer(run: Results) -> pages.Answer | None:
+def build_answer(run: Results) -> pages.Answer | None:
     """Return the answer of a run that was made for advice; None of other runs."""
     if not (advice := read_advice(run)):
         return None
-    best, target = advice.best, _target(advice.facts, advice.best)
+    best, target = advice.best, _build_target(advice.facts, advice.best)
     by_ros3 = best.arm["driver"] == "ros3"
-    to_do = [f"Repack: {code(_repack(advice.facts, best))}"] if best.layout != ORIGINAL else []
-    to_do.append(f"Open: {code(opening_code.with_h5py(best.arm, target))}" + f" ({words.fill('ros3')})" * by_ros3)
-    to_do += [f"With xarray: {code(line)}" for line in [opening_code.with_xarray(best.arm, target)] if line]
+    to_do = [f"Repack: {code(_describe_repack(advice.facts, best))}"] if best.layout != ORIGINAL else []
+    to_do.append(f"Open: {code(opening_code.build_h5py_code(best.arm, target))}" + f" ({words.fill('ros3')})" * by_ros3)
+    to_do += [f"With xarray: {code(line)}" for line in [opening_code.build_xarray_code(best.arm, target)] if line]
     if by_ros3 and (other := advice.find_best_of("s3fs", best.layout)):
-        to_do.append(f"With PyPI's h5py: {code(opening_code.with_h5py(other.arm, target))}")
-    text = bold(prose.capital("undecided" if advice.is_undecided else _recommend(best)))
-    to_do += recommendation.more_repeats(run) if advice.is_undecided else []
-    said = [(f"{text}: {_gain(advice, _times)}.", state(advice, run))]
-    return pages.Answer(pages.select_headline(said, run), to_do, _picture(advice, run))
+        to_do.append(f"With PyPI's h5py: {code(opening_code.build_h5py_code(other.arm, target))}")
+    text = bold(prose.capitalize_first("undecided" if advice.is_undecided else _describe_recommendation(best)))
+    to_do += recommendation.describe_needed_repeats(run) if advice.is_undecided else []
+    said = [(f"{text}: {_describe_gain(advice, _describe_ratio)}.", build_statements(advice, run))]
+    return pages.Answer(pages.select_headline(said, run), to_do, _draw_ways(advice, run))
 
 
-def reasons(run: Results) -> list[Said]:
+def list_reasons(run: Results) -> list[Said]:
     """Return sentences on why some ways are slow, and on how forecasts compare; none for other runs."""
     if not (advice := read_advice(run)):
         return []
-    effort = [] if advice.best is advice.base else [_gain(advice, _effort), _cost(advice.facts, advice.best)]
-    return [(f"{prose.capital(note)}.", ()) for note in [", ".join(effort), *_list_notes(advice, run)] if note]
+    effort = (
+        []
+        if advice.best is advice.base
+        else [_describe_gain(advice, _describe_effort), _describe_cost(advice.facts, advice.best)]
+    )
+    return [(f"{prose.capitalize_first(note)}.", ()) for note in [", ".join(effort), *_list_notes(advice, run)] if note]
 
 
-def outcome(run: Results) -> dict:
+def describe_outcome(run: Results) -> dict:
     """Return the recommended way, or the best other one if nothing helps, against the files as they are.
 
     {"arm", "layout", "opened" (driver and settings), "verdict" ("" without one), "gain": how many times as fast, nan
@@ -120,56 +126,62 @@ def outcome(run: Results) -> dict:
     way = advice.best
     if way is advice.base:
         others = [other for other in advice.ways if other.rows]
-        way = min(others, key=lambda other: advice.ratio(other, "ratio"), default=way)
+        way = min(others, key=lambda other: advice.compute_ratio(other, "ratio"), default=way)
     row = next(iter(way.rows.values()), {"verdict": "", "ratio": math.nan})
     measured = {"arm": way.arm, "layout": way.layout, "opened": way.name, "verdict": row["verdict"]}
     return measured | {"gain": 1 / row["ratio"]}
 
 
-def show(page: Page, run: Results) -> None:
+def show_ways(page: Page, run: Results) -> None:
     """Show all ways with forecasts and measurements, and the copies, if advice was asked of a run."""
-    if facts := facts_of(run):
-        page.section("What was considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)]))
-        page.table(_considered(run, facts), "")
+    if facts := get_advice_facts(run):
+        page.show_section(
+            "What was considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)])
+        )
+        page.show_table(_build_ways_table(run, facts), "")
 
 
-def _picture(advice: Advice, run: Results) -> Figure:
+def _draw_ways(advice: Advice, run: Results) -> Figure:
     tried = [(way, level, row) for way in advice.ways for level, row in way.rows.items()]
     several = len(advice.shares) > 1
     rows = pd.DataFrame([row for *_, row in tried])
     labels = [f"{way.layout}, {way.name}" + f", {level}" * several for way, level, _ in tried]
     title = f"Against the files as they are, {advice.base.name}"
-    panels = (comparisons.panel(rows, labels, title, run),) if tried else ()
-    caption = comparisons.caption(run, rows) if tried else ""
-    return Figure("advice", "What was measured", caption, panels, comparisons.numbers(run, rows) if tried else rows)
+    panels = (comparisons.build_panel(rows, labels, title, run),) if tried else ()
+    caption = comparisons.write_caption(run, rows) if tried else ""
+    return Figure(
+        "advice", "What was measured", caption, panels, comparisons.select_numbers(run, rows) if tried else rows
+    )
 
 
-def _gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
+def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
     """Return the gain of the recommended way over the files as they are, as described for each access."""
     best, base = advice.best, advice.base
     if best is base:
-        said = {"base": f"{base.name}{_each(advice, base)}"}
+        said = {"base": f"{base.name}{_describe_seconds(advice, base)}"}
         text = words.fill("none faster", **said)
-        if copy := advice.copy:
-            gain = names.times(1 / advice.ratio(copy, "ratio"))
+        if copy := advice.rejected_copy:
+            gain = names.format_two_digits(1 / advice.compute_ratio(copy, "ratio"))
             text = words.fill("none without copy", **said, layout=copy.layout, way=copy.name, gain=gain)
-        unseen = words.fill("unseen", times=names.times(advice.detectable))
-        return text + (unseen if advice.detectable > DETECTED else "")
+        unseen = words.fill("unseen", times=names.format_two_digits(advice.detectable_gain))
+        return text + (unseen if advice.detectable_gain > DETECTED else "")
     shares = advice.shares.items() if len(advice.shares) > 1 else [(next(iter(advice.shares)), None)]
     parts = ((f"{level} ({100 * share:.0f} %): " if share else "") + describe(advice, level) for level, share in shares)
-    return "; ".join([*parts, *_of_files(advice)])
+    return "; ".join([*parts, *_describe_file_gains(advice)])
 
 
-def _of_files(advice: Advice) -> list[str]:
+def _describe_file_gains(advice: Advice) -> list[str]:
     """Return the gain by file, and of which files that is."""
     if not (many := len(advice.best.gains)):
         together = any(cell.get("access") == "datasets" for cell in advice.best.cells.values())
         return [words.fill("these alone")] if together else []
-    rest, which = len(advice.quoted), "gains alone"
+    rest, which = len(advice.quoted_gains), "gains alone"
     if advice.is_of_others:
         which = "gains of rest" if rest < many else "gains of each"
     files = words.fill("this file" if many == 1 else "these files", many=many)
-    return [words.fill(which, files=files, rest=rest, gains=prose.span(advice.quoted, names.times))]
+    return [
+        words.fill(which, files=files, rest=rest, gains=prose.format_span(advice.quoted_gains, names.format_two_digits))
+    ]
 
 
 def _list_notes(advice: Advice, run: Results) -> list[str]:
@@ -179,20 +191,24 @@ def _list_notes(advice: Advice, run: Results) -> list[str]:
     return [*notes, *_list_unmeasured(advice)]
 
 
-def _times(advice: Advice, level: str) -> str:
+def _describe_ratio(advice: Advice, level: str) -> str:
     row = advice.best.rows[level]
     ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
     # The harness's own time may be a part of either side's.
     bound = "" if pd.isna(row.get("harness_percent")) else "at least " if ratio > 1 else "at most "
-    said = {"bound": bound, "times": names.times(ratio), "ends": ", ".join(map(names.times, ends))}
+    said = {
+        "bound": bound,
+        "times": names.format_two_digits(ratio),
+        "ends": ", ".join(map(names.format_two_digits, ends)),
+    }
     than = "as fast" if advice.best.layout == ORIGINAL else "as fast as files"
     return words.fill(than, **said, base=advice.base.name)
 
 
-def _effort(advice: Advice, level: str) -> str:
+def _describe_effort(advice: Advice, level: str) -> str:
     """Return the seconds and requests of an object before and after, for one access."""
     both = [way.cells[level] for way in (advice.best, advice.base)]
-    after, before = (prose.number(cell["total_s"] / advice.files) for cell in both)
+    after, before = (prose.format_number(cell["total_s"] / advice.files) for cell in both)
     effort = words.fill("effort", after=after, before=before)
     after, before = (cell.get("requests", math.nan) / advice.files for cell in both)
     if pd.isna(after) or pd.isna(before):
@@ -200,24 +216,24 @@ def _effort(advice: Advice, level: str) -> str:
     return words.fill("effort and requests", effort=effort, after=after, before=before)
 
 
-def _each(advice: Advice, way: Way) -> str:
+def _describe_seconds(advice: Advice, way: Way) -> str:
     return " in " + " and ".join(
-        f"{prose.number(cell['total_s'] / advice.files)} s" + f" ({level})" * (len(way.cells) > 1)
+        f"{prose.format_number(cell['total_s'] / advice.files)} s" + f" ({level})" * (len(way.cells) > 1)
         for level, cell in way.cells.items()
     )
 
 
 def _list_clients(advice: Advice, run: Results) -> list[str]:
     """Return the times of the first file and of each further one, where a record reads several with one client."""
-    times = [_first_and_next(run, way) for way in (advice.best, advice.base)]
+    times = [_compute_file_times(run, way) for way in (advice.best, advice.base)]
     if advice.files < 2 or None in times:
         return []
     keys = ("first", "further", "first_before", "further_before")
-    said = {key: prose.number(time) for key, time in zip(keys, itertools.chain(*times), strict=True)}
+    said = {key: prose.format_number(time) for key, time in zip(keys, itertools.chain(*times), strict=True)}
     return [words.fill("files of client" if advice.best is advice.base else "files of clients", **said)]
 
 
-def _first_and_next(run: Results, way: Way) -> tuple[float, float] | None:
+def _compute_file_times(run: Results, way: Way) -> tuple[float, float] | None:
     cells = {cell["cell"] for cell in way.cells.values()}
     samples = run.samples[run.samples["cell"].isin(cells)]
     order = samples.groupby(["cell", "repeat"], observed=True).cumcount()
@@ -233,7 +249,7 @@ def _list_misses(advice: Advice, run: Results) -> list[str]:
         for level, cell in way.cells.items():
             expected = way.arm["seconds"][level] + cpu.get(cell["cell"], 0) / advice.files
             if is_miss(taken := cell["total_s"] / advice.files, expected):
-                said = {"layout": way.layout, "way": way.name, "times": names.times(taken / expected)}
+                said = {"layout": way.layout, "way": way.name, "times": names.format_two_digits(taken / expected)}
                 missed.append(words.fill("missed", **said, access=f" for {level}" * (len(advice.shares) > 1)))
     return missed
 
@@ -243,53 +259,59 @@ def _list_unjudged(advice: Advice) -> list[str]:
     for way in advice.unjudged:
         verdicts = {row["verdict"] for row in way.rows.values()} - set(JUDGED)
         ways.setdefault(min(verdicts, default="not measured"), []).append(f"{way.layout} with {way.name}")
-    return [words.fill("not decided", verdict=verdict, ways=prose.listing(of)) for verdict, of in ways.items()]
+    return [words.fill("not decided", verdict=verdict, ways=prose.format_list(of)) for verdict, of in ways.items()]
 
 
 def _describe_uneven(way: Way) -> str:
     gaining = sum(gain > 1 for gain in way.gains.values())
-    said = {"gains": prose.span(way.gains.values(), names.times), "gaining": gaining, "many": len(way.gains)}
+    said = {
+        "gains": prose.format_span(way.gains.values(), names.format_two_digits),
+        "gaining": gaining,
+        "many": len(way.gains),
+    }
     return words.fill("uneven", layout=way.layout, way=way.name, **said)
 
 
 def _list_unmeasured(advice: Advice) -> list[str]:
     """Return the way without any setting where it takes too long to be measured."""
     first = advice.facts["considered"][0]
-    if key_of(first) == key_of(advice.base.arm):
+    if get_arm_key(first) == get_arm_key(advice.base.arm):
         return []
-    return [words.fill("too long", way=Way(first).name, forecast=_forecast(first, advice.facts))]
+    return [words.fill("too long", way=Way(first).name, forecast=_describe_forecast(first, advice.facts))]
 
 
-def _forecast(arm: dict, facts: dict) -> str:
-    requests, size, seconds = (mean(arm, what, facts) for what in ("requests", "bytes", "seconds"))
-    return words.fill("forecast", requests=requests, size=sizes.text(round(size)), time=_duration(seconds))
+def _describe_forecast(arm: dict, facts: dict) -> str:
+    requests, size, seconds = (compute_mean(arm, what, facts) for what in ("requests", "bytes", "seconds"))
+    return words.fill(
+        "forecast", requests=requests, size=sizes.format_size(round(size)), time=_format_duration(seconds)
+    )
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 2 * LONGEST_S:
-        return f"{prose.number(seconds)} s"
+        return f"{prose.format_number(seconds)} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-def _target(facts: dict, best: Way) -> Target:
+def _build_target(facts: dict, best: Way) -> Target:
     where = facts["where"]
     return Target(where["files"].get(best.layout, where["files"][ORIGINAL]), where["region"], where["groups"])
 
 
-def _cost(facts: dict, best: Way) -> str:
+def _describe_cost(facts: dict, best: Way) -> str:
     if best.layout == ORIGINAL:
         return words.fill("without copy")
     copy = facts["copies"][best.layout]
     change = 100 * (copy["copy_bytes"] / copy["original_bytes"] - 1)
     took = copy["seconds"] / (copy["original_bytes"] / 2**30)
-    return words.fill("for copy", change=change, seconds=prose.number(took))
+    return words.fill("for copy", change=change, seconds=prose.format_number(took))
 
 
-def _repack(facts: dict, best: Way) -> str:
+def _describe_repack(facts: dict, best: Way) -> str:
     return facts["copies"][best.layout]["typed"] if best.layout != ORIGINAL else words.fill("no repack")
 
 
-def _recommend(best: Way) -> str:
+def _describe_recommendation(best: Way) -> str:
     kind = best.layout.partition("-")[0]
     files = words.fill("leave") if best.layout == ORIGINAL else words.REPACKING[kind]
     return words.fill("recommend", files=files, way=best.name)
@@ -299,31 +321,31 @@ def _list_copies(facts: dict) -> list[str]:
     """Return how each set of copies was made, and why others could not be."""
     made = []
     for name, copy in facts["copies"].items():
-        before, after = (sizes.text(copy[f"{side}_bytes"]) for side in ("original", "copy"))
+        before, after = (sizes.format_size(copy[f"{side}_bytes"]) for side in ("original", "copy"))
         said = {"typed": code(copy["typed"]), "original": before, "copy": after}
-        made.append(words.fill("copied", name=name, **said, seconds=prose.number(copy["seconds"])))
+        made.append(words.fill("copied", name=name, **said, seconds=prose.format_number(copy["seconds"])))
     return made + [words.fill("left out", reason=reason) for reason in facts["left_out"]]
 
 
-def _considered(run: Results, facts: dict) -> Table:
+def _build_ways_table(run: Results, facts: dict) -> Table:
     advice = read_advice(run)
-    measured = {key_of(way.arm): way.cells for way in advice.ways} if advice else {}
+    measured = {get_arm_key(way.arm): way.cells for way in advice.ways} if advice else {}
     rows = []
     for arm in facts["considered"]:
         for level in facts["accesses"]:
-            cell = measured.get(key_of(arm), {}).get(level, {})
+            cell = measured.get(get_arm_key(arm), {}).get(level, {})
             row = {"files": arm["layout"], "driver and setting": Way(arm).name, "access": level}
             row |= {"requests": arm["requests"][level], "MiB": arm["bytes"][level] / 2**20}
-            row |= {"time / s": arm["seconds"][level], **_per_object(cell, advice)}
+            row |= {"time / s": arm["seconds"][level], **_compute_object_costs(cell, advice)}
             rows.append(row)
     frame = pd.DataFrame(rows).sort_values("time / s", kind="stable", ignore_index=True)
     frame = frame.drop(columns="access") if len(facts["accesses"]) == 1 else frame
-    formats = dict.fromkeys(("MiB", "time / s", "time, measured / s"), prose.number)
+    formats = dict.fromkeys(("MiB", "time / s", "time, measured / s"), prose.format_number)
     formats |= dict.fromkeys(("requests", "requests, measured"), "{:,.0f}".format)
     return Table("considered", words.fill("table of ways"), frame, formats)
 
 
-def _per_object(cell: dict, advice: Advice | None) -> dict[str, float]:
+def _compute_object_costs(cell: dict, advice: Advice | None) -> dict[str, float]:
     """Return the measured requests and seconds of one object; nan where there are none."""
     requests, seconds = (cell.get(key, math.nan) for key in ("requests", "total_s"))
     files = advice.files if advice else 1

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sbench.build import release_range
-from sbench.files.bisection import METRICS, REQUESTS, SECONDS, Bisection, packages, reading
-from sbench.files.judged_releases import FIRST, UNDECIDED, Change, Say, search, settle
+from sbench.files.bisection import METRICS, REQUESTS, SECONDS, Bisection, choose_reader, list_packages
+from sbench.files.judged_releases import FIRST, UNDECIDED, Change, Say, confirm_change, find_change
 from sbench.probe.program import Problem, expect_folders
 from sbench.studies.shots.addresses import get_bucket
 from sbench.studies.shots.first import describe_first
@@ -45,12 +45,12 @@ class Query(NamedTuple):
     name: str = ""
 
 
-def bisect(query: Query, is_sure: bool) -> int:
+def run_bisect(query: Query, is_sure: bool) -> int:
     """Measure, and print which release changed the metric; return 0, or 3 where seconds are undecided.
 
     Where a user `is_sure`, nothing is query, whatever it costs.
     """
-    bisection = _bisection(query, is_sure)
+    bisection = _build_bisection(query, is_sure)
     of = bisection.of
     steps = math.ceil(math.log2(len(of.names) - 1))
     print(
@@ -58,12 +58,12 @@ def bisect(query: Query, is_sure: bool) -> int:
         f" both ends and about {steps} step{'s' * (steps != 1)} to measure; the workflow's words: {bisection.log}",
         flush=True,
     )
-    return report(bisection, partial(print, flush=True), write_command(query))
+    return report_bisection(bisection, partial(print, flush=True), format_command(query))
 
 
-def report(bisection: Bisection, say: Say, command: str) -> int:
+def report_bisection(bisection: Bisection, say: Say, command: str) -> int:
     """Measure, say which release changed the metric, and make the page; return the status."""
-    of, metric, seen = bisection.of, bisection.metric, bisection.ends()
+    of, metric, seen = bisection.of, bisection.metric, bisection.measure_ends()
     first, last = of.names[0], of.names[-1]
     say(seen.words)
     change, outcome = Change(first, last), "changed"
@@ -72,52 +72,54 @@ def report(bisection: Bisection, say: Say, command: str) -> int:
         say(f"{of.package} {first} and {last} take the same {metric}; none between them was measured")
     elif seen.like == UNDECIDED:
         outcome = "undecided"
-        say(f"undecided: whether {of.package} {first} and {last} differ in {metric}; {_further(bisection, change)}")
+        say(
+            f"undecided: whether {of.package} {first} and {last} differ in {metric}; {_describe_next_step(bisection, change)}"
+        )
     else:
-        change = search(of.names, bisection.look, say)
+        change = find_change(of.names, bisection.measure_release, say)
         if metric == SECONDS and not change.undecided:
             say(f"{change.before} and {change.after} are built again in other folders, and all four measured in turn")
-            settle(change, of.names, bisection.doubt)
+            confirm_change(change, of.names, bisection.check_rebuilt)
         outcome = "undecided" if change.undecided or change.unconfirmed else outcome
-        _say_change(bisection, change, say)
-    say(f"page: {bisection.publish(command, outcome, change)}; sbench archive {bisection.run} packs it")
+        _report_change(bisection, change, say)
+    say(f"page: {bisection.make_pages(command, outcome, change)}; sbench archive {bisection.run} packs it")
     return _UNDECIDED_STATUS if outcome == "undecided" else 0
 
 
-def _say_change(bisection: Bisection, change: Change, say: Say) -> None:
+def _report_change(bisection: Bisection, change: Change, say: Say) -> None:
     of, metric, before, after = bisection.of, bisection.metric, change.before, change.after
     for one, other in change.others:
         say(f"there is another change between {one} and {other}: sbench bisect {of.package} {one} {other} finds it")
     if change.undecided:
         where = f"{of.package} {before} → {after}, since {change.undecided} differs from neither end"
-        say(f"undecided: where {metric} changed within {where}; {_further(bisection, change)}")
+        say(f"undecided: where {metric} changed within {where}; {_describe_next_step(bisection, change)}")
         return
     if change.unconfirmed:
         where = f"between {of.package} {before} and {after} changed {metric}"
-        say(f"undecided: which release {where}; {change.unconfirmed}; {_further(bisection, change)}")
+        say(f"undecided: which release {where}; {change.unconfirmed}; {_describe_next_step(bisection, change)}")
         return
     skipped = f" (or {', '.join(change.skipped)}, which could not be measured)" if change.skipped else ""
-    differs = (f"{name} {old} → {new}" for name, old, new in bisection.differences(before, after))
-    locks = [str(path) for path in map(bisection.lock, (before, after)) if path.exists()]
+    differs = (f"{name} {old} → {new}" for name, old, new in bisection.list_differences(before, after))
+    locks = [str(path) for path in map(bisection.get_lock_path, (before, after)) if path.exists()]
     say(
-        f"{of.package} {before} → {after}{skipped} changed {metric} from {bisection.number(before)} to"
-        f" {bisection.number(after)} (records in {bisection.records}); what else differs:"
+        f"{of.package} {before} → {after}{skipped} changed {metric} from {bisection.format_figure(before)} to"
+        f" {bisection.format_figure(after)} (records in {bisection.records}); what else differs:"
         f" {', '.join(differs) or 'nothing'}; lock files: {', '.join(locks or ['envs/measure.lock of both'])};"
-        f" {_further(bisection, change)}"
+        f" {_describe_next_step(bisection, change)}"
     )
 
 
-def _further(bisection: Bisection, change: Change) -> str:
+def _describe_next_step(bisection: Bisection, change: Change) -> str:
     """Return what to type to measure two releases again, with a page."""
-    only = f"library={bisection.name(change.before)},{bisection.name(change.after)}"
+    only = f"library={bisection.get_library_name(change.before)},{bisection.get_library_name(change.after)}"
     return f"type sbench run {bisection.file} --name {bisection.run}-again --only {only} to measure both again"
 
 
-def write_command(query: Query) -> str:
+def format_command(query: Query) -> str:
     """Return the command that asks a question, as a page has it: of paths their last part, as of this machine."""
     plain = query._replace(
-        **{name: _shorten(getattr(query, name)) for name in ("library", "first", "last", "clone")},
-        files=list(map(_shorten, query.files)),
+        **{name: _format_path(getattr(query, name)) for name in ("library", "first", "last", "clone")},
+        files=list(map(_format_path, query.files)),
     )
     words = [plain.library, plain.first, plain.last]
     if plain.metric != REQUESTS:
@@ -128,11 +130,11 @@ def write_command(query: Query) -> str:
     return f"sbench bisect {shlex.join(words)}"
 
 
-def _shorten(text: str) -> str:
+def _format_path(text: str) -> str:
     return f"./{Path(text).name}" if os.sep in text else text
 
 
-def _bisection(query: Query, is_sure: bool) -> Bisection:
+def _build_bisection(query: Query, is_sure: bool) -> Bisection:
     """Return the bisection that answers a question.
 
     Raises:
@@ -140,10 +142,10 @@ def _bisection(query: Query, is_sure: bool) -> Bisection:
     """
     package, clone = query.library, query.clone
     if os.sep in package:
-        package, clone = release_range.package_of(package, query.last), package
-    if package not in packages():
+        package, clone = release_range.read_package_name(package, query.last), package
+    if package not in list_packages():
         raise Problem(
-            f"{package} is no library to bisect: name one of {', '.join(packages())}, or the folder of a clone"
+            f"{package} is no library to bisect: name one of {', '.join(list_packages())}, or the folder of a clone"
         )
     if query.metric not in METRICS:
         raise Problem(f"--metric {query.metric}: name one of {', '.join(METRICS)}")
@@ -154,7 +156,7 @@ def _bisection(query: Query, is_sure: bool) -> Bisection:
         )
     if files:
         describe_first({"files": files, "datasets": ["/**"]})
-    of = release_range.between(package, query.first, query.last, clone, reading(package)[1])
+    of = release_range.list_releases(package, query.first, query.last, clone, choose_reader(package)[1])
     name = query.name or f"bisect-{package}-{of.names[0]}-{of.names[-1]}"
     expect_folders(name)
     return Bisection(of, query.metric, name, files, is_sure)

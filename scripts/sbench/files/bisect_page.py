@@ -14,17 +14,19 @@ from sbench.studies.shots.report import reads
 MIB = 2**20
 
 
-def answer(run: Results) -> pages.Answer | None:
+def build_answer(run: Results) -> pages.Answer | None:
     """Return the answer of a run that is a bisect; None of other runs."""
-    if not (section := _section(run)):
+    if not (section := _get_section(run)):
         return None
-    headline = {"changed": _changed, "same": _same, "undecided": _undecided}[section["outcome"]](run)
-    return pages.Answer(bold(headline), _next(section, run), _picture(run))
+    headline = {"changed": _describe_change, "same": _describe_same, "undecided": _describe_undecided}[
+        section["outcome"]
+    ](run)
+    return pages.Answer(bold(headline), _list_next_steps(section, run), _draw_requests(run))
 
 
-def why(run: Results) -> list[Said]:
+def list_differences(run: Results) -> list[Said]:
     """Return what else differs between the releases with the change between them, in a sentence."""
-    section = _section(run)
+    section = _get_section(run)
     if section.get("outcome") != "changed":
         return []
     differs = [f"{name} {old} → {new}" for name, old, new in section["differs"]]
@@ -32,68 +34,70 @@ def why(run: Results) -> list[Said]:
     return [(words.fill("these differ" if differs else "nothing differs", pair=pair, differs=", ".join(differs)), ())]
 
 
-def show(page: Page, run: Results) -> None:
+def show_releases(page: Page, run: Results) -> None:
     """Show the releases that were measured, and what a reader types to see the same, where a run is a bisect."""
-    if section := _section(run):
-        page.table(_releases(run), "")
+    if section := _get_section(run):
+        page.show_table(_build_releases_table(run), "")
         skipped, others = section["skipped"].items(), section["others"]
         lines = [words.fill("skipped", release=release, reason=reason) for release, reason in skipped]
         lines += [words.fill("other change", before=before, after=after) for before, after in others]
-        page.section("Not measured, and other changes", bullets(lines))
-        page.section("What was read, in this order", bullets(reads.sentences(run)))
+        page.show_section("Not measured, and other changes", bullets(lines))
+        page.show_section("What was read, in this order", bullets(reads.describe_orders(run)))
 
 
-def _section(run: Results) -> dict:
+def _get_section(run: Results) -> dict:
     return (run.facts.get("settings") or {}).get("bisect") or {}
 
 
-def _cell(run: Results, release: str) -> pd.Series | None:
-    library = _section(run)["libraries"].get(release)
+def _find_cell(run: Results, release: str) -> pd.Series | None:
+    library = _get_section(run)["libraries"].get(release)
     own = run.measured[run.measured["library"] == library]
     return own.iloc[0] if len(own) else None
 
 
-def _counts(run: Results, *releases: str) -> str:
+def _format_counts(run: Results, *releases: str) -> str:
     """Return requests and bytes of releases, as "111 → 4 requests and 513 → 24.0 MiB"."""
-    cells = [cell for cell in (_cell(run, release) for release in releases) if cell is not None]
+    cells = [cell for cell in (_find_cell(run, release) for release in releases) if cell is not None]
     requests = " → ".join(f"{cell['requests']:,.0f}" for cell in cells)
-    sizes = " → ".join(names.rate(cell["bytes_offered"] / MIB) for cell in cells)
+    sizes = " → ".join(names.format_rate(cell["bytes_offered"] / MIB) for cell in cells)
     return words.fill("requests and bytes", requests=requests, sizes=sizes)
 
 
-def _said(section: dict) -> dict[str, str]:
+def _get_fields(section: dict) -> dict[str, str]:
     return {name: section[name] for name in ("package", "before", "after", "metric")}
 
 
-def _changed(run: Results) -> str:
-    section = _section(run)
+def _describe_change(run: Results) -> str:
+    section = _get_section(run)
     skipped = words.fill("or skipped", releases=", ".join(section["skipped"])) if section["skipped"] else ""
-    times = f"{_times(run)}, " if section["metric"] == "seconds" else ""
-    counts = _counts(run, section["before"], section["after"])
-    return words.fill("changed", **_said(section), skipped=skipped, times=times, counts=counts)
+    times = f"{_format_times(run)}, " if section["metric"] == "seconds" else ""
+    counts = _format_counts(run, section["before"], section["after"])
+    return words.fill("changed", **_get_fields(section), skipped=skipped, times=times, counts=counts)
 
 
-def _times(run: Results) -> str:
+def _format_times(run: Results) -> str:
     """Return the median times of both releases and their ratio, as "6.72 → 0.673 s (0.10 [0.0954, 0.10])"."""
-    section, row = _section(run), _pair_row(run)
-    both = (_cell(run, section[end])["total_s"] for end in ("before", "after"))
-    ratio = names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"]) if row is not None else ""
-    return f"{' → '.join(map(prose.number, both))} s{f' ({ratio})' if ratio else ''}"
+    section, row = _get_section(run), _find_pair_row(run)
+    both = (_find_cell(run, section[end])["total_s"] for end in ("before", "after"))
+    ratio = (
+        names.format_ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"]) if row is not None else ""
+    )
+    return f"{' → '.join(map(prose.format_number, both))} s{f' ({ratio})' if ratio else ''}"
 
 
-def _same(run: Results) -> str:
-    section = _section(run)
-    return words.fill("unchanged", **_said(section), counts=_counts(run, section["after"]))
+def _describe_same(run: Results) -> str:
+    section = _get_section(run)
+    return words.fill("unchanged", **_get_fields(section), counts=_format_counts(run, section["after"]))
 
 
-def _undecided(run: Results) -> str:
-    section = _section(run)
-    counts = _counts(run, section["before"], section["after"])
+def _describe_undecided(run: Results) -> str:
+    section = _get_section(run)
+    counts = _format_counts(run, section["before"], section["after"])
     reason = f"; {section['unconfirmed']}" if section.get("unconfirmed") else ""
-    return words.fill("where undecided", **_said(section), counts=counts, reason=reason)
+    return words.fill("where undecided", **_get_fields(section), counts=counts, reason=reason)
 
 
-def _next(section: dict, run: Results) -> list[str]:
+def _list_next_steps(section: dict, run: Results) -> list[str]:
     """Return what to type: the bisect itself, both releases once more, and what packs and cites it."""
     name = run.facts["run"]
     both = ",".join(section["libraries"].get(section[end], "") for end in ("before", "after"))
@@ -106,34 +110,34 @@ def _next(section: dict, run: Results) -> list[str]:
     ]
 
 
-def _pair_row(run: Results) -> pd.Series | None:
-    section, compared = _section(run), run.comparisons()
+def _find_pair_row(run: Results) -> pd.Series | None:
+    section, compared = _get_section(run), run.get_comparisons()
     both = [section["libraries"].get(section[end], "") for end in ("before", "after")]
     own = compared[(compared["baseline"] == both[0]) & (compared["contender"] == both[1])]
     return own.iloc[0] if len(own) else None
 
 
-def _picture(run: Results) -> Figure:
+def _draw_requests(run: Results) -> Figure:
     """Return the requests of both releases, one by one, whether or not their times are compared."""
-    both = [_cell(run, _section(run)[end]) for end in ("before", "after")]
+    both = [_find_cell(run, _get_section(run)[end]) for end in ("before", "after")]
     if any(cell is None for cell in both):
         return Figure("requests-in-time", "Requests, one by one", "", (), pd.DataFrame())
-    states = " | ".join(dict.fromkeys(run.states(pd.DataFrame(both))))
+    states = " | ".join(dict.fromkeys(run.get_cache_states(pd.DataFrame(both))))
     sides = zip(("baseline", "contender"), both, strict=True)
     pair = {key: cell[of] for side, cell in sides for key, of in ((side, "library"), (f"{side}_cell", "cell"))}
-    return cell_figures.waterfall(
+    return cell_figures.draw_waterfall(
         run, both[1][list(run.report.names)].to_dict() | pair | {"factor": "library", "state": states}
     )
 
 
-def _releases(run: Results) -> Table:
-    section, lines = _section(run), []
+def _build_releases_table(run: Results) -> Table:
+    section, lines = _get_section(run), []
     for release in section["releases"]:
-        if (cell := _cell(run, release)) is not None:
+        if (cell := _find_cell(run, release)) is not None:
             mark = {section["before"]: "before", section["after"]: "after"}.get(release, "")
             counts = {"requests": cell["requests"], "MiB": cell["bytes_offered"] / MIB, "time / s": cell["total_s"]}
             lines.append({section["package"]: release, **counts, "the change is between": mark})
-    releases = prose.count(len(lines), "release")
+    releases = prose.format_count(len(lines), "release")
     caption = words.fill("table of releases", releases=releases, of=len(section["releases"]))
-    formats = {"requests": "{:,.0f}".format, "MiB": names.rate, "time / s": prose.number}
+    formats = {"requests": "{:,.0f}".format, "MiB": names.format_rate, "time / s": prose.format_number}
     return Table("releases", caption, pd.DataFrame(lines), formats)

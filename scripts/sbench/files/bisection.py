@@ -22,13 +22,13 @@ from sbench.files.judged_releases import (
     Change,
     Seen,
     find_doubt,
-    likeness,
-    of_ends,
-    ratio,
-    verdicts,
+    format_ratio,
+    judge_last,
+    judge_libraries,
+    judge_release,
 )
-from sbench.probe.processes import owned
-from sbench.probe.program import Problem, make_command, read_json, write_text
+from sbench.probe.processes import run_process
+from sbench.probe.program import Problem, build_command, read_json, write_text
 from sbench.runs import rebuild
 
 STUDY = "shots"
@@ -46,29 +46,29 @@ _PATIENCE_S = 20.0
 _AGAIN = "-again"
 
 
-def packages() -> list[str]:
+def list_packages() -> list[str]:
     """Return what can be bisected: HDF5, h5py, and the distributions that drivers which read from S3 import."""
-    names = {name for driver in drivers.declared().values() for name in _imported(driver)}
+    names = {name for driver in drivers.load_drivers().values() for name in _list_imports(driver)}
     return [release_range.HDF5, H5PY, *sorted(names - {H5PY})]
 
 
-def reading(package: str) -> tuple[dict, Reader]:
+def choose_reader(package: str) -> tuple[dict, Reader]:
     """Return the levels of what reads with a package, and what a library needs for that.
 
     For a package that several drivers import it is the one of its name, or that which needs the fewest others.
     """
     if package == release_range.HDF5:
         return {"driver": ["ros3"]}, Reader()
-    able = {name: driver for name, driver in drivers.declared().items() if package in _imported(driver)}
+    able = {name: driver for name, driver in drivers.load_drivers().items() if package in _list_imports(driver)}
     name = min(able, key=lambda name: (name != package, len(able[name].needs), name), default=_BY_DEFAULT)
-    driver = drivers.of(name)
+    driver = drivers.get_driver(name)
     modules = dict.fromkeys(module.partition(".")[0] for module in driver.libraries)
     # For h5py no cache is between what it asks for and the server.
     levels = {"driver": [name]} | ({"read_cache": ["none"]} if package == H5PY else {})
     return levels, Reader(driver.needs, tuple(modules))
 
 
-def _imported(driver: Driver) -> set[str]:
+def _list_imports(driver: Driver) -> set[str]:
     modules = {module.partition(".")[0].replace("_", "-") for module in driver.libraries}
     return modules | set(driver.needs) if driver.s3 else set()
 
@@ -106,35 +106,35 @@ class Bisection:
                     "question": f"Which {of.package} changed {metric}?",
                     **data,
                     "control_cells": 0,
-                    "matrix": {"library": [], **reading(of.package)[0], **_LEVELS, **layout},
+                    "matrix": {"library": [], **choose_reader(of.package)[0], **_LEVELS, **layout},
                 }
             },
         }
 
-    def name(self, release: str) -> str:
+    def get_library_name(self, release: str) -> str:
         """Return the name of the library with a release."""
         return f"{self.of.package}-{release}"
 
-    def lock(self, release: str) -> Path:
+    def get_lock_path(self, release: str) -> Path:
         """Return where the lock of a release from wheels is kept."""
-        return self.folder / "locks" / f"{self.name(release)}.lock"
+        return self.folder / "locks" / f"{self.get_library_name(release)}.lock"
 
-    def look(self, first: str, release: str, last: str) -> Seen:
+    def measure_release(self, first: str, release: str, last: str) -> Seen:
         """Measure a release, if it is not yet, and return what it is like.
 
         Raises:
             Unusable: it could not be measured.
         """
         if self.metric == SECONDS:
-            self._measure([first, release, last])
-            before, after = self._verdicts([first, release, last], release)
-            words = f"{self.words(release)}, {ratio(before)} of that of {first}, {ratio(after)} of that of {last}"
-            return Seen(likeness(before, after), words)
-        self._measure([release])
-        figure, ends = self.figure(release), (self.figure(first), self.figure(last))
-        return Seen((FIRST, LAST)[ends.index(figure)] if figure in ends else NEITHER, self.words(release))
+            self._measure_releases([first, release, last])
+            before, after = self._list_verdicts([first, release, last], release)
+            words = f"{self.describe_figure(release)}, {format_ratio(before)} of that of {first}, {format_ratio(after)} of that of {last}"
+            return Seen(judge_release(before, after), words)
+        self._measure_releases([release])
+        figure, ends = self.read_figure(release), (self.read_figure(first), self.read_figure(last))
+        return Seen((FIRST, LAST)[ends.index(figure)] if figure in ends else NEITHER, self.describe_figure(release))
 
-    def ends(self) -> Seen:
+    def measure_ends(self) -> Seen:
         """Measure both ends, and return what the last is like, and in words what they take.
 
         Raises:
@@ -142,164 +142,173 @@ class Bisection:
         """
         first, last = names = (self.of.names[0], self.of.names[-1])
         try:
-            self._measure(names)
-            figures = [self.figure(name) for name in names]
+            self._measure_releases(names)
+            figures = [self.read_figure(name) for name in names]
         except Unusable as problem:
             raise Problem(f"{problem}; name another release, or mend that") from None
-        words = f"the first, {first}: {self.words(first)}; the last, {last}: {self.words(last)}"
+        words = f"the first, {first}: {self.describe_figure(first)}; the last, {last}: {self.describe_figure(last)}"
         if self.metric != SECONDS:
             return Seen(FIRST if len(set(figures)) == 1 else LAST, words)
-        verdict = self._verdicts(names, last)[0]
+        verdict = self._list_verdicts(names, last)[0]
         self._whole = verdict["ratio"]
-        return Seen(of_ends(verdict), f"{words}, {ratio(verdict)} of that of the first")
+        return Seen(judge_last(verdict), f"{words}, {format_ratio(verdict)} of that of the first")
 
-    def doubt(self, before: str, after: str) -> str:
+    def check_rebuilt(self, before: str, after: str) -> str:
         """Build two releases again in other folders, measure all four in turn, and return `find_doubt` of them."""
         names = [before, after, f"{after}{_AGAIN}", f"{before}{_AGAIN}"]
         try:
-            self._measure(names)
+            self._measure_releases(names)
         except Unusable as problem:
             return str(problem)
-        rows = [row for later in names[1:3] for row in self._verdicts(names, later)]
+        rows = [row for later in names[1:3] for row in self._list_verdicts(names, later)]
         return find_doubt([*rows[::2], *rows[1::2]], self._whole)
 
-    def figure(self, release: str) -> float:
+    def read_figure(self, release: str) -> float:
         """Return the requests or bytes of a release that was measured, or the median of its seconds.
 
         Raises:
             Unusable: it could not be measured.
         """
-        of_release = [record for _, record in sorted(self._records(release).items())]
+        of_release = [record for _, record in sorted(self._read_records(release).items())]
         usable = [record for record in of_release if not validity.list_faults(record)]
         if not usable:
             faults = validity.list_faults(of_release[0]) if of_release else ["it has no record"]
-            raise Unusable(f"{self.name(release)} cannot be measured: {'; '.join(faults)}")
+            raise Unusable(f"{self.get_library_name(release)} cannot be measured: {'; '.join(faults)}")
         if self.metric == SECONDS:
             return statistics.median(record["seconds"]["total"] for record in usable)
         key = "count" if self.metric == REQUESTS else "bytes_offered"
         return sum(method[key] or 0 for method in usable[0]["requests"].values())
 
-    def number(self, release: str) -> str:
+    def format_figure(self, release: str) -> str:
         """Return the figure of a release in words, without its unit."""
-        return f"{self.figure(release):{'.3g' if self.metric == SECONDS else ','}}"
+        return f"{self.read_figure(release):{'.3g' if self.metric == SECONDS else ','}}"
 
-    def words(self, release: str) -> str:
+    def describe_figure(self, release: str) -> str:
         """Return the figure of a release with its unit."""
-        return f"{self.number(release)} {self.metric}"
+        return f"{self.format_figure(release)} {self.metric}"
 
-    def compare(self, *baselines: str) -> None:
+    def write_config(self, *baselines: str) -> None:
         """Write the configuration, in which the times of releases are compared with those of some, if times count."""
         named = baselines if self.metric == SECONDS else ()
-        compared = [{"factor": "library", "baseline": self.name(release)} for release in named]
+        compared = [{"factor": "library", "baseline": self.get_library_name(release)} for release in named]
         self._config["studies"][STUDY]["compare"] = compared
         write_text(self.file, yaml.safe_dump(self._config, sort_keys=False, allow_unicode=True))
-        cells = matrix.expand(configuration.load(self.file), STUDY)[0]
+        cells = matrix.expand_matrix(configuration.load_config(self.file), STUDY)[0]
         self._cells = {cell.levels["library"]: cell.name for cell in cells}
 
-    def differences(self, before: str, after: str) -> list[list[str]]:
+    def list_differences(self, before: str, after: str) -> list[list[str]]:
         """Return what else differs between the libraries with two releases, by their locks and builds.
 
         Each is a name, and the versions before and after.
         """
-        both = [self._environment(name)["promised"] for name in (before, after)]
+        both = [self._read_environment(name)["promised"] for name in (before, after)]
         names = sorted({*both[0], *both[1]} - {self.of.package})
         texts = [[name, *(promised.get(name, "none") for promised in both)] for name in names]
         return [text for text in texts if text[1] != text[2]]
 
-    def publish(self, command: str, outcome: str, change: Change) -> Path:
+    def make_pages(self, command: str, outcome: str, change: Change) -> Path:
         """Make the page of the run, whose configuration then has what came of it, and return the first page.
 
         A page that has the same is not made again.
         """
-        measured = {release: self.name(release) for release in self.of.names if self._usable(release)}
+        measured = {release: self.get_library_name(release) for release in self.of.names if self._is_usable(release)}
         section = {"package": self.of.package, "metric": self.metric, "command": command}
         section |= {"releases": self.of.names, "libraries": measured, "outcome": outcome}
         section |= {"before": change.before, "after": change.after, "skipped": change.skipped}
         section |= {"unconfirmed": change.unconfirmed}
-        section |= {"others": list(map(list, change.others)), "differs": self.differences(change.before, change.after)}
-        index, config = Path("reports", self.run, "index.html"), self._write(section, change.before)
-        if self._measured or not index.exists() or self._published() != section:
+        section |= {
+            "others": list(map(list, change.others)),
+            "differs": self.list_differences(change.before, change.after),
+        }
+        index, config = Path("reports", self.run, "index.html"), self._write_outcome(section, change.before)
+        if self._measured or not index.exists() or self._read_page_section() != section:
             rebuild.make_plan(config, STUDY, self.folder)
             rebuild.make_tables(config, STUDY, self.folder)
             page = rebuild.make_page(STUDY, self.folder / STUDY, index.with_name(f"{STUDY}.html"))
             rebuild.make_index([page], index.parent)
         return index
 
-    def _write(self, section: dict, baseline: str) -> dict:
+    def _write_outcome(self, section: dict, baseline: str) -> dict:
         """Write the configuration with what came of it, and return what its study depends on."""
         self._config["studies"][STUDY]["bisect"] = section
-        self.compare(baseline)
-        return configuration.of_study(configuration.load(self.file), STUDY)
+        self.write_config(baseline)
+        return configuration.select_study_config(configuration.load_config(self.file), STUDY)
 
-    def _published(self) -> dict:
+    def _read_page_section(self) -> dict:
         """Return what the page that is there says came of it, nothing where there is none."""
         with contextlib.suppress(Problem):
             return read_json(self.folder / STUDY / "facts.json")["settings"].get("bisect", {})
         return {}
 
-    def _usable(self, release: str) -> bool:
-        if self.name(release) not in self._config["libraries"]:
+    def _is_usable(self, release: str) -> bool:
+        if self.get_library_name(release) not in self._config["libraries"]:
             return False
-        return not all(map(validity.list_faults, self._records(release).values()))
+        return not all(map(validity.list_faults, self._read_records(release).values()))
 
-    def _records(self, release: str) -> dict[int, dict]:
+    def _read_records(self, release: str) -> dict[int, dict]:
         """Return the records of a release by block; a cell that was skipped for a failed build has measured nothing."""
-        of_cell = records.repeats(self.records / self._cells[self.name(release)])
+        of_cell = records.list_repeats(self.records / self._cells[self.get_library_name(release)])
         return {block: record for block, path in of_cell if "cause" not in (record := read_json(path))}
 
-    def _environment(self, release: str) -> dict:
+    def _read_environment(self, release: str) -> dict:
         """Return the artefact of the library with a release, nothing where it was not made."""
-        path = self._artefact(release)
+        path = self._get_artefact_path(release)
         return read_json(path) if path.exists() else {}
 
-    def _artefact(self, release: str) -> Path:
-        return self.folder / "environments" / f"{self.name(release)}.json"
+    def _get_artefact_path(self, release: str) -> Path:
+        return self.folder / "environments" / f"{self.get_library_name(release)}.json"
 
-    def _verdicts(self, names: Sequence[str], release: str) -> list[dict]:
+    def _list_verdicts(self, names: Sequence[str], release: str) -> list[dict]:
         """Return the verdicts on a release against the first and the last of those that were measured with it."""
-        made = verdicts(self.folder / STUDY, self.run, STUDY, [*map(self.name, names)])
-        return [made[pair] for end in (names[0], names[-1]) if (pair := (self.name(end), self.name(release))) in made]
+        made = judge_libraries(self.folder / STUDY, self.run, STUDY, [*map(self.get_library_name, names)])
+        return [
+            made[pair]
+            for end in (names[0], names[-1])
+            if (pair := (self.get_library_name(end), self.get_library_name(release))) in made
+        ]
 
-    def _measure(self, names: Sequence[str]) -> None:
+    def _measure_releases(self, names: Sequence[str]) -> None:
         """Have the workflow measure releases that were not yet, or all in as many blocks as it takes; or Unusable."""
         libraries = self._config["libraries"]
         for name in names:
-            if self.name(name) not in libraries:
-                libraries[self.name(name)] = self._library(name)
+            if self.get_library_name(name) not in libraries:
+                libraries[self.get_library_name(name)] = self._build_entry(name)
         self._config["studies"][STUDY]["matrix"]["library"] = list(libraries)
         timed = self.metric == SECONDS
-        self.compare(*((names[0], names[-1]) if timed else self.of.names[:1]))
-        blocks = [set(self._records(name)) for name in names]
+        self.write_config(*((names[0], names[-1]) if timed else self.of.names[:1]))
+        blocks = [set(self._read_records(name)) for name in names]
         if timed:
             due = names if len(set.intersection(*blocks)) < _REPEATS else []
         else:
             due = [name for name, of_name in zip(names, blocks, strict=True) if not of_name]
         for name in due:
             # What failed before is tried again, and must not be taken for what comes of it.
-            if self._environment(name).get("status") == "failed":
-                self._artefact(name).unlink()
-        stopped = self._call(due) if due else ""
+            if self._read_environment(name).get("status") == "failed":
+                self._get_artefact_path(name).unlink()
+        stopped = self._run_workflow(due) if due else ""
         self._measured |= bool(due)
         for name in due:
-            environment = self._environment(name)
+            environment = self._read_environment(name)
             if environment.get("status") == "failed":
-                raise Unusable(f"{self.name(name)} cannot be built: {'; '.join(environment['reasons'])}")
-            if not self._records(name):
-                raise Problem(f"{self.name(name)} was not measured: {stopped}")
+                raise Unusable(f"{self.get_library_name(name)} cannot be built: {'; '.join(environment['reasons'])}")
+            if not self._read_records(name):
+                raise Problem(f"{self.get_library_name(name)} was not measured: {stopped}")
 
-    def _library(self, name: str) -> dict:
+    def _build_entry(self, name: str) -> dict:
         """Return the entry of the configuration for a release, or for its second build."""
         release = name.removesuffix(_AGAIN)
-        return self.of.library(release, self.lock(release)) | ({} if name == release else {"copy": "again"})
+        return self.of.build_library_entry(release, self.get_lock_path(release)) | (
+            {} if name == release else {"copy": "again"}
+        )
 
-    def _call(self, names: Sequence[str]) -> str:
+    def _run_workflow(self, names: Sequence[str]) -> str:
         """Call the workflow for releases; returns why it stopped, if it did not measure them."""
-        only = f"library={','.join(map(self.name, names))}"
-        command = make_command("sbench.cli", "run", self.file, "--only", only)
+        only = f"library={','.join(map(self.get_library_name, names))}"
+        command = build_command("sbench.cli", "run", self.file, "--only", only)
         command += [*["--yes"] * self._yes, "--", "--nocolor", f"{self.folder}/{STUDY}/appended.json"]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as words:
             begin = words.tell()
-            with owned(command, words, dict(os.environ), _PATIENCE_S, stdin=subprocess.DEVNULL) as process:
+            with run_process(command, words, dict(os.environ), _PATIENCE_S, stdin=subprocess.DEVNULL) as process:
                 status = process.wait()
             words.seek(begin)
             problems = [line.partition("problem: ")[2].strip() for line in words if "problem: " in line]

@@ -46,7 +46,7 @@ class Cost(NamedTuple):
     pieces: int
     bytes: float
 
-    def seconds(self, latency_s: float, bytes_per_s: float) -> float:
+    def compute_seconds(self, latency_s: float, bytes_per_s: float) -> float:
         """Return the time of one request for each piece, and of the bytes."""
         return self.pieces * latency_s + self.bytes / bytes_per_s
 
@@ -60,21 +60,21 @@ def list_options(original: Path, datasets: Sequence[str], accesses: Accesses, ne
         accesses: how they are read.
         network: as in a store.
     """
-    price, names = price_of(network), {}
+    price, names = compute_price(network), {}
     with h5py.File(original) as file:
         for one in list_datasets(file, datasets, str(original), accesses):
-            shape = fit(kind_of(one), tuple(accesses.shares.items()), price)
+            shape = choose_chunks(get_kind(one), tuple(accesses.shares.items()), price)
             if shape and _SEPARATORS.isdisjoint(one.name):
                 names.setdefault(shape, []).append(one.name)
-    return "".join(line for shape, of in names.items() for line in _lines(shape, of))
+    return "".join(line for shape, of in names.items() for line in _format_options(shape, of))
 
 
-def price_of(network: Mapping[str, float]) -> tuple[float, float]:
+def compute_price(network: Mapping[str, float]) -> tuple[float, float]:
     """Return the seconds of a request over a network, and the bytes per second of a connection."""
-    return network.get("latency_ms", 0) / 1000, networks.mib_s(network, 1) * 2**20
+    return network.get("latency_ms", 0) / 1000, networks.compute_rate_limit(network, 1) * 2**20
 
 
-def kind_of(dataset: h5py.Dataset) -> Kind:
+def get_kind(dataset: h5py.Dataset) -> Kind:
     """Return the kind of a dataset."""
     shape, item = dataset.shape or (), dataset.id.get_type().get_size()
     memory = math.prod(shape) * item
@@ -82,19 +82,19 @@ def kind_of(dataset: h5py.Dataset) -> Kind:
     return Kind(shape, dataset.chunks or (), item, round(stored, 2))
 
 
-def selected_bytes(kind: Kind, level: str) -> int:
+def count_selected_bytes(kind: Kind, level: str) -> int:
     """Return the bytes in memory that a level of the factor `selection` selects."""
-    return sum(math.prod(map(_count, place)) for place in _places(kind, level)) * kind.item
+    return sum(math.prod(map(_count_indices, place)) for place in _list_places(kind, level)) * kind.item
 
 
-def cost_of(kind: Kind, level: str) -> Cost:
+def compute_cost(kind: Kind, level: str) -> Cost:
     """Return the cost of an access, at a level of the factor `selection`, to a dataset as it is."""
-    costs = [_cost(kind, place, kind.chunks) for place in _places(kind, level)]
+    costs = [_compute_place_cost(kind, place, kind.chunks) for place in _list_places(kind, level)]
     return Cost(sum(cost.pieces for cost in costs), sum(cost.bytes for cost in costs))
 
 
 @functools.cache
-def fit(kind: Kind, shares: tuple[tuple[str, float], ...], price: tuple[float, float]) -> tuple[int, ...]:
+def choose_chunks(kind: Kind, shares: tuple[tuple[str, float], ...], price: tuple[float, float]) -> tuple[int, ...]:
     """Return the chunk shape that suits accesses best, () if the present layout is about as good.
 
     Args:
@@ -103,15 +103,15 @@ def fit(kind: Kind, shares: tuple[tuple[str, float], ...], price: tuple[float, f
         price: seconds of a request, and bytes per second.
     """
     # A share of the chunks, and metadata, suit any shape.
-    wanted = [(share, place) for level, share in shares if level[0] in "a[" for place in _places(kind, level)]
+    wanted = [(share, place) for level, share in shares if level[0] in "a[" for place in _list_places(kind, level)]
     if not wanted or not kind.item or not math.prod(kind.shape) or not kind.shape:
         return ()
 
-    def seconds(chunks: tuple[int, ...]) -> float:
-        return sum(share * _cost(kind, place, chunks).seconds(*price) for share, place in wanted)
+    def estimate_seconds(chunks: tuple[int, ...]) -> float:
+        return sum(share * _compute_place_cost(kind, place, chunks).compute_seconds(*price) for share, place in wanted)
 
-    prices = {shape: seconds(shape) for shape in _shapes(kind, [place for _, place in wanted])}
-    if not prices or min(prices.values()) > _WORTH * seconds(kind.chunks):
+    prices = {shape: estimate_seconds(shape) for shape in _list_shapes(kind, [place for _, place in wanted])}
+    if not prices or min(prices.values()) > _WORTH * estimate_seconds(kind.chunks):
         return ()
     alike = [shape for shape, price_of in prices.items() if price_of <= _ALIKE * min(prices.values())]
     return max(alike, key=lambda shape: (math.prod(shape), -prices[shape]))
@@ -121,44 +121,44 @@ def find_unsuited(datasets: Iterable[h5py.Dataset], accesses: Accesses, price: t
     """Return a sentence for each kind of datasets that an access fetches much more of than it selects."""
     names: dict[Kind, list[str]] = {}
     for one in datasets:
-        names.setdefault(kind_of(one), []).append(one.name)
+        names.setdefault(get_kind(one), []).append(one.name)
     mismatches: list[tuple[float, str]] = []
     for kind, of_kind in names.items():
         for level in accesses.shares:
-            cost, selected = cost_of(kind, level), selected_bytes(kind, level) * kind.stored
+            cost, selected = compute_cost(kind, level), count_selected_bytes(kind, level) * kind.stored
             if cost.bytes > _AMPLIFIED * selected and (vain := (cost.bytes - selected) * len(of_kind)) > LARGEST:
-                better = fit(kind, ((level, 1.0),), price)
-                mismatches.append((vain, _describe(level, kind, of_kind, better)))
+                better = choose_chunks(kind, ((level, 1.0),), price)
+                mismatches.append((vain, _describe_mismatch(level, kind, of_kind, better)))
     return [text for _, text in sorted(mismatches, reverse=True)[:_NAMED]]
 
 
-def _describe(level: str, kind: Kind, names: Sequence[str], better: tuple[int, ...]) -> str:
-    def size(nbytes: float) -> str:
-        return sizes.text(round(nbytes * len(names)))
+def _describe_mismatch(level: str, kind: Kind, names: Sequence[str], better: tuple[int, ...]) -> str:
+    def format_size(nbytes: float) -> str:
+        return sizes.format_size(round(nbytes * len(names)))
 
     of = names[0] if len(names) == 1 else f"{len(names)} datasets such as {names[0]}"
     fault = f"the chunks {kind.chunks} of {of} do not suit it" if kind.chunks else f"{of} has no chunks"
-    selected = selected_bytes(kind, level) * kind.stored
-    fetched = cost_of(kind._replace(chunks=better), level).bytes
-    text = f"{level} fetches {size(cost_of(kind, level).bytes)} for {size(selected)}: {fault}"
-    return text + (f"; with chunks {better} it would fetch {size(fetched)}" if better else "")
+    selected = count_selected_bytes(kind, level) * kind.stored
+    fetched = compute_cost(kind._replace(chunks=better), level).bytes
+    text = f"{level} fetches {format_size(compute_cost(kind, level).bytes)} for {format_size(selected)}: {fault}"
+    return text + (f"; with chunks {better} it would fetch {format_size(fetched)}" if better else "")
 
 
-def _places(kind: Kind, level: str) -> Iterator[Spans]:
+def _list_places(kind: Kind, level: str) -> Iterator[Spans]:
     """Yield the places of an access, with spans for all of a dataset."""
     if level != selection.METADATA:
-        for place in selection.places(level, kind.shape, kind.chunks or None):
+        for place in selection.iter_places(level, kind.shape, kind.chunks or None):
             yield place or tuple((0, length, 1) for length in kind.shape)
 
 
-def _cost(kind: Kind, spans: Spans, chunks: tuple[int, ...]) -> Cost:
+def _compute_place_cost(kind: Kind, spans: Spans, chunks: tuple[int, ...]) -> Cost:
     if chunks:
-        pieces = math.prod(_touched(span, size) for span, size in zip(spans, chunks, strict=True))
+        pieces = math.prod(_count_touched(span, size) for span, size in zip(spans, chunks, strict=True))
         return Cost(pieces, pieces * math.prod(chunks) * kind.item * kind.stored)
-    return _contiguous(kind, spans)
+    return _compute_contiguous_cost(kind, spans)
 
 
-def _contiguous(kind: Kind, spans: Spans) -> Cost:
+def _compute_contiguous_cost(kind: Kind, spans: Spans) -> Cost:
     """Return the cost where all values lie in one piece, which is read run by run."""
     run, rest = kind.item, list(zip(spans, kind.shape, strict=True))
     while rest:
@@ -166,39 +166,44 @@ def _contiguous(kind: Kind, spans: Spans) -> Cost:
         if span[2] > 1:
             rest.append((span, length))
             break
-        run *= _count(span)
-        if _count(span) < length:
+        run *= _count_indices(span)
+        if _count_indices(span) < length:
             break
-    runs = math.prod(_count(span) for span, _ in rest)
+    runs = math.prod(_count_indices(span) for span, _ in rest)
     selected, whole = runs * run, math.prod(kind.shape) * kind.item
     return Cost(min(runs, -(-whole // SIEVE)), max(selected, min(runs * SIEVE, whole)))
 
 
-def _count(span: selection.Span) -> int:
+def _count_indices(span: selection.Span) -> int:
     return len(range(*span))
 
 
-def _touched(span: selection.Span, size: int) -> int:
+def _count_touched(span: selection.Span, size: int) -> int:
     begin, _, step = span
-    last = begin + (_count(span) - 1) * step
-    return last // size - begin // size + 1 if step <= size else _count(span)
+    last = begin + (_count_indices(span) - 1) * step
+    return last // size - begin // size + 1 if step <= size else _count_indices(span)
 
 
-def _shapes(kind: Kind, places: Sequence[Spans]) -> Iterator[tuple[int, ...]]:
+def _list_shapes(kind: Kind, places: Sequence[Spans]) -> Iterator[tuple[int, ...]]:
     whole = math.prod(kind.shape) * kind.item
     smallest, largest = min(SMALLEST, whole), max(LARGEST, kind.item)
     axes = [
-        sorted({*(_count(place[axis]) for place in places), length, *(2**n for n in range(length.bit_length()))})
+        sorted(
+            {*(_count_indices(place[axis]) for place in places), length, *(2**n for n in range(length.bit_length()))}
+        )
         for axis, length in enumerate(kind.shape)
     ]
     if math.prod(map(len, axes)) > _MOST_SHAPES:
-        axes = [sorted({1, *(_count(place[axis]) for place in places), kind.shape[axis]}) for axis in range(len(axes))]
+        axes = [
+            sorted({1, *(_count_indices(place[axis]) for place in places), kind.shape[axis]})
+            for axis in range(len(axes))
+        ]
     for shape in itertools.islice(itertools.product(*axes), _MOST_SHAPES):
         if smallest <= math.prod(shape) * kind.item <= largest:
             yield shape
 
 
-def _lines(shape: Sequence[int], names: Sequence[str]) -> Iterator[str]:
+def _format_options(shape: Sequence[int], names: Sequence[str]) -> Iterator[str]:
     text = ""
     for name in names:
         if text and len(text) + len(name) > _LINE:

@@ -7,7 +7,7 @@ import h5py
 
 from sbench.drivers import ROS3_FIRST_BYTES
 from sbench.files.contents import Contents, Stored, is_of_note
-from sbench.files.looked import SMALL, Looked, share, total
+from sbench.files.looked import SMALL, Looked, count_bytes, format_share
 from sbench.probe import sizes
 from sbench.studies.shots.datasets import LACKS_FILTER
 
@@ -32,109 +32,119 @@ _CACHE = h5py.h5p.create(h5py.h5p.FILE_ACCESS).get_cache()[2]
 _CACHE_BEFORE_2 = 2**20
 
 
-def conclude(looked: Looked) -> Iterator[str]:
+def list_conclusions(looked: Looked) -> Iterator[str]:
     """Yield what is true of files and of note for somebody who reads them over a network."""
-    parts = (_whole, _pages, _metadata, _small_pages, _members, _unused, _small_datasets, _small_chunks, _large_chunks)
-    for part in (*parts, _filters):
+    parts = (
+        _describe_prefetch,
+        _describe_pages,
+        _describe_metadata,
+        _describe_small_pages,
+        _describe_old_index,
+        _describe_unused,
+        _describe_small_datasets,
+        _describe_small_chunks,
+        _describe_large_chunks,
+    )
+    for part in (*parts, _describe_lacking_filters):
         yield from part(looked)
     yield "What is worth it for what you read is tried by sbench advise."
 
 
-def _whole(looked: Looked) -> Iterator[str]:
+def _describe_prefetch(looked: Looked) -> Iterator[str]:
     if not 0 < (largest := max(looked.bytes)) <= ROS3_FIRST_BYTES:
         return
-    elsewhere = sizes.count(looked.elsewhere, "dataset")
+    elsewhere = sizes.format_count(looked.elsewhere, "dataset")
     but = f", but not the values of {elsewhere} in other files" if looked.elsewhere else ""
     several = "The file has" if len(looked.bytes) == 1 else "The largest file has"
     yield (
-        f"{several} {sizes.text(largest)}, and ROS3 fetches the first {sizes.text(ROS3_FIRST_BYTES)} of a file when"
+        f"{several} {sizes.format_size(largest)}, and ROS3 fetches the first {sizes.format_size(ROS3_FIRST_BYTES)} of a file when"
         f" it opens it: it comes whole with that, however it is laid out and whatever is read{but}."
     )
 
 
-def _pages(looked: Looked) -> Iterator[str]:
+def _describe_pages(looked: Looked) -> Iterator[str]:
     if without := looked.pages[None]:
         of = f" on {without:,} of {len(looked.bytes):,} files" if len(looked.pages) > 1 else ""
         yield f'Without pages HDF5\'s page buffer has no effect{of}: leave page_buffer at unset or "0".'
     else:
         buffer = max(64 * 2**20, 4 * max(looked.pages))
-        yield f'With pages a page buffer works: measure "0" and {sizes.level(buffer)}.'
+        yield f'With pages a page buffer works: measure "0" and {sizes.format_level(buffer)}.'
 
 
-def _metadata(looked: Looked) -> Iterator[str]:
+def _describe_metadata(looked: Looked) -> Iterator[str]:
     """Yield that metadata lie among the values of files without pages."""
-    worst = _worst(looked, lambda held: 0 if held.page_size else held.requests)
+    worst = _find_worst(looked, lambda held: 0 if held.page_size else held.requests)
     if worst and not worst.page_size and worst.requests >= _MANY_REQUESTS:
         yield (
-            f"Metadata lie among the values{_of(worst, looked)}: opening the file and finding its"
-            f" {sizes.count(worst.objects, 'object')} takes {worst.requests:,} requests of ROS3 behind the first"
-            f" {sizes.text(ROS3_FIRST_BYTES)} ({_seconds(worst.requests)}); HDF5 2.2 fetches blocks of 16 MiB there."
-            f" {_in_a_page(worst)}"
+            f"Metadata lie among the values{_format_file(worst, looked)}: opening the file and finding its"
+            f" {sizes.format_count(worst.objects, 'object')} takes {worst.requests:,} requests of ROS3 behind the first"
+            f" {sizes.format_size(ROS3_FIRST_BYTES)} ({_format_seconds(worst.requests)}); HDF5 2.2 fetches blocks of 16 MiB there."
+            f" {_describe_metadata_remedy(worst)}"
         )
 
 
-def _small_pages(looked: Looked) -> Iterator[str]:
-    worst = _worst(looked, lambda held: held.page_requests)
+def _describe_small_pages(looked: Looked) -> Iterator[str]:
+    worst = _find_worst(looked, lambda held: held.page_requests)
     if worst and worst.page_requests >= _MANY_REQUESTS:
         yield (
-            f"Pages of {sizes.text(worst.page_size)} are small{_of(worst, looked)}: even with a page buffer, opening"
-            f" the file and finding its {sizes.count(worst.objects, 'object')} takes {worst.page_requests:,} requests"
-            f" of ROS3 behind the first {sizes.text(ROS3_FIRST_BYTES)} ({_seconds(worst.page_requests)})."
-            f" {_in_a_page(worst)}"
+            f"Pages of {sizes.format_size(worst.page_size)} are small{_format_file(worst, looked)}: even with a page buffer, opening"
+            f" the file and finding its {sizes.format_count(worst.objects, 'object')} takes {worst.page_requests:,} requests"
+            f" of ROS3 behind the first {sizes.format_size(ROS3_FIRST_BYTES)} ({_format_seconds(worst.page_requests)})."
+            f" {_describe_metadata_remedy(worst)}"
         )
 
 
-def _in_a_page(contents: Contents) -> str:
+def _describe_metadata_remedy(contents: Contents) -> str:
     """Return what to do about metadata that take many requests."""
     page = next((page for page in _PAGES if page >= contents.metadata), None)
     if not page or page == contents.page_size:
-        return f"They take {sizes.text(contents.metadata)}; fewer and larger datasets need fewer requests."
-    return f"A copy in pages of {sizes.text(page)} has them all in its first page: {_repack('-S PAGE -G', page)}"
+        return f"They take {sizes.format_size(contents.metadata)}; fewer and larger datasets need fewer requests."
+    return f"A copy in pages of {sizes.format_size(page)} has them all in its first page: {_build_repack_command('-S PAGE -G', page)}"
 
 
-def _members(looked: Looked) -> Iterator[str]:
+def _describe_old_index(looked: Looked) -> Iterator[str]:
     """Yield that an index of the old format has to be read as a whole."""
-    worst = _worst(looked, lambda held: held.largest.members if held.largest and held.largest.is_old else 0)
+    worst = _find_worst(looked, lambda held: held.largest.members if held.largest and held.largest.is_old else 0)
     if not worst or not (group := worst.largest) or not group.is_old or group.members < _MANY_MEMBERS:
         return
-    size = sizes.text(sum(length for _, length in group.reads))
+    size = sizes.format_size(sum(length for _, length in group.reads))
     yield (
-        f"Group {group.path}{_of(worst, looked)} has {group.members:,} members in an index of the format before HDF5"
-        f" 1.8: finding one by its name takes {sizes.count(len(group.reads), 'read')} and {size}. A copy in the latest"
-        f' format (libver="latest"), which old releases cannot read, has one that is read in parts: {_repack("-L")};'
+        f"Group {group.path}{_format_file(worst, looked)} has {group.members:,} members in an index of the format before HDF5"
+        f" 1.8: finding one by its name takes {sizes.format_count(len(group.reads), 'read')} and {size}. A copy in the latest"
+        f' format (libver="latest"), which old releases cannot read, has one that is read in parts: {_build_repack_command("-L")};'
         " a few large datasets need neither."
     )
 
 
-def _unused(looked: Looked) -> Iterator[str]:
+def _describe_unused(looked: Looked) -> Iterator[str]:
     """Yield that files have space that a copy drops."""
-    files = [held for held in looked.contents if is_of_note(_saved(held), held.bytes)]
+    files = [held for held in looked.contents if is_of_note(_estimate_saved(held), held.bytes)]
     if not files:
         return
-    worst = max(files, key=_saved)
-    page = _copy_page(worst)
-    command = _repack("-S PAGE -G", page) if page != worst.page_size else _repack()
+    worst = max(files, key=_estimate_saved)
+    page = _choose_copy_page(worst)
+    command = _build_repack_command("-S PAGE -G", page) if page != worst.page_size else _build_repack_command()
     unsure = " or holds values of variable length" if worst.heap is None else ""
-    size = sizes.text(copy_bytes(worst, page))
+    size = sizes.format_size(estimate_copy_bytes(worst, page))
     yield (
-        f"{sizes.text(worst.unused)} of {sizes.text(worst.bytes)}{_of(worst, looked)} is free or unaccounted for"
+        f"{sizes.format_size(worst.unused)} of {sizes.format_size(worst.bytes)}{_format_file(worst, looked)} is free or unaccounted for"
         f"{unsure} (h5stat -S): a copy takes about {size}: {command}"
     )
 
 
-def _saved(contents: Contents) -> int:
-    return contents.bytes - copy_bytes(contents, _copy_page(contents))
+def _estimate_saved(contents: Contents) -> int:
+    return contents.bytes - estimate_copy_bytes(contents, _choose_copy_page(contents))
 
 
-def _copy_page(contents: Contents) -> int | None:
+def _choose_copy_page(contents: Contents) -> int | None:
     """Return the size of the pages of a copy: those of the file, unless smaller ones save much more."""
     if not contents.page_size or contents.page_size <= _PAGES[0]:
         return contents.page_size
-    more = copy_bytes(contents, contents.page_size) - copy_bytes(contents, _PAGES[0])
+    more = estimate_copy_bytes(contents, contents.page_size) - estimate_copy_bytes(contents, _PAGES[0])
     return _PAGES[0] if is_of_note(more, contents.bytes) else contents.page_size
 
 
-def copy_bytes(contents: Contents, page: int | None) -> int:
+def estimate_copy_bytes(contents: Contents, page: int | None) -> int:
     """Estimate the bytes of a copy by h5repack: pieces smaller than a page share pages, larger ones begin at one."""
     metadata = contents.metadata + (contents.heap or 0)
     if not page:
@@ -150,52 +160,56 @@ def copy_bytes(contents: Contents, page: int | None) -> int:
     return page * (whole + math.ceil(shared) + math.ceil(metadata / page))
 
 
-def _small_datasets(looked: Looked) -> Iterator[str]:
+def _describe_small_datasets(looked: Looked) -> Iterator[str]:
     """Yield that round trips take longer than bytes, of files that do not come whole."""
-    worst = _worst(looked, lambda held: len(_small(held.datasets)) if held.bytes > ROS3_FIRST_BYTES else 0)
-    if not worst or worst.bytes <= ROS3_FIRST_BYTES or len(small := _small(worst.datasets)) < _MANY_REQUESTS:
+    worst = _find_worst(looked, lambda held: len(_select_small(held.datasets)) if held.bytes > ROS3_FIRST_BYTES else 0)
+    if not worst or worst.bytes <= ROS3_FIRST_BYTES or len(small := _select_small(worst.datasets)) < _MANY_REQUESTS:
         return
-    if total(small) > total(worst.datasets) / 2:
+    if count_bytes(small) > count_bytes(worst.datasets) / 2:
         yield (
-            f"{sizes.count(len(small), 'dataset')} of less than {sizes.text(SMALL)}{_of(worst, looked)} hold"
-            f" {share(total(small), total(worst.datasets))}: each is a request whose round trip takes longer than its"
+            f"{sizes.format_count(len(small), 'dataset')} of less than {sizes.format_size(SMALL)}{_format_file(worst, looked)} hold"
+            f" {format_share(count_bytes(small), count_bytes(worst.datasets))}: each is a request whose round trip takes longer than its"
             " bytes; reading ahead or keeping blocks gains."
         )
 
 
-def _small(datasets: Iterable[Stored]) -> list[Stored]:
+def _select_small(datasets: Iterable[Stored]) -> list[Stored]:
     return [dataset for dataset in datasets if 0 < dataset.bytes < SMALL and dataset.chunks < 2]
 
 
-def _small_chunks(looked: Looked) -> Iterator[str]:
-    worst = _worst(looked, lambda held: _chunks(_in_small_chunks(held)))
-    if not worst or (number := _chunks(small := _in_small_chunks(worst))) < _MANY_READS:
+def _describe_small_chunks(looked: Looked) -> Iterator[str]:
+    worst = _find_worst(looked, lambda held: _count_chunks(_select_small_chunked(held)))
+    if not worst or (number := _count_chunks(small := _select_small_chunked(worst))) < _MANY_READS:
         return
     most = max(small, key=lambda dataset: dataset.chunks)
     yield (
-        f"{number:,} chunks{_of(worst, looked)} take less than {sizes.text(SMALL)} each and hold"
-        f" {share(total(small), total(worst.datasets))}, {most.chunks:,} of them in {most.path}: where nothing is kept,"
-        f" each is a request ({_seconds(number)} for all); larger chunks need fewer."
+        f"{number:,} chunks{_format_file(worst, looked)} take less than {sizes.format_size(SMALL)} each and hold"
+        f" {format_share(count_bytes(small), count_bytes(worst.datasets))}, {most.chunks:,} of them in {most.path}: where nothing is kept,"
+        f" each is a request ({_format_seconds(number)} for all); larger chunks need fewer."
     )
 
 
-def _in_small_chunks(contents: Contents) -> list[Stored]:
+def _select_small_chunked(contents: Contents) -> list[Stored]:
     return [dataset for dataset in contents.datasets if dataset.bytes < SMALL * dataset.chunks]
 
 
-def _chunks(datasets: Iterable[Stored]) -> int:
+def _count_chunks(datasets: Iterable[Stored]) -> int:
     return sum(dataset.chunks for dataset in datasets)
 
 
-def _large_chunks(looked: Looked) -> Iterator[str]:
+def _describe_large_chunks(looked: Looked) -> Iterator[str]:
     """Yield which chunks the chunk cache does not keep, and what that takes."""
     version = ".".join(h5py.version.hdf5_version.split(".")[:2])
     for is_costly in (_is_in_pieces, _is_fetched_again):
         costly = [dataset for dataset in looked.datasets if dataset.chunk > _CACHE_BEFORE_2 and is_costly(dataset)]
         if uncached := [dataset for dataset in costly if dataset.chunk > _CACHE]:
-            yield _uncached(uncached, f"the {sizes.text(_CACHE)} of HDF5 {version}'s chunk cache by default")
+            yield _describe_uncached(
+                uncached, f"the {sizes.format_size(_CACHE)} of HDF5 {version}'s chunk cache by default"
+            )
         if fitting := [dataset for dataset in costly if dataset.chunk <= _CACHE]:
-            yield _uncached(fitting, f"the {sizes.text(_CACHE_BEFORE_2)} of the chunk cache before HDF5 2.0")
+            yield _describe_uncached(
+                fitting, f"the {sizes.format_size(_CACHE_BEFORE_2)} of the chunk cache before HDF5 2.0"
+            )
 
 
 def _is_in_pieces(dataset: Stored) -> bool:
@@ -206,17 +220,17 @@ def _is_fetched_again(dataset: Stored) -> bool:
     return bool(dataset.filters) and dataset.bytes >= _MUCH * dataset.chunks
 
 
-def _uncached(datasets: list[Stored], cache: str) -> str:
+def _describe_uncached(datasets: list[Stored], cache: str) -> str:
     most = max(datasets, key=lambda dataset: (dataset.pieces, dataset.bytes))
     others = f" and {len(datasets) - 1:,} more" * (len(datasets) > 1)
-    words = f"Chunks of {sizes.text(most.chunk)} ({most.path}{others}) are larger than {cache}"
+    words = f"Chunks of {sizes.format_size(most.chunk)} ({most.path}{others}) are larger than {cache}"
     cost = f"reading {most.path} takes {most.pieces:,} reads instead of {most.chunks:,}"
     if most.filters:
-        cost = f"each access to one fetches {sizes.text(most.bytes // most.chunks)} and unpacks them again"
+        cost = f"each access to one fetches {sizes.format_size(most.bytes // most.chunks)} and unpacks them again"
     return f"{words}: {cost}. Open the file with rdcc_nbytes={1 << (most.chunk - 1).bit_length()} (chunk_cache)."
 
 
-def _filters(looked: Looked) -> Iterator[str]:
+def _describe_lacking_filters(looked: Looked) -> Iterator[str]:
     lacking: dict[str, list[str]] = {}
     for entry in (entry for held in looked.contents for entry in held.left_out if entry.reason == LACKS_FILTER):
         lacking.setdefault(entry.detail, []).append(entry.path)
@@ -225,19 +239,19 @@ def _filters(looked: Looked) -> Iterator[str]:
         yield f"{paths[0]}{more} cannot be read without {detail}. Runs leave them out."
 
 
-def _worst(looked: Looked, amount: Callable[[Contents], int]) -> Contents | None:
+def _find_worst(looked: Looked, amount: Callable[[Contents], int]) -> Contents | None:
     """Return the file that has most of something."""
     return max(looked.contents, key=amount, default=None)
 
 
-def _of(contents: Contents, looked: Looked) -> str:
+def _format_file(contents: Contents, looked: Looked) -> str:
     return f" of {contents.where}" if len(looked.bytes) > 1 else ""
 
 
-def _seconds(requests: int) -> str:
+def _format_seconds(requests: int) -> str:
     seconds = requests * _ROUND_TRIP_S
     return f"{seconds:,.{0 if seconds >= 10 else 1}f} s at {_ROUND_TRIP_S * 1000:.0f} ms each"
 
 
-def _repack(options: str = "", page: int | None = None) -> str:
+def _build_repack_command(options: str = "", page: int | None = None) -> str:
     return " ".join(filter(None, ["h5repack", options, str(page or ""), "original.h5 copy.h5"]))

@@ -14,10 +14,10 @@ import h5py
 from sbench.drivers import ROS3_FIRST_BYTES
 from sbench.files.watched import Reads, Watched
 from sbench.probe import hdf5_tree
-from sbench.probe.formats import reason
+from sbench.probe.formats import format_error
 from sbench.studies.shots import elsewhere
-from sbench.studies.shots.datasets import Entry, entry_of
-from sbench.studies.shots.files import creation, filters_of
+from sbench.studies.shots.datasets import Entry, build_entry
+from sbench.studies.shots.files import get_creation_facts, list_filters
 from sbench.studies.shots.inputs import Source
 
 # Number of the header message that groups of before HDF5 1.8 have (file format specification, IV.A.2.r).
@@ -133,98 +133,98 @@ class Contents:
 def read_contents(source: Source, native: h5py.File, progress: Callable[[int], None]) -> Contents:
     """Return the contents of a file, which h5py has opened itself as `native`; `progress` takes the objects so far."""
     collector = _Collector(source, native)
-    with source.raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
-        for link in hdf5_tree.walk(file):
+    with source.open_raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
+        for link in hdf5_tree.walk_links(file):
             # The index of a group is what finding its members takes, that of a dataset's chunks is not.
             watched.noting = isinstance(link.object, h5py.h5g.GroupID)
-            collector.take(link)
+            collector.add_link(link)
             progress(collector.contents.objects)
             watched.noting = True
     contents = collector.contents
     contents.reads = watched.reads
-    contents.largest = collector.largest()
+    contents.largest = collector.find_largest_group()
     searched = source.bytes <= (_SEARCHED if is_of_note(contents.unused, contents.bytes) else ROS3_FIRST_BYTES)
     if source.reader is None and searched and contents.unused:
-        contents.heap = heap_bytes(source.where)
+        contents.heap = count_heap_bytes(source.where)
     return contents
 
 
 class _Collector:
     def __init__(self, source: Source, native: h5py.File) -> None:
         block = native.id.get_create_plist().get_userblock()
-        self.contents = Contents(source.where, source.bytes, creation(native)["page_size"], user_block=block)
+        self.contents = Contents(source.where, source.bytes, get_creation_facts(native)["page_size"], user_block=block)
         self._source, self._native = source, native
         self._members: Counter[bytes] = Counter()
         self._a_member: dict[bytes, bytes] = {}
         # Types and filters of datasets that were found to be readable.
         self._readable: set[tuple] = set()
 
-    def take(self, link: hdf5_tree.Link) -> None:
+    def add_link(self, link: hdf5_tree.Link) -> None:
         """Take a link; something damaged is left out."""
         try:
-            self._take(link)
+            self._add_intact_link(link)
         except (OSError, RuntimeError, KeyError, ValueError) as error:
             if link.path == b"/":
                 raise
-            self.contents.left_out.append(Entry(link.name, reason="cannot be opened", detail=reason(error)))
+            self.contents.left_out.append(Entry(link.name, reason="cannot be opened", detail=format_error(error)))
 
-    def _take(self, link: hdf5_tree.Link) -> None:
+    def _add_intact_link(self, link: hdf5_tree.Link) -> None:
         if link.path != b"/":
             group = link.path.rpartition(b"/")[0] or b"/"
             self._members[group] += 1
             self._a_member[group] = link.path
         if link.first:
             self.contents.objects += 1
-            self.contents.metadata += _metadata(link)
+            self.contents.metadata += _count_metadata(link)
         if link.object is None:
-            self._leave_out(entry_of(link))
+            self._add_left_out(build_entry(link))
         elif link.first and isinstance(link.object, h5py.h5d.DatasetID):
-            self._take_dataset(link)
+            self._add_dataset(link)
 
-    def _take_dataset(self, link: hdf5_tree.Link) -> None:
+    def _add_dataset(self, link: hdf5_tree.Link) -> None:
         identifier = link.object
         kind = identifier.get_type().encode()
         # Without chunks and in the file itself: what it was created with need not be asked for, which takes longest.
         created = None if identifier.get_offset() is not None else identifier.get_create_plist()
-        filters = filters_of(created) if created else []
-        if created and elsewhere.kind_of(created):
+        filters = list_filters(created) if created else []
+        if created and elsewhere.get_storage_kind(created):
             self.contents.elsewhere += 1
-            self._note_obstacle(link)
+            self._record_obstacle(link)
             return
         # What can be read of a type behind some filters can be read of each such dataset.
         is_known = (kind, *filters) in self._readable and hdf5_tree.is_utf8(link.path)
-        if not is_known and not self._note_obstacle(link) and all(h5py.h5z.filter_avail(code) for code, _ in filters):
+        if not is_known and not self._record_obstacle(link) and all(h5py.h5z.filter_avail(code) for code, _ in filters):
             self._readable.add((kind, *filters))
         self.contents.datasets.append(stored := Stored(link.name, identifier.get_storage_size()))
         if created and created.get_layout() == h5py.h5d.CHUNKED:
             chunk, stored.chunks = created.get_chunk(), identifier.get_num_chunks()
             stored.chunk = math.prod(chunk) * identifier.get_type().get_size()
-            stored.pieces = _pieces(identifier.shape, chunk, stored.chunks)
+            stored.pieces = _count_pieces(identifier.shape, chunk, stored.chunks)
             stored.filters = tuple(name for _, name in filters)
         elif created and created.get_layout() == h5py.h5d.COMPACT:
             self.contents.metadata -= stored.bytes
 
-    def _note_obstacle(self, link: hdf5_tree.Link) -> bool:
-        entry = entry_of(link)
+    def _record_obstacle(self, link: hdf5_tree.Link) -> bool:
+        entry = build_entry(link)
         if entry.reason in (elsewhere.VIRTUAL, elsewhere.EXTERNAL) and self._source.reader is None:
             # Sources are found from a file's name, which a file object has not.
-            entry = entry_of(replace(link, object=h5py.h5o.open(self._native.id, link.path)))
+            entry = build_entry(replace(link, object=h5py.h5o.open(self._native.id, link.path)))
         if entry.reason:
-            self._leave_out(entry)
+            self._add_left_out(entry)
         return bool(entry.reason)
 
-    def _leave_out(self, entry: Entry) -> None:
+    def _add_left_out(self, entry: Entry) -> None:
         # Open datasets take 15 kB each.
         self.contents.left_out.append(replace(entry, dataset=None))
 
-    def largest(self) -> Group | None:
+    def find_largest_group(self) -> Group | None:
         if not self._members:
             return None
         group, members = self._members.most_common(1)[0]
-        return _find(self._source, group, members, self._a_member[group])
+        return _read_group(self._source, group, members, self._a_member[group])
 
 
-def _metadata(link: hdf5_tree.Link) -> int:
+def _count_metadata(link: hdf5_tree.Link) -> int:
     """Return the bytes of an object's headers and indexes, as h5stat counts them."""
     info = h5py.h5o.get_info(link.object)
     of_object, of_attributes = info.meta_size.obj, info.meta_size.attr
@@ -232,7 +232,7 @@ def _metadata(link: hdf5_tree.Link) -> int:
     return info.hdr.space.total + indexes
 
 
-def _pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
+def _count_pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
     """Return how many pieces lie together in chunks and dataset: reads of unfiltered chunks too large for the cache."""
     grid = [-(-length // size) for length, size in zip(shape, chunk, strict=True)]
     axis = len(shape) - 1
@@ -241,16 +241,16 @@ def _pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
     return math.prod(shape[:axis]) * math.prod(grid[axis:]) * chunks // max(1, math.prod(grid))
 
 
-def _find(source: Source, group: bytes, members: int, member: bytes) -> Group:
+def _read_group(source: Source, group: bytes, members: int, member: bytes) -> Group:
     """Return a group with the reads that finding one of its members takes, once the file is open."""
-    with source.raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
+    with source.open_raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
         watched.reads.clear()
         # A link that leads nowhere is looked up, too.
         with contextlib.suppress(KeyError, RuntimeError, OSError):
             h5py.h5o.open(file.id, member)
         reads = list(watched.reads)
         messages = h5py.h5o.get_info(h5py.h5g.open(file.id, group)).hdr.mesg.present
-    return Group(hdf5_tree.text(group), members, bool(messages >> _SYMBOL_TABLE & 1), reads)
+    return Group(hdf5_tree.to_text(group), members, bool(messages >> _SYMBOL_TABLE & 1), reads)
 
 
 def is_of_note(saved: int, whole: int) -> bool:
@@ -258,7 +258,7 @@ def is_of_note(saved: int, whole: int) -> bool:
     return saved >= max(UNUSED, UNUSED_SHARE * whole)
 
 
-def heap_bytes(path: str) -> int:
+def count_heap_bytes(path: str) -> int:
     """Return the bytes of a file's global heap, which holds values of variable length; nothing in HDF5 counts it."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         sizes = ((at.start(), int.from_bytes(at[1], "little")) for at in _HEAP.finditer(content))

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import h5py
 
-from sbench.files.equality import same_values
+from sbench.files.equality import find_difference
 from sbench.probe import sizes
-from sbench.probe.program import Problem, tool
+from sbench.probe.program import Problem, find_tool
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.manifest import list_datasets
 
@@ -41,20 +41,20 @@ class Layout:
     merged: bool = False
 
     @property
-    def paged(self) -> list[str]:
+    def page_arguments(self) -> list[str]:
         """h5repack's arguments for the pages."""
         return ["-S", "PAGE", "-G", str(self.page_size)] if self.page_size else []
 
-    def repack(self, original: str, copy: str) -> list[str]:
+    def build_repack_command(self, original: str, copy: str) -> list[str]:
         """Return the command that makes a copy of one file."""
-        chunked = ["-e", str(self.options_of(Path(original).name))] if self.options else []
-        return ["h5repack", *chunked, *self.paged, original, copy]
+        chunked = ["-e", str(self.get_options_file(Path(original).name))] if self.options else []
+        return ["h5repack", *chunked, *self.page_arguments, original, copy]
 
-    def options_of(self, name: str) -> str:
+    def get_options_file(self, name: str) -> str:
         """Return the file with h5repack's options for the original of a name."""
         return f"{self.options}/{name}.txt" if self.options.is_dir() else str(self.options)
 
-    def patterns(self, datasets: Sequence[str]) -> list[str]:
+    def convert_patterns(self, datasets: Sequence[str]) -> list[str]:
         """Return the patterns that match in the copy the datasets that some match in the original."""
         within = {one: ("!" * one.startswith("!")) + "/*" + one.removeprefix("!") for one in datasets}
         return [within[one] if self.merged else one for one in datasets]
@@ -70,7 +70,9 @@ class Made:
     seconds: float
 
 
-def make(layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequence[str], accesses: Accesses) -> Made:
+def make_copies(
+    layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequence[str], accesses: Accesses
+) -> Made:
     """Make copies of some files in a folder, and compare the datasets that accesses read with those of the originals.
 
     Raises:
@@ -78,12 +80,12 @@ def make(layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequ
     """
     folder.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
-    copies = _merge(layout, originals, folder) if layout.merged else _repack(layout, originals, folder)
+    copies = _merge_files(layout, originals, folder) if layout.merged else _make_repacked(layout, originals, folder)
     took = time.monotonic() - begin
     for number, original in enumerate(originals):
         within = f"/{original.stem}" if layout.merged else ""
         copy = copies[0 if layout.merged else number]
-        if difference := same_values(original, copy, _list_paths(original, datasets, accesses), within):
+        if difference := find_difference(original, copy, _list_paths(original, datasets, accesses), within):
             raise Problem(difference)
     return Made(copies, *(sum(path.stat().st_size for path in of) for of in (originals, copies)), took)
 
@@ -93,28 +95,28 @@ def _list_paths(original: Path, datasets: Sequence[str], accesses: Accesses) -> 
         return [one.name for one in list_datasets(file, datasets, str(original), accesses)]
 
 
-def _repack(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:
+def _make_repacked(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:
     for original in originals:
-        _run(layout.repack(str(original), str(folder / original.name)))
+        _run_tool(layout.build_repack_command(str(original), str(folder / original.name)))
     return [folder / original.name for original in originals]
 
 
-def _merge(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:
+def _merge_files(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:
     merged = folder / "merged.h5.part"
     merged.unlink(missing_ok=True)
     for original in originals:
-        _run(["h5copy", "-p", "-i", str(original), "-s", "/", "-o", str(merged), "-d", f"/{original.stem}"])
-    _run(layout.repack(str(merged), str(folder / LARGE)))
+        _run_tool(["h5copy", "-p", "-i", str(original), "-s", "/", "-o", str(merged), "-d", f"/{original.stem}"])
+    _run_tool(layout.build_repack_command(str(merged), str(folder / LARGE)))
     merged.unlink()
     return [folder / LARGE]
 
 
-def name_of(path: Path, is_mirrored: bool) -> str:
+def get_copy_name(path: Path, is_mirrored: bool) -> str:
     """Return the name of a file's copy in the folder of copies."""
     return str(path).lstrip("/") if is_mirrored else path.name
 
 
-def type_command(layout: Layout, files: Sequence[str], is_mirrored: bool = False) -> str:
+def format_copy_command(layout: Layout, files: Sequence[str], is_mirrored: bool = False) -> str:
     """Return the line to type that makes copies of files, in a folder that is named as the layout.
 
     Args:
@@ -122,18 +124,24 @@ def type_command(layout: Layout, files: Sequence[str], is_mirrored: bool = False
         files: paths and patterns of a shell.
         is_mirrored: whether copies lie in folders like those of the files.
     """
-    words, folder, name = " ".join(map(_quote, files)), layout.name, "$file" if is_mirrored else "${file##*/}"
+    words, folder, name = " ".join(map(_quote_pattern, files)), layout.name, "$file" if is_mirrored else "${file##*/}"
     if layout.merged:
         copying = f'name={name}; h5copy -p -i "$file" -s / -o merged.h5 -d "/${{name%.*}}"'
-        return f"for file in {words}; do {copying}; done; {shlex.join(layout.repack('merged.h5', LARGE))}"
-    options = layout.options and _quote(layout.options_of(f'"{name}"'))
-    command = ["h5repack", *(["-e", options] if options else []), *layout.paged, '"$file"', f'{folder}/"{name}"']
+        return f"for file in {words}; do {copying}; done; {shlex.join(layout.build_repack_command('merged.h5', LARGE))}"
+    options = layout.options and _quote_pattern(layout.get_options_file(f'"{name}"'))
+    command = [
+        "h5repack",
+        *(["-e", options] if options else []),
+        *layout.page_arguments,
+        '"$file"',
+        f'{folder}/"{name}"',
+    ]
     if is_mirrored:
         return f'for file in {words}; do mkdir -p {folder}/"$(dirname "$file")"; {" ".join(command)}; done'
     return f"mkdir -p {folder}; for file in {words}; do {' '.join(command)}; done"
 
 
-def _quote(pattern: str) -> str:
+def _quote_pattern(pattern: str) -> str:
     """Quote a path for a shell, but leave its wildcards and variables."""
     return re.sub(r"[^\w@%+=:,./*?\[\]~\"${}#-]", lambda match: f"\\{match[0]}", pattern)
 
@@ -146,7 +154,7 @@ def expect_room(folder: Path, needed: int) -> None:
     """
     if (free := shutil.disk_usage(folder).free) < needed:
         raise Problem(
-            f"{folder} has {sizes.text(free)} free, and copies take up to {sizes.text(needed)};"
+            f"{folder} has {sizes.format_size(free)} free, and copies take up to {sizes.format_size(needed)};"
             " free some, name fewer files, or another folder (--scratch)"
         )
 
@@ -156,23 +164,23 @@ def list_page_sizes(size: int) -> Iterator[int]:
     yield from (page for page in (2**20, 2**22, 2**24) if page == 2**20 or 4 * page <= size)
 
 
-def _run(command: list[str]) -> None:
+def _run_tool(command: list[str]) -> None:
     """Run one of HDF5's tools, with HDF5's own reason if it fails."""
-    program = tool(command[0], remedy="apt install hdf5-tools, or put HDF5's bin on PATH")
+    program = find_tool(command[0], remedy="apt install hdf5-tools, or put HDF5's bin on PATH")
     words = [program, "--enable-error-stack", *command[1:]]
     try:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, timeout=_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise Problem(f"{command[0]} took more than {_LIMIT_S // 60} minutes") from None
     if done.returncode:
-        raise Problem(f"{command[0]} failed: {_reason(done.stderr) or _status(done.returncode)}")
+        raise Problem(f"{command[0]} failed: {_parse_reason(done.stderr) or _describe_status(done.returncode)}")
 
 
-def _status(code: int) -> str:
+def _describe_status(code: int) -> str:
     return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it gave no reason, and status {code}"
 
 
-def _reason(words: str) -> str:
+def _parse_reason(words: str) -> str:
     """Return the innermost reason of the library's first error stack, or else the tool's last line."""
     stacks = re.split(r"^(?=\S*-DIAG)", words, flags=re.MULTILINE)
     # The tools report each driver that they try in stacks of their own.

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import h5py
 
-from sbench.probe.formats import reason
+from sbench.probe.formats import format_error
 from sbench.probe.program import Unable
-from sbench.studies.shots.checksums import fingerprint
+from sbench.studies.shots.checksums import compute_checksum
 
 # Bytes of values that are compared at a time, and elements of variable length.
 _BLOCK, _ELEMENTS = 2**27, 2**18
 
 
-def same_values(original: Path, copy: Path, datasets: Iterable[str], within: str = "") -> str:
+def find_difference(original: Path, copy: Path, datasets: Iterable[str], within: str = "") -> str:
     """Compare datasets of a file with those of its copy by checksums that leave out gaps between members.
 
     Args:
@@ -31,43 +31,47 @@ def same_values(original: Path, copy: Path, datasets: Iterable[str], within: str
     try:
         # A chunk that blocks cut is kept until the next of them needs it.
         with h5py.File(original, rdcc_nbytes=_BLOCK) as before, h5py.File(copy, rdcc_nbytes=_BLOCK) as after:
-            differences = (_difference(before, path, after, f"{within}{path}") for path in datasets)
+            differences = (_compare_dataset(before, path, after, f"{within}{path}") for path in datasets)
             return next(filter(None, differences), "")
     except OSError as error:
-        return f"{copy} cannot be compared with {original}: {reason(error)}"
+        return f"{copy} cannot be compared with {original}: {format_error(error)}"
 
 
-def _difference(before: h5py.File, path: str, after: h5py.File, copied: str) -> str:
+def _compare_dataset(before: h5py.File, path: str, after: h5py.File, copied: str) -> str:
     try:
-        with _reading("original"):
+        with _expect_readable("original"):
             original = before[path]
             shape = original.shape
-        with _reading("copy"):
+        with _expect_readable("copy"):
             copy = after[copied]
             if copy.shape != shape:
                 return f"{path} has the shape {shape} in the original and {copy.shape} in the copy"
-            blocks = _blocks(original, copy.chunks)
-        return "" if all(_same(original, copy, block) for block in blocks) else f"{path} has other values in the copy"
+            blocks = _list_blocks(original, copy.chunks)
+        return (
+            ""
+            if all(_is_same_block(original, copy, block) for block in blocks)
+            else f"{path} has other values in the copy"
+        )
     except Unable as error:
         return f"{path} {error}"
 
 
 @contextlib.contextmanager
-def _reading(which: str) -> Iterator[None]:
+def _expect_readable(which: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, KeyError, TypeError, ValueError, MemoryError) as error:
-        raise Unable(f"cannot be read in the {which}: {reason(error)}") from error
+        raise Unable(f"cannot be read in the {which}: {format_error(error)}") from error
 
 
-def _same(original: h5py.Dataset, copy: h5py.Dataset, block: tuple[slice, ...]) -> bool:
-    with _reading("original"):
-        expected = fingerprint(original[block])
-    with _reading("copy"):
-        return fingerprint(copy[block]) == expected
+def _is_same_block(original: h5py.Dataset, copy: h5py.Dataset, block: tuple[slice, ...]) -> bool:
+    with _expect_readable("original"):
+        expected = compute_checksum(original[block])
+    with _expect_readable("copy"):
+        return compute_checksum(copy[block]) == expected
 
 
-def _blocks(original: h5py.Dataset, chunks: Sequence[int] | None) -> Iterator[tuple[slice, ...]]:
+def _list_blocks(original: h5py.Dataset, chunks: Sequence[int] | None) -> Iterator[tuple[slice, ...]]:
     """Yield blocks that cover a dataset, of whole chunks, and of whole ones of a copy where these are small enough."""
     if not (shape := original.shape):
         yield ()
@@ -76,13 +80,13 @@ def _blocks(original: h5py.Dataset, chunks: Sequence[int] | None) -> Iterator[tu
     most = _ELEMENTS if kind.hasobject else max(1, _BLOCK // kind.itemsize)
     own = original.chunks or (1,) * len(shape)
     unit = list(map(max, own, chunks or own))
-    size = _grown(unit if math.prod(unit) <= most else own, shape, most)
+    size = _compute_block_size(unit if math.prod(unit) <= most else own, shape, most)
     starts = (range(0, length, step) for length, step in zip(shape, size, strict=True))
     for corner in itertools.product(*starts):
         yield tuple(slice(start, start + step) for start, step in zip(corner, size, strict=True))
 
 
-def _grown(unit: Sequence[int], shape: Sequence[int], most: int) -> list[int]:
+def _compute_block_size(unit: Sequence[int], shape: Sequence[int], most: int) -> list[int]:
     """Return the size of blocks of at most `most` elements: as many whole units as fit, along the last axis first."""
     size = [max(1, min(pair)) for pair in zip(unit, shape, strict=True)]
     for axis in range(len(size)):

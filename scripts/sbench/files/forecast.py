@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sbench.probe.program import Problem, make_command
+from sbench.probe.program import Problem, build_command
 from sbench.stores import network as networks
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.arms import RDCC_NBYTES, Arm
@@ -21,7 +21,7 @@ class Question:
     datasets: Sequence[str]
 
 
-def forecast(
+def compute_forecasts(
     questions: Sequence[Question], python: str, accesses: Accesses, network: Mapping[str, float]
 ) -> list[list[Arm] | str]:
     """Return the arms of each layout with their forecasts, or the reason why its files cannot be read.
@@ -48,7 +48,7 @@ def forecast(
         for one in questions
         for path in one.paths
     ]
-    command = make_command("sbench.files.forecast_requests", python=[python])
+    command = build_command("sbench.files.forecast_requests", python=[python])
     done = subprocess.run(command, input=json.dumps(posed), capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
@@ -67,11 +67,11 @@ def _sum_files(question: Question, answers: Sequence[dict], network: Mapping[str
         requests, size = (
             {level: sum(of[level][key] for of in of_files) for level in of_files[0]} for key in ("requests", "bytes")
         )
-        seconds = {level: _take_seconds(requests[level], size[level], network) for level in requests}
+        seconds = {level: _estimate_seconds(requests[level], size[level], network) for level in requests}
         forecasts.append(replace(arm, requests=requests, bytes=size, seconds=seconds))
     return forecasts
 
 
-def _take_seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
+def _estimate_seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
     """Return the seconds of requests that follow one another, and of bytes at the rate of one connection."""
-    return requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.mib_s(network, 1)
+    return requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.compute_rate_limit(network, 1)

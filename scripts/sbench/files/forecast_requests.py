@@ -18,10 +18,10 @@ from sbench import drivers
 from sbench.drivers import ROS3_FIRST_BYTES, native
 from sbench.files.watched import Reads, Watched
 from sbench.probe import sizes
-from sbench.probe.program import Problem, run
+from sbench.probe.program import Problem, run_main
 from sbench.studies.shots import selection as places
-from sbench.studies.shots.files import creation, extents
-from sbench.studies.shots.manifest import chosen
+from sbench.studies.shots.files import get_creation_facts, list_extents
+from sbench.studies.shots.manifest import select_datasets
 
 # The page buffer that ROS3 has by default on paged files since HDF5 2.0; and the size of its parts, each a request.
 _BY_DEFAULT, _PART = "64MiB", 8 * 2**20
@@ -38,18 +38,23 @@ def main(argv: list[str] | None = None) -> int:
     """
     prog = "module.py sbench.files.forecast_requests"
     argparse.ArgumentParser(prog=prog, description=__doc__).parse_args(argv)
-    json.dump([_answer(**question) for question in json.load(sys.stdin)], sys.stdout)
+    json.dump([_build_answer(**question) for question in json.load(sys.stdin)], sys.stdout)
     return 0
 
 
-def _answer(path: str, datasets: Sequence[str], selections: Sequence[str], rdcc_nbytes: int, arms: list[dict]) -> dict:
+def _build_answer(
+    path: str, datasets: Sequence[str], selections: Sequence[str], rdcc_nbytes: int, arms: list[dict]
+) -> dict:
     try:
         with h5py.File(path) as file:
-            paged = creation(file)["paged"]
-        watch = functools.cache(functools.partial(reads, path, tuple(datasets)))
+            paged = get_creation_facts(file)["paged"]
+        watch = functools.cache(functools.partial(record_reads, path, tuple(datasets)))
         return {
             "arms": [
-                {level: _requests(arm, paged, functools.partial(watch, level, rdcc_nbytes)) for level in selections}
+                {
+                    level: _compute_arm_requests(arm, paged, functools.partial(watch, level, rdcc_nbytes))
+                    for level in selections
+                }
                 for arm in arms
             ]
         }
@@ -57,15 +62,15 @@ def _answer(path: str, datasets: Sequence[str], selections: Sequence[str], rdcc_
         return {"problem": " ".join(str(error).split()) or type(error).__name__}
 
 
-def _requests(arm: dict, paged: bool, watch: Callable[[str, str], tuple[Reads, Reads, int]]) -> dict:
+def _compute_arm_requests(arm: dict, paged: bool, watch: Callable[[str, str], tuple[Reads, Reads, int]]) -> dict:
     buffer = arm["page_buffer"]
     if arm["driver"] == "ros3" and buffer == "unset" and paged:
         buffer = _BY_DEFAULT
     watched, sieved, size = watch(buffer, arm["chunk_cache"])
-    return requests_of(arm["driver"], arm["read_cache"], sieved if arm["driver"] in _SIEVES else watched, size)
+    return compute_requests(arm["driver"], arm["read_cache"], sieved if arm["driver"] in _SIEVES else watched, size)
 
 
-def reads(
+def record_reads(
     path: str, datasets: Sequence[str], selection: str, rdcc_nbytes: int, page_buffer: str, chunk_cache: str = "default"
 ) -> tuple[Reads, Reads, int]:
     """Return HDF5's reads of a file for one access, (offset, length) in bytes, also with a sieve, and the file's size.
@@ -78,24 +83,24 @@ def reads(
         page_buffer: the level of the factor.
         chunk_cache: the level of the factor.
     """
-    nbytes, slots = drivers.chunk_cache(chunk_cache, rdcc_nbytes)
-    access = drivers.Access("sec2", drivers.page_buffer_bytes(page_buffer), nbytes, rdcc_nslots=slots)
+    nbytes, slots = drivers.parse_chunk_cache(chunk_cache, rdcc_nbytes)
+    access = drivers.Access("sec2", drivers.parse_page_buffer(page_buffer), nbytes, rdcc_nslots=slots)
     with open(path, "rb") as raw:
         watched = Watched(raw)
-        plist = native.access_list(access)
+        plist = native.build_access_list(access)
         plist.set_fileobj_driver(h5py.h5fd.fileobj_driver, watched)
         with h5py.File(h5py.h5f.open(repr(watched).encode(), h5py.h5f.ACC_RDONLY, plist)) as file:
             if selection == places.METADATA:
-                list(native.walk(file))
-            parts = _places(path, datasets, selection)
-            _read(file, parts)
+                list(native.walk_file(file))
+            parts = _list_places(path, datasets, selection)
+            _read_parts(file, parts)
             # A page buffer reads whole pages, which no sieve makes larger.
             read = [file[name] for name in {name for name, _ in parts}] if page_buffer in ("unset", "0") else []
-            spans = sorted(span for one in read if not one.chunks for span in extents(one))
-        return watched.reads, sieve(watched.reads, spans), raw.seek(0, io.SEEK_END)
+            spans = sorted(span for one in read if not one.chunks for span in list_extents(one))
+        return watched.reads, apply_sieve(watched.reads, spans), raw.seek(0, io.SEEK_END)
 
 
-def sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
+def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
     """Return the reads of a driver with a sieve buffer, which HDF5 fills where it reads little of values in one piece.
 
     Args:
@@ -113,41 +118,43 @@ def sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
     return reads_of
 
 
-def _read(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
+def _read_parts(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
     """Read parts of datasets; those that h5py cannot convert are left out of a run, too."""
     errors = []
     for name, place in parts:
         try:
-            file[name][places.slices(place)]
+            file[name][places.convert_to_slices(place)]
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             errors.append(error)
     if errors and len(errors) == len(parts):
         raise errors[0]
 
 
-def _places(path: str, datasets: Sequence[str], selection: str) -> list[tuple[str, places.Place]]:
+def _list_places(path: str, datasets: Sequence[str], selection: str) -> list[tuple[str, places.Place]]:
     if selection == places.METADATA:
         return []
     with h5py.File(path) as file:
         return [
             (one.name, place)
-            for one in chosen(file, datasets, path, selection)
-            for place in places.places(selection, one.shape or (), one.chunks)
+            for one in select_datasets(file, datasets, path, selection)
+            for place in places.iter_places(selection, one.shape or (), one.chunks)
         ]
 
 
-def requests_of(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
+def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
     """Return the requests and bytes that a driver makes of HDF5's reads of a file of `size` bytes."""
     requests = [(0, min(ROS3_FIRST_BYTES, size))] if driver == "ros3" else []
     if driver == "ros3":
         # The first 16 MiB at the open, then each read beyond.
         requests += [(offset, length) for offset, length in reads_of if offset + length > min(ROS3_FIRST_BYTES, size)]
-        requests = [part for request in requests for part in _parts(*request)]
+        requests = [part for request in requests for part in _split_request(*request)]
     elif driver == "s3fs":
         from fsspec import caching
 
         kind, _, block = (_READAHEAD if read_cache == drivers.DEFAULT else read_cache).partition("-")
-        cache = caching.caches[kind](sizes.in_bytes(block), lambda *ends: _fetched(requests, *ends, size), size)
+        cache = caching.caches[kind](
+            sizes.parse_size(block), lambda *ends: _record_request(requests, *ends, size), size
+        )
         for offset, length in reads_of:
             cache._fetch(offset, min(offset + length, size))
     else:
@@ -156,14 +163,14 @@ def requests_of(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]
     return {"requests": len(requests) + (driver != "sec2"), "bytes": sum(length for _, length in requests)}
 
 
-def _fetched(requests: Reads, start: int, end: int, size: int) -> bytes:
+def _record_request(requests: Reads, start: int, end: int, size: int) -> bytes:
     requests.append((start, min(end, size) - start))
     return bytes(requests[-1][1])
 
 
-def _parts(offset: int, length: int) -> Reads:
+def _split_request(offset: int, length: int) -> Reads:
     return [(begin, min(_PART, offset + length - begin)) for begin in range(offset, offset + length, _PART)]
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sbench.build.release_range import Unusable
 from sbench.design import records
 from sbench.measure import tables
-from sbench.measure.judging import verdicts_table
+from sbench.measure.judging import build_verdicts_table
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 FIRST, LAST, NEITHER, UNDECIDED = "like the first", "like the last", "like neither", "undecided"
@@ -47,7 +47,7 @@ class Change:
     unconfirmed: str = ""
 
 
-def search(names: Sequence[str], look: Callable[[str, str, str], Seen], say: Say) -> Change:
+def find_change(names: Sequence[str], look: Callable[[str, str, str], Seen], say: Say) -> Change:
     """Return where a figure changes between the first and the last of some releases, whose figures differ.
 
     `look` says what a release is like, given the ones that it is compared with: (the first, the release, the last).
@@ -83,7 +83,7 @@ def search(names: Sequence[str], look: Callable[[str, str, str], Seen], say: Say
     return change
 
 
-def settle(change: Change, ends: Sequence[str], doubt: Callable[[str, str], str]) -> None:
+def confirm_change(change: Change, ends: Sequence[str], doubt: Callable[[str, str], str]) -> None:
     """Leave in a change of times what further builds confirm: `doubt` returns why two releases do not differ, or "".
 
     Where it doubts those that were found, the change is somewhere between the `ends`.
@@ -112,7 +112,7 @@ def find_doubt(rows: Sequence[dict], whole: float) -> str:
     return ""
 
 
-def verdicts(folder: Path, run: str, study: str, libraries: Sequence[str]) -> dict[tuple[str, str], dict]:
+def judge_libraries(folder: Path, run: str, study: str, libraries: Sequence[str]) -> dict[tuple[str, str], dict]:
     """Return the verdicts on the total time of libraries against the first and the last: (baseline, contender) -> row.
 
     They are one family, judged from the blocks in which both were measured (METHOD 17). `folder` is that of the study
@@ -121,22 +121,22 @@ def verdicts(folder: Path, run: str, study: str, libraries: Sequence[str]) -> di
     matrix = tables.read_matrix(folder / "matrix.csv")
     matrix = matrix[matrix["library"].isin(libraries)].reset_index(drop=True)
     kept = (
-        records.Kept(cell, levels, block, path, records.read(path, run, study, levels))
-        for cell, levels in tables.levels_of(matrix).items()
-        for block, path in records.repeats(folder / "records" / cell)
+        records.Kept(cell, levels, block, path, records.read_record(path, run, study, levels))
+        for cell, levels in tables.get_levels(matrix).items()
+        for block, path in records.list_repeats(folder / "records" / cell)
     )
-    runs, _ = tables.runs_and_samples(matrix, kept)
+    runs, _ = tables.build_runs_and_samples(matrix, kept)
     compared = [{"factor": "library", "baseline": name} for name in (libraries[0], libraries[-1])]
-    rows = verdicts_table(matrix, runs, compared).to_dict("records")
+    rows = build_verdicts_table(matrix, runs, compared).to_dict("records")
     return {(row["baseline"], row["contender"]): row for row in rows if row["metric"] == "total"}
 
 
-def of_ends(verdict: dict) -> str:
+def judge_last(verdict: dict) -> str:
     """Return what the last release is like by its verdict against the first."""
     return LAST if verdict["verdict"] in ORDERED else FIRST if verdict["verdict"] == Outcome.SAME else UNDECIDED
 
 
-def likeness(before: dict, after: dict) -> str:
+def judge_release(before: dict, after: dict) -> str:
     """Return what a release is like by its verdicts against the first and the last.
 
     Where it is not shown to differ from one of them, and is from the other, it is like the former.
@@ -144,7 +144,7 @@ def likeness(before: dict, after: dict) -> str:
     return _LIKE[before["verdict"] in ORDERED, after["verdict"] in ORDERED]
 
 
-def ratio(verdict: dict) -> str:
+def format_ratio(verdict: dict) -> str:
     """Return the ratio of a verdict with its interval, or why there is none."""
     if verdict["verdict"] not in JUDGED:
         return f"{verdict['verdict']} ({verdict['note']})"

@@ -4,8 +4,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from sbench.files.chunking import find_unsuited, price_of
-from sbench.files.conclusions import conclude
+from sbench.files.chunking import compute_price, find_unsuited
+from sbench.files.conclusions import list_conclusions
 from sbench.files.contents import read_contents
 from sbench.files.looked import Looked
 from sbench.files.place import ELSEWHERE
@@ -14,8 +14,8 @@ from sbench.studies.shots import accesses
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.addresses import get_bucket
 from sbench.studies.shots.choice import ALL
-from sbench.studies.shots.files import creation
-from sbench.studies.shots.inputs import Source, sources, store_of
+from sbench.studies.shots.files import get_creation_facts
+from sbench.studies.shots.inputs import Source, build_store_entry, find_sources
 from sbench.studies.shots.manifest import list_datasets
 
 # Of many files some are looked into, evenly spaced, until this time is over.
@@ -25,29 +25,31 @@ _NAMED = 5
 _PROGRESS_S = 2.0
 
 
-def describe(files: Sequence[str], access: str, datasets: Sequence[str], as_json: bool = False) -> int:
+def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], as_json: bool = False) -> int:
     """Print what files hold and what that means over a network, or one JSON object; return 0.
 
     Args:
         files: files, folders, patterns, or s3://bucket/prefix/*.h5.
-        access: how they are read (`accesses.parse`); "": all of them.
+        access: how they are read (`accesses.parse_accesses`); "": all of them.
         datasets: patterns of the datasets that are read; none: all.
         as_json: print one JSON object.
 
     Raises:
         Problem: files cannot be read; what the others hold is printed before.
     """
-    read = accesses.parse(access)
+    read = accesses.parse_accesses(access)
     bucket = get_bucket(files)
     begin = time.monotonic()
-    of_set = sources(files, store_of(bucket) if bucket else None)
-    looked = look(of_set)
-    suited = examine_access(of_set, read, datasets or [ALL]) if access else []
-    meaning = [*suited, *conclude(looked)]
+    of_set = find_sources(files, build_store_entry(bucket) if bucket else None)
+    looked = read_file_set(of_set)
+    suited = describe_access(of_set, read, datasets or [ALL]) if access else []
+    meaning = [*suited, *list_conclusions(looked)]
     if as_json:
         print_json(looked.to_json() | {"meaning": meaning})
     else:
-        print(*looked.lines(), "", "What that means over a network", *(f"  {line}" for line in meaning), sep="\n")
+        print(
+            *looked.format_lines(), "", "What that means over a network", *(f"  {line}" for line in meaning), sep="\n"
+        )
     print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     if looked.bad:
         more = [f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED)
@@ -55,7 +57,7 @@ def describe(files: Sequence[str], access: str, datasets: Sequence[str], as_json
     return 0
 
 
-def look(of_set: Sequence[Source]) -> Looked:
+def read_file_set(of_set: Sequence[Source]) -> Looked:
     """Look at files: at how each was made, and into some.
 
     Raises:
@@ -65,14 +67,14 @@ def look(of_set: Sequence[Source]) -> Looked:
     step = -(-len(of_set) // _DEEP_FILES)
     for number, source in enumerate(of_set):
         try:
-            with source.opened() as file:
-                facts = creation(file)
+            with source.open_hdf5() as file:
+                facts = get_creation_facts(file)
                 if not looked.contents or (number % step == 0 and time.monotonic() - begin < _DEEP_S):
-                    looked.contents.append(read_contents(source, file, progress.of(number, source.where)))
+                    looked.contents.append(read_contents(source, file, progress.build_reporter(number, source.where)))
         except Problem as problem:
             looked.bad.append(str(problem))
             continue
-        progress.of(number, source.where)(0)
+        progress.build_reporter(number, source.where)(0)
         looked.bytes.append(source.bytes)
         looked.pages[facts["page_size"]] += 1
         looked.superblocks[facts["superblock"]] += 1
@@ -81,7 +83,7 @@ def look(of_set: Sequence[Source]) -> Looked:
     return looked
 
 
-def examine_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[str]) -> list[str]:
+def describe_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[str]) -> list[str]:
     """Return sentences on how the chunks of the first file with such datasets suit accesses.
 
     Raises:
@@ -90,9 +92,9 @@ def examine_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[
     problem = None
     for source in of_set[:_DEEP_FILES]:
         try:
-            with source.opened() as file:
+            with source.open_hdf5() as file:
                 meant = list_datasets(file, datasets, source.where, read)
-                unsuited = find_unsuited(meant, read, price_of(ELSEWHERE))
+                unsuited = find_unsuited(meant, read, compute_price(ELSEWHERE))
                 return unsuited or [f"The chunks of {source.where} suit {', '.join(read.shares)}."]
         except Problem as error:
             problem = problem or error
@@ -105,13 +107,13 @@ class _Progress:
     def __init__(self, files: int) -> None:
         self._files, self._printed = files, time.monotonic()
 
-    def of(self, number: int, where: str) -> Callable[[int], None]:
+    def build_reporter(self, number: int, where: str) -> Callable[[int], None]:
         """Return a function for a file that takes the number of its objects that were looked at."""
 
-        def report(objects: int) -> None:
+        def print_progress(objects: int) -> None:
             if time.monotonic() - self._printed > _PROGRESS_S:
                 self._printed = time.monotonic()
                 within = f", {objects:,} objects" if objects else ""
                 print(f"file {number + 1} of {self._files}: {where}{within}", file=sys.stderr)
 
-        return report
+        return print_progress

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from sbench.drivers import ROS3_FIRST_BYTES
 from sbench.files.contents import Contents, Stored
 from sbench.probe import sizes
-from sbench.studies.shots.choice import describe
+from sbench.studies.shots.choice import describe_left_out
 
 # A piece of which the bytes take less than 1 ms, a 20th of a round trip of 20 ms, at the 85 MB/s that Amazon names for
 # one connection ("Best practices design patterns: optimizing Amazon S3 performance").
@@ -56,61 +56,61 @@ class Looked:
             "files_by_superblock": {str(version): number for version, number in self.superblocks.items()},
         }
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield what was seen, a line for each thing."""
-        each = f", {_span(self.bytes, sizes.text)} each" if len(self.bytes) > 1 else ""
-        yield f"{sizes.count(len(self.bytes), 'file')}, {sizes.text(sum(self.bytes))}{each}"
-        yield "; ".join(_paged(size, number) for size, number in self.pages.most_common())
+        each = f", {_format_span(self.bytes, sizes.format_size)} each" if len(self.bytes) > 1 else ""
+        yield f"{sizes.format_count(len(self.bytes), 'file')}, {sizes.format_size(sum(self.bytes))}{each}"
+        yield "; ".join(_format_pages(size, number) for size, number in self.pages.most_common())
         yield "superblock " + ", ".join(f"{version} ({number})" for version, number in sorted(self.superblocks.items()))
         if any(held.datasets or held.elsewhere or held.left_out for held in self.contents):
-            yield from self._data()
-        yield from self._space()
+            yield from self._describe_data()
+        yield from self._describe_space()
 
-    def _data(self) -> Iterator[str]:
+    def _describe_data(self) -> Iterator[str]:
         numbers = [held.number_of_datasets for held in self.contents]
         of = "" if len(numbers) == len(self.bytes) else f", in {len(numbers)} of the files"
         several = " per file" if len(self.bytes) > 1 else ""
         small = [dataset for dataset in self.datasets if dataset.bytes < SMALL]
-        held = share(total(small), total(self.datasets))
-        words = f"; {len(small):,} of {len(self.datasets):,} take less than {sizes.text(SMALL)} in the file"
+        held = format_share(count_bytes(small), count_bytes(self.datasets))
+        words = f"; {len(small):,} of {len(self.datasets):,} take less than {sizes.format_size(SMALL)} in the file"
         words = f"{words}, together {held}" if self.datasets else ""
         datasets = "dataset" if set(numbers) == {1} else "datasets"
-        yield f"{_span(numbers, '{:,}'.format)} {datasets}{several}{of}{words}"
+        yield f"{_format_span(numbers, '{:,}'.format)} {datasets}{several}{of}{words}"
         if self.elsewhere:
-            yield f"{sizes.count(self.elsewhere, 'dataset')} with values in other files (virtual or external)"
+            yield f"{sizes.format_count(self.elsewhere, 'dataset')} with values in other files (virtual or external)"
         if left_out := [entry for held in self.contents for entry in held.left_out]:
-            yield f"not readable here: {describe(left_out)}"
+            yield f"not readable here: {describe_left_out(left_out)}"
         if chunked := [dataset for dataset in self.datasets if dataset.chunk]:
-            chunks = f"chunks of {_span([dataset.chunk for dataset in chunked], sizes.text)}"
-            numbers = _span([dataset.chunks for dataset in chunked], "{:,}".format)
-            yield f"{sizes.count(len(chunked), 'dataset')} in {chunks}; {numbers} of them per dataset"
+            chunks = f"chunks of {_format_span([dataset.chunk for dataset in chunked], sizes.format_size)}"
+            numbers = _format_span([dataset.chunks for dataset in chunked], "{:,}".format)
+            yield f"{sizes.format_count(len(chunked), 'dataset')} in {chunks}; {numbers} of them per dataset"
         filters = Counter(name for dataset in self.datasets for name in dataset.filters)
         yield "filters: " + (", ".join(f"{name} ({number:,})" for name, number in filters.most_common()) or "none")
 
-    def _space(self) -> Iterator[str]:
+    def _describe_space(self) -> Iterator[str]:
         parts = {"values": "raw", "metadata": "metadata", "global heap": "heap", "free or unaccounted for": "unused"}
         amounts = {name: sum(getattr(held, part) or 0 for held in self.contents) for name, part in parts.items()}
-        yield "space: " + ", ".join(f"{sizes.text(amount)} {name}" for name, amount in amounts.items() if amount)
+        yield "space: " + ", ".join(f"{sizes.format_size(amount)} {name}" for name, amount in amounts.items() if amount)
         reads = [len(held.reads) for held in self.contents]
         beyond = [held.requests for held in self.contents]
         yield (
-            f"opening a file and finding all that is in it takes {_span(reads, '{:,}'.format)} reads,"
-            f" {_span(beyond, '{:,}'.format)} of them behind its first {sizes.text(ROS3_FIRST_BYTES)}"
+            f"opening a file and finding all that is in it takes {_format_span(reads, '{:,}'.format)} reads,"
+            f" {_format_span(beyond, '{:,}'.format)} of them behind its first {sizes.format_size(ROS3_FIRST_BYTES)}"
         )
 
 
-def total(datasets: Iterable[Stored]) -> int:
+def count_bytes(datasets: Iterable[Stored]) -> int:
     """Return the bytes that datasets take in their files."""
     return sum(dataset.bytes for dataset in datasets)
 
 
-def share(part: int, whole: int) -> str:
+def format_share(part: int, whole: int) -> str:
     """Return "0.1 % of the bytes"."""
     percent = 100 * part / whole if whole else 0
     return f"{percent:.0f} % of the bytes" if percent >= 1 or not part else f"{percent:.2g} % of the bytes"
 
 
-def _span(values: list[int], text: Callable[[int], str]) -> str:
+def _format_span(values: list[int], text: Callable[[int], str]) -> str:
     """Return the least and the largest of values, with one in the middle that occurs, or what all have."""
     least, middle, most = min(values), statistics.median_low(values), max(values)
     if least == most:
@@ -119,6 +119,6 @@ def _span(values: list[int], text: Callable[[int], str]) -> str:
     return f"{text(least)} to {text(most)}{between}"
 
 
-def _paged(page_size: int | None, number: int) -> str:
-    files = sizes.count(number, "file")
-    return f"{files} not paged" if page_size is None else f"{files} in pages of {sizes.text(page_size)}"
+def _format_pages(page_size: int | None, number: int) -> str:
+    files = sizes.format_count(number, "file")
+    return f"{files} not paged" if page_size is None else f"{files} in pages of {sizes.format_size(page_size)}"

@@ -32,69 +32,69 @@ class Target:
         return f"s3://{quote(self.path)}"
 
 
-def with_h5py(arm: Mapping[str, str], target: Target) -> str:
+def build_h5py_code(arm: Mapping[str, str], target: Target) -> str:
     """Return a line of Python that opens the file as `file`, with its imports."""
     if arm["driver"] == "ros3" and arm["page_buffer"] == "0":
-        return f"import h5py; {_unbuffered(arm, target)}"
+        return f"import h5py; {_build_unbuffered_code(arm, target)}"
     if arm["driver"] == "s3fs":
-        return f"import h5py, s3fs; file = h5py.File({_s3fs(arm, target)}{_join(_chunk_cache(arm))})"
-    address, settings = _h5py(arm, target)
-    return f"import h5py; file = h5py.File({address}{_join(settings)})"
+        return f"import h5py, s3fs; file = h5py.File({_build_s3fs_code(arm, target)}{_join_arguments(_build_cache_arguments(arm))})"
+    address, settings = _build_h5py_arguments(arm, target)
+    return f"import h5py; file = h5py.File({address}{_join_arguments(settings)})"
 
 
-def with_xarray(arm: Mapping[str, str], target: Target) -> str:
+def build_xarray_code(arm: Mapping[str, str], target: Target) -> str:
     """Return a line of Python that opens a group as `data`, or several as a dictionary; "" if xarray cannot."""
     if arm["page_buffer"] == "0":
         return ""
     several, path = len(target.groups) > 1, {"engine": '"h5netcdf"'}
     if arm["driver"] == "s3fs":
-        chunk_cache = _chunk_cache(arm)
-        path |= {"driver_kwds": _literal(chunk_cache)} if chunk_cache else {}
+        chunk_cache = _build_cache_arguments(arm)
+        path |= {"driver_kwds": _format_dict(chunk_cache)} if chunk_cache else {}
         # A file that is opened once serves all groups.
-        before = f"file = {_s3fs(arm, target)}; " if several else ""
-        return f"import s3fs, xarray; {before}{_opened('file' if several else _s3fs(arm, target), path, target)}"
-    address, settings = _h5py(arm, target)
+        before = f"file = {_build_s3fs_code(arm, target)}; " if several else ""
+        return f"import s3fs, xarray; {before}{_build_dataset_code('file' if several else _build_s3fs_code(arm, target), path, target)}"
+    address, settings = _build_h5py_arguments(arm, target)
     if not several:
-        return f"import xarray; {_opened(address, _engine(settings), target)}"
-    before = f'file = h5netcdf.File({address}, "r"{_join(settings)}, phony_dims="access")'
+        return f"import xarray; {_build_dataset_code(address, _build_engine_arguments(settings), target)}"
+    before = f'file = h5netcdf.File({address}, "r"{_join_arguments(settings)}, phony_dims="access")'
     opening = "xarray.open_dataset(xarray.backends.H5NetCDFStore(file, group=group))"
-    return f"import h5netcdf, xarray; {before}; data = {{group: {opening} for group in {_groups(target)}}}"
+    return f"import h5netcdf, xarray; {before}; data = {{group: {opening} for group in {_format_groups(target)}}}"
 
 
-def _opened(source: str, arguments: dict[str, str], target: Target) -> str:
+def _build_dataset_code(source: str, arguments: dict[str, str], target: Target) -> str:
     if len(target.groups) == 1:
-        group = {} if target.groups[0] == "/" else {"group": _quote(target.groups[0])}
-        return f"data = xarray.open_dataset({source}{_join(arguments | group)})"
-    opening = f"xarray.open_dataset({source}{_join(arguments | {'group': 'group'})})"
-    return f"data = {{group: {opening} for group in {_groups(target)}}}"
+        group = {} if target.groups[0] == "/" else {"group": _format_string(target.groups[0])}
+        return f"data = xarray.open_dataset({source}{_join_arguments(arguments | group)})"
+    opening = f"xarray.open_dataset({source}{_join_arguments(arguments | {'group': 'group'})})"
+    return f"data = {{group: {opening} for group in {_format_groups(target)}}}"
 
 
-def _h5py(arm: Mapping[str, str], target: Target) -> tuple[str, dict[str, str]]:
+def _build_h5py_arguments(arm: Mapping[str, str], target: Target) -> tuple[str, dict[str, str]]:
     ros3 = {"driver": '"ros3"', "aws_region": f'b"{target.region}"'} if arm["driver"] == "ros3" else {}
-    buffer = {} if arm["page_buffer"] == "unset" else {"page_buf_size": str(sizes.in_bytes(arm["page_buffer"]))}
-    return _quote(target.url if ros3 else target.path), ros3 | buffer | _chunk_cache(arm)
+    buffer = {} if arm["page_buffer"] == "unset" else {"page_buf_size": str(sizes.parse_size(arm["page_buffer"]))}
+    return _format_string(target.url if ros3 else target.path), ros3 | buffer | _build_cache_arguments(arm)
 
 
-def _engine(settings: dict[str, str]) -> dict[str, str]:
+def _build_engine_arguments(settings: dict[str, str]) -> dict[str, str]:
     driver = {"driver": settings["driver"]} if "driver" in settings else {}
     rest = {key: value for key, value in settings.items() if key != "driver"}
-    return {"engine": '"h5netcdf"'} | driver | ({"driver_kwds": _literal(rest)} if rest else {})
+    return {"engine": '"h5netcdf"'} | driver | ({"driver_kwds": _format_dict(rest)} if rest else {})
 
 
-def _chunk_cache(arm: Mapping[str, str]) -> dict[str, str]:
-    nbytes, slots = drivers.chunk_cache(arm.get("chunk_cache", drivers.DEFAULT), 0)
+def _build_cache_arguments(arm: Mapping[str, str]) -> dict[str, str]:
+    nbytes, slots = drivers.parse_chunk_cache(arm.get("chunk_cache", drivers.DEFAULT), 0)
     return {key: str(value) for key, value in (("rdcc_nbytes", nbytes), ("rdcc_nslots", slots)) if value}
 
 
-def _s3fs(arm: Mapping[str, str], target: Target) -> str:
+def _build_s3fs_code(arm: Mapping[str, str], target: Target) -> str:
     kind, _, block = arm["read_cache"].partition("-")
-    cache = {"cache_type": f'"{kind}"', "block_size": str(sizes.in_bytes(block))} if block else {}
-    return f"s3fs.S3FileSystem().open({_quote(target.path)}{_join(cache)})"
+    cache = {"cache_type": f'"{kind}"', "block_size": str(sizes.parse_size(block))} if block else {}
+    return f"s3fs.S3FileSystem().open({_format_string(target.path)}{_join_arguments(cache)})"
 
 
-def _unbuffered(arm: Mapping[str, str], target: Target) -> str:
+def _build_unbuffered_code(arm: Mapping[str, str], target: Target) -> str:
     """Return the way to a page buffer of 0: to `h5py.File` that is none, and ROS3 then takes its default."""
-    cache = _chunk_cache(arm)
+    cache = _build_cache_arguments(arm)
     chunk_cache = (
         f"elements, slots, _, preemption = plist.get_cache(); "
         f"plist.set_cache(elements, {cache.get('rdcc_nslots', 'slots')}, {cache['rdcc_nbytes']}, preemption); "
@@ -104,21 +104,21 @@ def _unbuffered(arm: Mapping[str, str], target: Target) -> str:
     return (
         f"plist = h5py.h5p.create(h5py.h5p.FILE_ACCESS); plist.set_page_buffer_size(0, 0, 0); {chunk_cache}"
         f'plist.set_fapl_ros3(b"{target.region}", b"", b""); '
-        f"file = h5py.File(h5py.h5f.open({_quote(target.url)}.encode(), h5py.h5f.ACC_RDONLY, plist))"
+        f"file = h5py.File(h5py.h5f.open({_format_string(target.url)}.encode(), h5py.h5f.ACC_RDONLY, plist))"
     )
 
 
-def _groups(target: Target) -> str:
-    return "(" + ", ".join(map(_quote, target.groups[:_GROUPS])) + ")"
+def _format_groups(target: Target) -> str:
+    return "(" + ", ".join(map(_format_string, target.groups[:_GROUPS])) + ")"
 
 
-def _quote(text: str) -> str:
+def _format_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _literal(settings: Mapping[str, str]) -> str:
+def _format_dict(settings: Mapping[str, str]) -> str:
     return "{" + ", ".join(f'"{key}": {value}' for key, value in settings.items()) + "}"
 
 
-def _join(settings: Mapping[str, str]) -> str:
+def _join_arguments(settings: Mapping[str, str]) -> str:
     return "".join(f", {key}={value}" for key, value in settings.items())

@@ -10,7 +10,7 @@ from sbench.stores import bare
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.shots import addresses
-from sbench.studies.shots.inputs import Source, store_of
+from sbench.studies.shots.inputs import Source, build_store_entry
 
 # Taken for a store whose round trip (ms) and rate (MiB/s per connection) are neither given nor measured, and for a read
 # of a disk.
@@ -46,10 +46,10 @@ def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, 
         Problem: the bucket does not answer.
     """
     if not (own or given or in_bucket):
-        return Place({"kind": "posix"}, _DISK, _describe(_DISK, {}, {}))
-    measured = _measure(own or in_bucket, files if not own else []) if own or in_bucket else {}
+        return Place({"kind": "posix"}, _DISK, _describe_network(_DISK, {}, {}))
+    measured = _measure_network(own or in_bucket, files if not own else []) if own or in_bucket else {}
     network = ELSEWHERE | measured | given
-    words = _describe(network, given, measured)
+    words = _describe_network(network, given, measured)
     if own:
         return Place(own, network, words)
     # An embedded server emulates it.
@@ -80,24 +80,24 @@ def parse_store(address: str) -> dict | None:
     if not (bucket := addresses.get_bucket(address)):
         raise Problem(f"{address} is no place in a bucket; write --store s3://bucket/prefix")
     prefix = address.removeprefix(addresses.IN_BUCKET).partition("/")[2].strip("/")
-    return store_of(bucket) | {"prefix": prefix, "upload": True}
+    return build_store_entry(bucket) | {"prefix": prefix, "upload": True}
 
 
-def _measure(spec: dict, files: Sequence[Source]) -> dict[str, float]:
+def _measure_network(spec: dict, files: Sequence[Source]) -> dict[str, float]:
     """Return a bucket's network by ten requests without a body, and a ranged GET where it has one of the files."""
-    store = stores.of(spec)
-    location, env = store.locate({"location": {"key": ""}}, None, dict(os.environ))
+    store = stores.get_store(spec)
+    location, env = store.resolve_location({"location": {"key": ""}}, None, dict(os.environ))
     largest = max(files, key=attrgetter("bytes"), default=None)
     name = largest.where.removeprefix(f"{addresses.IN_BUCKET}{spec['bucket']}/") if largest else "latency"
-    getter = bare.of(location, store.addresses(location, [name], env))()
-    measured = networks.measure(getter, name, min(largest.bytes, networks.READ_BYTES) if largest else 0)
+    getter = bare.build_connector(location, store.sign_addresses(location, [name], env))()
+    measured = networks.measure_network(getter, name, min(largest.bytes, networks.READ_BYTES) if largest else 0)
     rate = {"per_connection_mib_s": measured["mib_s"]} if "mib_s" in measured else {}
     return {"latency_ms": 1000 * measured["round_trip_s"], **rate}
 
 
-def _describe(network: dict, given: dict, measured: dict) -> str:
-    def source(key: str) -> str:
+def _describe_network(network: dict, given: dict, measured: dict) -> str:
+    def describe_source(key: str) -> str:
         return "as given" if key in given else "measured" if key in measured else "assumed"
 
     figures = {"latency_ms": "a round trip of {:.3g} ms", "per_connection_mib_s": "{:.3g} MiB/s per connection"}
-    return ", ".join(f"{text.format(network[key])} ({source(key)})" for key, text in figures.items())
+    return ", ".join(f"{text.format(network[key])} ({describe_source(key)})" for key, text in figures.items())

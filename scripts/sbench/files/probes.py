@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sbench.design import records, validity
 from sbench.probe.program import Problem, read_json
-from sbench.studies.shots.arms import key_of
+from sbench.studies.shots.arms import get_arm_key
 
 # A way misses its forecast where it takes so many times as long, and so many seconds longer per object.
 _MISSED, _SECONDS = 2.0, 0.1
@@ -25,10 +25,10 @@ def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
     The forecast leaves computing out, so the processor time of a record is added to it.
     """
     misses: dict[Key, float] = {}
-    forecasts = {key_of(arm): arm["seconds"] for arm in advice["arms"]}
-    for record in _read(folder):
+    forecasts = {get_arm_key(arm): arm["seconds"] for arm in advice["arms"]}
+    for record in _read_records(folder):
         cell, objects = record["settings"]["cell"], len(record["read"])
-        key = key_of(cell)
+        key = get_arm_key(cell)
         taken = record["seconds"]["total"] / objects
         computed = sum(sample["cpu-time"] for sample in record["samples"]) / objects
         level = record["settings"]["data"].get("selection", "all")
@@ -40,29 +40,29 @@ def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
 
 def find_next_best(advice: dict, misses: Mapping[Key, float]) -> list[dict]:
     """Return for each miss the best arm of its driver and files that is not measured and is forecast to be faster."""
-    measured = {key_of(arm) for arm in advice["arms"]}
+    measured = {get_arm_key(arm) for arm in advice["arms"]}
     added: dict[Key, dict] = {}
     for key, taken in misses.items():
         layout, driver = key[:2]
         others = [
             arm
             for arm in advice["considered"]
-            if (arm["layout"], arm["driver"]) == (layout, driver) and key_of(arm) not in measured | added.keys()
+            if (arm["layout"], arm["driver"]) == (layout, driver) and get_arm_key(arm) not in measured | added.keys()
         ]
-        best = min(others, key=lambda arm: mean(arm, "seconds", advice), default=None)
-        if best and mean(best, "seconds", advice) < taken:
-            added[key_of(best)] = best
+        best = min(others, key=lambda arm: compute_mean(arm, "seconds", advice), default=None)
+        if best and compute_mean(best, "seconds", advice) < taken:
+            added[get_arm_key(best)] = best
     return list(added.values())
 
 
-def mean(arm: dict, what: str, advice: dict) -> float:
+def compute_mean(arm: dict, what: str, advice: dict) -> float:
     """Return the mean of a forecast over the accesses, weighted by their shares."""
     return sum(share * arm[what][level] for level, share in advice["accesses"].items())
 
 
-def _read(folder: Path) -> Iterator[dict]:
+def _read_records(folder: Path) -> Iterator[dict]:
     for cell in sorted(folder.glob("*/")):
-        for _, path in records.repeats(cell):
+        for _, path in records.list_repeats(cell):
             with contextlib.suppress(Problem):
                 record = read_json(path)
                 if not validity.list_faults(record):

@@ -20,7 +20,7 @@ from sbench.stores import store as stores
 from sbench.studies.shots import arms as ways
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.arms import Arm
-from sbench.studies.shots.files import creation
+from sbench.studies.shots.files import get_creation_facts
 from sbench.studies.shots.manifest import list_datasets
 
 ORIGINAL = "original"
@@ -68,51 +68,55 @@ class Trial:
     groups: list[str] = field(default_factory=list)
     unsuited: list[str] = field(default_factory=list)
 
-    def forecast(self) -> list[Layout]:
+    def choose_layouts(self) -> list[Layout]:
         """Forecast the files as they are and in each layout; return the best layout of each kind, the best first.
 
         Raises:
             Problem: the files cannot be read as they are.
         """
-        paged, cache = self._examine()
-        original = ways.list_arms(ORIGINAL, self._from_s3, paged, cache)
-        if reason := self._consider([Question(list(original), self._object, self.datasets)])[0]:
+        paged, cache = self._read_first_file()
+        original = ways.list_arms(ORIGINAL, self._is_from_s3, paged, cache)
+        if reason := self._add_forecasts([Question(list(original), self._object, self.datasets)])[0]:
             raise Problem(f"{self._object[0]} cannot be read so: {reason}")
         layouts = {layout.name: layout for layout in self._list_layouts()}
-        self._try(layouts.values())
-        page = min(self._of(layouts), key=self._rank, default=Arm("paged-1MiB", "")).layout.partition("-")[2]
+        self._try_layouts(layouts.values())
+        page = min(self._select_arms(layouts), key=self._compute_rank, default=Arm("paged-1MiB", "")).layout.partition(
+            "-"
+        )[2]
         fitted = self._list_fitted(page)
-        self._try(fitted)
+        self._try_layouts(fitted)
         layouts |= {layout.name: layout for layout in fitted}
         best: dict[str, Arm] = {}
-        for arm in sorted(self._of(layouts), key=self._rank):
+        for arm in sorted(self._select_arms(layouts), key=self._compute_rank):
             best.setdefault(arm.layout.partition("-")[0], arm)
-        bound = WORTH * min(self._rank(arm)[0] for arm in self._of([ORIGINAL]))
-        return [layouts[arm.layout] for arm in best.values() if self._rank(arm)[0] < bound]
+        bound = WORTH * min(self._compute_rank(arm)[0] for arm in self._select_arms([ORIGINAL]))
+        return [layouts[arm.layout] for arm in best.values() if self._compute_rank(arm)[0] < bound]
 
     def make_copies(self, layouts: Iterable[Layout]) -> None:
         """Make copies of all files in the first layouts in which that works."""
         for layout in layouts:
             if len(self.made) < MOST_COPIES:
                 try:
-                    made = copies.make(layout, self.files, self.scratch / layout.name, self.datasets, self.accesses)
+                    made = copies.make_copies(
+                        layout, self.files, self.scratch / layout.name, self.datasets, self.accesses
+                    )
                     self.made[layout.name] = layout, made
                 except Problem as problem:
                     self.left_out.append(f"{layout.name}: {problem}")
                     shutil.rmtree(self.scratch / layout.name, ignore_errors=True)
 
-    def choose(self) -> list[Arm]:
+    def choose_arms(self) -> list[Arm]:
         """Return the arms to measure: the files without any setting first, then the best of each driver."""
-        original = [arm for arm in self._of([ORIGINAL]) if self._rank(arm)[0] <= LONGEST_S]
-        chosen_arms = [self._of([ORIGINAL])[0]]
+        original = [arm for arm in self._select_arms([ORIGINAL]) if self._compute_rank(arm)[0] <= LONGEST_S]
+        chosen_arms = [self._select_arms([ORIGINAL])[0]]
         for driver in dict.fromkeys(arm.driver for arm in original):
             of_driver = [arm for arm in original if arm.driver == driver and arm not in chosen_arms]
-            chosen_arms += sorted(of_driver, key=self._rank)[:1]
+            chosen_arms += sorted(of_driver, key=self._compute_rank)[:1]
         for layout in self.made:
-            chosen_arms += sorted(self._of([layout]), key=self._rank)[:1]
-        return [arm for arm in chosen_arms if self._rank(arm)[0] <= LONGEST_S]
+            chosen_arms += sorted(self._select_arms([layout]), key=self._compute_rank)[:1]
+        return [arm for arm in chosen_arms if self._compute_rank(arm)[0] <= LONGEST_S]
 
-    def facts(self, arms: Sequence[Arm]) -> dict:
+    def build_facts(self, arms: Sequence[Arm]) -> dict:
         """Return what a configuration keeps of the advice, `arms` being those that are measured."""
         return {
             "accesses": self.accesses.shares,
@@ -133,7 +137,7 @@ class Trial:
     @property
     def patterns(self) -> dict[str, list[str]]:
         """The patterns of datasets, by layout."""
-        copied = {name: layout.patterns(self.datasets) for name, (layout, _) in self.made.items()}
+        copied = {name: layout.convert_patterns(self.datasets) for name, (layout, _) in self.made.items()}
         return {ORIGINAL: self.datasets} | copied
 
     @property
@@ -142,38 +146,38 @@ class Trial:
         return len({path.name for path in self.every}) < len(self.every)
 
     @property
-    def _from_s3(self) -> bool:
-        return stores.of(self.place.store).speaks_s3
+    def _is_from_s3(self) -> bool:
+        return stores.get_store(self.place.store).speaks_s3
 
     @property
     def _object(self) -> list[Path]:
         """The files that make up one object."""
         return self.files[:1] if self.accesses.unit == "files" else self.files
 
-    def _rank(self, arm: Arm) -> tuple[float, float]:
-        return arm.rank(self.accesses)
+    def _compute_rank(self, arm: Arm) -> tuple[float, float]:
+        return arm.compute_rank(self.accesses)
 
-    def _of(self, layouts: Container[str]) -> list[Arm]:
+    def _select_arms(self, layouts: Container[str]) -> list[Arm]:
         return [arm for arm in self.considered if arm.layout in layouts]
 
-    def _examine(self) -> tuple[bool, str]:
+    def _read_first_file(self) -> tuple[bool, str]:
         """Return whether the first file has pages, and a chunk cache for its largest chunks, "" if all fit."""
         with h5py.File(self._object[0]) as file:
             meant = list_datasets(file, self.datasets, str(self._object[0]), self.accesses)
-            self.unsuited = chunking.find_unsuited(meant, self.accesses, chunking.price_of(self.place.network))
+            self.unsuited = chunking.find_unsuited(meant, self.accesses, chunking.compute_price(self.place.network))
             largest = max(
-                (math.prod(one.chunks) * chunking.kind_of(one).item for one in meant if one.chunks), default=0
+                (math.prod(one.chunks) * chunking.get_kind(one).item for one in meant if one.chunks), default=0
             )
             self.groups = sorted({posixpath.dirname(one.name) for one in meant})
-            paged = creation(file)["paged"]
+            paged = get_creation_facts(file)["paged"]
         if not ways.RDCC_NBYTES < largest <= _LARGEST_CACHE:
             return paged, ""
-        return paged, sizes.level(max(_SMALLEST_CACHE, 2 ** (largest - 1).bit_length()))
+        return paged, sizes.format_level(max(_SMALLEST_CACHE, 2 ** (largest - 1).bit_length()))
 
     def _list_layouts(self) -> list[Layout]:
         """Return the layouts that leave chunks as they are."""
         merged = self.accesses.unit == "datasets" and len(self.files) > 1
-        pages = [(page, sizes.level(page)) for page in copies.list_page_sizes(self._object[0].stat().st_size)]
+        pages = [(page, sizes.format_level(page)) for page in copies.list_page_sizes(self._object[0].stat().st_size)]
         layouts = [Layout(f"paged-{name}", page) for page, name in pages]
         return layouts + [Layout(f"large-{name}", page, merged=True) for page, name in pages if merged]
 
@@ -181,14 +185,14 @@ class Trial:
         """Return the layouts with chunks for the accesses, with the best pages and without any."""
         if not (options := self._write_options()):
             return []
-        paged = Layout(f"chunks-{page}", sizes.in_bytes(page), options)
+        paged = Layout(f"chunks-{page}", sizes.parse_size(page), options)
         return [paged, Layout("chunks", options=options)]
 
     def _write_options(self) -> Path | None:
         """Write h5repack's options for other chunks: a file for all, or a folder if files differ; None without gain."""
         if len(self.every) > _MANY_FILES:
             print(f"the chunks of {len(self.every):,} files are examined", flush=True)
-        texts = {copies.name_of(path, self.is_mirrored): self._list_options(path) for path in self.every}
+        texts = {copies.get_copy_name(path, self.is_mirrored): self._list_options(path) for path in self.every}
         texts |= {path.name: self._list_options(path) for path in self.files}
         if not any(texts.values()):
             return None
@@ -209,34 +213,34 @@ class Trial:
             # Nothing is read of it, so nothing of it gains.
             return ""
 
-    def _try(self, layouts: Iterable[Layout]) -> None:
+    def _try_layouts(self, layouts: Iterable[Layout]) -> None:
         """Copy one object in each layout and forecast it; note why this fails."""
         questions, folder = [], self.scratch / "forecast"
         for layout in layouts:
             try:
-                made = copies.make(layout, self._object, folder / layout.name, self.datasets, self.accesses)
+                made = copies.make_copies(layout, self._object, folder / layout.name, self.datasets, self.accesses)
             except Problem as problem:
                 self.left_out.append(f"{layout.name}: {problem}")
                 continue
-            arms = list(ways.list_arms(layout.name, self._from_s3, bool(layout.page_size)))
-            questions.append(Question(arms, made.files, layout.patterns(self.datasets)))
-        for one, reason in zip(questions, self._consider(questions), strict=True):
+            arms = list(ways.list_arms(layout.name, self._is_from_s3, bool(layout.page_size)))
+            questions.append(Question(arms, made.files, layout.convert_patterns(self.datasets)))
+        for one, reason in zip(questions, self._add_forecasts(questions), strict=True):
             self.left_out += [f"{one.arms[0].layout}: {reason}"] if reason else []
         shutil.rmtree(folder, ignore_errors=True)
 
-    def _consider(self, questions: Sequence[Question]) -> list[str]:
+    def _add_forecasts(self, questions: Sequence[Question]) -> list[str]:
         """Forecast arms, keep and print them; return the reason for each layout that cannot be read, or ""."""
         reasons = []
-        for forecast in forecasts.forecast(questions, self.python, self.accesses, self.place.network):
+        for forecast in forecasts.compute_forecasts(questions, self.python, self.accesses, self.place.network):
             reasons.append(forecast if isinstance(forecast, str) else "")
             if not isinstance(forecast, str):
                 self.considered += forecast
-                best = min(forecast, key=self._rank)
-                size = sizes.text(round(best.mean("bytes", self.accesses)))
-                requests = best.mean("requests", self.accesses)
+                best = min(forecast, key=self._compute_rank)
+                size = sizes.format_size(round(best.compute_mean("bytes", self.accesses)))
+                requests = best.compute_mean("requests", self.accesses)
                 print(f"{best.layout}: {requests:,.0f} requests, {size} at best ({best.driver})", flush=True)
         return reasons
 
     def _describe_copy(self, layout: Layout, made: Made) -> dict:
         sides = {side: getattr(made, side) for side in ("original_bytes", "copy_bytes", "seconds")}
-        return {"typed": copies.type_command(layout, self.named, self.is_mirrored), **sides}
+        return {"typed": copies.format_copy_command(layout, self.named, self.is_mirrored), **sides}

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from sbench.files.probes import mean
+from sbench.files.probes import compute_mean
 from sbench.files.trial import ORIGINAL, WORTH
 from sbench.pages import names
 from sbench.pages.results import Results
-from sbench.studies.shots.arms import key_of
+from sbench.studies.shots.arms import get_arm_key
 from sbench.verdicts.outcomes import JUDGED, Outcome
 
 # A sign test needs so many files: that each of fewer gains happens by chance in more than 5 % of cases.
@@ -47,11 +47,11 @@ class Way:
         settings = []
         if self.arm["read_cache"] != "default":
             kind, _, block = self.arm["read_cache"].partition("-")
-            settings.append(f"{kind} of {names.size(block)}")
+            settings.append(f"{kind} of {names.format_size(block)}")
         if (buffer := self.arm["page_buffer"]) != "unset":
-            settings.append(f"page buffer of {names.size(buffer)}" if buffer != "0" else "no page buffer")
+            settings.append(f"page buffer of {names.format_size(buffer)}" if buffer != "0" else "no page buffer")
         if self.arm["chunk_cache"] != "default":
-            settings.append(f"chunk cache of {names.size(self.arm['chunk_cache'])}")
+            settings.append(f"chunk cache of {names.format_size(self.arm['chunk_cache'])}")
         return f"{self.arm['driver']} ({', '.join(settings) or 'defaults'})"
 
 
@@ -77,7 +77,7 @@ class Advice:
         return self.facts["accesses"]
 
     @property
-    def detectable(self) -> float:
+    def detectable_gain(self) -> float:
         """The smallest gain that an undecided comparison could have detected; 1 if none is undecided."""
         rows = [row for way in self.ways for row in way.rows.values() if row["verdict"] == Outcome.NO_EVIDENCE]
         return min((max(row["detectable_ratio"], 1 / row["detectable_ratio"]) for row in rows), default=1.0)
@@ -97,7 +97,7 @@ class Advice:
     @property
     def is_undecided(self) -> bool:
         """Whether no way was shown to be faster, and one that is may have been missed."""
-        return self.best is self.base and (self.detectable > DETECTED or bool(self.unjudged or self.uneven))
+        return self.best is self.base and (self.detectable_gain > DETECTED or bool(self.unjudged or self.uneven))
 
     @property
     def uneven(self) -> list[Way]:
@@ -114,14 +114,14 @@ class Advice:
 
         Of several it is the fastest on half of the files where these are enough.
         """
-        faster = sorted(self.faster, key=self._cost)
+        faster = sorted(self.faster, key=self._compute_cost)
         without = next((way for way in faster if way.layout == ORIGINAL), self.base)
-        return faster[0] if faster and self._cost(faster[0]) <= WORTH * self._cost(without) else without
+        return faster[0] if faster and self._compute_cost(faster[0]) <= WORTH * self._compute_cost(without) else without
 
     @property
-    def copy(self) -> Way | None:
+    def rejected_copy(self) -> Way | None:
         """The fastest way that is shown to be faster, where the files as they are take too little more for a copy."""
-        return min(self.faster, key=self._cost, default=None) if self.best is self.base else None
+        return min(self.faster, key=self._compute_cost, default=None) if self.best is self.base else None
 
     @functools.cached_property
     def faster(self) -> list[Way]:
@@ -135,26 +135,26 @@ class Advice:
         return self.best is not self.base and len(self.best.gains) >= LEAST_FILES
 
     @property
-    def quoted(self) -> list[float]:
+    def quoted_gains(self) -> list[float]:
         """The gains of the best way: of the files by which it was not chosen among several, or of all."""
-        chosen = self._choosing(self.best) if len(self.faster) > 1 else ()
+        chosen = self._list_choosing_files(self.best) if len(self.faster) > 1 else ()
         return [gain for name, gain in self.best.gains.items() if name not in chosen]
 
-    def _choosing(self, way: Way) -> list[str]:
+    def _list_choosing_files(self, way: Way) -> list[str]:
         """Return the files by which a way is chosen among others: half of them where they are enough, else none."""
         return sorted(way.gains)[::2] if len(way.gains) >= LEAST_FILES else []
 
-    def _cost(self, way: Way) -> float:
+    def _compute_cost(self, way: Way) -> float:
         """Return the time of a way in times of the base's: of the files by which it is chosen, or of all."""
-        if chosen := self._choosing(way):
+        if chosen := self._list_choosing_files(way):
             return math.exp(-sum(math.log(way.gains[name]) for name in chosen) / len(chosen))
-        return self.seconds(way) / self.seconds(self.base)
+        return self.compute_seconds(way) / self.compute_seconds(self.base)
 
-    def seconds(self, way: Way) -> float:
+    def compute_seconds(self, way: Way) -> float:
         """Return the seconds of an object as measured, the mean over all accesses."""
         return sum(share * way.cells[level]["total_s"] for level, share in self.shares.items()) / self.files
 
-    def ratio(self, way: Way, which: str) -> float:
+    def compute_ratio(self, way: Way, which: str) -> float:
         """Return a ratio of the comparisons with the base, weighted by the base's time for each access."""
         weights = {level: self.shares[level] * self.base.cells[level]["total_s"] for level in way.rows}
         return sum(weights[level] * way.rows[level][which] for level in weights) / sum(weights.values())
@@ -163,56 +163,56 @@ class Advice:
         """Return the best way of a driver to read a set of files: the fastest measured one, else by forecast."""
         measured = [way for way in self.ways if (way.layout, way.arm["driver"]) == (layout, driver)]
         if measured := [way for way in measured if way.cells.keys() == self.shares.keys()]:
-            return min(measured, key=self.seconds)
+            return min(measured, key=self.compute_seconds)
         arms = [arm for arm in self.facts["considered"] if (arm["layout"], arm["driver"]) == (layout, driver)]
-        best = min(arms, key=lambda arm: mean(arm, "seconds", self.facts), default=None)
+        best = min(arms, key=lambda arm: compute_mean(arm, "seconds", self.facts), default=None)
         return Way(best) if best else None
 
     def _is_faster_over_all(self, way: Way) -> bool:
         """Return whether a way is faster for an access, and over all even at the upper ends of the intervals."""
         is_faster_once = any(row["verdict"] == Outcome.FASTER for row in way.rows.values())
-        return way.rows.keys() == self.shares.keys() and is_faster_once and self.ratio(way, "ratio_high") < 1
+        return way.rows.keys() == self.shares.keys() and is_faster_once and self.compute_ratio(way, "ratio_high") < 1
 
 
 def read_advice(run: Results) -> Advice | None:
     """Return the advice of a run; None if there is none, or the files as they are were not measured."""
-    if not (facts := facts_of(run)):
+    if not (facts := get_advice_facts(run)):
         return None
-    ways = _measured(run, facts)
+    ways = _list_ways(run, facts)
     base = next((way for way in ways if way.layout == ORIGINAL and way.cells.keys() == facts["accesses"].keys()), None)
     if not base:
         return None
-    rows = pd.concat([run.contest, run.comparisons()]).to_dict("records")
+    rows = pd.concat([run.contest, run.get_comparisons()]).to_dict("records")
     table = {(row["baseline_cell"], row["contender_cell"]): row for row in rows}
-    compared = [way if way is base else _compare(table, way, base, facts["accesses"], run.samples) for way in ways]
+    compared = [way if way is base else _compare_way(table, way, base, facts["accesses"], run.samples) for way in ways]
     return Advice(facts, compared, base, run.facts["settings"].get("read_files", 1))
 
 
-def facts_of(run: Results) -> dict:
+def get_advice_facts(run: Results) -> dict:
     """Return what a run's configuration keeps of the advice; {} of other runs."""
     return (run.facts.get("settings") or {}).get("advice") or {}
 
 
-def _measured(run: Results, facts: dict) -> list[Way]:
-    cells = {key: {} for key in map(key_of, facts["arms"])}
+def _list_ways(run: Results, facts: dict) -> list[Way]:
+    cells = {key: {} for key in map(get_arm_key, facts["arms"])}
     for cell in run.measured.to_dict("records"):
-        if (key := key_of(cell)) in cells:
+        if (key := get_arm_key(cell)) in cells:
             cells[key].setdefault(cell.get("selection", "all"), cell)
-    return [Way(arm, cells[key_of(arm)]) for arm in facts["arms"]]
+    return [Way(arm, cells[get_arm_key(arm)]) for arm in facts["arms"]]
 
 
-def _compare(
+def _compare_way(
     table: Mapping[tuple[str, str], dict], way: Way, base: Way, shares: Mapping[str, float], samples: pd.DataFrame
 ) -> Way:
     rows = {}
     for level, cell in way.cells.items():
         pair = base.cells[level]["cell"], cell["cell"]
-        if row := table.get(pair) or (pair[::-1] in table and _turned(table[pair[::-1]])):
+        if row := table.get(pair) or (pair[::-1] in table and _swap_sides(table[pair[::-1]])):
             rows[level] = row
-    return Way(way.arm, way.cells, rows, _gains(way, base, shares, samples))
+    return Way(way.arm, way.cells, rows, _compute_gains(way, base, shares, samples))
 
 
-def _gains(way: Way, base: Way, shares: Mapping[str, float], samples: pd.DataFrame) -> dict[str, float]:
+def _compute_gains(way: Way, base: Way, shares: Mapping[str, float], samples: pd.DataFrame) -> dict[str, float]:
     """Return how many times as fast a way reads each file: medians over the blocks in which both read it.
 
     Of several accesses it is the mean time by their shares. {} where an access is missing, or files are read together.
@@ -230,7 +230,7 @@ def _gains(way: Way, base: Way, shares: Mapping[str, float], samples: pd.DataFra
     return (both[0] / both[1]).dropna().groupby(level=0).median().to_dict()
 
 
-def _turned(row: dict) -> dict:
+def _swap_sides(row: dict) -> dict:
     ratios = {"ratio": 1 / row["ratio"], "ratio_low": 1 / row["ratio_high"], "ratio_high": 1 / row["ratio_low"]}
     sides = {"baseline_cell": row["contender_cell"], "contender_cell": row["baseline_cell"]}
     return row | ratios | sides | {"verdict": Outcome(row["verdict"]).mirrored}

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from snakemake.io import ancient
 
-from sbench.build.environments import lacking
+from sbench.build.environments import list_missing_packages
 from sbench.design import blocks, matrix, records, session
 from sbench.design import config as configuration
 from sbench.design import study as studies
@@ -67,72 +67,78 @@ class Call:
             Problem: the configuration is wrong, or a folder cannot be written.
         """
         self._workflow, self._checkpoints, self._python = workflow, checkpoints, python
-        self.config = configuration.resolve(config, files)
+        self.config = configuration.resolve_config(config, files)
         expanded = matrix.expand_all(self.config, files)
         self.run = self.config["run"]
         self.results = Path("results", self.run)
         expect_folders(self.run)
         self.studies = self.config["only"].get("study", list(self.config["studies"]))
-        self.sources = {study: list(map(str, studies.of(study).sources(self.config))) for study in self.studies}
+        self.sources = {
+            study: list(map(str, studies.get_study(study).list_sources(self.config))) for study in self.studies
+        }
         self.cells = {study: {cell.name: cell for cell in expanded[study][0]} for study in self.studies}
         only = self.config["only"]
-        self.selected = {study: matrix.selected(self.cells[study].values(), only) for study in self.studies}
+        self.selected = {study: matrix.select_cells(self.cells[study].values(), only) for study in self.studies}
         cells = [cell for of_study in self.cells.values() for cell in of_study.values()]
-        self.data = matrix.datasets(cells)
-        self.libraries = self.config["libraries"] | matrix.libraries(cells)
+        self.data = matrix.list_datasets(cells)
+        self.libraries = self.config["libraries"] | matrix.list_libraries(cells)
         self.conda = [name for name, spec in self.config["libraries"].items() if spec["kind"] == "conda"]
         parts = {"libraries": self.libraries, "stores": self.config["stores"], "data": self.data}
         self.specs = {part: {name: json.dumps(spec) for name, spec in specs.items()} for part, specs in parts.items()}
-        self.opened = self._begin() if workflow.is_main_process else self._read_blocks()
+        self.opened = self._open_blocks() if workflow.is_main_process else self._read_blocks()
         # A function that Snakemake calls for each job; of what is there later it asks anew.
         self._places_of, self._is_done = cache(self._get_places), cache(is_done)
 
     def _read_blocks(self) -> dict[str, blocks.Open]:
         """Return the blocks that the main process has opened: a job's own process parses the rules, too."""
-        return {study: blocks.read(self.results / study / "blocks.json") for study in self.studies}
+        return {study: blocks.read_blocks(self.results / study / "blocks.json") for study in self.studies}
 
-    def _begin(self) -> dict[str, blocks.Open]:
+    def _open_blocks(self) -> dict[str, blocks.Open]:
         """Name the session, see that programs can run, and return the blocks of each study that this call measures.
 
         What failed in a call that was interrupted, and cells to be measured anew, are moved aside. A dry run and --lint
         (which asks for no variables of the environment) change nothing, and a folder that is locked is another's.
         """
-        session.begin()
+        session.start_session()
         looks = self._workflow.output_settings.dryrun or not self._workflow.check_envvars
         changes = not looks and not any(Path(".snakemake/locks").glob("*"))
         if changes:
             self._expect_programs()
             expect_room(self.results / "checked.json")
-            failures.move_aside(self.results, failures.left_behind(self.results))
+            failures.move_aside(self.results, failures.find_failed_artefacts(self.results))
         opened = {
-            study: blocks.decide(self.config, self.selected[study], blocks.measured(self.config, cells.values()))
+            study: blocks.choose_blocks(
+                self.config, self.selected[study], blocks.read_measured_blocks(self.config, cells.values())
+            )
             for study, cells in self.cells.items()
         }
         if changes:
-            due = [self.results / study / "appended.json" for study in self.studies if blocks.last(opened[study])]
+            due = [
+                self.results / study / "appended.json" for study in self.studies if blocks.get_last_block(opened[study])
+            ]
             for path in (*due, self.results / "provided"):
                 # Snakemake would not make it again for a step before it that failed and was moved aside.
                 path.unlink(missing_ok=True)
             anew = [self.results / study / "records" / cell for study in self.studies for cell in opened[study].anew]
             failures.move_aside(self.results, anew, "again")
             for study in self.studies:
-                blocks.write(self.results / study / "blocks.json", opened[study])
+                blocks.write_blocks(self.results / study / "blocks.json", opened[study])
         return opened
 
     def _expect_programs(self) -> None:
         """Raise a Problem if nothing can run the programs, or jobs of an earlier call are in a queue."""
         if self._python.startswith(".venv") and not Path(self._python).exists():
             raise Problem(
-                f"what the programs import is neither in {sys.prefix} (no {lacking()[0]}) nor is there a .venv:"
+                f"what the programs import is neither in {sys.prefix} (no {list_missing_packages()[0]}) nor is there a .venv:"
                 " type `make setup` and the same again, or add `--sdm conda`"
             )
-        if jobs := slurm.left_behind(Path.cwd()):
+        if jobs := slurm.list_queued_jobs(Path.cwd()):
             raise Problem(
                 f"jobs of an earlier call are in the queue ({' '.join(jobs)}): wait until they end, or scancel them,"
                 " and type the same again"
             )
 
-    def constrain(self) -> dict[str, str]:
+    def get_constraints(self) -> dict[str, str]:
         """Return what the wildcards of rules can be, as regular expressions."""
         return {
             "run": self.run,
@@ -142,7 +148,7 @@ class Call:
             "dataset": "|".join(map(re.escape, self.data)) or "none",
         }
 
-    def dump(self) -> str:
+    def dump_config(self) -> str:
         """Return the resolved configuration as JSON."""
         return json.dumps(self.config)
 
@@ -152,13 +158,13 @@ class Call:
 
     def get_config(self, wildcards: Wildcards) -> str:
         """Return what plan, tables and facts of a study depend on, as JSON: not which part of it is asked for now."""
-        return json.dumps(configuration.of_study(self.config, wildcards.study))
+        return json.dumps(configuration.select_study_config(self.config, wildcards.study))
 
     def get_priority(self, wildcards: Wildcards) -> int:
         """Return a lower number for a later position, study after study, block after block; 0 is provisioning's."""
         study, block, extra = wildcards.study, int(wildcards.repeat), int(self.config["extra_blocks"])
         before = (
-            len(self.cells[earlier]) * (blocks.last(self.opened[earlier]) + extra)
+            len(self.cells[earlier]) * (blocks.get_last_block(self.opened[earlier]) + extra)
             for earlier in self.studies[: self.studies.index(study)]
         )
         position = (block - 1) * len(self.cells[study]) + self._places_of(study, block)[wildcards.cell]
@@ -166,17 +172,17 @@ class Call:
 
     def _get_places(self, study: str, block: int) -> dict[str, int]:
         """Return the place of each cell of a study in the order of a block, from 1."""
-        draw = blocks.draw_of(self.opened[study], self.results / study / "appended.json", block)
-        order = blocks.order(list(self.cells[study]), blocks.order_seed(self.config, study), block, draw)
+        draw = blocks.get_draw(self.opened[study], self.results / study / "appended.json", block)
+        order = blocks.build_order(list(self.cells[study]), blocks.get_order_seed(self.config, study), block, draw)
         return {name: place for place, name in enumerate(order, 1)}
 
     def list_environments(self, wildcards: Wildcards) -> list[str]:
         """Return the artefacts of the libraries of a study; none where no library is under test."""
-        return self._list_due(wildcards.study, blocks.libraries_of)
+        return self._list_due(wildcards.study, blocks.list_library_artefacts)
 
     def list_provisions(self, wildcards: Wildcards) -> list[str]:
         """Return the artefacts of the data of a study in their stores; none where it has no data."""
-        return self._list_due(wildcards.study, blocks.data_of)
+        return self._list_due(wildcards.study, blocks.list_data_artefacts)
 
     def _list_due(self, study: str, artefacts_of: Callable[[str, Iterable[Cell]], list[str]]) -> list[str]:
         """Return the artefacts that cells of a study need: those of selected cells, and others that are there."""
@@ -190,18 +196,21 @@ class Call:
         In one function, as Snakemake takes longer to call one than it takes to run.
         """
         own = [self.cells[wildcards.study][wildcards.cell]]
-        needs = {"environment": blocks.libraries_of(self.run, own), "provision": blocks.data_of(self.run, own)}
+        needs = {
+            "environment": blocks.list_library_artefacts(self.run, own),
+            "provision": blocks.list_data_artefacts(self.run, own),
+        }
         # Snakemake keeps a kilobyte more of each that is a list.
         return {name: ancient(paths[0] if len(paths) == 1 else paths) for name, paths in needs.items()}
 
     def list_artefacts(self, wildcards: Wildcards | None = None) -> list[str]:
         """Return the artefacts of the libraries and data of the cells that are selected."""
         cells = [cell for study in self.studies for cell in self.selected[study]]
-        return blocks.libraries_of(self.run, cells) + blocks.data_of(self.run, cells)
+        return blocks.list_library_artefacts(self.run, cells) + blocks.list_data_artefacts(self.run, cells)
 
     def list_records(self, wildcards: Wildcards) -> list[str]:
         """Return the records of a study: those of closed blocks and those of the open ones."""
-        return self._list_blocks(wildcards.study, self.opened[wildcards.study].blocks)
+        return self._list_block_records(wildcards.study, self.opened[wildcards.study].blocks)
 
     def list_gathered_records(self, wildcards: Wildcards) -> list[str]:
         """Return the records of the studies whose facts are there; those of others are made for their facts.
@@ -209,7 +218,7 @@ class Call:
         Naming each once more takes as much of Snakemake's time and memory as another of its inputs.
         """
         gathered = [study for study in self.studies if (self.results / study / "facts.json").exists()]
-        return [name for study in gathered for name in self._list_blocks(study, self.opened[study].blocks)]
+        return [name for study in gathered for name in self._list_block_records(study, self.opened[study].blocks)]
 
     def list_all_records(self, wildcards: Wildcards) -> list[str]:
         """Return the records of a study, with those of the blocks that were appended for what failed in them."""
@@ -222,9 +231,9 @@ class Call:
         if self._workflow.non_local_exec:
             return self.list_records(wildcards)
         appended = read_json(Path(self._checkpoints.append.get(run=self.run, study=study).output[0]))
-        return self._list_blocks(study, self.opened[study].blocks + appended["blocks"])
+        return self._list_block_records(study, self.opened[study].blocks + appended["blocks"])
 
-    def _list_blocks(self, study: str, opened: list[int]) -> list[str]:
+    def _list_block_records(self, study: str, opened: list[int]) -> list[str]:
         """Return the records of selected cells of a study: all that are there, and those of some blocks.
 
         A cell whose library or data could not be made is skipped by its step, and on a cluster without a job.
@@ -233,10 +242,10 @@ class Call:
         names = []
         for cell in self.selected[study]:
             folder = self.results / study / "records" / cell.name
-            there = {number for number, _ in records.repeats(folder)}
+            there = {number for number, _ in records.list_repeats(folder)}
             due = {*opened, *self.opened[study].anew.get(cell.name, [])} - there
             if due and self._workflow.non_local_exec:
-                needs = blocks.libraries_of(self.run, [cell]) + blocks.data_of(self.run, [cell])
+                needs = blocks.list_library_artefacts(self.run, [cell]) + blocks.list_data_artefacts(self.run, [cell])
                 due = due if all(map(self._is_done, needs)) else set()
             names += [f"{folder}/repeat={number}.json" for number in sorted(there | due)]
         return names
@@ -246,7 +255,7 @@ class Call:
 
         Only then is it known which cells can be measured, and nothing is in the queue when the plan changes.
         """
-        if not self._workflow.non_local_exec or not any(map(blocks.last, self.opened.values())):
+        if not self._workflow.non_local_exec or not any(map(blocks.get_last_block, self.opened.values())):
             return
         if not hasattr(self, "_was_provided"):
             self._was_provided = all(map(is_done, self.list_artefacts()))
@@ -291,13 +300,13 @@ class Call:
     def get_runtime(self, wildcards: Wildcards) -> int:
         """Return the minutes after which a cluster may end a cell: its time limit, and what the step does around it."""
         cell = self.cells[wildcards.study][wildcards.cell]
-        limit = studies.for_level(self.config["studies"][wildcards.study]["time_limit_s"], cell.levels)
+        limit = studies.resolve_setting(self.config["studies"][wildcards.study]["time_limit_s"], cell.levels)
         return math.ceil(float(limit) / 60) + _STEP_MINUTES
 
     def get_nodes(self, wildcards: Wildcards) -> int:
         """Return on how many nodes of a cluster a cell runs; it asks for one task on each, which has all cores."""
         levels = self.cells[wildcards.study][wildcards.cell].levels
-        return int(levels["nodes"]) if studies.of(wildcards.study).spans_nodes else 1
+        return int(levels["nodes"]) if studies.get_study(wildcards.study).spans_nodes else 1
 
     def get_mpi(self, wildcards: Wildcards) -> str | None:
         """Return what starts the workers of a cell on several nodes, so that the executor leaves that to the cell."""
@@ -311,7 +320,7 @@ def is_done(path: str) -> bool:
 
 def get_conda_of_study(wildcards: Wildcards) -> str:
     """Return the conda environment in which the cells of a study are measured."""
-    return f"../envs/{studies.of(wildcards.study).environment}.yaml"
+    return f"../envs/{studies.get_study(wildcards.study).environment}.yaml"
 
 
 def get_study(wildcards: Wildcards) -> str:

@@ -20,8 +20,8 @@ from typing import IO, cast
 from sbench.design import blocks, checks, fingerprint, records, session
 from sbench.design import study as studies
 from sbench.probe import host, page_cache, provenance, resources
-from sbench.probe.processes import owned
-from sbench.probe.program import Problem, make_command, read_json, replacing, write_json
+from sbench.probe.processes import run_process
+from sbench.probe.program import Problem, build_command, read_json, replace_file, write_json
 from sbench.stores import bare, faults, trust
 from sbench.stores import network as networks
 from sbench.stores import store as stores
@@ -45,7 +45,7 @@ class Ended(Problem):
         also: what it says: `cause`, the artefact that failed first, of a step that was skipped, as what it needs has
             failed; `timed_out_s`, the time limit that ended it, in seconds: it would have taken at least as long;
             `unable`: what is there cannot be read as the cell asks, so that it is left out; `injected`: the faults that
-            were injected into what was read, of which the failure is the result (`faults.counted`).
+            were injected into what was read, of which the failure is the result (`faults.record_fault`).
     """
 
     def __init__(self, words: str, **also: object) -> None:
@@ -54,7 +54,7 @@ class Ended(Problem):
         self.also = also
 
 
-def require(path: Path) -> dict:
+def require_artefact(path: Path) -> dict:
     """Return an artefact that a step needs.
 
     Raises:
@@ -67,7 +67,7 @@ def require(path: Path) -> dict:
     raise Ended(words if cause else f"{path} failed: {words}", cause=cause or str(path))
 
 
-def failed_base(arguments: argparse.Namespace) -> dict:
+def build_base_record(arguments: argparse.Namespace) -> dict:
     """Return what a record holds even if its cell failed."""
     plan = read_json(arguments.plan)
     return {
@@ -77,57 +77,65 @@ def failed_base(arguments: argparse.Namespace) -> dict:
     }
 
 
-def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
+def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
     """Measure one cell once and write its record; one that is there stays, whatever it says, as its block is closed."""
     with contextlib.suppress(Problem):
         if "status" in read_json(arguments.out):
             print(f"{arguments.out} is there and stays; sbench run --again measures its cell again", file=log)
             return
-    began, started = time.monotonic(), session.time_now()
-    for needed in blocks.needs(arguments.blocks, arguments.repeat):
-        require(needed)
+    began, started = time.monotonic(), session.get_session_time()
+    for needed in blocks.read_needs(arguments.blocks, arguments.repeat):
+        require_artefact(needed)
     plan = read_json(arguments.plan)
     cell = plan["cells"][arguments.cell]
-    settings, study = cell["settings"], studies.of(plan["study"])
-    environment: dict = require(arguments.environment) if arguments.environment else _OWN
+    settings, study = cell["settings"], studies.get_study(plan["study"])
+    environment: dict = require_artefact(arguments.environment) if arguments.environment else _OWN
     fingerprint.expect_unchanged(environment)
-    provision: dict = require(arguments.provision) if arguments.provision else _NO_DATA
+    provision: dict = require_artefact(arguments.provision) if arguments.provision else _NO_DATA
     manifest = read_json(provision["manifest"]) if provision["manifest"] else {}
     files = [Path(name) for name in provision["local_files"]]
     if missing := [str(file) for file in files if not file.exists()]:
         raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
-    store = stores.of(settings["store"])
-    facts = host.facts(files[0] if files else settings["store"].get("path", "."))
+    store = stores.get_store(settings["store"])
+    facts = host.read_facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
-        fault = faults.of(settings["cell"].get("fault", faults.NONE), settings["seed"], arguments.repeat)
-        served, location, env = stores.serve(
-            stack, settings["store"], provision, inherited(), arguments.servers, servers_log, fault
+        fault = faults.plan_fault(settings["cell"].get("fault", faults.NONE), settings["seed"], arguments.repeat)
+        served, location, env = stores.serve_dataset(
+            stack, settings["store"], provision, filter_environment(), arguments.servers, servers_log, fault
         )
         job = {"settings": settings, "run": plan["run"], "repeat": arguments.repeat, "location": location}
-        job |= {"far": store.far, **{key: provision[key] for key in ("manifest", "local_files")}}
-        job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
+        job |= {"far": store.is_networked, **{key: provision[key] for key in ("manifest", "local_files")}}
+        job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_make_scratch_folder(stack, arguments.out))}
         job |= {"served_folder": str(served.folder) if served else None}
-        prefix = trust.wrapper(env) if settings["store"].get("tls") and not trust.obstacle() else []
+        prefix = (
+            trust.build_command_prefix(env)
+            if settings["store"].get("tls") and not trust.describe_mount_obstacle()
+            else []
+        )
         child = _Child(stack, [*prefix, environment["python"]], settings["study"], job, env, log)
         unknown = "elsewhere" if store.elsewhere else "unverified"
-        network = _network(arguments, store, settings, manifest, location, env) if store.far and manifest else None
-        meter = resources.Meter({"reader": child.pid, **(served.pids() if served else {})})
+        network = (
+            _measure_network(arguments, store, settings, manifest, location, env)
+            if store.is_networked and manifest
+            else None
+        )
+        meter = resources.Meter({"reader": child.pid, **(served.list_pids() if served else {})})
         window = Window(settings["cell"].get("cache", "any"), files, served, unknown, meter)
-        with _faulty(served, fault):
-            record = child.converse(window, served, cell["time_limit_s"])
+        with _report_injected_faults(served, fault):
+            record = child.receive_record(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     window.resources["reader"]["peak_bytes"] = record.pop("peak_bytes")
     record["resources"] = window.resources
     if len(set(record.get("effective", {}).get("ran_on", []))) > 1:
         # What was taken here is not all of it.
         record["resources"]["reader"] |= {"user_s": None, "system_s": None}
-    record["network"] = network and {**network, **networks.under_way(window.passed)}
+    record["network"] = network and {**network, **networks.compute_in_flight(window.passed)}
     if fault and window.passed:
-        record["injected"] = faults.counted(fault, window.passed)
+        record["injected"] = faults.record_fault(fault, window.passed)
     facts["load_after"] = list(os.getloadavg())
     # Where it measured on another host, the program has read that host's facts.
     facts = record.pop("host", facts)
-    if replaced := store.replaced(manifest.get("files", []), location, env):
+    if replaced := store.list_replaced_files(manifest.get("files", []), location, env):
         raise Problem(
             f"{replaced[0]} was replaced or changed since it was examined; end what writes to it, remove"
             f" {provision['manifest']} and run again"
@@ -138,28 +146,36 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     if window.passed:
         # What passed an emulated network is held against its hard bound (METHOD 20).
         amiss += checks.check_rate(settings["store"].get("network"), window.passed["sent"], window.seconds)
-        _keep_exchanges(arguments, window.passed)
+        _save_exchanges(arguments, window.passed)
     amiss += checks.check_wait(settings["cell"].get("control", ""), record["work"])
     modules, seen = record.pop("modules"), record.pop("software")
     fingerprint.expect_promised(environment, seen)
     servers = served.processes if served else {}
-    records.write(
+    records.write_record(
         arguments.out,
         {
-            **failed_base(arguments),
+            **build_base_record(arguments),
             "status": "done",
             "settings": settings,
-            "position": _position(plan, arguments),
+            "position": _compute_position(plan, arguments),
             "seed": settings["seed"],
             "started_utc": started,
             "step_seconds": time.monotonic() - began,
             **record,
             "host": facts,
             "provenance": {
-                **provenance.facts([*provenance.loaded(), *provenance.package("lib", "stores", "drivers"), *modules]),
+                **provenance.describe_code(
+                    [
+                        *provenance.list_loaded_modules(),
+                        *provenance.list_package_modules("lib", "stores", "drivers"),
+                        *modules,
+                    ]
+                ),
                 **{key: provision.get(key) for key in ("data_sha256", "account_url", "part_bytes")},
                 **{key: environment[key] for key in ("lock_sha256", "build")},
-                "software": fingerprint.keep(arguments.plan.with_name("software"), seen, servers, environment),
+                "software": fingerprint.save_fingerprint(
+                    arguments.plan.with_name("software"), seen, servers, environment
+                ),
             },
             "valid": not amiss,
             "reasons": amiss,
@@ -168,39 +184,39 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
 
 
 @contextlib.contextmanager
-def _faulty(served: Served | None, fault: dict | None) -> Iterator[None]:
+def _report_injected_faults(served: Served | None, fault: dict | None) -> Iterator[None]:
     """Let what fails in a `with` block, but for a server or a cell left out, say how many faults were injected."""
     try:
         yield
     except Problem as problem:
         also = getattr(problem, "also", {})
-        if not (fault and served and served.proxy) or served.dead() or "unable" in also:
+        if not (fault and served and served.proxy) or served.list_dead_servers() or "unable" in also:
             raise
-        injected = faults.counted(fault, served.proxy.passed())
+        injected = faults.record_fault(fault, served.proxy.fetch_traffic())
         if not injected["count"]:
             raise
         raise Ended(str(problem), **also, injected=injected) from problem
 
 
-def _position(plan: dict, arguments: argparse.Namespace) -> int:
+def _compute_position(plan: dict, arguments: argparse.Namespace) -> int:
     """Return the place of a cell in the order in which a study is measured, from 0, block after block."""
     names, repeat = list(plan["cells"]), int(arguments.repeat)
     draw: int | None = 0
     if arguments.blocks:
-        opened, appended = blocks.read(arguments.blocks), arguments.blocks.with_name("appended.json")
-        draw = blocks.draw_of(opened, appended, repeat)
-    in_block = blocks.order(names, plan["order"]["seed"], repeat, draw)
+        opened, appended = blocks.read_blocks(arguments.blocks), arguments.blocks.with_name("appended.json")
+        draw = blocks.get_draw(opened, appended, repeat)
+    in_block = blocks.build_order(names, plan["order"]["seed"], repeat, draw)
     return (repeat - 1) * len(names) + in_block.index(arguments.cell)
 
 
-def scratch_of(out: Path) -> Path:
+def get_scratch_folder(out: Path) -> Path:
     """Return the folder for what a measuring program leaves behind; one that was killed leaves it there."""
     return out.with_name(f".{out.stem}.scratch")
 
 
-def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
+def _make_scratch_folder(stack: contextlib.ExitStack, out: Path) -> Path:
     """Return a folder for what the measuring program leaves behind, which is removed with the step."""
-    folder = scratch_of(out)
+    folder = get_scratch_folder(out)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     # Twice: what the system refuses for a moment would leave the folder behind.
@@ -209,36 +225,36 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
     return folder.absolute()
 
 
-def _network(
+def _measure_network(
     arguments: argparse.Namespace, store: Store, settings: dict, manifest: dict, location: dict, env: dict[str, str]
 ) -> dict:
     """Return the cost of a store's network, or why not, by the first cell of a session on each node (METHOD 20)."""
-    measured_here = arguments.plan.parents[1] / "networks" / arguments.session / host.name()
+    measured_here = arguments.plan.parents[1] / "networks" / arguments.session / host.get_node_name()
     where = measured_here / f"{settings['cell']['store']}.json"
     with contextlib.suppress(Problem):
         return read_json(where)
     entry = max(manifest["files"], key=lambda entry: entry["bytes"])
     try:
-        getter = bare.Http(store.addresses(location, [entry["name"]], env))
-        measured = networks.measure(getter, entry["name"], min(entry["bytes"], networks.READ_BYTES))
+        getter = bare.Http(store.sign_addresses(location, [entry["name"]], env))
+        measured = networks.measure_network(getter, entry["name"], min(entry["bytes"], networks.READ_BYTES))
     except Problem as problem:
         measured = {"problem": str(problem)}
     write_json(where, measured)
     return measured
 
 
-def _keep_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
+def _save_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
     """Write each request of a cell with its range and times; once, as they repeat."""
     path = arguments.out.with_name(records.REQUESTS)
     if path.exists() or passed["unread"]:
         return
-    with replacing(path) as part, gzip.open(part, "wt", encoding="utf-8", newline="") as file:
+    with replace_file(path) as part, gzip.open(part, "wt", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, ["repeat", *EXCHANGE])
         table.writeheader()
         table.writerows({"repeat": arguments.repeat, **exchange} for exchange in passed["exchanges"])
 
 
-def inherited() -> dict[str, str]:
+def filter_environment() -> dict[str, str]:
     """Return the user's environment without what would change a measurement unseen.
 
     AWS's files hold settings beside credentials; those of a store are found by the step (`sbench.stores.store`).
@@ -281,7 +297,7 @@ class Window:
         os.sync()
         if not sets_cache:
             uncontrolled = {"asked": self._state, "state": self._unknown, "resident_before": None}
-            self.cache = page_cache.prepare(self._state, self._files) if self._files else uncontrolled
+            self.cache = page_cache.set_cache_state(self._state, self._files) if self._files else uncontrolled
         if self._served:
             self._served.open_window()
         self._meter.open()
@@ -293,7 +309,7 @@ class Window:
         self.resources = {"window_s": self.seconds, **self._meter.close()}
         if self._served:
             self.requests, self.passed = self._served.close_window()
-        self.cache["resident_after"] = page_cache.resident(self._files) if self._files else None
+        self.cache["resident_after"] = page_cache.measure_resident(self._files) if self._files else None
 
 
 class _Child:
@@ -303,10 +319,10 @@ class _Child:
         self, stack: contextlib.ExitStack, python: list[str], study: str, job: dict, env: dict, log: IO[str]
     ) -> None:
         self._name, self._log = f"sbench.studies.{study}.measure", log
-        command = make_command(self._name, python=python)
+        command = build_command(self._name, python=python)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         try:
-            self._process: subprocess.Popen[str] = stack.enter_context(owned(command, log, env, **pipes))
+            self._process: subprocess.Popen[str] = stack.enter_context(run_process(command, log, env, **pipes))
         except OSError as error:
             raise Problem(
                 f"{python[-1]} does not start ({error.strerror}); remove the library's artefact and run again"
@@ -314,24 +330,24 @@ class _Child:
         # Both are pipes, as asked for.
         self._orders, self._answers = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
         self.pid = self._process.pid
-        self._say(job)
+        self._send_message(job)
 
-    def converse(self, window: Window, served: Served | None, limit_s: float) -> dict:
+    def receive_record(self, window: Window, served: Served | None, limit_s: float) -> dict:
         """Answer the program until it hands over its record; a Problem if it or its server ends, or time is up."""
-        with _time_limit(self._name, limit_s), selectors.DefaultSelector() as selector:
+        with _stop_after(self._name, limit_s), selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             while True:
-                if served and served.dead():
-                    raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
+                if served and served.list_dead_servers():
+                    raise Problem(f"{' and '.join(served.list_dead_servers())} ended while the cell was measured")
                 if not selector.select(_POLL_S):
                     continue
                 line = self._answers.readline()
                 if not line:
                     status = self._process.wait()
-                    if served and served.dead():
+                    if served and served.list_dead_servers():
                         continue
                     self._log.flush()
-                    raise Problem(ending(self._name, status, Path(self._log.name)))
+                    raise Problem(describe_ending(self._name, status, Path(self._log.name)))
                 message = json.loads(line)
                 if message["event"] == "record":
                     record: dict = message["record"]
@@ -340,25 +356,25 @@ class _Child:
                     raise Ended(message["reason"], unable=True)
                 if message["event"] == "open":
                     window.open(sets_cache=message["sets_cache"])
-                    self._say({})
+                    self._send_message({})
                 else:
                     window.close()
-                    self._say({"requests": window.requests})
+                    self._send_message({"requests": window.requests})
 
-    def _say(self, message: dict) -> None:
+    def _send_message(self, message: dict) -> None:
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(message), file=self._orders, flush=True)
 
 
 @contextlib.contextmanager
-def _time_limit(name: str, limit_s: float) -> Iterator[None]:
+def _stop_after(name: str, limit_s: float) -> Iterator[None]:
     """End a `with` block when it has taken its limit, even where it waits for a server that hangs."""
 
-    def stop(signal_number: int, frame: object) -> None:
+    def raise_ended(signal_number: int, frame: object) -> None:
         words = f"{name} was ended after its time limit of {limit_s:g} s; raise time_limit_s"
         raise Ended(words, timed_out_s=limit_s)
 
-    signal.signal(signal.SIGALRM, stop)
+    signal.signal(signal.SIGALRM, raise_ended)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         yield
@@ -366,7 +382,7 @@ def _time_limit(name: str, limit_s: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def ending(name: str, status: int, log: Path) -> str:
+def describe_ending(name: str, status: int, log: Path) -> str:
     """Return how a program ended that has failed: by a signal from outside, or by itself, in its own last words."""
     name = name.removeprefix("sbench.")
     if status == -signal.SIGKILL:

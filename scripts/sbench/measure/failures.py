@@ -14,10 +14,10 @@ from pathlib import Path
 
 from sbench.design import blocks, matrix, records, session
 from sbench.design import study as studies
-from sbench.probe.program import Problem, expect_room, shown, write_text
+from sbench.probe.program import Problem, escape_text, expect_room, write_text
 
 
-def check(config: dict, reports: Path, log: Path) -> bool:
+def report_failures(config: dict, reports: Path, log: Path) -> bool:
     """Print and log what failed in a run, and return whether the next call has nothing to make good.
 
     Args:
@@ -26,37 +26,37 @@ def check(config: dict, reports: Path, log: Path) -> bool:
         log: the file to which the messages are written, too.
     """
     results = Path("results", config["run"])
-    failed = failures(results, artefacts(results))
-    attempts = {path: record for path in failed if (record := _attempt(path, results))}
+    failed = find_failures(results, list_artefacts(results))
+    attempts = {path: record for path in failed if (record := _read_attempt(path, results))}
     now = os.environ.get(session.SESSION)
     old = {path for path, record in attempts.items() if now and record.get("session") != now}
-    lines = _of_steps({path: failed[path] for path in failed.keys() - old}, f"{reports}/index.html")
+    lines = _describe_failed_steps({path: failed[path] for path in failed.keys() - old}, f"{reports}/index.html")
     if amiss := sorted(failed.keys() - attempts.keys()):
         lines.append(f"What is no record was moved to {move_aside(results, amiss)}; the next call makes it again.")
     lacking = [
         line
         for study in config["only"].get("study", config["studies"])
-        for line in _lacking(config, study, failed.keys())
+        for line in _describe_lacking(config, study, failed.keys())
     ]
-    if words := list(map(shown, lines + lacking)):
+    if words := list(map(escape_text, lines + lacking)):
         print(*words, sep="\n", file=sys.stderr)
         write_text(log, "\n".join([*words, ""]))
     return not amiss and not lacking
 
 
-def _attempt(path: Path, results: Path) -> dict | None:
+def _read_attempt(path: Path, results: Path) -> dict | None:
     """Return a record that says that its cell failed; None for one that was skipped, and for any other artefact."""
     study, kind = path.relative_to(results).parts[:2]
     with contextlib.suppress(Problem):
-        if kind == "records" and "cause" not in (record := records.read(path, results.name, study)):
+        if kind == "records" and "cause" not in (record := records.read_record(path, results.name, study)):
             return record
     return None
 
 
-def _of_steps(failed: dict[Path, list[str]], page: str) -> list[str]:
+def _describe_failed_steps(failed: dict[Path, list[str]], page: str) -> list[str]:
     """Return what is said of steps that failed, one line per reason and one for an artefact of it."""
     by_reason: dict[str, list[Path]] = defaultdict(list)
-    skipped = set(filter(records.skipped, failed))
+    skipped = set(filter(records.is_skipped, failed))
     for path in sorted(failed.keys() - skipped):
         by_reason["; ".join(failed[path])].append(path)
     many = len(failed) - len(skipped)
@@ -68,37 +68,38 @@ def _of_steps(failed: dict[Path, list[str]], page: str) -> list[str]:
     return lines
 
 
-def _lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[str]:
+def _describe_lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[str]:
     """Yield what the next call makes good of a study, and what it does not: cells of which all records have failed."""
-    cells = matrix.expand(config, study)[0]
-    selected, sessions = matrix.selected(cells, config["only"]), blocks.measured(config, cells)
-    if sessions and (lacking := len(blocks.decide(config, selected, sessions).blocks)):
-        due = studies.of(study).repeats(config)
+    cells = matrix.expand_matrix(config, study)[0]
+    selected, sessions = matrix.select_cells(cells, config["only"]), blocks.read_measured_blocks(config, cells)
+    if sessions and (lacking := len(blocks.choose_blocks(config, selected, sessions).blocks)):
+        due = studies.get_study(study).count_repeats(config)
         yield f"{study}: some comparisons lack {lacking} of {due} blocks; the next call appends them, of all cells"
     results = Path("results", config["run"])
     by_cell = {
-        cell.name: {path for _, path in records.repeats(results / study / "records" / cell.name)} for cell in selected
+        cell.name: {path for _, path in records.list_repeats(results / study / "records" / cell.name)}
+        for cell in selected
     }
     if names := [name for name, paths in by_cell.items() if paths and failed >= paths]:
         many = f"{len(names)} cell{'s' * (len(names) > 1)} failed in every block"
         yield f"{study}: {many}, {names[0]} first; sbench run --again {names[0]} measures it again"
 
 
-def failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:
+def find_failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:
     """Return the artefacts of a run that say they failed, and the records that cannot be used, with the reasons."""
-    return {path: reasons for path in paths if (reasons := records.reasons(path, results, results.name))}
+    return {path: reasons for path in paths if (reasons := records.list_failure_reasons(path, results, results.name))}
 
 
-def artefacts(results: Path) -> Iterator[Path]:
+def list_artefacts(results: Path) -> Iterator[Path]:
     """Yield all artefacts of a run: of environments, data, imports and the user's own notebooks, then records."""
     of_study = ("*/ready.json", "*/imported.json")
     for pattern in ("environments/*.json", "data/*/*.json", *of_study, "export/*.json", "extra/*.json"):
         yield from sorted(results.glob(pattern))
     for cell in sorted(results.glob("*/records/*/")):
-        yield from (path for _, path in records.repeats(cell))
+        yield from (path for _, path in records.list_repeats(cell))
 
 
-def left_behind(results: Path) -> Iterable[Path]:
+def find_failed_artefacts(results: Path) -> Iterable[Path]:
     """Return the artefacts that the next call makes again, found without reading all of the others."""
 
     def may_have_failed(path: Path) -> bool:
@@ -107,8 +108,8 @@ def left_behind(results: Path) -> Iterable[Path]:
         with open(path, "rb") as file:
             return b'"failed"' in file.read(4096)
 
-    failed = failures(results, filter(may_have_failed, artefacts(results)))
-    return [path for path in failed if not _attempt(path, results)]
+    failed = find_failures(results, filter(may_have_failed, list_artefacts(results)))
+    return [path for path in failed if not _read_attempt(path, results)]
 
 
 def move_aside(results: Path, paths: Iterable[Path], aside: str = "failed") -> Path:

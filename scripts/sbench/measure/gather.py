@@ -17,8 +17,8 @@ from sbench.design import fingerprint, records, validity
 from sbench.design import matrix as matrices
 from sbench.design import study as studies
 from sbench.measure import session_records, tables
-from sbench.measure.judging import CONTROL, verdicts_table
-from sbench.probe.program import Problem, file_digest, read_json, write_json
+from sbench.measure.judging import CONTROL, build_verdicts_table
+from sbench.probe.program import Problem, compute_file_digest, read_json, write_json
 from sbench.probe.slowed import SHARES
 from sbench.stores import network as networks
 from sbench.stores import store as stores
@@ -34,7 +34,7 @@ _MS = 0.001
 _MACHINE = ("node", "cpu", "ram_bytes")
 
 
-def gather(config: dict, study: str, results: Path, imported: dict) -> None:
+def write_results(config: dict, study: str, results: Path, imported: dict) -> None:
     """Write the tables and facts.json of a study; all of it is computed before the first is written.
 
     Args:
@@ -44,87 +44,97 @@ def gather(config: dict, study: str, results: Path, imported: dict) -> None:
         imported: the artefact of results from elsewhere, empty without any.
     """
     folder = results / study
-    matrix, kept = read(folder, config["run"], study)
-    made = merged(config, study, matrix, kept, imported)
-    said = facts(config, study, results, kept, imported)
-    said["name"] = matrices.permanent_name(
-        study, config, sorted(file_digest(one.path) for one in kept if one.path.is_file()), imported
+    matrix, kept = read_study(folder, config["run"], study)
+    made = build_tables(config, study, matrix, kept, imported)
+    said = build_facts(config, study, results, kept, imported)
+    said["name"] = matrices.build_permanent_name(
+        study, config, sorted(compute_file_digest(one.path) for one in kept if one.path.is_file()), imported
     )
     said["config"] = config
-    said["controls"] = controls(made["verdicts"], kept, results, study, said["machine"])
-    write(made, folder)
+    said["controls"] = merge_controls(made["verdicts"], kept, results, study, said["machine"])
+    write_tables(made, folder)
     write_json(folder / "facts.json", said)
 
 
-def read(folder: Path, run_name: str, study: str) -> tuple[pd.DataFrame, list[records.Kept]]:
+def read_study(folder: Path, run_name: str, study: str) -> tuple[pd.DataFrame, list[records.Kept]]:
     """Return the matrix of a study and the records of its cells, from the study's folder of a run."""
     matrix = tables.read_matrix(folder / "matrix.csv")
-    return matrix, list(records.of_cells(folder / "records", tables.levels_of(matrix), run_name, study))
+    return matrix, list(records.read_records(folder / "records", tables.get_levels(matrix), run_name, study))
 
 
-def merged(
+def build_tables(
     config: dict, study: str, matrix: pd.DataFrame, kept: Sequence[records.Kept], imported: dict
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of a study by name: those of blocks, or those that it makes of its records itself."""
-    program, unable = studies.of(study), records.unable(kept)
+    program, unable = studies.get_study(study), records.find_unable_cells(kept)
     matrix, kept = matrix[~matrix["cell"].isin(unable)], [one for one in kept if one.cell not in unable]
-    own = program.tables(matrix, kept, imported, config)
+    own = program.build_tables(matrix, kept, imported, config)
     if own is not None:
         return own
-    runs, samples = tables.runs_and_samples(matrix, kept)
-    compare, equivalence = program.section(config)["compare"], config["equivalence_percent"]
-    timed = matrix.loc[[program.timed(levels) for levels in tables.levels_of(matrix).values()]]
-    contest = functools.partial(program.contest, config=config)
-    judged = verdicts_table(timed, runs, compare, equivalence, config["seed"], contest, program.of_tasks)
-    made = {"samples": samples, "cells": tables.cells_table(matrix, runs), "verdicts": judged}
-    return made | {"requests": tables.exchanges(kept), "records": session_records.records_table(timed, runs)}
+    runs, samples = tables.build_runs_and_samples(matrix, kept)
+    compare, equivalence = program.get_section(config)["compare"], config["equivalence_percent"]
+    timed = matrix.loc[[program.is_timed(levels) for levels in tables.get_levels(matrix).values()]]
+    contest = functools.partial(program.get_contest, config=config)
+    judged = build_verdicts_table(timed, runs, compare, equivalence, config["seed"], contest, program.of_tasks)
+    made = {"samples": samples, "cells": tables.build_cells_table(matrix, runs), "verdicts": judged}
+    return made | {
+        "requests": tables.build_exchanges_table(kept),
+        "records": session_records.build_records_table(timed, runs),
+    }
 
 
-def write(made: dict[str, pd.DataFrame], folder: Path) -> None:
+def write_tables(made: dict[str, pd.DataFrame], folder: Path) -> None:
     """Write tables as CSV: what was measured in full, what was computed from it with 12 digits."""
     for name, table in made.items():
-        tables.write(table, folder / f"{name}.csv", digits=None if name == "samples" else 12)
+        tables.write_table(table, folder / f"{name}.csv", digits=None if name == "samples" else 12)
 
 
-def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
+def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
     """Return what the report of a study says about its run, whose artefacts are in the folder `results`.
 
     `imported` is the artefact of results from elsewhere, empty without any.
     """
     plan = read_json(results / study / "plan.json")
     measured = [one.record for one in kept if one.record and one.record["status"] == "done"]
-    hosts = [host for record in measured for host in hosts_of(record)]
+    hosts = [host for record in measured for host in list_hosts(record)]
     machines = [{key: value for key, value in host.items() if not key.startswith("load_")} for host in hosts]
     machines = list({json.dumps(one, sort_keys=True): one for one in machines}.values())
     return {
         "run": config["run"],
         "study": study,
         "question": config["studies"][study].get("question", ""),
-        "repeats": studies.of(study).repeats(config),
+        "repeats": studies.get_study(study).count_repeats(config),
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(machines), {}),
         "machines": machines,
-        **({"nodes": nodes} if len(nodes := of_nodes(measured)) > 1 else {}),
-        "libraries": {name: _library(results / "environments" / f"{name}.json") for name in config["libraries"]},
+        **({"nodes": nodes} if len(nodes := compare_nodes(measured)) > 1 else {}),
+        "libraries": {name: _read_library(results / "environments" / f"{name}.json") for name in config["libraries"]},
         "stores": config["stores"],
         "settings": config["studies"][study],
-        "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
-        "unable": records.unable(kept),
-        "not_provided": not_provided(_datasets(plan), results / "data"),
-        "limits": [*_limits(config, measured), *unsealed(measured), *fingerprint.unseen(kept), *unmet(results, config)],
-        **studies.of(study).facts(plan, kept, imported, config),
+        "data": {
+            name: _read_dataset(results / "data" / name / "manifest.json") for name in sorted(_list_datasets(plan))
+        },
+        "unable": records.find_unable_cells(kept),
+        "not_provided": describe_missing_data(_list_datasets(plan), results / "data"),
+        "limits": [
+            *_describe_limits(config, measured),
+            *describe_unsealed(measured),
+            *fingerprint.describe_unseen_records(kept),
+            *list_unmet_requirements(results, config),
+        ],
+        **studies.get_study(study).build_facts(plan, kept, imported, config),
         "sessions": sorted({record["session"] for record in measured if "session" in record}),
-        "software": fingerprint.kept(kept),
-        "on_purpose": fingerprint.on_purpose(kept, config["studies"][study]["compare"]),
+        "software": fingerprint.read_fingerprints(kept),
+        "on_purpose": fingerprint.describe_environments(kept, config["studies"][study]["compare"]),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
         "git": sorted({record["provenance"].get("git") or "no clone" for record in measured}),
         "dirty": any(record["provenance"].get("dirty") for record in measured),
-        "order": order(measured),
-        "failed_attempts": failed_attempts(results),
+        "order": count_orders(measured),
+        "failed_attempts": list_failed_attempts(results),
     }
 
 
-def of_nodes(measured: Sequence[dict]) -> list[dict]:
+def compare_nodes(measured: Sequence[dict]) -> list[dict]:
     """Return for each node how many records it measured, and how long they took against the medians of their cells.
 
     Returns:
@@ -143,7 +153,7 @@ def of_nodes(measured: Sequence[dict]) -> list[dict]:
     ]
 
 
-def order(measured: Sequence[dict]) -> dict:
+def count_orders(measured: Sequence[dict]) -> dict:
     """Return in which order cells were measured, as the records say; {} where they do not.
 
     Returns:
@@ -159,22 +169,22 @@ def order(measured: Sequence[dict]) -> dict:
     complete = positions.dropna()
     orders = complete.rank(axis="columns").drop_duplicates()
     counts = {"repeats": len(positions), "complete": len(complete), "orders": len(orders)}
-    return counts | {"overlapping": _overlapping(measured)}
+    return counts | {"overlapping": _count_overlapping(measured)}
 
 
-def _overlapping(measured: Sequence[dict]) -> int | None:
+def _count_overlapping(measured: Sequence[dict]) -> int | None:
     """How many records began before another one on the same machine had ended.
 
     Of those that began in the same second, as older records say it, the first is the one with the lower position.
     """
     if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
         return None
-    steps = pd.DataFrame([_step(record) for record in measured]).sort_values(["start", "position"])
+    steps = pd.DataFrame([_compute_step_times(record) for record in measured]).sort_values(["start", "position"])
     last_end = steps.groupby("node")["end"].transform(lambda ends: ends.cummax().shift())
     return int((steps["latest"] < last_end).sum())
 
 
-def _step(record: dict) -> dict:
+def _compute_step_times(record: dict) -> dict:
     """When a record's step began, at the earliest and at the latest, and ended, in seconds since 1970, and where."""
     start = datetime.fromisoformat(record["started_utc"]).timestamp()
     latest = start + (_MS if "." in record["started_utc"] else 1)
@@ -182,21 +192,21 @@ def _step(record: dict) -> dict:
     return {**place, "start": start, "latest": latest, "end": start + record["step_seconds"]}
 
 
-def failed_attempts(results: Path) -> list[dict]:
+def list_failed_attempts(results: Path) -> list[dict]:
     """Return the artefacts of earlier attempts that failed or could not be used, oldest first; not what was skipped."""
     return [
         {
             "attempt": attempt.name,
             "what": str(path.relative_to(attempt.parent)),
-            "reasons": records.reasons(path, attempt, results.name),
+            "reasons": records.list_failure_reasons(path, attempt, results.name),
         }
         for attempt in sorted((results / "failed").glob("*/"))
         for path in sorted(attempt.glob("**/*.json"))
-        if not records.skipped(path)
+        if not records.is_skipped(path)
     ]
 
 
-def hosts_of(record: dict) -> list[dict]:
+def list_hosts(record: dict) -> list[dict]:
     """Return the machines that measured a record: its own, or those of its processes where they were elsewhere."""
     own = record["host"]
     others = [host for host in (record.get("effective") or {}).get("hosts") or [] if "cpu" in host]
@@ -205,7 +215,7 @@ def hosts_of(record: dict) -> list[dict]:
     return [{key: value for key, value in host.items() if key not in ("name", "processes")} for host in others]
 
 
-def unsealed(measured: list[dict]) -> list[str]:
+def describe_unsealed(measured: list[dict]) -> list[str]:
     """Return how many records are from before there were digests."""
     count = sum("digest" not in record for record in measured)
     words = "were edited since they were written is not known, and they count"
@@ -213,20 +223,20 @@ def unsealed(measured: list[dict]) -> list[str]:
     return [line] if count else []
 
 
-def unmet(results: Path, config: dict) -> list[str]:
+def list_unmet_requirements(results: Path, config: dict) -> list[str]:
     """Return which requirements of user-supplied packages libraries meet with other versions, a line for each."""
-    artefacts = {name: _library(results / "environments" / f"{name}.json") for name in config["libraries"]}
+    artefacts = {name: _read_library(results / "environments" / f"{name}.json") for name in config["libraries"]}
     lines = {name: (artefact.get("build") or {}).get("unmet", ()) for name, artefact in artefacts.items()}
     return [f"{name}: {line}" for name, of_library in lines.items() for line in of_library]
 
 
-def _library(path: Path) -> dict:
+def _read_library(path: Path) -> dict:
     """What the report says of a library, without the files that each record of it found unchanged."""
     artefact = read_json(path) if path.exists() else {"status": "failed", "reasons": ["it was not built"]}
     return {key: value for key, value in artefact.items() if key != "imported"}
 
 
-def _data(path: Path) -> dict:
+def _read_dataset(path: Path) -> dict:
     """What the report says of a dataset; nothing where it was removed, as each record has its checksum."""
     if not path.exists():
         return {}
@@ -235,7 +245,7 @@ def _data(path: Path) -> dict:
     return {"status": manifest["status"], "layout": manifest.get("layout"), "bytes": size}
 
 
-def not_provided(datasets: set[str], folder: Path) -> list[str]:
+def describe_missing_data(datasets: set[str], folder: Path) -> list[str]:
     """Return a line for each reason why datasets could not be made or put into a store, and were not measured."""
     of_reasons: dict[tuple[str, str], list[str]] = {}
     for name in sorted(datasets):
@@ -253,23 +263,25 @@ def not_provided(datasets: set[str], folder: Path) -> list[str]:
     return [f"{', '.join(names)} could not be {what}: {why}" for (what, why), names in of_reasons.items()]
 
 
-def _datasets(plan: dict) -> set[str]:
+def _list_datasets(plan: dict) -> set[str]:
     return {cell["dataset"] for cell in plan["cells"].values() if cell["dataset"]}
 
 
-def _limits(config: dict, measured: list[dict]) -> list[str]:
+def _describe_limits(config: dict, measured: list[dict]) -> list[str]:
     """Return what figures of the stores that were read cannot say, by the file systems that their files lay on."""
     lines = []
     for name in sorted({record["cell"]["store"] for record in measured}):
         of_store = [record for record in measured if record["cell"]["store"] == name]
         types = {record["host"].get("file_system") or "" for record in of_store}
         costs = {record["session"]: record["network"] for record in of_store if record.get("network")}
-        cost = [networks.as_measured(list(costs.values()))] if costs else []
-        lines.append("; ".join([f"{name}: {stores.of(config['stores'][name]).limits(types)}", *cost]))
+        cost = [networks.describe_measured(list(costs.values()))] if costs else []
+        lines.append("; ".join([f"{name}: {stores.get_store(config['stores'][name]).describe_limits(types)}", *cost]))
     return lines
 
 
-def controls(verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path, study: str, machine: dict) -> dict:
+def merge_controls(
+    verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path, study: str, machine: dict
+) -> dict:
     """Return what a report says of the controls of a study; {} where none was slowed.
 
     Other runs are those beside the folder `results` that were measured on the same `machine`. What is read of them is
@@ -281,7 +293,7 @@ def controls(verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path
         something anew was faster or slower; alarms: how many plain A/A twins were, of how many. reached: by level,
         waits / the rest of the total, the median of this run's records.
     """
-    own = control_counts(verdicts)
+    own = count_controls(verdicts)
     if not SHARES.keys() & own.keys():
         return {}
     path = results / study / "controls.json"
@@ -289,16 +301,16 @@ def controls(verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path
     # One that is damaged is made again of what is still there.
     with contextlib.suppress(Problem):
         others = read_json(path)
-    others |= _elsewhere(results, study, machine)
+    others |= _read_other_controls(results, study, machine)
     write_json(path, others)
     runs = [own, *others.values()]
     pooled = {
         name: [sum(one.get(name, (0, 0))[place] for one in runs) for place in (0, 1)] for name in (*_APART, _ALARMS)
     }
-    return {"runs": len(runs), **pooled, "reached": _reached(kept)}
+    return {"runs": len(runs), **pooled, "reached": _compute_reached_shares(kept)}
 
 
-def control_counts(verdicts: pd.DataFrame) -> dict[str, list[int]]:
+def count_controls(verdicts: pd.DataFrame) -> dict[str, list[int]]:
     """Return of each kind of control that verdicts have: [found, judged], plain A/A twins as `alarms`."""
     if not {"role", "control", "metric", "verdict"} <= set(verdicts):
         return {}
@@ -311,7 +323,7 @@ def control_counts(verdicts: pd.DataFrame) -> dict[str, list[int]]:
     }
 
 
-def _elsewhere(results: Path, study: str, machine: dict) -> dict[str, dict]:
+def _read_other_controls(results: Path, study: str, machine: dict) -> dict[str, dict]:
     """The counts of other runs on the machine, by name; what cannot be read is a matter of its own report."""
     own: list[object] = [machine.get(key) for key in _MACHINE]
     counted: dict[str, dict] = {}
@@ -320,14 +332,14 @@ def _elsewhere(results: Path, study: str, machine: dict) -> dict[str, dict]:
             there = read_json(path).get("machine") or {}
             if path.parents[1] != results and machine and [there.get(key) for key in _MACHINE] == own:
                 verdicts = pd.read_csv(path.with_name("verdicts.csv"), dtype=str, keep_default_na=False)
-                counted |= {path.parents[1].name: of_kinds} if (of_kinds := control_counts(verdicts)) else {}
+                counted |= {path.parents[1].name: of_kinds} if (of_kinds := count_controls(verdicts)) else {}
     return counted
 
 
-def _reached(kept: Iterable[records.Kept]) -> dict[str, float]:
+def _compute_reached_shares(kept: Iterable[records.Kept]) -> dict[str, float]:
     shares: dict[str, list[float]] = {}
     for one in kept:
         if one.record and not validity.list_faults(one.record) and (waited := one.record["work"].get("waited_s")):
             rest = one.record["seconds"]["total"] - waited
             shares.setdefault(one.levels["control"], []).append(waited / rest)
-    return {level: stats.median(values).value for level, values in shares.items()}
+    return {level: stats.estimate_median(values).value for level, values in shares.items()}

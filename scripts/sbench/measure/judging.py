@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from sbench.design import fingerprint
-from sbench.design.blocks import compared
+from sbench.design.blocks import list_factor_pairs
 from sbench.design.study import ANEW, REBUILT
-from sbench.measure.tables import PLACES, factors, levels_of, metrics
+from sbench.measure.tables import PLACES, get_levels, list_factors, list_metrics
 from sbench.probe.slowed import SHARES
 from sbench.verdicts import HARNESS, MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import ORDERED, Outcome
@@ -59,7 +59,7 @@ _JUDGEMENT = (
 Pair = tuple[dict, dict]
 
 
-def verdicts_table(
+def build_verdicts_table(
     matrix: pd.DataFrame,
     runs: pd.DataFrame,
     compare: Sequence[dict],
@@ -71,7 +71,7 @@ def verdicts_table(
     """Return verdicts.csv: one row per comparison and metric, in the order of `compare`, then of the matrix.
 
     A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All
-    comparisons of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge`).
+    comparisons of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge_family`).
 
     Two families have cells as baseline and contender. Factor `contest`: pairs of one contest that `compare` does not
     name, on `total` alone, all contests together. Factor `control`: a cell and its control, whose level is in column
@@ -90,23 +90,25 @@ def verdicts_table(
     software, apart from what their libraries vary on purpose.
 
     An arm that lost two records more than the other is not `faster`, nor are the arms the `same`. Column `serial_p` is
-    the p of blocks that resemble those before them (`stats.serial_p`), one for the whole table.
+    the p of blocks that resemble those before them (`stats.compute_serial_p`), one for the whole table.
 
-    `matrix` and `runs` are those of `tables.read_matrix` and `tables.runs_and_samples`, `compare` has mappings with
+    `matrix` and `runs` are those of `tables.read_matrix` and `tables.build_runs_and_samples`, `compare` has mappings with
     `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none. Metrics
     `of_tasks` are those of single tasks: arms of different numbers of tasks are not compared by them.
     """
     families: dict[str, list[Pair]] = {}
     for entry in compare:
-        families.setdefault(entry["factor"], []).extend(_pairs(matrix, entry["factor"], str(entry["baseline"])))
+        families.setdefault(entry["factor"], []).extend(_list_pairs(matrix, entry["factor"], str(entry["baseline"])))
     named = {frozenset((base["cell"], other["cell"])) for pairs in families.values() for base, other in pairs}
-    families[CONTEST] = [pair for pair in _contests(matrix, contest) if frozenset(c["cell"] for c in pair) not in named]
+    families[CONTEST] = [
+        pair for pair in _list_contest_pairs(matrix, contest) if frozenset(c["cell"] for c in pair) not in named
+    ]
     cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
     controls = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
     alone = [pair for pair in controls if pair[1].get("control") in (*SHARES, *ANEW)]
     families[CONTROL] = [pair for pair in controls if pair not in alone]
-    names, rows = metrics(runs), []
-    ended = _true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
+    names, rows = list_metrics(runs), []
+    ended = _is_true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
     runs = runs.assign(counts=runs["ok"].astype(bool) | ended, attempted=runs.get("attempted", True))
     by_block = _ByBlock(runs)
     largest = np.empty((len(by_block.blocks), 0))
@@ -117,32 +119,32 @@ def verdicts_table(
             continue
         family = _Family(by_block, pairs, equivalence_percent, seed)
         beside = largest if pairs[0] in alone else None
-        judgements = {name: family.judge(name, beside) for name in names if on_all or name == "total"}
+        judgements = {name: family.judge_metric(name, beside) for name in names if on_all or name == "total"}
         if beside is None:
             of_total.append(family.differences["total"])
         if factor != CONTROL:
-            largest = max(largest, family.differences["total"], key=lambda d: int(stats.enough(d).sum()))
+            largest = max(largest, family.differences["total"], key=lambda d: int(stats.has_enough_blocks(d).sum()))
         for number, (base, other) in enumerate(pairs):
             level = "cell" if factor in OF_CELLS else factor
             head = {"factor": factor, "baseline": base[level], "contender": other[level]}
-            for name in factors(matrix):
+            for name in list_factors(matrix):
                 head[name] = other[name] if factor == CONTROL or base[name] == other[name] else ""
             for name, of_pairs in judgements.items():
-                if name in of_tasks and family.differs("tasks")[number]:
+                if name in of_tasks and family.find_differing("tasks")[number]:
                     continue
                 role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
                 rows.append({**head, "metric": name, "role": role, **of_pairs[number]})
-    columns = ["factor", "baseline", "contender", *factors(matrix), "metric", "role", *_JUDGEMENT]
-    return pd.DataFrame(rows, columns=columns).assign(serial_p=stats.serial_p(np.hstack(of_total), seed))
+    columns = ["factor", "baseline", "contender", *list_factors(matrix), "metric", "role", *_JUDGEMENT]
+    return pd.DataFrame(rows, columns=columns).assign(serial_p=stats.compute_serial_p(np.hstack(of_total), seed))
 
 
-def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
+def _list_pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
     originals = matrix[matrix["twin_of"] == ""]
     cells = {cell["cell"]: cell for cell in originals.to_dict("records")}
-    return [(cells[base], cells[other]) for base, other in compared(levels_of(originals), factor, baseline)]
+    return [(cells[base], cells[other]) for base, other in list_factor_pairs(get_levels(originals), factor, baseline)]
 
 
-def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:
+def _list_contest_pairs(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:
     """All pairs of cells of one contest, in the order of the matrix; twins are in none."""
     contests: dict[Hashable, list[dict]] = {}
     for cell in matrix[matrix["twin_of"] == ""].to_dict("records"):
@@ -163,7 +165,7 @@ class _ByBlock:
         # What the steps of each block took together.
         self.seconds = steps.groupby(self._block_of).sum().to_numpy(dtype=float)
 
-    def of(self, column: str, cells: Iterable[str]) -> np.ndarray:
+    def get_column(self, column: str, cells: Iterable[str]) -> np.ndarray:
         """Return a column by block and some cells, missing where there is no record, or none that counts."""
         if column not in self._arrays:
             which = "attempted" if column == "status" else "counts" if column in _OF_TIMED_OUT else "ok"
@@ -190,87 +192,94 @@ class _Family:
         self._columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.differences: dict[str, Floats] = {}
 
-    def judge(self, name: str, beside: Floats | None = None) -> list[dict]:
+    def judge_metric(self, name: str, beside: Floats | None = None) -> list[dict]:
         """Return the judgement of each comparison on one metric, as members of a family with those `beside`."""
-        base, other = (table.astype(float) for table in self._arms(f"seconds {name}"))
+        base, other = (table.astype(float) for table in self._get_arms(f"seconds {name}"))
         complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
         # Of two that took at least their limits nothing is known.
-        complete &= ~np.logical_and(*map(_true, self._arms("timed_out")))
-        used = complete & ~self._split
+        complete &= ~np.logical_and(*map(_is_true, self._get_arms("timed_out")))
+        used = complete & ~self._any_mismatch
         base, other = (np.where(used, table, math.nan) for table in (base, other))
-        harness = self._harness if name == "total" else np.zeros(len(self._pairs))
-        d = np.where(harness > HARNESS, self._beyond_harness(base, other), np.log(other) - np.log(base))
-        d = np.where([not text for text in self._differing], d, math.nan)
+        harness = self._harness_shares if name == "total" else np.zeros(len(self._pairs))
+        d = np.where(harness > HARNESS, self._compute_beyond_harness(base, other), np.log(other) - np.log(base))
+        d = np.where([not text for text in self._difference_notes], d, math.nan)
         self.differences[name] = d
-        means = [stats.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
-        sessions = self._arms("session")[0]
-        looks = [stats.looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
-        judged = stats.judge(d, self._percent, self._seed, looks, means, beside)
+        means = [stats.estimate_total_ratio(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
+        sessions = self._get_arms("session")[0]
+        looks = [stats.count_looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
+        judged = stats.judge_family(d, self._percent, self._seed, looks, means, beside)
         judgements = []
         for number, (verdict, share) in enumerate(zip(judged, harness, strict=True)):
-            differing, is_bound = self._differing[number], share > HARNESS
+            differing, is_bound = self._difference_notes[number], share > HARNESS
             if is_bound and not differing and verdict.verdict not in ORDERED:
                 differing = f"the harness takes {share:.0f} % of an arm's time"
                 verdict = stats.Verdict(Outcome.NOT_COMPARABLE, verdict.blocks, *[math.nan] * 5)
-            attempts, *lost = (int(counts[number]) for counts in self._lost)
-            flattered = stats.without_lost(verdict.verdict, *lost) != verdict.verdict
-            split = self._split[:, number]
+            attempts, *lost = (int(counts[number]) for counts in self._lost_counts)
+            flattered = stats.apply_losses(verdict.verdict, *lost) != verdict.verdict
+            split = self._any_mismatch[:, number]
             never = not used[:, number].any() and split.any()
             # Jobs of a cluster get the nodes that are free: further blocks may have both arms on one.
-            by_chance = never and (self._apart["node"] | self._apart["time"])[split, number].all()
-            why = "" if never else _note(verdict, looks[number], means[number], self._percent)
+            by_chance = never and (self._mismatches["node"] | self._mismatches["time"])[split, number].all()
+            why = "" if never else _describe_verdict(verdict, looks[number], means[number], self._percent)
             why = f"{LOST}: {lost[0]} of {attempts} in the baseline, {lost[1]} in the contender" if flattered else why
-            notes = [differing or why, *self._gone(number, complete[:, number], used[:, number])]
-            said = stats.without_lost(verdict.verdict, *lost)
+            notes = [differing or why, *self._describe_dropped_blocks(number, complete[:, number], used[:, number])]
+            said = stats.apply_losses(verdict.verdict, *lost)
             said = Outcome.NOT_COMPARABLE if differing or never > by_chance else said
             values = (
-                *(int(used[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
+                *(int(used[:, number].sum()), *(stats.estimate_median(arm[:, number]).value for arm in (base, other))),
                 *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
                 *(said, verdict.detectable_ratio),
-                *(*means[number][:3], *_slow(d[:, number]), *self._attempts(number), "; ".join(filter(None, notes))),
+                *(
+                    *means[number][:3],
+                    *_count_slow_blocks(d[:, number]),
+                    *self._count_attempts(number),
+                    "; ".join(filter(None, notes)),
+                ),
                 *(" ".join(map(str, self._blocks[used[:, number]])), share if is_bound else math.nan),
             )
             judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
         return judgements
 
-    def differs(self, column: str) -> Flags:
+    def find_differing(self, column: str) -> Flags:
         """Return of which comparisons the arms differ in some block in a column of the runs."""
-        base, other = self._arms(column)
+        base, other = self._get_arms(column)
         differs: Flags = (pd.notna(base) & pd.notna(other) & (base != other)).any(axis=0)
         return differs
 
-    def _gone(self, number: int, complete: Flags, used: Flags) -> Iterator[str]:
+    def _describe_dropped_blocks(self, number: int, complete: Flags, used: Flags) -> Iterator[str]:
         """In words, the blocks that a comparison does without, and those in which it has but a time limit."""
-        status, ended = ([table[:, number] for table in self._arms(column)] for column in ("status", "timed_out"))
+        status, ended = ([table[:, number] for table in self._get_arms(column)] for column in ("status", "timed_out"))
         gone = {"failed, invalid or missing in an arm": ~complete & (pd.notna(status[0]) | pd.notna(status[1]))}
         for column, what in _TOGETHER.items():
-            gone[f"measured {what}, {NOT_USED}"] = complete & self._apart[column][:, number]
-        gone["ended by the time limit in an arm, and taken as that long"] = used & (_true(ended[0]) | _true(ended[1]))
+            gone[f"measured {what}, {NOT_USED}"] = complete & self._mismatches[column][:, number]
+        gone["ended by the time limit in an arm, and taken as that long"] = used & (
+            _is_true(ended[0]) | _is_true(ended[1])
+        )
         for how, those in gone.items():
             if those.any():
-                yield f"{_blocks(self._blocks[those])} {how}"
+                yield f"{_format_blocks(self._blocks[those])} {how}"
 
     @cached_property
-    def _lost(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _lost_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of each comparison the blocks that both arms attempted, and how many of their records each arm lost."""
-        status, ok = self._arms("status"), self._arms("ok")
+        status, ok = self._get_arms("status"), self._get_arms("ok")
         both = pd.notna(status[0]) & pd.notna(status[1])
         lost = [np.sum(both & pd.isna(arm), axis=0) for arm in ok]
         return np.sum(both, axis=0), lost[0], lost[1]
 
-    def _attempts(self, number: int) -> tuple[int, ...]:
+    def _count_attempts(self, number: int) -> tuple[int, ...]:
         """Attempts at the baseline and how many of them failed, then those at the contender."""
-        status = [table[:, number] for table in self._arms("status")]
+        status = [table[:, number] for table in self._get_arms("status")]
         status = [of_arm[pd.notna(of_arm)] for of_arm in status]
         return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
 
     @cached_property
-    def _harness(self) -> Floats:
+    def _harness_shares(self) -> Floats:
         """The larger share of the harness in the total of an arm, in percent, by comparison; 0 where it is unknown."""
-        arms = zip(self._arms("seconds null"), self._arms("seconds total"), strict=True)
+        arms = zip(self._get_arms("seconds null"), self._get_arms("seconds total"), strict=True)
         shares = [
             [
-                stats.median(of_arm).value / stats.median(total).value
+                stats.estimate_median(of_arm).value / stats.estimate_median(total).value
                 for of_arm, total in zip(null.T, totals.T, strict=True)
             ]
             for null, totals in arms
@@ -278,45 +287,45 @@ class _Family:
         largest = 100 * np.max(shares, axis=0)
         return np.where(np.isfinite(largest), largest, 0.0)
 
-    def _beyond_harness(self, base: Floats, other: Floats) -> Floats:
+    def _compute_beyond_harness(self, base: Floats, other: Floats) -> Floats:
         """ln(contender / baseline) with all of the harness in the arm that took longer; NaN where no order is left."""
-        null_base, null_other = (null.astype(float) for null in self._arms("seconds null"))
+        null_base, null_other = (null.astype(float) for null in self._get_arms("seconds null"))
         with np.errstate(divide="ignore", invalid="ignore"):
             lowest, highest = np.log(other - null_other) - np.log(base), np.log(other) - np.log(base - null_base)
-        d = np.where(_medians(np.log(other) - np.log(base)) < 0, highest, lowest)
-        return np.where(_medians(d) * _medians(np.log(other) - np.log(base)) > 0, d, math.nan)
+        d = np.where(_compute_medians(np.log(other) - np.log(base)) < 0, highest, lowest)
+        return np.where(_compute_medians(d) * _compute_medians(np.log(other) - np.log(base)) > 0, d, math.nan)
 
-    def _arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
+    def _get_arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
         """A column of the runs for all baselines and for all contenders, each by block and comparison, made once."""
         if column not in self._columns:
             base, other = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
-            self._columns[column] = self._by_block.of(column, base), self._by_block.of(column, other)
+            self._columns[column] = self._by_block.get_column(column, base), self._by_block.get_column(column, other)
         return self._columns[column]
 
     @cached_property
-    def _apart(self) -> dict[str, Flags]:
+    def _mismatches(self) -> dict[str, Flags]:
         """Where both arms have a valid record, but not of one session, machine or device, by block and comparison."""
         apart = {}
         for column in ("session", *PLACES):
-            base, other = self._arms(column)
+            base, other = self._get_arms(column)
             apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
         # What ran on more nodes is compared with what ran on some of them.
-        nested = self._nested()
+        nested = self._find_nested()
         for column in ("node", "machine"):
             apart[column] &= ~nested
         # Stores lie on devices of their own.
         stores = [base.get("store") == other.get("store") for base, other in self._pairs]
         apart["device"] &= np.array(stores, dtype=bool)
-        apart["time"] = self._far_apart()
+        apart["time"] = self._find_far_apart()
         # Each block is without one of these alone.
         beyond = np.zeros_like(apart["session"])
         for column, those in apart.items():
             apart[column], beyond = those & ~beyond, beyond | those
         return apart
 
-    def _nested(self) -> Flags:
+    def _find_nested(self) -> Flags:
         """Where arms are on different numbers of nodes, and the one on those of the other, by block and comparison."""
-        base, other = self._arms("node")
+        base, other = self._get_arms("node")
         nested = np.zeros(base.shape, dtype=bool)
         for number in [n for n, (one, another) in enumerate(self._pairs) if one.get("nodes") != another.get("nodes")]:
             for block, nodes in enumerate(zip(base[:, number], other[:, number], strict=True)):
@@ -326,67 +335,67 @@ class _Family:
                 nested[block, number] = one < another or another < one
         return nested
 
-    def _far_apart(self) -> Flags:
-        base, other = (table.astype(float) for table in self._arms("began_s"))
+    def _find_far_apart(self) -> Flags:
+        base, other = (table.astype(float) for table in self._get_arms("began_s"))
         with np.errstate(invalid="ignore"):
             far: Flags = np.abs(base - other) > np.maximum(FAR_S, FAR_TIMES * self._by_block.seconds[:, None])
         return far
 
     @cached_property
-    def _split(self) -> Flags:
-        split: Flags = np.any(np.stack(list(self._apart.values())), axis=0)
+    def _any_mismatch(self) -> Flags:
+        split: Flags = np.any(np.stack(list(self._mismatches.values())), axis=0)
         return split
 
     @cached_property
-    def _differing(self) -> list[str]:
+    def _difference_notes(self) -> list[str]:
         """In words, what differs between the arms of each comparison in a block that it could use; "" if nothing."""
         notes: list[list[str]] = [[] for _ in self._pairs]
-        fingerprints = self._arms("software")
+        fingerprints = self._get_arms("software")
         unseen = pd.isna(fingerprints[0]) | pd.isna(fingerprints[1])
         for column, what in _SAME.items():
-            base, other = self._arms(column)
-            differs = ~self._split & pd.notna(base) & pd.notna(other) & (base != other)
+            base, other = self._get_arms(column)
+            differs = ~self._any_mismatch & pd.notna(base) & pd.notna(other) & (base != other)
             # A fingerprint says more than the lock does.
             differs &= unseen if column == "packages" else True
             for number in np.flatnonzero(differs.any(axis=0)).tolist():
-                notes[number].append(f"{what} between the arms in {_blocks(self._blocks[differs[:, number]])}")
-        differs = ~self._split & ~unseen & (fingerprints[0] != fingerprints[1])
+                notes[number].append(f"{what} between the arms in {_format_blocks(self._blocks[differs[:, number]])}")
+        differs = ~self._any_mismatch & ~unseen & (fingerprints[0] != fingerprints[1])
         for number in np.flatnonzero(differs.any(axis=0)).tolist():
-            notes[number] += self._other_software(number, differs[:, number])
+            notes[number] += self._describe_other_software(number, differs[:, number])
         return ["; ".join(parts) for parts in notes]
 
-    def _other_software(self, number: int, differs: Flags) -> Iterator[str]:
+    def _describe_other_software(self, number: int, differs: Flags) -> Iterator[str]:
         """In words, where the software differs and should not, in the blocks of a comparison in which it differs."""
         libraries = ((arm.get(fingerprint.ENVIRONMENT), arm.get("control") == REBUILT) for arm in self._pairs[number])
         environments = len(set(libraries)) > 1
         by_words: dict[str, list[int]] = {}
-        arms = (arm[differs, number] for arm in self._arms("software"))
+        arms = (arm[differs, number] for arm in self._get_arms("software"))
         for block, *fingerprints in zip(self._blocks[differs], *arms, strict=True):
-            named = fingerprint.differences(*fingerprints, environments)
+            named = fingerprint.describe_differences(*fingerprints, environments)
             more = (f"{len(named) - _NAMED} more",) if len(named) > _NAMED else ()
             by_words.setdefault(", ".join(named[:_NAMED] + more), []).append(block)
         by_words.pop("", None)
         for words, blocks in by_words.items():
-            yield f"{OTHER_SOFTWARE} between the arms in {_blocks(blocks)}: {words}"
+            yield f"{OTHER_SOFTWARE} between the arms in {_format_blocks(blocks)}: {words}"
 
 
-def _medians(d: Floats) -> Floats:
+def _compute_medians(d: Floats) -> Floats:
     """The median of each column over its blocks, NaN of none."""
-    return np.array([stats.median(column).value for column in d.T])
+    return np.array([stats.estimate_median(column).value for column in d.T])
 
 
-def _true(values: np.ndarray) -> Flags:
+def _is_true(values: np.ndarray) -> Flags:
     """Where a column of truths that may be missing is true."""
     flags: Flags = np.equal(values, True).astype(bool)
     return flags
 
 
-def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:
+def _describe_verdict(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:
     if verdict.verdict == Outcome.TOO_FEW:
         return f"{verdict.blocks} complete blocks, {MIN_BLOCKS} are needed"
     if verdict.verdict != Outcome.NO_EVIDENCE:
         return ""
-    bound, level = 1 + equivalence_percent / 100, stats.level_of(looks)
+    bound, level = 1 + equivalence_percent / 100, stats.compute_level(looks)
     if 1 / bound <= verdict.low and verdict.high <= bound:
         return f"the medians are the same, the means may not be: {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
     needed = f"{level:.2g}" + (f", seen for the {_ORDINALS.get(looks, f'{looks}th')} time" if looks > 1 else "")
@@ -396,7 +405,7 @@ def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_
     return f"the interval excludes 1, but p > {needed}" if excludes else ""
 
 
-def _slow(d: Floats) -> tuple[int, int, float]:
+def _count_slow_blocks(d: Floats) -> tuple[int, int, float]:
     """In how many blocks baseline and contender took much longer than in the others, and how many times as long.
 
     A median shows nothing of them.
@@ -408,6 +417,6 @@ def _slow(d: Floats) -> tuple[int, int, float]:
     return int((off[slow] < 0).sum()), int((off[slow] > 0).sum()), ratio
 
 
-def _blocks(blocks: Iterable[int]) -> str:
+def _format_blocks(blocks: Iterable[int]) -> str:
     numbers = [str(block) for block in sorted(blocks)]
     return f"block{'s' * (len(numbers) > 1)} {', '.join(numbers)}"

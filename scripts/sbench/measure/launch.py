@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 import psutil
 
 from sbench.build import environments, servers
-from sbench.build.cache import copying, finished
+from sbench.build.cache import find_piece, set_build_copy
 from sbench.design import blocks, cost, matrix, prices, schema
 from sbench.design import config as configuration
 from sbench.design import study as studies
@@ -75,8 +75,8 @@ def make_plan(
     Raises:
         Problem: something is not understood, or not there.
     """
-    changes: dict = {"run": _run_name(name)} if name else {}
-    config = configuration.load(file, changes)
+    changes: dict = {"run": _parse_run_name(name)} if name else {}
+    config = configuration.load_config(file, changes)
     if imports:
         paths = list(map(os.path.abspath, imports))
         changes["studies"] = {name: {"imports": paths} for name, own in config["studies"].items() if "imports" in own}
@@ -85,35 +85,40 @@ def make_plan(
         for importing, section in changes["studies"].items():
             config["studies"][importing] |= section
         configuration.expect_plain(config, "the command line")
-    if chosen := _chosen(config, [*only, *([f"study={study}"] if study else [])]):
+    if chosen := _parse_only(config, [*only, *([f"study={study}"] if study else [])]):
         changes["only"] = config["only"] = chosen
     expanded = matrix.expand_all(config, [file])
     cells = {
-        study: matrix.selected(expanded[study][0], config["only"])
+        study: matrix.select_cells(expanded[study][0], config["only"])
         for study in config["only"].get("study", config["studies"])
     }
     if again:
         _expect_measured(config, [cell for of_study in cells.values() for cell in of_study], again)
         changes["again"] = config["again"] = list(again)
     opened = {
-        study: blocks.decide(config, cells[study], blocks.measured(config, expanded[study][0])) for study in cells
+        study: blocks.choose_blocks(config, cells[study], blocks.read_measured_blocks(config, expanded[study][0]))
+        for study in cells
     }
-    costs = {study: cost.of(config, study, cells[study], expanded[study][1], opened[study]) for study in cells}
-    notes = {study: [*_pairing(config, study, expanded[study][0], cells[study], opened[study])] for study in cells}
+    costs = {
+        study: cost.estimate_cost(config, study, cells[study], expanded[study][1], opened[study]) for study in cells
+    }
+    notes = {
+        study: [*_describe_pairing(config, study, expanded[study][0], cells[study], opened[study])] for study in cells
+    }
     return Plan(file, config, changes, cells, costs, notes)
 
 
-def show(plan: Plan, as_json: bool = False) -> int:
+def print_plan(plan: Plan, as_json: bool = False) -> int:
     """Print a plan, cell by cell, or as one JSON object with times in seconds; return 0."""
     if as_json:
         by_study = {study: _to_json(own) | {"notes": plan.notes[study]} for study, own in plan.costs.items()}
         print_json({"run": plan.config["run"], "studies": by_study})
         return 0
-    for what, fine, detail in preflight.inputs(plan.config):
+    for what, fine, detail in preflight.check_inputs(plan.config):
         print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
-    for note in preflight.begun(plan.config):
+    for note in preflight.check_begun_libraries(plan.config):
         print(note)
-    _show(plan, listed=True)
+    _print_costs(plan, listed=True)
     return 0
 
 
@@ -126,7 +131,7 @@ def _to_json(costs: Cost) -> dict:
     }
 
 
-def start(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> NoReturn:
+def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> NoReturn:
     """Print what a plan costs, ask where that is above a limit, and become Snakemake.
 
     Args:
@@ -138,20 +143,25 @@ def start(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> N
     Raises:
         Problem: the answer is no, the disk has no room, or another run is going on.
     """
-    used_cores = _cores(cores) if cores else host.usable_cores()
-    for note in preflight.begun(plan.config):
+    used_cores = _parse_cores(cores) if cores else host.count_usable_cores()
+    for note in preflight.check_begun_libraries(plan.config):
         print(note, file=sys.stderr)
-    seconds, config = _show(plan, listed=False), plan.config
+    seconds, config = _print_costs(plan, listed=False), plan.config
     expect_folders(config["run"])
-    _ask(config, plan.costs, yes)
+    _require_consent(config, plan.costs, yes)
     sys.stdout.flush()
     command = [
-        *(_snakemake(), f"--cores={used_cores}", f"--configfile={plan.file}", *_show_progress(config["run"])),
+        *(
+            _get_snakemake(),
+            f"--cores={used_cores}",
+            f"--configfile={plan.file}",
+            *_build_progress_options(config["run"]),
+        ),
         f"--logger-benchmark-planned={seconds:.0f}",
     ]
-    _free_folder(command)
+    _remove_lock(command)
     for study in plan.cells:
-        studies.of(study).sources(config)
+        studies.get_study(study).list_sources(config)
     if plan.changes:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in plan.changes.items())]
     os.execv(command[0], [*command, *options])
@@ -166,27 +176,27 @@ def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
         cores: that Snakemake may use.
     """
     settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]
-    display = _show_progress("published-partial" if partial else "published")
-    command = [_snakemake(), "published", f"--cores={cores}", *display, "--config", *settings]
+    display = _build_progress_options("published-partial" if partial else "published")
+    command = [_get_snakemake(), "published", f"--cores={cores}", *display, "--config", *settings]
     os.execv(command[0], command)
 
 
-def _show_progress(reports: str) -> list[str]:
+def _build_progress_options(reports: str) -> list[str]:
     """Return the options of Snakemake with which it shows which jobs run and how long they will take (plugins/)."""
     return ["--logger=benchmark", f"--logger-benchmark-reports=reports/{reports}"]
 
 
-def _snakemake() -> str:
+def _get_snakemake() -> str:
     return str(Path(sys.executable).with_name("snakemake"))
 
 
-def _cores(text: str) -> int:
+def _parse_cores(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
         raise Problem(f"{text!r} is no number of cores; write for example --cores 2")
     return int(text)
 
 
-def _run_name(text: str) -> str:
+def _parse_run_name(text: str) -> str:
     """Return the name of a run from the command line.
 
     Raises:
@@ -198,7 +208,7 @@ def _run_name(text: str) -> str:
     return text
 
 
-def _chosen(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
+def _parse_only(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
     """Return `only` of the configuration with what the command line adds: library=a,b workers=1.
 
     Raises:
@@ -210,22 +220,22 @@ def _chosen(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
         if not equals or not levels:
             raise Problem(f"{word!r} is not FACTOR=LEVEL; write for example --only library=hdf5-2.0.0 workers=1,2")
         only[factor] = levels.split(",")
-    configuration.check_only(config | {"only": only}, "the command line")
+    configuration.validate_only(config | {"only": only}, "the command line")
     return only
 
 
-def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
+def _estimate_builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     """Return the seconds that building takes for cells, by what is built; nothing for what is in the cache."""
     seconds: Counter[str] = Counter()
-    for name, library in matrix.libraries(cells).items():
-        with copying(library.get("copy", "")):
+    for name, library in matrix.list_libraries(cells).items():
+        with set_build_copy(library.get("copy", "")):
             if library["kind"] in _BUILD_S and not environments.is_built(name, library):
                 seconds[f"{library['kind']}-{library['hdf5']}"] += _BUILD_S[library["kind"]]
-    needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
-    return seconds | {name: _BUILD_S[name] for name in needed if not finished(servers.recipe(name))}
+    needed = stores.list_needed_servers([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
+    return seconds | {name: _BUILD_S[name] for name in needed if not find_piece(servers.create_server_recipe(name))}
 
 
-def _show(plan: Plan, listed: bool) -> float:
+def _print_costs(plan: Plan, listed: bool) -> float:
     """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out.
 
     Returns:
@@ -239,14 +249,14 @@ def _show(plan: Plan, listed: bool) -> float:
         for left_out in own.omitted if listed else ():
             say(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
         if config["studies"][study].get("imports") and not own.cells:
-            files = len(studies.of(study).sources(config))
-            say(f"{config['run']}/{study}: {sizes.count(files, 'file')} of results from elsewhere to import")
+            files = len(studies.get_study(study).list_sources(config))
+            say(f"{config['run']}/{study}: {sizes.format_count(files, 'file')} of results from elsewhere to import")
             continue
         exploratory = not schema.is_series(study) and config["repeats"] < MIN_BLOCKS
         totals = own.totals
         say(
             f"{config['run']}/{study}: {len(own.cells)} cells, {len(own.omitted)} left out, "
-            f"{totals['records']} records to measure: {cost.announced(totals)}, "
+            f"{totals['records']} records to measure: {cost.describe_time(totals)}, "
             f"{totals['bytes'] / 2**30:.2f} GiB to read or write, "
             f"{totals['requests']:.0f} requests to stores elsewhere, "
             f"{totals['disk_bytes'] / 2**30:.2f} GiB of data to generate"
@@ -254,39 +264,43 @@ def _show(plan: Plan, listed: bool) -> float:
         )
         for note in plan.notes[study]:
             say(f"  {note}")
-    cells, totals = [(cell, to_do) for own in costs.values() for cell, to_do, *_ in own.cells], cost.total(costs)
-    built = _builds(config, [cell for cell, to_do in cells if to_do])
+    cells, totals = (
+        [(cell, to_do) for own in costs.values() for cell, to_do, *_ in own.cells],
+        cost.compute_totals(costs),
+    )
+    built = _estimate_builds(config, [cell for cell, to_do in cells if to_do])
     building, beside = sum(built.values()), totals["seconds_beside"]
     if slurm.has_nodes_elsewhere() and totals["records"]:
         jobs = sum(max(to_do for _, to_do, *_ in own.cells) for own in costs.values() if own.cells)
-        least, most = (cost.duration(jobs * each) for each in _JOB_S)
+        least, most = (cost.format_duration(jobs * each) for each in _JOB_S)
         say(
             f"with --workflow-profile profiles/slurm: a job for each of {jobs} blocks costs about {least} to"
             f" {most} more, and their time in the queue"
         )
-    parts = [f"{cost.duration(building)} build {', '.join(sorted(built))}"] * bool(built)
-    parts += [f"{cost.duration(beside)} make data and pages"] * bool(beside)
+    parts = [f"{cost.format_duration(building)} build {', '.join(sorted(built))}"] * bool(built)
+    parts += [f"{cost.format_duration(beside)} make data and pages"] * bool(beside)
     seconds = totals["seconds"] + building + beside
     say(
         "in all: "
-        + f"{sizes.count(len(cells), 'cell')}, {sizes.count(int(totals['records']), 'record')}: " * bool(cells)
-        + cost.announced(totals, building + beside)
+        + f"{sizes.format_count(len(cells), 'cell')}, {sizes.format_count(int(totals['records']), 'record')}: "
+        * bool(cells)
+        + cost.describe_time(totals, building + beside)
         + f", of which {' and '.join(parts)}" * bool(parts)
         + ", nothing to build" * (not built)
         + f"; report: reports/{config['run']}/index.html"
     )
-    if bill := prices.bill(config, totals, seconds):
+    if bill := prices.compute_bill(config, totals, seconds):
         say(f"cost: {bill.line}")
     return seconds
 
 
-def _ask(config: dict, costs: dict[str, Cost], yes: bool) -> None:
+def _require_consent(config: dict, costs: dict[str, Cost], yes: bool) -> None:
     """Ask before something dear.
 
     Raises:
         Problem: the answer was no, or there is nobody to ask; or the disk has no room for the data.
     """
-    totals = cost.total(costs)
+    totals = cost.compute_totals(costs)
     # What is made on its way into a store elsewhere needs no room here.
     if (needed := totals["made_bytes"]) > (free := shutil.disk_usage(".").free):
         raise Problem(
@@ -295,7 +309,7 @@ def _ask(config: dict, costs: dict[str, Cost], yes: bool) -> None:
         )
     sums = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
     sums |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
-    bill = prices.bill(config, totals, totals["seconds"])
+    bill = prices.compute_bill(config, totals, totals["seconds"])
     sums["usd"] = bill.usd if bill else 0
     above = [f"{key} {sums[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if sums[key] > limit]
     if not above or yes:
@@ -307,27 +321,36 @@ def _ask(config: dict, costs: dict[str, Cost], yes: bool) -> None:
         raise Problem("nothing was started")
 
 
-def _pairing(config: dict, study: str, cells: list[Cell], selected: list[Cell], opened: blocks.Open) -> Iterator[str]:
+def _describe_pairing(
+    config: dict, study: str, cells: list[Cell], selected: list[Cell], opened: blocks.Open
+) -> Iterator[str]:
     """Yield what a call does to the blocks in which cells are compared with each other."""
     compare, names = config["studies"][study]["compare"], {cell.name for cell in selected}
     if opened.blocks and opened.blocks[0] > 1:
         why = "what an earlier session left out is not filled up, as a cell needs its partners beside it"
-        if opened.blocks[-1] == studies.of(study).repeats(config):
+        if opened.blocks[-1] == studies.get_study(study).count_repeats(config):
             why = f"there are to be {opened.blocks[-1]}"
         elif opened.conditional:
-            why = f"{sizes.count(len(opened.fresh), 'cell')} without any record, to be measured beside the others"
-        yield f"{_numbers(opened.blocks)}, of {sizes.count(len(names), 'cell')}, appended: {why}"
-    if opened.blocks and (cut := blocks.cut(cells, names, compare)):
-        yield f"{sizes.count(cut, 'comparison')} with cells that are not asked for: not in these blocks"
-    if opened.blocks and opened.draw is None and compare and studies.of(study).repeats(config) >= MIN_BLOCKS:
+            why = (
+                f"{sizes.format_count(len(opened.fresh), 'cell')} without any record, to be measured beside the others"
+            )
+        yield f"{_format_blocks(opened.blocks)}, of {sizes.format_count(len(names), 'cell')}, appended: {why}"
+    if opened.blocks and (cut := blocks.count_cut_pairs(cells, names, compare)):
+        yield f"{sizes.format_count(cut, 'comparison')} with cells that are not asked for: not in these blocks"
+    if (
+        opened.blocks
+        and opened.draw is None
+        and compare
+        and studies.get_study(study).count_repeats(config) >= MIN_BLOCKS
+    ):
         yield "cells in the order of the matrix, as each leaves traces in the next: they are not comparable"
-    if opened.anew and (cut := blocks.cut(cells, opened.anew.keys(), compare)):
-        anew = sizes.count(len(opened.anew), "cell")
-        others = sizes.count(cut, "comparison")
+    if opened.anew and (cut := blocks.count_cut_pairs(cells, opened.anew.keys(), compare)):
+        anew = sizes.format_count(len(opened.anew), "cell")
+        others = sizes.format_count(cut, "comparison")
         yield f"{anew} measured again, without the other side of {others}: sbench run measures both"
 
 
-def _numbers(blocks_opened: list[int]) -> str:
+def _format_blocks(blocks_opened: list[int]) -> str:
     first, last = blocks_opened[0], blocks_opened[-1]
     return f"block {first}" if first == last else f"blocks {first} to {last}"
 
@@ -346,7 +369,7 @@ def _expect_measured(config: dict, cells: Iterable[Cell], words: Sequence[str]) 
             raise Problem(f"no measured cell of {base} begins with {word!r}{among}; sbench plan lists the names")
 
 
-def _free_folder(command: list[str]) -> None:
+def _remove_lock(command: list[str]) -> None:
     """Take away the lock of a run that was killed.
 
     Raises:

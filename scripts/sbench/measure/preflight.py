@@ -13,16 +13,16 @@ from pathlib import Path
 from rich.console import Console
 
 from sbench.build import toolchain
-from sbench.build.cache import cache_folder
-from sbench.build.distributions import describe_origin, is_own
-from sbench.build.environments import origin, provide_library
+from sbench.build.cache import get_cache_folder
+from sbench.build.distributions import describe_origin, has_user_parts
+from sbench.build.environments import provide_library, resolve_origin
 from sbench.design import config as configuration
 from sbench.design import matrix
 from sbench.design import study as studies
 from sbench.design.study import Cell
 from sbench.probe import host, page_cache, sizes, slurm
-from sbench.probe.processes import expect_shared_memory, free_port
-from sbench.probe.program import Problem, print_json, read_json, tool
+from sbench.probe.processes import expect_shared_memory, find_free_port
+from sbench.probe.program import Problem, find_tool, print_json, read_json
 from sbench.stores import store as stores
 
 Finding = tuple[str, bool, str]
@@ -31,13 +31,13 @@ _SPARE_BYTES = 2 * 2**30
 _COMMITTED = ("published", "example")
 
 
-def check(file: str, as_json: bool = False) -> int:
+def run_checks(file: str, as_json: bool = False) -> int:
     """Print a line for each check of what a configuration needs, or one JSON object; return 1 if one fails."""
-    config = configuration.load(file)
+    config = configuration.load_config(file)
     matrix.expand_all(config, [file])
     made = []
     console = Console(highlight=False, soft_wrap=True)
-    for what, fine, detail in findings(config):
+    for what, fine, detail in list_findings(config):
         made.append({"check": what, "passed": bool(fine), "detail": detail})
         if not as_json:
             sign = ("ok    ", "green") if fine else ("AMISS ", "red")
@@ -50,35 +50,37 @@ def check(file: str, as_json: bool = False) -> int:
     return int(not all(one["passed"] for one in made))
 
 
-def findings(config: dict) -> Iterator[Finding]:
+def list_findings(config: dict) -> Iterator[Finding]:
     """Yield (what, fine, detail or remedy) for each thing that a run of `config` needs."""
     linux = platform.system() == "Linux"
-    machine = f"Linux, {host.facts()['cpu']}, {host.usable_cores()} cores" if linux else "only Linux is supported"
+    machine = (
+        f"Linux, {host.read_facts()['cpu']}, {host.count_usable_cores()} cores" if linux else "only Linux is supported"
+    )
     yield "system", linux, machine
-    yield _try("loopback", lambda: f"servers can listen on 127.0.0.1, as on port {free_port()}")
-    yield _try("shared memory", expect_shared_memory)
-    yield from _tools(config)
-    yield from inputs(config, _provided)
-    cells = {study: matrix.expand(config, study)[0] for study in config["studies"]}
+    yield _run_check("loopback", lambda: f"servers can listen on 127.0.0.1, as on port {find_free_port()}")
+    yield _run_check("shared memory", expect_shared_memory)
+    yield from _check_tools(config)
+    yield from check_inputs(config, _install_wheels)
+    cells = {study: matrix.expand_matrix(config, study)[0] for study in config["studies"]}
     for study, of_study in cells.items():
-        for what, look in studies.of(study).needs(config, of_study):
-            yield _try(what, look)
-    for folder, use in _uses(config, cells).items():
-        yield from _folder(folder, use)
+        for what, look in studies.get_study(study).list_needs(config, of_study):
+            yield _run_check(what, look)
+    for folder, use in _list_uses(config, cells).items():
+        yield from _check_folder(folder, use)
     for name, spec in config["stores"].items():
-        for what, look in stores.of(spec).check():
-            yield _try(f"store {name} {what}".rstrip(), look)
-    yield from _disk_in_use(cache_folder(), Path("results"))
+        for what, look in stores.get_store(spec).list_requirements():
+            yield _run_check(f"store {name} {what}".rstrip(), look)
+    yield from _list_disk_use(get_cache_folder(), Path("results"))
 
 
-def _disk_in_use(cached: Path, results: Path) -> Iterator[Finding]:
+def _list_disk_use(cached: Path, results: Path) -> Iterator[Finding]:
     """Yield what libraries, servers and runs take on disks, and how to remove them."""
     runs = {path: _count_bytes(path) for path in results.glob("[!.]*") if path.name not in _COMMITTED and path.is_dir()}
     if cached.exists():
-        yield "cache", True, f"{sizes.text(_count_bytes(cached))} of what is built; rm -r {cached} removes it"
+        yield "cache", True, f"{sizes.format_size(_count_bytes(cached))} of what is built; rm -r {cached} removes it"
     if runs:
         largest = max(runs, key=lambda path: runs[path])
-        detail = f"{sizes.text(sum(runs.values()))}, of which {largest} has {sizes.text(runs[largest])}"
+        detail = f"{sizes.format_size(sum(runs.values()))}, of which {largest} has {sizes.format_size(runs[largest])}"
         yield "results", True, f"{detail}; rm -r results/<run> reports/<run> removes a run"
 
 
@@ -92,42 +94,44 @@ def _count_bytes(folder: Path) -> int:
     return total
 
 
-def _tools(config: dict) -> Iterator[Finding]:
+def _check_tools(config: dict) -> Iterator[Finding]:
     kinds = {library["kind"] for library in config["libraries"].values()}
     if "source" in kinds:
-        yield _try("tool gcc", toolchain.compiler_path)
+        yield _run_check("tool gcc", toolchain.find_compiler)
     if "conda" in kinds:
         remedy = "install conda and call Snakemake with --sdm conda, or use kind: source"
-        yield _try("tool conda", partial(tool, "conda", remedy=remedy))
+        yield _run_check("tool conda", partial(find_tool, "conda", remedy=remedy))
 
 
-def inputs(config: dict, wheels: Callable[[str, dict], str] = lambda _, spec: origin(spec)) -> Iterator[Finding]:
+def check_inputs(
+    config: dict, wheels: Callable[[str, dict], str] = lambda _, spec: resolve_origin(spec)
+) -> Iterator[Finding]:
     """Look at what the configuration names beside stores: sources of libraries, and the user's own files.
 
     `wheels` looks at a library of wheels that the configuration names, and returns its origin.
     """
-    yield from _sources(config, wheels)
+    yield from _check_sources(config, wheels)
     for study in config["studies"]:
-        for what, look in studies.of(study).inputs(config):
-            yield _try(what, look)
+        for what, look in studies.get_study(study).list_inputs(config):
+            yield _run_check(what, look)
 
 
-def _sources(config: dict, wheels: Callable[[str, dict], str]) -> Iterator[Finding]:
+def _check_sources(config: dict, wheels: Callable[[str, dict], str]) -> Iterator[Finding]:
     """Yield where the sources of libraries come from, and what is the user's own."""
     for name, library in config["libraries"].items():
         if library["kind"] in ("source", "python"):
-            yield _try(f"library {name}", partial(origin, library))
+            yield _run_check(f"library {name}", partial(resolve_origin, library))
         elif library.keys() & {"lock", "wheel", "with"}:
-            yield _try(f"library {name}", partial(wheels, name, library))
+            yield _run_check(f"library {name}", partial(wheels, name, library))
 
 
-def _provided(name: str, library: dict) -> str:
+def _install_wheels(name: str, library: dict) -> str:
     """Return the origin of a library of wheels, which is installed: in seconds, and nothing else tries all of it."""
     build = provide_library(name, library)["build"]
     return "; ".join([describe_origin(build["hdf5_source"], build.get("added", ())), *build.get("unmet", ())])
 
 
-def begun(config: dict) -> Iterator[str]:
+def check_begun_libraries(config: dict) -> Iterator[str]:
     """Yield that a library of the user's own is not what the run was begun with any more."""
     for name, library in config["libraries"].items():
         # What is missing, or cannot be fetched, is reported where it is needed.
@@ -135,7 +139,7 @@ def begun(config: dict) -> Iterator[str]:
             artefact = read_json(Path("results", config["run"], "environments", f"{name}.json"))
             build = artefact.get("build", {"hdf5_source": ""})
             before = describe_origin(build["hdf5_source"], build.get("added", ()))
-            if is_own(build) and (now := origin(library)) != before:
+            if has_user_parts(build) and (now := resolve_origin(library)) != before:
                 yield (
                     f"library {name} is {now} by now; run {config['run']} began with {before} and builds nothing again:"
                     " give the run another name (--name) to measure it as it is"
@@ -155,7 +159,7 @@ class _Use:
     attributes: bool = False
 
 
-def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
+def _list_uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
     """Return the folders that a run of `config` writes to and what it does there.
 
     Generated files are in results/, where a posix store without a path reads them; a store with a path and an embedded
@@ -163,41 +167,41 @@ def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
     """
     uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
     for study, cells in cells_of.items():
-        program = studies.of(study)
-        datasets = matrix.datasets(cells)
-        made = {name: program.made_bytes(data) for name, data in datasets.items()}
+        program = studies.get_study(study)
+        datasets = matrix.list_datasets(cells)
+        made = {name: program.estimate_made_bytes(data) for name, data in datasets.items()}
         uses[Path("results")].size += sum(made.values())
         for name in {cell.levels["store"] for cell in cells}:
             spec, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]
-            store = stores.of(spec)
+            store = stores.get_store(spec)
             if store.elsewhere or "device" in spec:
                 continue
             use = uses.setdefault(Path(spec.get("path", "results")), _Use())
-            copied, read = store.holds, {cell.dataset for cell in of_store if cell.dataset}
-            use.size += sum(program.data_bytes(datasets[data]) for data in read if copied or not made[data])
-            use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
+            copied, read = store.has_separate_data, {cell.dataset for cell in of_store if cell.dataset}
+            use.size += sum(program.estimate_data_bytes(datasets[data]) for data in read if copied or not made[data])
+            use.size += max(program.estimate_disk_bytes(cell.settings) for cell in of_store)
             use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)
             use.attributes |= store.embedded and store.attributes
             use.made |= bool(read)
     return uses
 
 
-def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
+def _check_folder(folder: Path, use: _Use) -> Iterator[Finding]:
     """Write a file there and see whether what a run does with such files works."""
-    if amiss := _not_there(folder, use.made):
+    if amiss := _check_presence(folder, use.made):
         yield f"{folder} there", False, amiss
         return
     try:
         folder.mkdir(exist_ok=True)
-        kind = host.mount(folder)["file_system"]
+        kind = host.find_mount(folder)["file_system"]
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".preflight-") as file:
             file.write(os.urandom(1 << 20))
             file.flush()
             yield f"{folder} writable", True, kind
             if use.cache:
-                yield _try(f"{folder} page cache", partial(_cache_state, Path(file.name), kind))
+                yield _run_check(f"{folder} page cache", partial(_test_cache_state, Path(file.name), kind))
             if use.attributes:
-                yield _try(f"{folder} attributes", partial(_attributes, Path(file.name), kind))
+                yield _run_check(f"{folder} attributes", partial(_test_attributes, Path(file.name), kind))
     except OSError as error:
         yield f"{folder} writable", False, f"{error.strerror}; make it writable or name another folder"
         return
@@ -206,7 +210,7 @@ def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
     yield f"{folder} free", free >= use.size, f"{free / 2**30:.1f} GiB, {use.size / 2**30:.1f} needed{remedy}"
 
 
-def _not_there(folder: Path, made: bool) -> str:
+def _check_presence(folder: Path, made: bool) -> str:
     """Return why a folder is not there and cannot be made, or ""."""
     if folder.exists() and not folder.is_dir():
         return "is a file, not a folder; move it, or correct the store's path"
@@ -215,14 +219,14 @@ def _not_there(folder: Path, made: bool) -> str:
     return "" if made or folder.is_dir() else "no such folder; mount the volume there, or correct the store's path"
 
 
-def _cache_state(path: Path, kind: str) -> str:
-    cold, warm = (page_cache.prepare(state, [path])["state"] for state in ("cold", "warm"))
+def _test_cache_state(path: Path, kind: str) -> str:
+    cold, warm = (page_cache.set_cache_state(state, [path])["state"] for state in ("cold", "warm"))
     if (cold, warm) != ("cold", "warm"):
         raise Problem(f"cold gives {cold}, warm gives {warm} on {kind}; cells there will be unverified or invalid")
     return f"can be made cold and warm, and verified, on {kind}"
 
 
-def _attributes(path: Path, kind: str) -> str:
+def _test_attributes(path: Path, kind: str) -> str:
     try:
         os.setxattr(path, "user.preflight", b"1")
     except OSError as error:
@@ -233,7 +237,7 @@ def _attributes(path: Path, kind: str) -> str:
     return "user attributes work (the embedded server needs them)"
 
 
-def _try(what: str, look: Callable[[], str]) -> Finding:
+def _run_check(what: str, look: Callable[[], str]) -> Finding:
     try:
         return what, True, look()
     except Problem as problem:

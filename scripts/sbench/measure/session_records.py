@@ -15,8 +15,8 @@ from sbench.verdicts.sessions import COLUMNS, HASHES, MACHINE
 _DIGITS, _NODE_DIGITS = 10, 8
 
 
-def records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return records.csv: one row per record of the cells in a matrix, of `runs` as `tables.runs_and_samples` has them.
+def build_records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return records.csv: one row per record of the cells in a matrix, of `runs` as `tables.build_runs_and_samples` has them.
 
     Returns:
         cell, factors…, then `COLUMNS`: `value` is the figure that decides, missing where nothing was measured; bytes as
@@ -25,17 +25,17 @@ def records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         metrics that do not decide; last `machine` (`name_machine`).
     """
     own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *tables.PLACES, *COLUMNS]
-    others = {f"seconds {name}": f"{name}_s" for name in tables.metrics(runs) if name != "total"}
-    rows = matrix[["cell", *tables.factors(matrix)]].merge(runs, on="cell")
+    others = {f"seconds {name}": f"{name}_s" for name in tables.list_metrics(runs) if name != "total"}
+    rows = matrix[["cell", *tables.list_factors(matrix)]].merge(runs, on="cell")
     rows = rows.reindex(columns=list(dict.fromkeys([*rows, *own, *others])))
     rows = rows.assign(valid=rows["ok"].astype(bool), figure="total", value=rows["seconds total"], unit="s")
     rows["bytes"] = rows["bytes_delivered"].fillna(rows["bytes_offered"])
-    rows["read"] = rows["read"].map(matrices.digest, na_action="ignore")
+    rows["read"] = rows["read"].map(matrices.compute_digest, na_action="ignore")
     for name in HASHES:
         rows[name] = rows[name].astype("string").str[:_DIGITS]
-    rows[MACHINE] = [name_machine(_host_of(row)) for row in rows[[*tables.PLACES]].to_dict("records")]
+    rows[MACHINE] = [name_machine(_parse_host(row)) for row in rows[[*tables.PLACES]].to_dict("records")]
     rows = rows.assign(null_s=rows["seconds null"]).rename(columns=others)
-    return rows[["cell", *tables.factors(matrix), *COLUMNS, "null_s", *others.values(), MACHINE]]
+    return rows[["cell", *tables.list_factors(matrix), *COLUMNS, "null_s", *others.values(), MACHINE]]
 
 
 def name_machine(host: Mapping) -> str:
@@ -45,19 +45,19 @@ def name_machine(host: Mapping) -> str:
     """
     if not host.get("node") and not host.get("cpu"):
         return ""
-    kind, node = matrices.digest([host.get("cpu"), host.get("ram_bytes")]), str(host.get("node"))
+    kind, node = matrices.compute_digest([host.get("cpu"), host.get("ram_bytes")]), str(host.get("node"))
     hidden = re.fullmatch(rf"node ([0-9a-f]{{{_NODE_DIGITS}}})", node)
     return f"{kind} {hidden[1] if hidden else hashlib.sha256(node.encode()).hexdigest()[:_NODE_DIGITS]}"
 
 
-def _host_of(places: Mapping) -> dict:
+def _parse_host(places: Mapping) -> dict:
     """Return the host of a record by its columns of `tables.PLACES`; {} where it has none."""
     texts = {name: value for name, value in places.items() if isinstance(value, str)}
     parts = (zip(tables.PLACES[name], json.loads(value), strict=True) for name, value in texts.items())
     return dict(itertools.chain(*parts))
 
 
-def code_of(record: dict) -> str:
+def get_code_hash(record: dict) -> str:
     """Return the short hash of the code that measured a record; "" where it says none."""
     code: str = (record.get("provenance") or {}).get("code_sha256", "")
     return code[:_DIGITS]

@@ -65,31 +65,31 @@ def read_matrix(path: Path | str) -> pd.DataFrame:
         Problem: the file is missing or is no matrix.
     """
     try:
-        matrix = without_doubles(pd.read_csv(path, dtype=str, keep_default_na=False))
-        return matrix[matrix["omitted"] == ""][["cell", *factors(matrix), "twin_of"]].reset_index(drop=True)
+        matrix = mark_doubles(pd.read_csv(path, dtype=str, keep_default_na=False))
+        return matrix[matrix["omitted"] == ""][["cell", *list_factors(matrix), "twin_of"]].reset_index(drop=True)
     except (OSError, ValueError, KeyError) as error:
         raise Problem(f"{path} is no matrix of cells ({error}); remove it and run again") from error
 
 
-def without_doubles(matrix: pd.DataFrame) -> pd.DataFrame:
+def mark_doubles(matrix: pd.DataFrame) -> pd.DataFrame:
     """Return a matrix in which each cell stands once; a row that names it again is omitted, with that as the reason."""
     doubled = (matrix["cell"] != "") & matrix["cell"].duplicated()
     reason = "another row of matrix.csv is of the same cell: " + matrix["cell"]
     return matrix.assign(omitted=matrix["omitted"].mask(doubled, reason), cell=matrix["cell"].mask(doubled, ""))
 
 
-def factors(matrix: pd.DataFrame) -> list[str]:
+def list_factors(matrix: pd.DataFrame) -> list[str]:
     """Return the factors of a matrix in its order."""
     return [column for column in matrix.columns if column not in ("cell", "omitted", "twin_of")]
 
 
-def levels_of(matrix: pd.DataFrame) -> dict[str, dict[str, str]]:
+def get_levels(matrix: pd.DataFrame) -> dict[str, dict[str, str]]:
     """Return the levels of the cells of a matrix by factor, by name of the cell."""
-    names = factors(matrix)
+    names = list_factors(matrix)
     return {row["cell"]: {name: row[name] for name in names} for row in matrix.to_dict("records")}
 
 
-def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def build_runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return (runs, samples) of the records of a matrix's cells; one that cannot be used counts as failed.
 
     Returns:
@@ -102,64 +102,64 @@ def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tupl
     """
     rows, of_records = [], []
     for one in kept:
-        summary = _run(one.record) if one.record else _UNUSABLE | {"reasons": [one.problem]}
-        summary |= {"software": kept_as} if (kept_as := fingerprint.of(one)) else {}
+        summary = _build_run(one.record) if one.record else _UNUSABLE | {"reasons": [one.problem]}
+        summary |= {"software": kept_as} if (kept_as := fingerprint.read_fingerprint(one)) else {}
         samples = one.record.get("samples", []) if one.record else []
         of_records.append({"cell": one.cell, "repeat": one.repeat, **summary})
         place = {"cell": one.cell, **one.levels, "repeat": one.repeat}
         place |= {"status": summary["status"], "valid": summary["ok"], "session": summary.get("session", "")}
         rows += [{**sample, **place} for sample in samples]
-    empty = ["cell", *factors(matrix), "repeat", "status", "valid", "session"]
+    empty = ["cell", *list_factors(matrix), "repeat", "status", "valid", "session"]
     return (
         pd.DataFrame(of_records, columns=None if of_records else ["cell", "repeat", *_UNUSABLE, "reasons"]),
         pd.DataFrame(rows, columns=None if rows else empty),
     )
 
 
-def metrics(runs: pd.DataFrame) -> list[str]:
+def list_metrics(runs: pd.DataFrame) -> list[str]:
     """Return the metrics of the runs: total, open, first, rest as far as they were measured, then others by name."""
     measured = {column.removeprefix("seconds ") for column in map(str, runs) if column.startswith("seconds ")}
     names = (measured or set(METRICS)) - set(OVERHEAD)
     return [name for name in METRICS if name in names] + sorted(names - set(METRICS))
 
 
-def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Return cells.csv: one row per cell, summarised over its valid repeats, with failed and invalid ones counted.
 
     Edited records are among the invalid ones.
 
-    Times: medians in seconds, metrics with the interval of `stats.median`. Throughput (MiB/s) and amplification are
+    Times: medians in seconds, metrics with the interval of `stats.estimate_median`. Throughput (MiB/s) and amplification are
     totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest, which should be 0.
     A fact that differs between repeats has all its values, joined by " | ".
     """
-    timed = metrics(runs)
+    timed = list_metrics(runs)
     overhead = [name for name in OVERHEAD if f"seconds {name}" in runs] or list(OVERHEAD[:4])
     parts = dict(list(runs.groupby("cell", sort=False)))
     rows = []
-    for cell in matrix[["cell", *factors(matrix)]].to_dict("records"):
+    for cell in matrix[["cell", *list_factors(matrix)]].to_dict("records"):
         part = parts.get(cell["cell"], runs.iloc[:0])
         ok = part["ok"].astype(bool)
         good, wrong = part[ok], part[~ok]
         failed = int((wrong["status"] != "done").sum())
         cell |= {"n": len(good), "failed": failed, "invalid": len(wrong) - failed, "edited": int(wrong["edited"].sum())}
-        rows.append({**cell, **_summary(good, timed, overhead), "reasons": _reasons(wrong)})
+        rows.append({**cell, **_compute_summary(good, timed, overhead), "reasons": _join_reasons(wrong)})
     cells = pd.DataFrame(rows, dtype=object).infer_objects()
     # What waits, on purpose or before it tries again, says nothing of the cost of an open.
-    modelled = model.modelled_s(cells[~_waits(cells)])
+    modelled = model.compute_modelled_s(cells[~_find_waiting(cells)])
     cells.insert(list(cells).index("amplification"), "modelled_s", modelled)
     good = runs[runs["ok"].astype(bool)]
-    for name, flagged in (("outlying_repeats", _outlying(good)), ("disturbed_repeats", _disturbed(good))):
-        cells.insert(list(cells).index("cache_state"), name, cells["cell"].map(_repeats(good[flagged])).fillna(""))
+    for name, flagged in (("outlying_repeats", _find_outlying(good)), ("disturbed_repeats", _find_disturbed(good))):
+        cells.insert(list(cells).index("cache_state"), name, cells["cell"].map(_join_repeats(good[flagged])).fillna(""))
     return cells
 
 
-def _waits(cells: pd.DataFrame) -> pd.Series:
+def _find_waiting(cells: pd.DataFrame) -> pd.Series:
     """Return which cells are slowed controls, or have faults injected into what they read."""
     levels = cells.reindex(columns=["control", "fault"])
     return levels["control"].isin(SHARES) | ~levels["fault"].fillna(faults.NONE).isin([faults.NONE])
 
 
-def exchanges(kept: Iterable[records.Kept]) -> pd.DataFrame:
+def build_exchanges_table(kept: Iterable[records.Kept]) -> pd.DataFrame:
     """Return the requests of each cell as one of its records has them; no rows where none were recorded.
 
     Returns:
@@ -178,7 +178,7 @@ def exchanges(kept: Iterable[records.Kept]) -> pd.DataFrame:
     ]
 
 
-def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
+def write_table(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
     """Write a table as CSV, whole or not at all.
 
     Numbers have so many significant digits, or the fewest that read back as the same double. What was measured is
@@ -196,7 +196,7 @@ def _read_exchanges(cell: str, path: Path) -> Iterator[pd.DataFrame]:
             print(f"left out: {path} holds no requests ({error})", file=sys.stderr)
 
 
-def _run(record: dict) -> dict:
+def _build_run(record: dict) -> dict:
     done = record["status"] == "done"
     faults = validity.list_faults(record)
     run = {"status": record["status"], "ok": done and not faults, "edited": records.EDITED in faults, "reasons": faults}
@@ -211,31 +211,31 @@ def _run(record: dict) -> dict:
     measured = {f"seconds {name}": value for name, value in record["seconds"].items()}
     measured |= {"logical_bytes": work.get("logical_bytes"), "tasks": work.get("tasks_done")}
     measured["timed_bytes"] = work.get("timed_bytes", work.get("logical_bytes"))
-    measured |= {name: facts.get(name) for name in _RESIDENT} | taken(record)
+    measured |= {name: facts.get(name) for name in _RESIDENT} | compute_usage(record)
     return {
         **run,
-        **{name: _float(value) for name, value in measured.items()},
+        **{name: _to_float(value) for name, value in measured.items()},
         "read": json.dumps(record.get("read")),
         "verified": record.get("verified") or "",
-        "requests": _sum(requests, "count"),
-        **{name: _sum(requests, name) for name in ("bytes_offered", "bytes_delivered")},
+        "requests": _sum_requests(requests, "count"),
+        **{name: _sum_requests(requests, name) for name in ("bytes_offered", "bytes_delivered")},
         **{name: facts.get(name) for name in _FACTS},
         **{name: provenance.get(f"{key}_sha256", "") for name, key in _HASHES.items()},
         **{name: json.dumps([record.get("host", {}).get(key) for key in keys]) for name, keys in PLACES.items()},
         "session": record.get("session", ""),
-        "began_s": _began(record),
-        "step_seconds": _float(record.get("step_seconds")),
+        "began_s": _parse_begin(record),
+        "step_seconds": _to_float(record.get("step_seconds")),
     }
 
 
-def _began(record: dict) -> float:
+def _parse_begin(record: dict) -> float:
     """When a record was begun, in seconds since 1970."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
         return datetime.fromisoformat(record["started_utc"]).timestamp()
     return math.nan
 
 
-def taken(record: dict) -> dict[str, float | None]:
+def compute_usage(record: dict) -> dict[str, float | None]:
     """Return `_TAKEN` of a record, None where it does not have them, and `load <what>` of its window per second.
 
     `task_cpu_s` is the CPU time of the tasks, divided by the workers beside each other; `rate_mib_s` what the network
@@ -247,7 +247,7 @@ def taken(record: dict) -> dict[str, float | None]:
         for key in ("opens", "cpu-time")
     )
     workers = (record.get("effective") or {}).get("workers") or 1
-    cpu_s = {name: _cpu(resources.get(name)) for name in ("reader", "server", "network")}
+    cpu_s = {name: _compute_cpu_s(resources.get(name)) for name in ("reader", "server", "network")}
     counts = {
         "opens": sum(opens) if opens else None,
         "connections": network.get("connections"),
@@ -256,7 +256,7 @@ def taken(record: dict) -> dict[str, float | None]:
         "cpu_s": cpu_s["reader"],
         "server_cpu_s": cpu_s["server"],
         "round_trip_s": network.get("round_trip_s"),
-        "rate_mib_s": _rate(record, network),
+        "rate_mib_s": _compute_rate(record, network),
     }
     machine, window = dict(resources.get("machine") or {}), resources.get("window_s")
     if machine.get("busy_s") is not None:
@@ -266,62 +266,66 @@ def taken(record: dict) -> dict[str, float | None]:
     }
 
 
-def _rate(record: dict, network: dict) -> float | None:
+def _compute_rate(record: dict, network: dict) -> float | None:
     if not network.get("mib_s") or not network.get("in_flight"):
         return None
     emulated = ((record.get("settings") or {}).get("store") or {}).get("network")
-    return float(min(network["mib_s"] * max(1.0, network["in_flight"]), networks.mib_s(emulated)))
+    return float(min(network["mib_s"] * max(1.0, network["in_flight"]), networks.compute_rate_limit(emulated)))
 
 
-def _cpu(process: dict | None) -> float | None:
+def _compute_cpu_s(process: dict | None) -> float | None:
     """CPU seconds of a process and of all that it started; None where that was on several machines."""
     if not process or process["user_s"] is None:
         return None
     return float(process["user_s"] + process["system_s"])
 
 
-def _float(value: float | None) -> float:
+def _to_float(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _sum(requests: Collection[dict], key: str) -> float:
+def _sum_requests(requests: Collection[dict], key: str) -> float:
     """NaN where the store is not embedded, or where bytes were offered whose delivery was not measured."""
     if not requests:
         return math.nan
-    return sum(_float(method.get(key) if method.get("bytes_offered") else method.get(key) or 0) for method in requests)
+    return sum(
+        _to_float(method.get(key) if method.get("bytes_offered") else method.get(key) or 0) for method in requests
+    )
 
 
-def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
+def _compute_summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
     summary: dict = {}
     for name in timed:
-        middle = stats.median(_column(good, f"seconds {name}"))
+        middle = stats.estimate_median(_get_column(good, f"seconds {name}"))
         summary |= {f"{name}_s": middle.value, f"{name}_s_low": middle.low, f"{name}_s_high": middle.high}
-    summary |= {f"{name}_s": _median(good, f"seconds {name}") for name in overhead}
-    logical = _column(good, "logical_bytes")
-    summary["throughput_mib_s"] = stats.rate(_column(good, "timed_bytes") / MIB, _column(good, "seconds total"))
+    summary |= {f"{name}_s": _compute_median(good, f"seconds {name}") for name in overhead}
+    logical = _get_column(good, "logical_bytes")
+    summary["throughput_mib_s"] = stats.compute_rate(
+        _get_column(good, "timed_bytes") / MIB, _get_column(good, "seconds total")
+    )
     for name in _COUNTS:
-        summary[name] = _whole(_median(good, name))
+        summary[name] = _to_whole(_compute_median(good, name))
         if name == "requests":
-            summary["requests_spread"] = _whole(_spread_of_like(good, name))
-    moved = _column(good, "bytes_delivered").fillna(_column(good, "bytes_offered"))
-    summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
-    summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
-    summary |= {name: _median(good, name) for name in _RESIDENT}
-    return summary | {"cache_state": _one(_column(good, "cache_state"))}
+            summary["requests_spread"] = _to_whole(_compute_spread(good, name))
+    moved = _get_column(good, "bytes_delivered").fillna(_get_column(good, "bytes_offered"))
+    summary["amplification"] = stats.compute_rate(moved, logical) if moved.notna().all() else math.nan
+    summary |= {name: _join_values(_get_column(good, name)) for name in _FACTS[:-1]}
+    summary |= {name: _compute_median(good, name) for name in _RESIDENT}
+    return summary | {"cache_state": _join_values(_get_column(good, "cache_state"))}
 
 
-def _outlying(good: pd.DataFrame) -> pd.Series:
+def _find_outlying(good: pd.DataFrame) -> pd.Series:
     """Which records' totals lie outside their cell's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
 
     They are flagged, not removed: every figure and verdict has them.
     """
-    total = _column(good, "seconds total")
+    total = _get_column(good, "seconds total")
     low, high = (total.groupby(good["cell"], sort=False).transform("quantile", share) for share in (0.25, 0.75))
     reach = 1.5 * (high - low)
-    return _enough(good) & ((total < low - reach) | (total > high + reach))
+    return _has_enough(good) & ((total < low - reach) | (total > high + reach))
 
 
-def _disturbed(good: pd.DataFrame) -> pd.Series:
+def _find_disturbed(good: pd.DataFrame) -> pd.Series:
     """Which records had some load beyond three times its median over their cell's: its own load is in all of them.
 
     Such repeats are shown and stay in every figure: longer cells are disturbed more often.
@@ -329,46 +333,46 @@ def _disturbed(good: pd.DataFrame) -> pd.Series:
     loads = {name: good[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in good}
     medians = {name: load.groupby(good["cell"], sort=False).transform("median") for name, load in loads.items()}
     beyond = [(load > _BEYOND * medians[name]) & (load > _LOADS[name]) for name, load in loads.items()]
-    return _enough(good) & functools.reduce(operator.or_, beyond) if beyond else pd.Series(False, index=good.index)
+    return _has_enough(good) & functools.reduce(operator.or_, beyond) if beyond else pd.Series(False, index=good.index)
 
 
-def _enough(good: pd.DataFrame) -> pd.Series:
+def _has_enough(good: pd.DataFrame) -> pd.Series:
     """Whether a record's cell has enough of them to say which differs from the others."""
     sizes: pd.Series = good.groupby("cell", sort=False)["repeat"].transform("size")
     return sizes >= MIN_BLOCKS
 
 
-def _repeats(flagged: pd.DataFrame) -> pd.Series:
+def _join_repeats(flagged: pd.DataFrame) -> pd.Series:
     """By cell, its repeats that are flagged, as "2 5"."""
     return flagged["repeat"].astype(str).groupby(flagged["cell"], sort=False).agg(" ".join)
 
 
-def _spread_of_like(rows: pd.DataFrame, name: str) -> float:
+def _compute_spread(rows: pd.DataFrame, name: str) -> float:
     """The largest difference between repeats that read the same objects; NaN where no two did."""
-    like = _column(rows, name).groupby(_column(rows, "read")).agg(["min", "max", "count"])
+    like = _get_column(rows, name).groupby(_get_column(rows, "read")).agg(["min", "max", "count"])
     return float((like["max"] - like["min"])[like["count"] > 1].max())
 
 
-def _column(rows: pd.DataFrame, name: str) -> pd.Series:
+def _get_column(rows: pd.DataFrame, name: str) -> pd.Series:
     return rows[name] if name in rows else pd.Series(math.nan, index=rows.index, dtype=float)
 
 
-def _median(rows: pd.DataFrame, name: str) -> float:
-    return stats.median(_column(rows, name)).value
+def _compute_median(rows: pd.DataFrame, name: str) -> float:
+    return stats.estimate_median(_get_column(rows, name)).value
 
 
-def _whole(value: float) -> int | float | None:
+def _to_whole(value: float) -> int | float | None:
     """A count as an integer; medians of an even number of counts may lie between two."""
     return None if math.isnan(value) else int(value) if value == int(value) else value
 
 
-def _one(values: pd.Series) -> object:
+def _join_values(values: pd.Series) -> object:
     distinct = sorted({value.item() if hasattr(value, "item") else value for value in values.dropna()}, key=str)
     whole = [int(value) if isinstance(value, float) and value == int(value) else value for value in distinct]
     return whole[0] if len(whole) == 1 else " | ".join(map(str, whole)) or None
 
 
-def _reasons(wrong: pd.DataFrame) -> str:
+def _join_reasons(wrong: pd.DataFrame) -> str:
     repeats: dict[str, list[str]] = {}
     for repeat, reasons in zip(wrong["repeat"], wrong["reasons"], strict=True):
         for reason in reasons:

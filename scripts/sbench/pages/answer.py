@@ -5,11 +5,11 @@ import pandas as pd
 
 from sbench.pages import names, prose, words
 from sbench.pages.findings import Finding
-from sbench.pages.headline import Said, asked_factors
+from sbench.pages.headline import Said, list_asked_factors
 from sbench.pages.markup import bold
 from sbench.pages.page import Table
 from sbench.pages.results import Results
-from sbench.pages.sentences import get_modelled, name_sides
+from sbench.pages.sentences import get_modelled_ratios, name_sides
 from sbench.pages.statements import Counts
 from sbench.verdicts import model
 from sbench.verdicts.outcomes import ORDERED
@@ -19,7 +19,7 @@ MIB = 2**20
 REASONS = 3
 
 
-def reasons(results: Results, findings: list[Finding]) -> list[Said]:
+def list_reasons(results: Results, findings: list[Finding]) -> list[Said]:
     """Return why the largest effects are as they are: requests and bytes, which repeat exactly, where they differ."""
     cells = results.cells.set_index("cell")
     if "requests" not in cells:
@@ -27,8 +27,8 @@ def reasons(results: Results, findings: list[Finding]) -> list[Said]:
     moved = cells.get("bytes_delivered", cells["requests"] * np.nan).fillna(cells.get("bytes_offered", np.nan))
     cells = cells.reindex(columns=["requests", "opens", "connections"]).assign(moved=moved / MIB)
     largest = sorted((one for one in findings if one.verdict in ORDERED), key=lambda finding: -finding.size)
-    factor = asked_factors(results)[0]
-    lines = [(one, *_moved(one, cells, results)) for one in largest]
+    factor = list_asked_factors(results)[0]
+    lines = [(one, *_describe_requests(one, cells, results)) for one in largest]
     lines = [line for line in lines if line[1]]
     # The reason of the headline comes first.
     first = next((one for one, *_ in lines if one.factor == factor), None)
@@ -36,12 +36,12 @@ def reasons(results: Results, findings: list[Finding]) -> list[Said]:
     several = len({one.where for one, *_ in lines}) > 1
     conditions = [", ".join(filter(None, [one.where if several else "", one.under])) for one, *_ in lines]
     return [
-        (prose.capital(": ".join(filter(None, [under, text]))), (one.statement, counts))
+        (prose.capitalize_first(": ".join(filter(None, [under, text]))), (one.statement, counts))
         for under, (one, text, counts) in zip(conditions, lines, strict=True)
     ]
 
 
-def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str, Counts | None]:
+def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str, Counts | None]:
     """What each side asked of the store, with the counts, where they differ; "" where they do not or are not known."""
     names_of = [tuple(finding.rows[f"{side}_cell"]) for side in ("contender", "baseline")]
     both = [cells.reindex(list(side)).astype(float) for side in names_of]
@@ -52,12 +52,12 @@ def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str
         for name in ("requests", "opens", "connections")
         if not np.allclose(*(one[name] for one in both), equal_nan=True)
     ]
-    why = _explained(finding.rows, results)
+    why = _describe_model(finding.rows, results)
     if not why and not counts and np.allclose(*(side["moved"] for side in both), rtol=0.01):
         return "", None
     # Requests are printed with their bytes; of the others those that differ.
     shown = [name for name in ("opens", "connections") if name in counts and not both[0][name].isna().any()]
-    texts = [", ".join([_asked(side), *(_counted(side[name], name) for name in shown)]) for side in both]
+    texts = [", ".join([_format_requests(side), *(_format_count(side[name], name) for name in shown)]) for side in both]
     new, old = name_sides(finding.rows.iloc[0], results)
     spans = tuple(
         (column, *((float(factor * side[name].min()), float(factor * side[name].max())) for side in both))
@@ -67,23 +67,23 @@ def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str
     return words.fill("moved", **said), Counts(tuple(names_of), spans)
 
 
-def _asked(side: pd.DataFrame) -> str:
-    size = prose.span(side["moved"], prose.number)
-    return words.fill("moved by side", requests=_counted(side["requests"], "requests"), size=size)
+def _format_requests(side: pd.DataFrame) -> str:
+    size = prose.format_span(side["moved"], prose.format_number)
+    return words.fill("moved by side", requests=_format_count(side["requests"], "requests"), size=size)
 
 
-def _counted(values: pd.Series, noun: str) -> str:
-    text = prose.span(values, "{:,.0f}".format)
+def _format_count(values: pd.Series, noun: str) -> str:
+    text = prose.format_span(values, "{:,.0f}".format)
     return f"{text} {noun.removesuffix('s') if text == '1' else noun}"
 
 
-def _explained(rows: pd.DataFrame, results: Results) -> str:
+def _describe_model(rows: pd.DataFrame, results: Results) -> str:
     """What the model of requests, bytes, CPU and opens gives beside what was measured; "" where it is not known."""
-    ratios, measured = get_modelled(rows, results), rows["ratio"].astype(float)
+    ratios, measured = get_modelled_ratios(rows, results), rows["ratio"].astype(float)
     if ratios.isna().any():
         return ""
-    spans = {"model": prose.span(ratios), "measured": prose.span(measured)}
-    if model.explains(ratios, measured).all():
+    spans = {"model": prose.format_span(ratios), "measured": prose.format_span(measured)}
+    if model.is_explained(ratios, measured).all():
         return words.fill("as measured", **spans)
     same_way = model.has_direction(ratios, measured)
     if same_way.all():
@@ -92,50 +92,55 @@ def _explained(rows: pd.DataFrame, results: Results) -> str:
     return words.fill("unexplained", **spans, strong=bold(words.fill("by neither")) + some)
 
 
-def best(results: Results) -> Table:
+def build_best_table(results: Results) -> Table:
     """Return the fastest configuration per place, what is read and how it is laid out, in seconds."""
     report, cells = results.report, results.measured
     given = [factor.name for factor in report.factors if factor.given]
-    places = [name for name in results.situations if name not in given]
+    places = [name for name in results.situation_factors if name not in given]
     if cells.empty or not given:
         return Table("best", "", pd.DataFrame())
-    cells = cells[cells["total_s"].notna()].assign(state=results.states(cells))
+    cells = cells[cells["total_s"].notna()].assign(state=results.get_cache_states(cells))
     keys = [*places, "state", *given]
     varies = [name for name in report.names if cells[name].nunique() > 1]
-    side = [name for name in varies if name not in keys and report.factor(name).apart][:1]
+    side = [name for name in varies if name not in keys and report.get_factor(name).apart][:1]
     # The reads that a fault left over say nothing of those that failed.
     ranked = cells.sort_values("total_s", kind="stable").sort_values("failed", key=lambda many: many > 0, kind="stable")
     fastest = ranked.drop_duplicates([*keys, *side])
-    fastest = results.names.sort(fastest.sort_values("total_s", kind="stable"), keys).reset_index(drop=True)
+    fastest = results.names.sort_rows(fastest.sort_values("total_s", kind="stable"), keys).reset_index(drop=True)
     rows = fastest.to_dict("records")
-    frame = pd.DataFrame({"": [results.names.place({name: row[name] for name in [*places, "state"]}) for row in rows]})
+    frame = pd.DataFrame(
+        {"": [results.names.format_place({name: row[name] for name in [*places, "state"]}) for row in rows]}
+    )
     for name in [*given, *side, *(name for name in varies if name not in (*keys, *side))]:
         if name in varies:
-            frame[name] = [results.names.levels(row, [name]) for row in rows]
-    frame, common = _shared(frame, results)
-    frame = frame.rename(columns=lambda name: report.factor(name).title)
+            frame[name] = [results.names.format_levels(row, [name]) for row in rows]
+    frame, common = _split_shared_columns(frame, results)
+    frame = frame.rename(columns=lambda name: report.get_factor(name).title)
     if "" in frame:
-        frame[""] = frame[""].map(prose.capital)
-    ends = [f"{report.time}{end}" for end in ("", "_low", "_high")]
-    frame["time / s"] = [names.with_interval(*(row[end] for end in ends), prose.number) + _failed(row) for row in rows]
+        frame[""] = frame[""].map(prose.capitalize_first)
+    ends = [f"{report.time_column}{end}" for end in ("", "_low", "_high")]
+    frame["time / s"] = [
+        names.format_with_interval(*(row[end] for end in ends), prose.format_number) + _format_failures(row)
+        for row in rows
+    ]
     without = words.fill("best without failures") if cells["failed"].any() else ""
     caption = words.fill("table of best", title=report.metrics[0].title, without=without, common=common)
     return Table("best", caption, frame, numbers=fastest[["cell", *report.names, "n", *ends]])
 
 
-def _failed(row: dict) -> str:
+def _format_failures(row: dict) -> str:
     attempts = row["n"] + row["failed"]
     return words.fill("failed attempts", failed=row["failed"], attempts=attempts) if row["failed"] else ""
 
 
-def _shared(frame: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, str]:
+def _split_shared_columns(frame: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, str]:
     """Return the columns that say something else from row to row, and sentences of what the others say."""
     shared: dict[str, list[str]] = {}
     for name in list(frame) if len(frame) > 1 else []:
-        levels, only = frame.loc[frame[name] != "", name].unique(), results.report.factor(name).only
+        levels, only = frame.loc[frame[name] != "", name].unique(), results.report.get_factor(name).only
         everywhere = (frame[name] != "").all()
         if len(levels) == 0 or (len(levels) == 1 and (everywhere or only)):
-            whose = ", ".join(results.names.within(other, of) for other, of in only.items())
-            shared.setdefault("In all rows" if everywhere else prose.capital(whose), []).extend(levels)
+            whose = ", ".join(results.names.format_condition(other, of) for other, of in only.items())
+            shared.setdefault("In all rows" if everywhere else prose.capitalize_first(whose), []).extend(levels)
             frame = frame.drop(columns=name)
     return frame, "".join(f" {where}: {', '.join(levels)}." for where, levels in shared.items() if levels)

@@ -8,9 +8,9 @@ import pandas as pd
 from matplotlib.cbook import boxplot_stats
 
 from sbench.pages import prose, references, row_labels, words
-from sbench.pages.curves import INVALID, in_series, numbers
+from sbench.pages.curves import INVALID, build_numbers, is_in_series
 from sbench.pages.declaration import Value
-from sbench.pages.plot import Bars, Figure, Look, Marks, Panel, round_ticks
+from sbench.pages.plot import Bars, Figure, Look, Marks, Panel, choose_round_ticks
 from sbench.pages.results import Results
 from sbench.verdicts.outcomes import ORDERED
 
@@ -18,17 +18,17 @@ MIB = 2**20
 PARTS = (("#D55E00", "//"), ("#E69F00", "xx"), ("#56B4E9", ""), ("#CC79A7", ".."))
 
 
-def alone(run: Results) -> Figure:
+def draw_lone_cells(run: Results) -> Figure:
     """Return the report's first value of the cells that no curve shows, with their invalid repeats."""
     value, cells = run.report.values[0], pd.concat([run.measured, run.invalid])
     if len(cells) and run.report.scaling:
-        cells = cells[~in_series(cells, run.report.scaling.factor, run)]
+        cells = cells[~is_in_series(cells, run.report.scaling.factor, run)]
     cells = cells[cells.groupby(list(run.report.places))["n"].transform("max") > 0] if len(cells) else cells
     name = value.column.removesuffix("_s")
-    return values(run, name, value.title, [(value, "", True)], f"{value.means} {words.fill('marks')}", cells)
+    return draw_values(run, name, value.title, [(value, "", True)], f"{value.means} {words.fill('marks')}", cells)
 
 
-def values(
+def draw_values(
     run: Results,
     name: str,
     title: str,
@@ -47,35 +47,35 @@ def values(
     if cells.empty or not any(table[value.column].notna().any() for table in tables for value, *_ in shown):
         return Figure(name, title, "", (), pd.DataFrame())
     own, panels, published = run.report.headline, [], []
-    for title_of, group, rows in _by_place(cells, run, [factor for factor in run.report.names if factor != own]):
+    for title_of, group, rows in _iter_places(cells, run, [factor for factor in run.report.names if factor != own]):
         marks = []
         for number, arm in enumerate(run.arms):
             arm_cells = group[(group[own] == arm) & (group["n"] > 0)]
             aside = 0.1 - 0.2 * number / (len(run.arms) - 1) if len(run.arms) > 1 else 0.0
             for value, what, filled in shown if len(arm_cells) else ():
-                label = ": ".join(filter(None, [run.names.subject(own, arm), what]))
-                look = replace(Look.of(number), filled=filled)
-                marks.append(_marks(label, look, arm_cells.assign(y=arm_cells["y"] + aside), value, run))
+                label = ": ".join(filter(None, [run.names.format_subject(own, arm), what]))
+                look = replace(Look.from_arm(number), filled=filled)
+                marks.append(_build_marks(label, look, arm_cells.assign(y=arm_cells["y"] + aside), value, run))
         invalid = group[group["n"] == 0]
         if len(invalid):
-            marks.append(Marks("[INVALID]", INVALID, _samples(invalid, shown[0][0], run)))
-        for (label, look), arm in _published(group, shown[0][0], run).items():
-            marks.append(_marks(label, look, arm, shown[0][0], run))
+            marks.append(Marks("[INVALID]", INVALID, _select_samples(invalid, shown[0][0], run)))
+        for (label, look), arm in _find_published(group, shown[0][0], run).items():
+            marks.append(_build_marks(label, look, arm, shown[0][0], run))
             published.append(arm)
-        panels.append(_with_ticks(Panel(title_of, shown[0][0].label, marks=tuple(marks), rows=rows)))
+        panels.append(_add_ticks(Panel(title_of, shown[0][0].label, marks=tuple(marks), rows=rows)))
     caption += f" {words.fill('grey marks')}" if published else ""
-    table = numbers(run, cells, [value for value, *_ in shown], published=published)
+    table = build_numbers(run, cells, [value for value, *_ in shown], published=published)
     return Figure(name, title, caption, tuple(panels), table)
 
 
-def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
+def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
     """Return stacked bars: columns of the records, each the median over a cell's repeats, and what they are called."""
     if not set(shown) <= set(run.records):
         return Figure(name, title, "These data do not tell the parts of a time apart.", (), pd.DataFrame())
     medians = run.records[run.records["valid"]].groupby("cell", sort=False)[list(shown)].median()
     table = run.measured[["cell", *run.report.names]].join(medians, on="cell", how="inner")
     panels = []
-    for title_of, group, rows in _by_place(table, run, run.report.names):
+    for title_of, group, rows in _iter_places(table, run, run.report.names):
         ends = group[list(shown)].cumsum(axis=1)
         bars = []
         for (part, text), (colour, hatch) in zip(shown.items(), PARTS, strict=False):
@@ -85,7 +85,7 @@ def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: s
     return Figure(name, title, caption, tuple(panels), table)
 
 
-def boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:
+def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:
     """Return box plots of a column of the samples, one panel per place and per level of what is given."""
     if column not in run.samples:
         return Figure(name, title, "There are no samples to draw.", (), pd.DataFrame())
@@ -96,24 +96,26 @@ def boxes(run: Results, name: str, title: str, column: str, axis: str, caption: 
     keys, panels, tables = [*run.report.places, *given], [], []
     for levels, group in samples.groupby(keys, sort=False, observed=True):
         where = dict(zip(keys, levels, strict=True))
-        factors = run.telling(group, [factor for factor in run.report.names if factor not in keys])
-        table = _boxes(group, column, [*factors, *([] if own in factors else [own])], run)
-        rows = tuple(run.names.row(row, factors) for row in table.to_dict("records"))
+        factors = run.select_telling_factors(group, [factor for factor in run.report.names if factor not in keys])
+        table = _compute_boxes(group, column, [*factors, *([] if own in factors else [own])], run)
+        rows = tuple(run.names.format_row(row, factors) for row in table.to_dict("records"))
         drawn = [
-            _box(run.names.subject(own, arm), Look.of(number), table[table[own] == arm])
+            _build_box(run.names.format_subject(own, arm), Look.from_arm(number), table[table[own] == arm])
             for number, arm in enumerate(run.arms)
             if (table[own] == arm).any()
         ]
         # What was the only level before there was the factor goes without saying.
         said = [factor for factor in given if where[factor] != run.report.added.get(factor)]
-        heading = [run.place(where), *(run.names.level(factor, where[factor]) for factor in said)]
+        heading = [run.describe_place(where), *(run.names.format_level(factor, where[factor]) for factor in said)]
         bars, marks = zip(*drawn, strict=True)
-        panels.append(_with_ticks(Panel(prose.capital(" · ".join(filter(None, heading))), axis, "", marks, bars, rows)))
+        panels.append(
+            _add_ticks(Panel(prose.capitalize_first(" · ".join(filter(None, heading))), axis, "", marks, bars, rows))
+        )
         tables.append(table.assign(**where).drop(columns="y"))
     return Figure(name, title, caption, tuple(panels), pd.concat(tables))
 
 
-def _box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks]:
+def _build_box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks]:
     """The middle half as a bar; the median with whiskers; the smallest and the largest as samples."""
     bar = table.rename(columns={"q1": "left", "q3": "right"})[["y", "left", "right"]]
     points = table.rename(columns={"median": "x", "low": "x_low", "high": "x_high", "count": "n"})
@@ -122,10 +124,10 @@ def _box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks]:
     return Bars(label, look.colour, bar, alpha=0.35), Marks(label, look, points, ends)
 
 
-def _boxes(samples: pd.DataFrame, column: str, factors: list[str], run: Results) -> pd.DataFrame:
+def _compute_boxes(samples: pd.DataFrame, column: str, factors: list[str], run: Results) -> pd.DataFrame:
     """One row per combination of levels: its quartiles, and whiskers to the furthest within 1.5 times the box."""
     rows, of = [], dict(list(samples.groupby(factors, sort=False)[column]))
-    for levels in run.names.sorted_rows(samples, factors):
+    for levels in run.names.list_combinations(samples, factors):
         times = of[tuple(levels)]
         [box] = boxplot_stats(times)
         ends = {"count": len(times), "min": times.min(), "low": box["whislo"], "q1": box["q1"], "median": box["med"]}
@@ -134,60 +136,62 @@ def _boxes(samples: pd.DataFrame, column: str, factors: list[str], run: Results)
     return pd.DataFrame(rows).assign(y=-np.arange(len(rows), dtype=float))
 
 
-def _by_place(
+def _iter_places(
     cells: pd.DataFrame, run: Results, factors: Iterable[str]
 ) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
     """Yield each place's title, its cells with their `y`, and the names of its rows: levels of those of `factors`."""
     places = list(run.report.places)
     for levels, group in cells.groupby(places, sort=False):
-        telling = run.telling(group, factors)
-        rows = run.names.sorted_rows(group, telling)
+        telling = run.select_telling_factors(group, factors)
+        rows = run.names.list_combinations(group, telling)
         y = [0.0 - rows.index(tuple(row)) for row in group[telling].to_numpy()]
-        named = [_of_any(group[np.array(y) == -place], telling, run) for place in range(len(rows))]
-        names, noted = row_labels.fitting(named, telling, run, lambda row, of=telling: run.names.row(row, of))
-        title = "; ".join(filter(None, [run.place(dict(zip(places, levels, strict=True))), noted]))
-        yield prose.capital(title), group.assign(y=y), tuple(names)
+        named = [_get_shared_levels(group[np.array(y) == -place], telling, run) for place in range(len(rows))]
+        names, noted = row_labels.format_row_labels(
+            named, telling, run, lambda row, of=telling: run.names.format_row(row, of)
+        )
+        title = "; ".join(filter(None, [run.describe_place(dict(zip(places, levels, strict=True))), noted]))
+        yield prose.capitalize_first(title), group.assign(y=y), tuple(names)
 
 
-def _of_any(cells: pd.DataFrame, factors: Sequence[str], run: Results) -> dict:
+def _get_shared_levels(cells: pd.DataFrame, factors: Sequence[str], run: Results) -> dict:
     """The levels that the cells of a row share, of those factors that mean something to any of them."""
     rows = cells.to_dict("records")
-    return {name: rows[0][name] if any(run.names.concerns(name, row) for row in rows) else "" for name in factors}
+    return {name: rows[0][name] if any(run.names.has_meaning(name, row) for row in rows) else "" for name in factors}
 
 
-def _marks(label: str, look: Look, cells: pd.DataFrame, value: Value, run: Results) -> Marks:
+def _build_marks(label: str, look: Look, cells: pd.DataFrame, value: Value, run: Results) -> Marks:
     names = {value.column: "x", f"{value.column}_low": "x_low", f"{value.column}_high": "x_high"}
     points = cells.rename(columns=names).assign(y=cells["y"] + 0.04)[[*names.values(), "y", "n"]]
     # The samples lie a little below their median, whose bar would hide them.
-    return Marks(label, look, points, _samples(cells.assign(y=cells["y"] - 0.1), value, run))
+    return Marks(label, look, points, _select_samples(cells.assign(y=cells["y"] - 0.1), value, run))
 
 
-def _published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[str, Look], pd.DataFrame]:
+def _find_published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[str, Look], pd.DataFrame]:
     """What is published beside the rows of a panel, by label and look, below what was measured."""
     arms: dict[tuple[str, Look], list[pd.DataFrame]] = {}
     for y, own in cells[cells["n"] > 0].groupby("y"):
-        for label, look, arm in references.arms(own, run, value, rows=True):
+        for label, look, arm in references.iter_arms(own, run, value, rows=True):
             arms.setdefault((label, look), []).append(arm.assign(y=y - 0.15))
     return {key: pd.concat(parts) for key, parts in arms.items()}
 
 
-def _samples(cells: pd.DataFrame, value: Value, run: Results) -> pd.DataFrame:
-    records = run.drawn(value.column).merge(cells[["cell", "y"]], on="cell")
+def _select_samples(cells: pd.DataFrame, value: Value, run: Results) -> pd.DataFrame:
+    records = run.select_drawn(value.column).merge(cells[["cell", "y"]], on="cell")
     return records.assign(x=records[value.column])[["x", "y", "note"]]
 
 
-def _with_ticks(panel: Panel) -> Panel:
+def _add_ticks(panel: Panel) -> Panel:
     """Make an axis of more than a decade logarithmic, with round numbers; others begin at 0."""
-    low, high = replace(panel, x_log=True).x_range()
-    return replace(panel, x_log=True, x_ticks=round_ticks(low, high)) if high > 20 * low else panel
+    low, high = replace(panel, x_log=True).compute_x_range()
+    return replace(panel, x_log=True, x_ticks=choose_round_ticks(low, high)) if high > 20 * low else panel
 
 
-def waterfall(run: Results, pair: Mapping | None = None) -> Figure:
+def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
     """Return the requests of a pair of cells (as a row of `comparisons`), by default of that of which most was decided.
 
     It has no panels where none were recorded.
     """
-    rows = run.comparisons() if pair is None else pd.DataFrame([pair]).assign(verdict="", ratio=1.0)
+    rows = run.get_comparisons() if pair is None else pd.DataFrame([pair]).assign(verdict="", ratio=1.0)
     recorded = set(run.requests.get("cell", ()))
     rows = rows[rows["baseline_cell"].isin(recorded) & rows["contender_cell"].isin(recorded)] if len(rows) else rows
     name, title = "requests-in-time", "Requests, one by one"
@@ -201,50 +205,52 @@ def waterfall(run: Results, pair: Mapping | None = None) -> Figure:
         effect=np.abs(np.log(rows["ratio"].astype(float))),
     )
     pair = ranks.sort_values(["own", "decided", "effect"], ascending=False, kind="stable").iloc[0]
-    sides = run.names.pair(pair, run.names.level)
+    sides = run.names.format_pair(pair, run.names.format_level)
     arms = [run.requests[run.requests["cell"] == pair[f"{side}_cell"]] for side in ("contender", "baseline")]
     end = max(float(arm["end_s"].max()) for arm in arms)
     # Of the same files, the same place is at the same height.
     alike = len({frozenset(arm["object"]) for arm in arms}) == 1
     panels = tuple(
-        _requests(f"{side}: {_summary(arm)}", arm, _places(pd.concat(arms) if alike else arm), end)
+        _build_request_panel(
+            f"{side}: {_describe_requests(arm)}", arm, _compute_object_places(pd.concat(arms) if alike else arm), end
+        )
         for side, arm in zip(sides, arms, strict=True)
     )
-    where = ", ".join(filter(None, [run.names.place(pair), _levels(pair, run)]))
+    where = ", ".join(filter(None, [run.names.format_place(pair), _format_shared_levels(pair, run)]))
     caption = (
-        f"{prose.capital(where)}. Each line is one request, from the first byte of its range when it was asked for to "
+        f"{prose.capitalize_first(where)}. Each line is one request, from the first byte of its range when it was asked for to "
         f"the last when it came; of several files, one lies above the other. As recorded in repeat "
         f"{int(arms[0]['repeat'].iloc[0])}."
     )
     return Figure(name, title, caption, panels, pd.concat(arms), columns=2)
 
 
-def _requests(title: str, arm: pd.DataFrame, places: dict[str, tuple[int, int]], end: float) -> Panel:
+def _build_request_panel(title: str, arm: pd.DataFrame, places: dict[str, tuple[int, int]], end: float) -> Panel:
     height = max((base + size for base, size in places.values()), default=1) / MIB
     return Panel(
         title=title,
         x_label="Time since the window opened / s",
         y_label="Position in the files / MiB",
-        marks=(Marks("", Look("#0072B2", ""), _stretches(arm, places), joined=True),),
+        marks=(Marks("", Look("#0072B2", ""), _build_request_lines(arm, places), joined=True),),
         x_ends=(0.0, end * 1.02),
         y_ends=(-0.03 * height, height * 1.03),
     )
 
 
-def _levels(pair: pd.Series, run: Results) -> str:
+def _format_shared_levels(pair: pd.Series, run: Results) -> str:
     """The levels that both arms share and other comparisons do not."""
     inside = [name for name in run.report.names if name not in run.report.places and name != pair["factor"]]
-    return run.names.levels(pair, run.varying(run.comparisons(), inside))
+    return run.names.format_levels(pair, run.select_varying_factors(run.get_comparisons(), inside))
 
 
-def _places(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
+def _compute_object_places(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
     """Where each object begins when all stand one above the other, and its bytes as far as they were asked for."""
     sizes = (rows["offset_bytes"] + rows["bytes"]).groupby(rows["object"]).max().dropna().astype(int)
     starts = sizes.cumsum() - sizes
     return {name: (int(starts[name]), int(size)) for name, size in sizes.items()}
 
 
-def _stretches(rows: pd.DataFrame, places: dict[str, tuple[int, int]]) -> pd.DataFrame:
+def _build_request_lines(rows: pd.DataFrame, places: dict[str, tuple[int, int]]) -> pd.DataFrame:
     """A line for each request with a range, with a gap behind it."""
     rows = rows[rows["offset_bytes"].notna()].sort_values("begin_s")
     low = (rows["object"].map({name: base for name, (base, _) in places.items()}) + rows["offset_bytes"]) / MIB
@@ -255,26 +261,26 @@ def _stretches(rows: pd.DataFrame, places: dict[str, tuple[int, int]]) -> pd.Dat
     )
 
 
-def _summary(rows: pd.DataFrame) -> str:
+def _describe_requests(rows: pd.DataFrame) -> str:
     """How many requests there were for how much, and the fewest that would have done."""
-    fewest, once = least(rows)
-    total = int(brought(rows)["bytes"].sum())
-    again = f", {prose.number((total - once) / MIB)} MiB of it again" if total - once > 0.01 * total else ""
-    count = prose.count(len(rows), "request")
-    return f"{count} for {prose.number(total / MIB)} MiB{again}; {fewest} would have brought it"
+    fewest, once = count_fewest_requests(rows)
+    total = int(select_delivered(rows)["bytes"].sum())
+    again = f", {prose.format_number((total - once) / MIB)} MiB of it again" if total - once > 0.01 * total else ""
+    count = prose.format_count(len(rows), "request")
+    return f"{count} for {prose.format_number(total / MIB)} MiB{again}; {fewest} would have brought it"
 
 
-def brought(rows: pd.DataFrame) -> pd.DataFrame:
+def select_delivered(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the answers with bytes of a range, in the order of objects and of their bytes."""
     return rows[(rows["bytes"] > 0) & rows["offset_bytes"].notna()].sort_values(["object", "offset_bytes"])
 
 
-def least(rows: pd.DataFrame) -> tuple[int, int]:
+def count_fewest_requests(rows: pd.DataFrame) -> tuple[int, int]:
     """Return the fewest requests that would have brought the bytes that came, each once, and how many bytes these are.
 
     One request brings one stretch of an object without a gap.
     """
-    rows = brought(rows)
+    rows = select_delivered(rows)
     stretches = total = 0
     for _, own in rows.groupby("object", sort=False):
         ends = (own["offset_bytes"] + own["bytes"]).cummax()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sbench.measure.tables import factors, without_doubles
+from sbench.measure.tables import list_factors, mark_doubles
 from sbench.pages import names, prose, words
 from sbench.pages.declaration import Column, Value
 from sbench.pages.markup import link
@@ -35,28 +35,34 @@ REQUESTS = (
         lambda spread, _: spread.fillna(0) > 0,
         "requests that differ between repeats of one cell",
     ),
-    Column("data / MiB", lambda run, cells: numbers(cells, "logical_bytes") / MIB, prose.number),
-    Column("offered / MiB", lambda run, cells: numbers(cells, "bytes_offered") / MIB, prose.number),
-    Column("delivered / MiB", lambda run, cells: numbers(cells, "bytes_delivered") / MIB, prose.number),
+    Column("data / MiB", lambda run, cells: get_numbers(cells, "logical_bytes") / MIB, prose.format_number),
+    Column("offered / MiB", lambda run, cells: get_numbers(cells, "bytes_offered") / MIB, prose.format_number),
+    Column("delivered / MiB", lambda run, cells: get_numbers(cells, "bytes_delivered") / MIB, prose.format_number),
     Column("opens", "opens", WHOLE),
     Column("connections", "connections", WHOLE),
-    Column("requests in flight", "in_flight", prose.number),
+    Column("requests in flight", "in_flight", prose.format_number),
     Column(
         "amplification",
         "amplification",
-        prose.ratio,
+        prose.format_ratio,
         lambda amplification, _: amplification > HIGH_AMPLIFICATION,
         f"amplification above {HIGH_AMPLIFICATION:g}",
     ),
 )
 CONDITIONS = (
     Column("repeats", "n", WHOLE),
-    Column("cache state", "cache_state", None, lambda _, cells: odd_state(cells), "a cache state other than requested"),
-    Column("in memory before / %", lambda run, cells: 100 * numbers(cells, "resident_before"), WHOLE),
-    Column("in memory after / %", lambda run, cells: 100 * numbers(cells, "resident_after"), WHOLE),
+    Column(
+        "cache state",
+        "cache_state",
+        None,
+        lambda _, cells: has_odd_cache_state(cells),
+        "a cache state other than requested",
+    ),
+    Column("in memory before / %", lambda run, cells: 100 * get_numbers(cells, "resident_before"), WHOLE),
+    Column("in memory after / %", lambda run, cells: 100 * get_numbers(cells, "resident_after"), WHOLE),
     Column(
         "oversubscribed",
-        lambda run, cells: is_true(column(cells, "oversubscribed")).map({True: "yes", False: ""}),
+        lambda run, cells: is_true(get_column(cells, "oversubscribed")).map({True: "yes", False: ""}),
         meaning="more workers or processes than cores",
     ),
     Column(
@@ -67,60 +73,60 @@ CONDITIONS = (
     ),
     Column("outlying repeats", "outlying_repeats", meaning="outlying repeats"),
     Column("disturbed repeats", "disturbed_repeats", meaning="repeats disturbed by others on the machine"),
-    Column("CPU of readers / s", "cpu_s", prose.number),
-    Column("CPU of the server / s", "server_cpu_s", prose.number),
+    Column("CPU of readers / s", "cpu_s", prose.format_number),
+    Column("CPU of the server / s", "server_cpu_s", prose.format_number),
 )
 
 
-def column(cells: pd.DataFrame, name: str) -> pd.Series:
+def get_column(cells: pd.DataFrame, name: str) -> pd.Series:
     """Return a column of some cells, NaN where there is none."""
     return cells[name] if name in cells else pd.Series(np.nan, index=cells.index)
 
 
-def numbers(cells: pd.DataFrame, name: str) -> pd.Series:
+def get_numbers(cells: pd.DataFrame, name: str) -> pd.Series:
     """Return a column as numbers; NaN where repeats of a cell disagreed ("0 | 1") or nothing is known."""
-    return pd.to_numeric(column(cells, name), errors="coerce")
+    return pd.to_numeric(get_column(cells, name), errors="coerce")
 
 
-def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None) -> Callable:
+def from_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None) -> Callable:
     """Return what makes a column of a fact about what read (`Results.readers`).
 
     `of` makes of a record's fact what is summarised over a cell's valid records by `how` (pandas); a fact of another
     form than it expects is not known.
     """
 
-    def understood(fact: object) -> object:
+    def parse_fact(fact: object) -> object:
         try:
             value = of(fact) if of else fact
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
         return value if pd.api.types.is_scalar(value) else None
 
-    def values(run: Results, cells: pd.DataFrame) -> pd.Series:
+    def compute_values(run: Results, cells: pd.DataFrame) -> pd.Series:
         readers = run.valid_readers
-        facts = column(readers, name).dropna().map(understood)
+        facts = get_column(readers, name).dropna().map(parse_fact)
         facts = facts if how == "last" else pd.to_numeric(facts, errors="coerce")
         return cells["cell"].map(facts.groupby(readers["cell"]).agg(how))
 
-    return values
+    return compute_values
 
 
-def in_mib(name: str, how: str = "median") -> Callable:
+def from_readers_in_mib(name: str, how: str = "median") -> Callable:
     """Return what makes a column of a fact in bytes, in MiB."""
-    return of_readers(name, how, lambda size: size / MIB)
+    return from_readers(name, how, lambda size: size / MIB)
 
 
-def estimated(title: str, value: str) -> Column:
+def build_estimate_column(title: str, value: str) -> Column:
     """Return a column of a value of the cells with its interval."""
 
-    def texts(_: Results, cells: pd.DataFrame) -> list[str]:
+    def format_estimates(_: Results, cells: pd.DataFrame) -> list[str]:
         ends = cells[[value, f"{value}_low", f"{value}_high"]].itertuples(index=False)
-        return [names.with_interval(*row, prose.number) for row in ends]
+        return [names.format_with_interval(*row, prose.format_number) for row in ends]
 
-    return Column(title, texts)
+    return Column(title, format_estimates)
 
 
-def against(run: Results, factor: str, base: str, value: Value, called: Callable[[dict], str]) -> Table:
+def build_ratio_table(run: Results, factor: str, base: str, value: Value, called: Callable[[dict], str]) -> Table:
     """Return each level's time, and how many times as fast it is as the level `base` beside it, its absolute base.
 
     `value` is a time of the cells, `called` names a cell's level (METHOD 19).
@@ -128,46 +134,54 @@ def against(run: Results, factor: str, base: str, value: Value, called: Callable
     cells, others = run.measured, [name for name in run.report.names if name != factor]
     bases = cells[cells[factor] == base].set_index(others)[value.column].rename("base")
     cells = cells.join(bases, on=others)
-    varies = run.varying(cells, others)
-    rows = run.names.sort(cells, [*varies, factor])
+    varies = run.select_varying_factors(cells, others)
+    rows = run.names.sort_rows(cells, [*varies, factor])
     frame = pd.DataFrame(
-        {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in varies}
+        {
+            run.report.get_factor(name).title: [run.names.format_table_level(name, level) for level in rows[name]]
+            for name in varies
+        }
     )
     own, other, ratio = f"time / {value.unit}", f"{base} / {value.unit}", f"× as fast as {base}"
-    frame[run.report.factor(factor).title] = [called(row) for row in rows.to_dict("records")]
+    frame[run.report.get_factor(factor).title] = [called(row) for row in rows.to_dict("records")]
     frame[own], frame[other] = rows[value.column].to_numpy(), rows["base"].to_numpy()
     frame[ratio] = frame[other] / frame[own]
     caption = words.fill("table of ratios", value=value.title, base=base)
-    return Table(f"against-{base}", caption, frame, {own: prose.number, other: prose.number, ratio: prose.ratio})
+    return Table(
+        f"against-{base}",
+        caption,
+        frame,
+        {own: prose.format_number, other: prose.format_number, ratio: prose.format_ratio},
+    )
 
 
-def odd_state(cells: pd.DataFrame) -> pd.Series:
+def has_odd_cache_state(cells: pd.DataFrame) -> pd.Series:
     """Return which cells were measured in another state of the page cache than was asked."""
     state = cells["cache_state"]
     return (state != "") & (state != cells["cache"]) & ~cells["cache"].isin(("any", "direct"))
 
 
-def ordered(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
+def sort_cells(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
     """Return cells in the order of pages: by the factors as declared, the one that the question is about last."""
     own = run.report.headline
     arms = cells[own].map({level: place for place, level in enumerate(cells[own].unique())})
     factors = [name for name in run.report.names if name != own and name in cells]
-    return run.names.sort(cells.iloc[arms.argsort(kind="stable")], factors).reset_index(drop=True)
+    return run.names.sort_rows(cells.iloc[arms.argsort(kind="stable")], factors).reset_index(drop=True)
 
 
-def levels(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
+def build_level_columns(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
     """Return the columns that tell the cells of a run apart, as people read them; "" where one means nothing."""
-    factors = run.telling(run.cells[run.cells["control"] == ""], run.report.names)
+    factors = run.select_telling_factors(run.cells[run.cells["control"] == ""], run.report.names)
     frame, rows = pd.DataFrame(index=cells.index), cells.to_dict("records")
     for factor in factors or [run.report.headline]:
-        meant = [row[factor] if run.names.concerns(factor, row) else "" for row in rows]
+        meant = [row[factor] if run.names.has_meaning(factor, row) else "" for row in rows]
         if any(meant):
-            title = run.report.factor(factor).title
-            frame[title] = [run.names.cell(factor, level) if level else "" for level in meant]
+            title = run.report.get_factor(factor).title
+            frame[title] = [run.names.format_table_level(factor, level) if level else "" for level in meant]
     return frame.reset_index(drop=True)
 
 
-def table(
+def build_table(
     run: Results,
     name: str,
     caption: str,
@@ -179,12 +193,12 @@ def table(
 
     It has no rows where all columns that it is `about` hold nothing.
     """
-    nothing, cells = Table(name, "", pd.DataFrame()), ordered(run.measured if cells is None else cells, run)
+    nothing, cells = Table(name, "", pd.DataFrame()), sort_cells(run.measured if cells is None else cells, run)
     if cells.empty:
         return nothing
-    frame, formats, over, meanings = levels(cells, run), {}, {}, []
+    frame, formats, over, meanings = build_level_columns(cells, run), {}, {}, []
     for one in columns:
-        values = column(cells, one.of) if isinstance(one.of, str) else one.of(run, cells)
+        values = get_column(cells, one.of) if isinstance(one.of, str) else one.of(run, cells)
         values = pd.Series(list(values), index=frame.index)
         cells[one.title] = values = pd.to_numeric(values, errors="coerce") if one.text else values
         holds = values.notna() & (values.astype(str) != "")
@@ -201,7 +215,7 @@ def table(
     return Table(name, caption, frame, formats, over, ", ".join(meanings))
 
 
-def glance(run: Results) -> Table:
+def build_glance_table(run: Results) -> Table:
     """Return the ratios of the first factor compared, one row per context, one column per metric, by verdict."""
     rows = run.verdicts
     rows = rows[(rows["role"] != "control") & (rows["factor"] == rows["factor"].iloc[0])] if len(rows) else rows
@@ -209,68 +223,70 @@ def glance(run: Results) -> Table:
         return Table("at-a-glance", "", pd.DataFrame())
     factor, baseline, contender = rows[["factor", "baseline", "contender"]].iloc[0]
     keys = [*(name for name in run.report.names if name != factor), "baseline", "contender"]
-    texts = [_judged(*row, run) for row in rows[["metric", "ratio", "verdict"]].itertuples(index=False, name=None)]
+    texts = [
+        _format_verdict(*row, run) for row in rows[["metric", "ratio", "verdict"]].itertuples(index=False, name=None)
+    ]
     rows = rows.assign(text=texts).set_index([*keys, "metric"])
-    shown = run.names.sort(rows["text"].unstack("metric").reset_index(), keys)
+    shown = run.names.sort_rows(rows["text"].unstack("metric").reset_index(), keys)
     verdicts = rows["verdict"].unstack("metric").reset_index().loc[shown.index]
-    frame, over = levels(shown.assign(**{factor: ""}), run), {}
+    frame, over = build_level_columns(shown.assign(**{factor: ""}), run), {}
     if len(shown[["baseline", "contender"]].drop_duplicates()) > 1:
         frame["compared"] = (shown["contender"] + " / " + shown["baseline"]).to_list()
     for metric in run.report.metrics:
         if metric.name in shown:
             frame[metric.title] = shown[metric.name].fillna("").to_list()
             over[metric.title] = [one if one in COLOURED else "unknown" for one in verdicts[metric.name]]
-    new, old = (run.names.level(factor, level) for level in (contender, baseline))
+    new, old = (run.names.format_level(factor, level) for level in (contender, baseline))
     caption = words.fill("table at a glance", new=new, old=old, title=run.report.metrics[0].title)
     return Table("at-a-glance", caption, frame, over=over, meaning=words.fill("colours of verdicts"))
 
 
-def _judged(metric: str, ratio: float, verdict: str, run: Results) -> str:
+def _format_verdict(metric: str, ratio: float, verdict: str, run: Results) -> str:
     """A ratio as it is read, and the verdict where that says more."""
-    text = names.multiple(ratio, np.nan, np.nan, run.report.metric(metric).is_time)
+    text = names.format_multiple(ratio, np.nan, np.nan, run.report.get_metric(metric).is_time)
     return text if verdict in ORDERED else ", ".join(filter(None, [text, words.get_mark(verdict)]))
 
 
-def requests(run: Results) -> Table:
+def build_request_table(run: Results) -> Table:
     """Return requests, bytes and read amplification per cell, where requests were counted or are known of a reader."""
     about = (*REQUESTS[:1], *run.report.moved)
-    return table(run, "requests", words.fill("table of requests"), (*REQUESTS, *run.report.moved), about=about)
+    return build_table(run, "requests", words.fill("table of requests"), (*REQUESTS, *run.report.moved), about=about)
 
 
-def conditions(run: Results) -> Table:
+def build_condition_table(run: Results) -> Table:
     """Return what was in force in each cell, as it was read back."""
     about = (*CONDITIONS[1:], *run.report.effective)
-    return table(run, "conditions", words.fill("table of conditions"), (*CONDITIONS[:1], *about), about=about)
+    return build_table(run, "conditions", words.fill("table of conditions"), (*CONDITIONS[:1], *about), about=about)
 
 
-def share_of_harness(cells: pd.DataFrame) -> pd.Series:
+def compute_harness_share(cells: pd.DataFrame) -> pd.Series:
     """Return how much of each cell's time the harness itself takes, in percent."""
-    return 100 * numbers(cells, "null_s") / numbers(cells, "total_s")
+    return 100 * get_numbers(cells, "null_s") / get_numbers(cells, "total_s")
 
 
-def harness(run: Results) -> Table:
+def build_harness_table(run: Results) -> Table:
     """Return what the harness itself costs beside the results: seconds, and percent of the time that decides."""
     if "null_s" not in run.measured:
         return Table("harness", "", pd.DataFrame())
     decides = run.report.metrics[0].title
     share = Column(
         "within it / %",
-        lambda run, cells: share_of_harness(cells),
+        lambda run, cells: compute_harness_share(cells),
         "{:.1f}".format,
         lambda share, _: share > HARNESS,
         words.fill("colours of harness", percent=HARNESS, title=decides),
     )
-    total = Column(f"{decides} / s", "total_s", prose.number)
+    total = Column(f"{decides} / s", "total_s", prose.format_number)
     caption = words.fill("table of harness", title=decides)
-    return table(run, "harness", caption, (total, *run.report.harness, share), about=(*run.report.harness, share))
+    return build_table(run, "harness", caption, (total, *run.report.harness, share), about=(*run.report.harness, share))
 
 
-def troubled(run: Results) -> Table:
+def build_trouble_table(run: Results) -> Table:
     """Return the cells with failed or invalid repeats, and why."""
-    cells = ordered(run.cells, run)
+    cells = sort_cells(run.cells, run)
     cells = cells[(cells["failed"] > 0) | (cells["invalid"] > 0)].reset_index(drop=True)
-    frame = levels(cells, run)
-    frame.insert(0, "", [mark(cell) for cell in cells.to_dict("records")])
+    frame = build_level_columns(cells, run)
+    frame.insert(0, "", [get_trouble_mark(cell) for cell in cells.to_dict("records")])
     for column in ("failed", "invalid", "n", "reasons"):
         frame["valid" if column == "n" else column] = cells[column]
     frame["reasons"] = frame["reasons"].map(link_rules)
@@ -286,11 +302,11 @@ def troubled(run: Results) -> Table:
 def link_rules(reasons: str) -> str:
     """Return reasons with a link to each rule of docs/method.md that they name; texts of others may name any."""
 
-    def replace(match: re.Match) -> str:
+    def add_link(match: re.Match) -> str:
         anchor = _read_anchors().get(match[2])
         return f"({link(match[1], _METHOD.format(anchor))})" if anchor else match[0]
 
-    return _RULE.sub(replace, reasons)
+    return _RULE.sub(add_link, reasons)
 
 
 @cache
@@ -300,7 +316,7 @@ def _read_anchors() -> dict[str, str]:
     return {number: re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text, number in headings}
 
 
-def mark(cell: dict) -> str:
+def get_trouble_mark(cell: dict) -> str:
     """Return what stands beside a cell with failed or invalid repeats (METHOD 23)."""
     if not cell["invalid"]:
         return "failed"
@@ -308,19 +324,19 @@ def mark(cell: dict) -> str:
     return " ".join(marks)
 
 
-def omitted(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None = None) -> Table:
+def build_omitted_table(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None = None) -> Table:
     """Return the combinations that were not measured, and why, without factors all of whose levels go unsaid."""
     if matrix.empty or "omitted" not in matrix:
         return Table("omitted", "", pd.DataFrame())
-    matrix = without_doubles(matrix)
+    matrix = mark_doubles(matrix)
     matrix = matrix[matrix["omitted"] != ""].reset_index(drop=True)
-    kept = [name for name in factors(matrix) if set(matrix[name]) != {(unsaid or {}).get(name)}]
-    named = without_empty(matrix[[name for name in kept if name != "control"]])
-    frame = named.rename(columns=prose.plain).assign(reason=matrix["omitted"])
+    kept = [name for name in list_factors(matrix) if set(matrix[name]) != {(unsaid or {}).get(name)}]
+    named = remove_empty_columns(matrix[[name for name in kept if name != "control"]])
+    frame = named.rename(columns=prose.format_name).assign(reason=matrix["omitted"])
     return Table("omitted", words.fill("table of omitted"), frame)
 
 
-def attempts(facts: dict) -> Table:
+def build_attempt_table(facts: dict) -> Table:
     """Return builds, data and unreadable records that failed earlier and were moved aside."""
     rows = []
     for attempt in facts.get("failed_attempts") or []:
@@ -331,20 +347,21 @@ def attempts(facts: dict) -> Table:
     return Table("failed-attempts", words.fill("table of attempts"), pd.DataFrame(rows))
 
 
-def machine(facts: dict) -> Table:
+def build_machine_table(facts: dict) -> Table:
     """Return the facts of the machine; a column each where several measured."""
     hosts = facts.get("machines") or [facts.get("machine") or {}]
     heads = [f"machine {number}" for number in range(1, len(hosts) + 1)] if len(hosts) > 1 else ["value"]
     keys = dict.fromkeys(key for host in hosts for key in host)
     rows = [
-        {"": prose.plain(key)} | {name: fact(host.get(key), key) for name, host in zip(heads, hosts, strict=True)}
+        {"": prose.format_name(key)}
+        | {name: format_fact(host.get(key), key) for name, host in zip(heads, hosts, strict=True)}
         for key in keys
     ]
     rows = [row for row in rows if any(row[name] for name in heads)]
     return Table("machine", words.fill("table of machine"), pd.DataFrame(rows))
 
 
-def nodes(facts: dict) -> Table:
+def build_node_table(facts: dict) -> Table:
     """Return how the nodes of a cluster differ; nothing where one measured."""
     frame = pd.DataFrame(facts.get("nodes") or [], columns=["node", "records", "low", "middle", "high"])
     return Table(
@@ -352,17 +369,17 @@ def nodes(facts: dict) -> Table:
     )
 
 
-def datasets(run: Results) -> Table:
+def build_dataset_table(run: Results) -> Table:
     """Return the datasets that were read, as read back from their files."""
     rows = []
     for name, spec in (run.facts.get("data") or {}).items():
         layout = spec.get("layout") or {}
-        facts = {prose.plain(key): str(value) for key, value in layout.items() if not isinstance(value, dict)}
+        facts = {prose.format_name(key): str(value) for key, value in layout.items() if not isinstance(value, dict)}
         rows.append({"dataset": name, "MiB": (spec.get("bytes") or 0) / MIB, **facts})
     return Table("data", words.fill("table of data"), pd.DataFrame(rows), {"MiB": "{:.1f}".format})
 
 
-def libraries(run: Results) -> Table:
+def build_library_table(run: Results) -> Table:
     """Return the libraries under test."""
     measured = set(run.cells["library"]) if "library" in run.cells else set()
     rows = []
@@ -374,11 +391,11 @@ def libraries(run: Results) -> Table:
             rows.append(
                 {"library": name, **facts, "source": build.get("hdf5_source", ""), "user-supplied": ", ".join(added)}
             )
-    frame = without_empty(pd.DataFrame(rows).fillna("").astype(str))
+    frame = remove_empty_columns(pd.DataFrame(rows).fillna("").astype(str))
     return Table("libraries", words.fill("table of libraries"), frame)
 
 
-def fact(value: object, key: str = "") -> str:
+def format_fact(value: object, key: str = "") -> str:
     """Return one fact as a cell of a table has it."""
     if value is None:
         return ""
@@ -389,6 +406,6 @@ def fact(value: object, key: str = "") -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def without_empty(frame: pd.DataFrame) -> pd.DataFrame:
+def remove_empty_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table without the columns that hold nothing."""
     return frame.loc[:, [(frame[column].notna() & (frame[column] != "")).any() for column in frame]]

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from sbench.pages import prose, row_labels, words
-from sbench.pages.names import multiple
-from sbench.pages.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks, tick_text
+from sbench.pages.names import format_multiple
+from sbench.pages.plot import GREY, SAME_X, Figure, Look, Marks, Panel, choose_round_ticks, format_tick
 from sbench.pages.results import Results
 from sbench.verdicts.outcomes import DECIDED, ORDERED, Outcome
 
@@ -27,7 +27,9 @@ TICKS = 6  # beside the one at 1, from which on every second is named
 TIMES = "← times as fast · times as long →"
 
 
-def by(results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True) -> Figure:
+def draw_comparisons(
+    results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True
+) -> Figure:
     """Return the comparisons of `factors` (default: all) on a metric (default: the one that decides), one row each.
 
     There is one panel per place and pair of levels; where they are many, one panel has the rows of all. Those of arms
@@ -35,28 +37,28 @@ def by(results: Results, factors: list[str] | None = None, metric: str = "", oth
     `otherwise`.
     """
     decides = results.report.metrics[0].name
-    rows = results.comparisons(metric)
+    rows = results.get_comparisons(metric)
     if factors:
         rows = pd.concat([rows, results.contest]) if metric in ("", decides) else rows
         rows = rows[rows["factor"].isin(factors)]
     name = "-".join(["comparison", *(factors or ["all"]), *([metric] if metric not in ("", decides) else [])])
     if rows.empty and not otherwise:
         return Figure(name, "", "", (), rows)
-    named = f" by {prose.listing(map(prose.plain, factors))}" if factors else ""
-    title = f"Ratio of {results.report.metric(metric or decides).title}{named}"
+    named = f" by {prose.format_list(map(prose.format_name, factors))}" if factors else ""
+    title = f"Ratio of {results.report.get_metric(metric or decides).title}{named}"
     if rows.empty:
         return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
     groups = [group for _, group in rows.groupby(results.pair_keys, sort=False)]
-    said, shown = caption(results, rows), numbers(results, rows)
+    said, shown = write_caption(results, rows), select_numbers(results, rows)
     if len(groups) <= PANELS:
-        return Figure(name, title, said, tuple(_of_pair(group, results) for group in groups), shown)
+        return Figure(name, title, said, tuple(_build_pair_panel(group, results) for group in groups), shown)
     drawn = f" The first {REST} of {len(rows)} are drawn; all are in the numbers." if len(rows) > REST else ""
-    return Figure(name, title, said + drawn, _of_several(rows.head(REST), results), shown)
+    return Figure(name, title, said + drawn, _build_joint_panel(rows.head(REST), results), shown)
 
 
-def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
+def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     """Return the picture of what decided an answer, the largest effects first, and one of what is left."""
-    rows = results.comparisons()
+    rows = results.get_comparisons()
     decided = rows["verdict"].isin(DECIDED)
     effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0)
     effect = effect.where(rows["verdict"] != Outcome.SAME, 0)
@@ -67,17 +69,23 @@ def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     first = first[~first.index.duplicated()].head(most)
     first = first.sort_values(["decided", "effect"], ascending=False, kind="stable")
     rest = rows[~rows.index.isin(first.index)].head(REST)
-    said = caption(results, first) if len(first) else ""
+    said = write_caption(results, first) if len(first) else ""
     name, title = "deciding" if most == ROWS else "deciding-few", "What was compared, the largest decided effects first"
     return (
-        Figure(name, title, said, _of_several(first, results), numbers(results, first)),
-        Figure("deciding-rest", "The other comparisons", said, _of_several(rest, results), numbers(results, rest)),
+        Figure(name, title, said, _build_joint_panel(first, results), select_numbers(results, first)),
+        Figure(
+            "deciding-rest",
+            "The other comparisons",
+            said,
+            _build_joint_panel(rest, results),
+            select_numbers(results, rest),
+        ),
     )
 
 
-def caption(results: Results, rows: pd.DataFrame) -> str:
+def write_caption(results: Results, rows: pd.DataFrame) -> str:
     """Return what stands under a picture of comparisons."""
-    metric, blocks = results.report.metric(rows["metric"].iloc[0]), results.report.unit == "block"
+    metric, blocks = results.report.get_metric(rows["metric"].iloc[0]), results.report.unit == "block"
     return (
         f"Ratio of {metric.title}{', block by block: median' if blocks else ''} with its 95 % CI. "
         f"Left of 1, the first named is {'faster' if metric.is_time else 'lower'}. "
@@ -85,46 +93,51 @@ def caption(results: Results, rows: pd.DataFrame) -> str:
     )
 
 
-def numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
+def select_numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the numbers of a picture of comparisons, its CSV."""
     columns = ["factor", "baseline", "contender", *results.report.names, "state", "metric", "blocks"]
     columns += ["baseline_s", "contender_s", *JUDGED]
     return rows[[column for column in columns if column in rows]]
 
 
-def _of_several(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
+def _build_joint_panel(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
     """One panel of comparisons of several factors and places, each named in full."""
     if rows.empty:
         return ()
     named, cells = results.names, rows.to_dict("records")
-    places = {named.place(row) for row in cells}
-    inside = results.varying(rows, [name for name in results.report.names if name not in results.report.places])
+    places = {named.format_place(row) for row in cells}
+    inside = results.select_varying_factors(
+        rows, [name for name in results.report.names if name not in results.report.places]
+    )
 
-    def label(row: dict) -> str:
-        pair, place = " vs ".join(named.pair(row, named.level)), named.place(row) if len(places) > 1 else ""
-        return ", ".join(filter(None, [pair, named.levels(row, inside), place]))
+    def format_label(row: dict) -> str:
+        pair, place = (
+            " vs ".join(named.format_pair(row, named.format_level)),
+            named.format_place(row) if len(places) > 1 else "",
+        )
+        return ", ".join(filter(None, [pair, named.format_levels(row, inside), place]))
 
-    names, noted = row_labels.fitting(cells, inside, results, label)
-    title = prose.capital("; ".join(filter(None, [*(places if len(places) == 1 else ()), noted])))
-    return (panel(rows, names, title, results),)
+    names, noted = row_labels.format_row_labels(cells, inside, results, format_label)
+    title = prose.capitalize_first("; ".join(filter(None, [*(places if len(places) == 1 else ()), noted])))
+    return (build_panel(rows, names, title, results),)
 
 
-def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
+def _build_pair_panel(rows: pd.DataFrame, results: Results) -> Panel:
     head, named, report = rows.iloc[0], results.names, results.report
     inside = [name for name in report.names if name not in (*report.places, head["factor"])]
-    varies = results.varying(rows, inside) or [name for name in inside if head[name]][:1]
-    rows = named.sort(rows, varies)
-    levels = [named.row(row, varies) for row in rows.to_dict("records")]
-    pair = " vs ".join(named.pair(head, named.level))
-    where = named.place(head) or report.factor(head["factor"]).title
-    return panel(rows, levels, prose.capital(f"{pair}: {where}"), results)
+    varies = results.select_varying_factors(rows, inside) or [name for name in inside if head[name]][:1]
+    rows = named.sort_rows(rows, varies)
+    levels = [named.format_row(row, varies) for row in rows.to_dict("records")]
+    pair = " vs ".join(named.format_pair(head, named.format_level))
+    where = named.format_place(head) or report.get_factor(head["factor"]).title
+    return build_panel(rows, levels, prose.capitalize_first(f"{pair}: {where}"), results)
 
 
-def panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) -> Panel:
+def build_panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) -> Panel:
     """Comparisons from the top down, each under its ratio, its verdict where that says more, and its label."""
-    metric = results.report.metric(rows["metric"].iloc[0])
+    metric = results.report.get_metric(rows["metric"].iloc[0])
     ratios = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
-    rows = rows.assign(text=[multiple(*ratio, metric.is_time) for ratio in ratios])
+    rows = rows.assign(text=[format_multiple(*ratio, metric.is_time) for ratio in ratios])
     columns = {"ratio": "x", "ratio_low": "x_low", "ratio_high": "x_high", "blocks": "n"}
     points = rows.assign(y=-np.arange(len(rows), dtype=float)).rename(columns=columns)
     marks = tuple(
@@ -144,21 +157,21 @@ def panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) ->
     percent = results.same_percent / 100
     panel = Panel(
         title=title,
-        x_label=TIMES if metric.is_time else f"{prose.capital(metric.title)}: first named / second",
+        x_label=TIMES if metric.is_time else f"{prose.capitalize_first(metric.title)}: first named / second",
         marks=marks,
         rows=tuple(f"{note}: {label}" for note, label in zip(notes, names, strict=True)),
         x_log=True,
         rules=(SAME_X,),
         band=(1 / (1 + percent), 1 + percent),
     )
-    low, high = panel.x_range()
+    low, high = panel.compute_x_range()
     if not metric.is_time:
-        return replace(panel, x_ticks=round_ticks(low, high))
+        return replace(panel, x_ticks=choose_round_ticks(low, high))
     # Round numbers on both sides of 1, where a time is so many times as short or as long.
-    steps = [tick for tick in round_ticks(1.0, max(high, 1 / low)) if tick > 1]
+    steps = [tick for tick in choose_round_ticks(1.0, max(high, 1 / low)) if tick > 1]
     if sum((low <= 1 / step) + (step <= high) for step in steps) > TICKS:
         steps = steps[1::2]
-    texts = {1 / step: f"{tick_text(step)}×" for step in steps[::-1]} | {1.0: "1"}
-    texts |= {step: f"{tick_text(step)}×" for step in steps}
+    texts = {1 / step: f"{format_tick(step)}×" for step in steps[::-1]} | {1.0: "1"}
+    texts |= {step: f"{format_tick(step)}×" for step in steps}
     texts = {tick: text for tick, text in texts.items() if low <= tick <= high}
     return replace(panel, x_ticks=tuple(texts), x_tick_texts=tuple(texts.values()))

@@ -8,7 +8,7 @@ import pandas as pd
 
 from sbench.pages import names, prose, references, words
 from sbench.pages.declaration import Factor, Value
-from sbench.pages.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, round_ticks
+from sbench.pages.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, choose_round_ticks, move_marks_apart
 from sbench.pages.results import Results
 from sbench.probe import sizes
 
@@ -34,7 +34,7 @@ class _Plot:
     variants: list[tuple]
 
 
-def against(run: Results, factor: str, value: Value | None = None) -> Figure:
+def draw_curves(run: Results, factor: str, value: Value | None = None) -> Figure:
     """Return a value (default: the report's first) against a numeric factor.
 
     Panels are told apart by the report's `panels` and by what else varies much, colours by the factor that the question
@@ -42,26 +42,26 @@ def against(run: Results, factor: str, value: Value | None = None) -> Figure:
     """
     value = value or run.report.values[0]
     name = f"{value.column.replace('_', '-')}-by-{factor.replace('_', '-')}"
-    title = f"{value.title} by {run.report.factor(factor).title}"
+    title = f"{value.title} by {run.report.get_factor(factor).title}"
     cells = run.measured[run.measured[value.column].notna()]
-    many = in_series(cells, factor, run)
+    many = is_in_series(cells, factor, run)
     # Along the factor by which arms are compared all are drawn where none has several levels.
     cells = cells if run.report.contest and factor == run.report.along and not many.any() else cells[many]
     if cells.empty:
         return Figure(name, title, "", (), pd.DataFrame())
-    plot, groups = _plot(cells, factor, value, run)
-    panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
+    plot, groups = _plan_panels(cells, factor, value, run)
+    panels = tuple(_build_panel(levels, group, plot) for levels, group in groups[:PANELS])
     more = words.fill("first panels", drawn=PANELS, of=len(groups)) if len(groups) > PANELS else ""
     bounded = value.bound and cells[value.bound].notna().any()
     bound = words.fill("dotted bound", bound=value.bound_name) if bounded else ""
     interval = "" if run.records.empty else f" {words.fill('marks')}"
-    published = [arm for _, group in groups for *_, arm in references.arms(group, run, value, factor)]
+    published = [arm for _, group in groups for *_, arm in references.iter_arms(group, run, value, factor)]
     others = f" {words.fill('grey marks')}" if published else ""
     caption = f"{value.means}{bound}{interval}{others}{more}"
-    return Figure(name, title, caption, panels, numbers(run, cells, [value], run.invalid["cell"], published), 2)
+    return Figure(name, title, caption, panels, build_numbers(run, cells, [value], run.invalid["cell"], published), 2)
 
 
-def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
+def is_in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
     """Return which cells are of an arm that was measured at several levels of a factor."""
     if cells.empty:
         return pd.Series(dtype=bool)
@@ -69,7 +69,7 @@ def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
     return cells.groupby(others, sort=False)[factor].transform("nunique") > 1
 
 
-def speedup(run: Results) -> Figure:
+def draw_speedup(run: Results) -> Figure:
     """Return the performance ratio base / this one, each arm against its own smallest level of the scaling factor."""
     scaling = run.report.scaling
     if not scaling or run.measured.empty:
@@ -77,20 +77,20 @@ def speedup(run: Results) -> Figure:
     title = run.report.metrics[0].title
     means = words.fill("performance ratio", title=title)
     ratio = Value("performance_ratio", "Performance ratio", means=means, ratio=True)
-    runs = [_by_base(one, ratio.column) for one in (run, *run.references)]
+    runs = [_compute_base_ratios(one, ratio.column) for one in (run, *run.references)]
     bases = pd.concat([one.cells.set_index("cell")[_BASE] for one in runs])
-    figure = against(replace(runs[0], references=tuple(runs[1:])), scaling.factor, ratio)
+    figure = draw_curves(replace(runs[0], references=tuple(runs[1:])), scaling.factor, ratio)
     numbers = figure.numbers.join(bases, on="cell") if len(figure.numbers) else figure.numbers
     return replace(figure, name="performance-ratio", numbers=numbers)
 
 
-def _by_base(run: Results, ratio: str) -> Results:
+def _compute_base_ratios(run: Results, ratio: str) -> Results:
     """The run with each arm's time at its smallest level of the scaling factor divided by its own."""
     factor, column = run.report.scaling.factor, run.report.values[0].column
     others = [name for name in run.report.names if name != factor]
     measured = run.measured[run.measured[column].notna()]
-    measured = measured[in_series(measured, factor, run)]
-    measured = measured.iloc[measured[factor].map(names.amount).argsort(kind="stable")]
+    measured = measured[is_in_series(measured, factor, run)]
+    measured = measured.iloc[measured[factor].map(names.parse_amount).argsort(kind="stable")]
     bases = measured.drop_duplicates(others).set_index(others)[["cell", factor, column]]
     bases = measured.join(bases.set_axis(_BASE, axis=1), on=others).set_index("cell")[_BASE]
     cells, records = (table.join(bases, on="cell", how="inner") for table in (run.cells, run.records))
@@ -101,7 +101,7 @@ def _by_base(run: Results, ratio: str) -> Results:
     return replace(run, cells=cells, records=records)
 
 
-def _plot(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple[_Plot, list[Group]]:
+def _plan_panels(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple[_Plot, list[Group]]:
     """What all panels share, and the panels; where arms are many, panels are told apart by more."""
     report = run.report
     keys = [name for name in report.panels if name != factor]
@@ -111,78 +111,80 @@ def _plot(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple
             break
         if more not in (*keys, factor, report.headline):
             keys.append(more)
-    varies = run.varying(cells, [name for name in report.names if name not in (*keys, factor, report.headline)])
+    varies = run.select_varying_factors(
+        cells, [name for name in report.names if name not in (*keys, factor, report.headline)]
+    )
     groups = [(dict(zip(keys, levels, strict=True)), group) for levels, group in cells.groupby(keys, sort=False)]
-    groups.sort(key=lambda group: [run.names.order(*level) for level in group[0].items()])
-    return _Plot(run, factor, value, varies, run.names.sorted_rows(cells, varies)), groups
+    groups.sort(key=lambda group: [run.names.get_sort_key(*level) for level in group[0].items()])
+    return _Plot(run, factor, value, varies, run.names.list_combinations(cells, varies)), groups
 
 
-def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
-    value, arms, title = plot.value, _arms(cells, plot), _title(levels, plot)
+def _build_panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
+    value, arms, title = plot.value, _list_arms(cells, plot), _format_title(levels, plot)
     columns = {value.column: "y", f"{value.column}_low": "y_low", f"{value.column}_high": "y_high"}
 
-    def mark(label: str, look: Look, arm: pd.DataFrame) -> Marks:
+    def build_marks(label: str, look: Look, arm: pd.DataFrame) -> Marks:
         points = arm.rename(columns=columns)[["x", *columns.values(), "n"]]
-        return Marks(label, look, points, _samples(arm["cell"], plot), joined=True)
+        return Marks(label, look, points, _select_samples(arm["cell"], plot), joined=True)
 
-    marks = [mark(*arm) for arm in arms]
+    marks = [build_marks(*arm) for arm in arms]
     published = [
-        mark(label, look, _placed(arm, plot))
-        for label, look, arm in references.arms(cells, plot.run, value, plot.factor)
+        build_marks(label, look, _add_x_values(arm, plot))
+        for label, look, arm in references.iter_arms(cells, plot.run, value, plot.factor)
     ]
     if "base_cell" in cells:
-        title = f"{title}. Base: {'; '.join(f'{label}, {_base(arm.iloc[0], plot)}' for label, _, arm in arms)}"
+        title = f"{title}. Base: {'; '.join(f'{label}, {_format_base(arm.iloc[0], plot)}' for label, _, arm in arms)}"
     # Cells without a valid repeat have no summary: each repeat is drawn.
     broken = plot.run.invalid
     broken = broken[(broken[list(levels)] == list(levels.values())).all(axis=1)]
-    invalid = _samples(broken["cell"], plot)
+    invalid = _select_samples(broken["cell"], plot)
     marks += [Marks("[INVALID]", INVALID, invalid)] if len(invalid) else []
     drawn = [invalid["x"], *(mark.points["x"] for mark in published)]
-    places = np.unique(pd.concat([cells[plot.factor].map(names.amount), *drawn]).astype(float))
+    places = np.unique(pd.concat([cells[plot.factor].map(names.parse_amount), *drawn]).astype(float))
     wide = bool(len(places) == 1 or places[-1] >= WIDE * places[0])
     # All places are named, or every second and so on, the largest among them.
     ticks = places[::-1][:: -(-len(places) // TICKS)][::-1]
-    declared = plot.run.report.factor(plot.factor)
+    declared = plot.run.report.get_factor(plot.factor)
     panel = Panel(
         title=title,
-        x_label=declared.axis or prose.capital(declared.title),
+        x_label=declared.axis or prose.capitalize_first(declared.title),
         y_label=value.label,
-        marks=(*beside(marks, places, wide), *published, *_bounds(cells, plot)),
+        marks=(*move_marks_apart(marks, places, wide), *published, *_build_bound_marks(cells, plot)),
         x_log=wide,
         x_ticks=tuple(ticks),
-        x_tick_texts=tuple(_tick(tick, declared, plot) for tick in ticks),
+        x_tick_texts=tuple(_format_tick(tick, declared, plot) for tick in ticks),
         rules=(SAME_Y,) if value.ratio else (),
     )
-    low, high = replace(panel, y_log=True).y_range()
+    low, high = replace(panel, y_log=True).compute_y_range()
     if high < 2 * WIDE * low and not value.ratio:
         return panel
-    return replace(panel, y_log=True, y_ticks=round_ticks(low, high))
+    return replace(panel, y_log=True, y_ticks=choose_round_ticks(low, high))
 
 
-def _tick(tick: float, declared: Factor, plot: _Plot) -> str:
+def _format_tick(tick: float, declared: Factor, plot: _Plot) -> str:
     if declared.size:
-        return sizes.text(tick)
+        return sizes.format_size(tick)
     return declared.known_as(f"{tick:.0f}", plot.run.facts) if declared.known_as else f"{tick:g}"
 
 
-def _base(cell: pd.Series, plot: _Plot) -> str:
+def _format_base(cell: pd.Series, plot: _Plot) -> str:
     unit = plot.run.report.values[0].unit
-    return f"{plot.run.names.level(plot.factor, cell['base_level'])}, {prose.number(cell['base_total_s'])} {unit}"
+    return f"{plot.run.names.format_level(plot.factor, cell['base_level'])}, {prose.format_number(cell['base_total_s'])} {unit}"
 
 
-def _title(levels: dict, plot: _Plot) -> str:
+def _format_title(levels: dict, plot: _Plot) -> str:
     """What tells a panel from the others: where bytes came from, then the levels that vary where they are."""
     run = plot.run
-    place, cells = run.place(levels), run.cells[run.cells["control"] == ""]
-    parts = [prose.capital(place)] if place else []
+    place, cells = run.describe_place(levels), run.cells[run.cells["control"] == ""]
+    parts = [prose.capitalize_first(place)] if place else []
     for name, level in levels.items():
         if name not in run.report.places and level and (not parts or cells[name].nunique() > 1):
-            parts.append(run.names.level(name, level))
+            parts.append(run.names.format_level(name, level))
         cells = cells[cells[name] == level]
     return " · ".join(parts)
 
 
-def _arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
+def _list_arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
     """The question's factor decides an arm's colour, what else varies the dash."""
     run, own = plot.run, plot.run.report.headline
     arms = []
@@ -191,25 +193,25 @@ def _arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
             arm = cells[(cells[own] == level) & (cells[plot.varies] == list(levels)).all(axis=1)]
             if len(arm):
                 named = {own: level, **dict(zip(plot.varies, levels, strict=True))}
-                look = Look.of(number, style)
+                look = Look.from_arm(number, style)
                 if len(plot.variants) == 1 and not plot.value.bound:
                     # One line per arm: it has a dash of its own, beside colour and marker; bounds are dotted.
-                    look = replace(Look.of(number, number), filled=True)
-                arms.append((run.names.row(named, named), look, _placed(arm, plot)))
+                    look = replace(Look.from_arm(number, number), filled=True)
+                arms.append((run.names.format_row(named, named), look, _add_x_values(arm, plot)))
     return arms
 
 
-def _placed(arm: pd.DataFrame, plot: _Plot) -> pd.DataFrame:
-    return arm.assign(x=arm[plot.factor].map(names.amount)).sort_values("x")
+def _add_x_values(arm: pd.DataFrame, plot: _Plot) -> pd.DataFrame:
+    return arm.assign(x=arm[plot.factor].map(names.parse_amount)).sort_values("x")
 
 
-def _samples(cells: pd.Series, plot: _Plot) -> pd.DataFrame:
-    records = plot.run.drawn(plot.value.column)
+def _select_samples(cells: pd.Series, plot: _Plot) -> pd.DataFrame:
+    records = plot.run.select_drawn(plot.value.column)
     records = records[records["cell"].isin(cells)]
-    return records.assign(x=records[plot.factor].map(names.amount).astype(float), y=records[plot.value.column])
+    return records.assign(x=records[plot.factor].map(names.parse_amount).astype(float), y=records[plot.value.column])
 
 
-def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
+def _build_bound_marks(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
     """What bounds each arm, by the state of the cache: the most of it at each place of the panel."""
     own, marks = plot.run.report.headline, []
     if not plot.value.bound:
@@ -218,15 +220,22 @@ def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
     shown = [own, *(["cache"] if "cache" in plot.varies else [])]
     for levels, group in bounded.groupby(shown, sort=False):
         named = dict(zip(shown, levels, strict=True))
-        most = group.assign(x=group[plot.factor].map(names.amount)).groupby("x")[plot.value.bound].max().reset_index()
+        most = (
+            group.assign(x=group[plot.factor].map(names.parse_amount))
+            .groupby("x")[plot.value.bound]
+            .max()
+            .reset_index()
+        )
         # One place alone makes no line.
-        look = Look(Look.of(plot.run.arms.index(named[own])).colour, "" if len(most) > 1 else "star", "dotted")
+        look = Look(Look.from_arm(plot.run.arms.index(named[own])).colour, "" if len(most) > 1 else "star", "dotted")
         points = most.rename(columns={plot.value.bound: "y"}).assign(y_low=np.nan, y_high=np.nan, n=np.nan)
-        marks.append(Marks(f"{plot.run.names.row(named, shown)}: {plot.value.bound_name}", look, points, joined=True))
+        marks.append(
+            Marks(f"{plot.run.names.format_row(named, shown)}: {plot.value.bound_name}", look, points, joined=True)
+        )
     return marks
 
 
-def numbers(
+def build_numbers(
     run: Results,
     cells: pd.DataFrame,
     values: Sequence[Value],

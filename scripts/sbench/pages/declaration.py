@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from sbench.pages.prose import plain
+from sbench.pages.prose import format_name
 from sbench.verdicts import MIN_BLOCKS
-from sbench.verdicts.stats import Estimate, total_over_total
+from sbench.verdicts.stats import Estimate, estimate_total_ratio
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Factor:
     @property
     def title(self) -> str:
         """The factor's name as people read it."""
-        return plain(self.name)
+        return format_name(self.name)
 
 
 # Of a cluster, among which the workers or processes of a cell are divided.
@@ -83,17 +83,17 @@ class Value:
         return self.axis or " / ".join(filter(None, [self.title, self.unit]))
 
 
-def of_totals(amount: str, unit: float) -> Callable[[pd.DataFrame], Estimate]:
+def build_rate_summary(amount: str, unit: float) -> Callable[[pd.DataFrame], Estimate]:
     """Return the summary of a rate: the total of `amount` in `unit` divided by that of total_s (METHOD 16).
 
     Below six records it has no interval.
     """
 
-    def rate(records: pd.DataFrame) -> Estimate:
-        total = total_over_total(records[amount] / unit, records["total_s"])
+    def compute_rate(records: pd.DataFrame) -> Estimate:
+        total = estimate_total_ratio(records[amount] / unit, records["total_s"])
         return total if total.n >= MIN_BLOCKS else total._replace(low=float("nan"), high=float("nan"))
 
-    return rate
+    return compute_rate
 
 
 @dataclass(frozen=True)
@@ -171,19 +171,19 @@ class Report:
         return tuple(factor.name for factor in self.factors if factor.place)
 
     @property
-    def time(self) -> str:
+    def time_column(self) -> str:
         """The column of a cell's time as people read it: that of one iteration, where a record has several."""
         times = [value.column for value in self.values if value.unit == "s" and value.column.endswith("_s")]
         return times[0] if times else "total_s"
 
-    def factor(self, name: str) -> Factor:
+    def get_factor(self, name: str) -> Factor:
         """Return a factor by its name; one that is not declared is called as it is."""
         return next((factor for factor in self.factors if factor.name == name), Factor(name, name + " {}"))
 
-    def value(self, column: str) -> Value:
+    def get_value(self, column: str) -> Value:
         """Return a value by its column."""
         return next(value for value in self.values if value.column == column)
 
-    def metric(self, name: str) -> Metric:
+    def get_metric(self, name: str) -> Metric:
         """Return a metric by its name."""
-        return next((metric for metric in self.metrics if metric.name == name), Metric(name, plain(name)))
+        return next((metric for metric in self.metrics if metric.name == name), Metric(name, format_name(name)))

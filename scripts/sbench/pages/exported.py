@@ -14,9 +14,17 @@ from openpyxl.styles import Font
 from openpyxl.worksheet.worksheet import Worksheet
 
 from sbench.pages import notebook
-from sbench.pages.markup import plain
-from sbench.pages.page import Table, formatted, marked, numeric, recorded, stem, write_csv
-from sbench.probe.program import replacing, write_text
+from sbench.pages.markup import remove_marks
+from sbench.pages.page import (
+    Table,
+    add_marks,
+    build_file_stem,
+    find_numeric_columns,
+    format_table,
+    record_tables,
+    write_csv,
+)
+from sbench.probe.program import replace_file, write_text
 
 LONG = 40  # rows; a table of more runs over pages
 # A workbook has the times at which it was made: the same tables are to give the same bytes.
@@ -35,7 +43,7 @@ _TEX = str.maketrans(
 )
 
 
-def write(study: str, results: Path, out: Path) -> int:
+def write_tables(study: str, results: Path, out: Path) -> int:
     """Write the tables of a study's page into a folder, from its tables in the folder `results`; return how many.
 
     Each is a CSV of its numbers and a table of LaTeX, `<study>/<name>`; all are sheets of `<study>.xlsx`.
@@ -44,22 +52,28 @@ def write(study: str, results: Path, out: Path) -> int:
         Problem: a cell of the study's notebook fails.
     """
     given = {"tables": str(results), "facts": str(results / "facts.json")}
-    with tempfile.TemporaryDirectory() as files, recorded() as tables:
-        notebook.execute(Path(f"notebooks/{study}.ipynb"), given | {"files": files})
+    with tempfile.TemporaryDirectory() as files, record_tables() as tables:
+        notebook.run_notebook(Path(f"notebooks/{study}.ipynb"), given | {"files": files})
     for table in tables:
         numbers = table.frame if table.numbers is None else table.numbers
-        write_csv(out / study / f"{stem(table.name)}.csv", numbers)
-        write_text(out / study / f"{stem(table.name)}.tex", latex(table, f"tab:{study}-{stem(table.name)}"))
-    workbook(tables, out / f"{study}.xlsx")
+        write_csv(out / study / f"{build_file_stem(table.name)}.csv", numbers)
+        write_text(
+            out / study / f"{build_file_stem(table.name)}.tex",
+            render_latex(table, f"tab:{study}-{build_file_stem(table.name)}"),
+        )
+    write_workbook(tables, out / f"{study}.xlsx")
     return len(tables)
 
 
-def latex(table: Table, label: str) -> str:
+def render_latex(table: Table, label: str) -> str:
     """Return a table as LaTeX, which needs booktabs and amssymb, and longtable where it has more than `LONG` rows."""
-    texts = formatted(table)
-    aligned = "".join("r" if column in numeric(texts, table) else "l" for column in texts)
-    head, *rows = [_row(texts.columns), *map(_row, marked(texts, table).itertuples(index=False, name=None))]
-    name = f"\\caption{{{_tex(table.about)}}}\\label{{{label}}}"
+    texts = format_table(table)
+    aligned = "".join("r" if column in find_numeric_columns(texts, table) else "l" for column in texts)
+    head, *rows = [
+        _render_row(texts.columns),
+        *map(_render_row, add_marks(texts, table).itertuples(index=False, name=None)),
+    ]
+    name = f"\\caption{{{_escape_tex(table.full_caption)}}}\\label{{{label}}}"
     top = ["\\toprule", head, "\\midrule"]
     if len(rows) > LONG:
         lines = [f"\\begin{{longtable}}{{{aligned}}}", f"{name} \\\\", *top, "\\endhead", *rows]
@@ -68,22 +82,22 @@ def latex(table: Table, label: str) -> str:
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
 
 
-def workbook(tables: Sequence[Table], path: Path) -> None:
+def write_workbook(tables: Sequence[Table], path: Path) -> None:
     """Write tables as sheets, numbers as numbers, behind one that lists their captions; always the same bytes."""
     book, made = Workbook(), io.BytesIO()
     contents = book.active
     contents.title = "Contents"
     for number, table in enumerate(tables, 1):
-        sheet = book.create_sheet(f"{number} {stem(table.name)}"[:31])
-        _append(contents, [sheet.title, plain(table.about)])
-        _append(sheet, map(plain, table.frame.columns))
-        for row in zip(*(_values(table.frame[column], table) for column in table.frame), strict=True):
-            _append(sheet, row)
+        sheet = book.create_sheet(f"{number} {build_file_stem(table.name)}"[:31])
+        _add_row(contents, [sheet.title, remove_marks(table.full_caption)])
+        _add_row(sheet, map(remove_marks, table.frame.columns))
+        for row in zip(*(_list_values(table.frame[column], table) for column in table.frame), strict=True):
+            _add_row(sheet, row)
         sheet.freeze_panes = "A2"
         for cell in sheet[1]:
             cell.font = Font(bold=True)
     book.save(made)
-    with replacing(path) as part, ZipFile(made) as archive, ZipFile(part, "w") as written:
+    with replace_file(path) as part, ZipFile(made) as archive, ZipFile(part, "w") as written:
         for name in archive.namelist():
             content = archive.read(name)
             if name == "docProps/core.xml":
@@ -91,23 +105,23 @@ def workbook(tables: Sequence[Table], path: Path) -> None:
             written.writestr(ZipInfo(name, _MADE), content, ZIP_DEFLATED)
 
 
-def _values(column: pd.Series, table: Table) -> list:
+def _list_values(column: pd.Series, table: Table) -> list:
     """Numbers as they are, without those that are not known, anything else as a page has it."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         return [value if math.isfinite(value) else None for value in column.astype(object).fillna(math.nan)]
-    return ["" if pd.isna(value) else plain(table.text(column.name, value)) for value in column]
+    return ["" if pd.isna(value) else remove_marks(table.format_value(column.name, value)) for value in column]
 
 
-def _append(sheet: Worksheet, values: Iterable) -> None:
+def _add_row(sheet: Worksheet, values: Iterable) -> None:
     """Add a row; a text from elsewhere that begins with = is no formula."""
     sheet.append(list(values))
     for cell in sheet[sheet.max_row]:
         cell.data_type = "s" if cell.data_type == "f" else cell.data_type
 
 
-def _row(texts: Iterable[str]) -> str:
-    return " & ".join(map(_tex, texts)) + r" \\"
+def _render_row(texts: Iterable[str]) -> str:
+    return " & ".join(map(_escape_tex, texts)) + r" \\"
 
 
-def _tex(text: str) -> str:
-    return plain(text).translate(_TEX)
+def _escape_tex(text: str) -> str:
+    return remove_marks(text).translate(_TEX)

@@ -43,7 +43,7 @@ class Finding:
     statement: Outcomes | None = None
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether any of its comparisons was."""
         return bool(self.rows["verdict"].isin(DECIDED).any())
 
@@ -67,33 +67,33 @@ def describe_place(rows: pd.DataFrame, results: Results) -> str:
     `rows` are all comparisons of one pair of levels in one place: "on disk, writing 50 MiB".
     """
     done = [
-        results.names.within(factor.name, rows[factor.name].unique())
+        results.names.format_condition(factor.name, rows[factor.name].unique())
         for factor in results.report.factors
         if factor.given and rows[factor.name].nunique() == 1 < results.measured[factor.name].nunique()
     ]
     amounts = {results.report.amount(row) for row in rows.to_dict("records")}
     done = [*amounts] if len(amounts) == 1 and amounts != {""} else done[:1]
-    return ", ".join(filter(None, [results.names.place(rows.iloc[0]), *done]))
+    return ", ".join(filter(None, [results.names.format_place(rows.iloc[0]), *done]))
 
 
-def find(results: Results, metric: str = "") -> list[Finding]:
+def list_findings(results: Results, metric: str = "") -> list[Finding]:
     """Return what was found about a metric (default: the one that decides), in the order of the comparisons."""
-    rows = results.comparisons(metric)
-    rows = rows[~results.apart(rows)[0]]
+    rows = results.get_comparisons(metric)
+    rows = rows[~results.find_unmade(rows)[0]]
     pairs = rows.groupby(results.pair_keys, sort=False) if len(rows) else ()
-    return [finding for _, group in pairs for finding in _of_pair(group, results)]
+    return [finding for _, group in pairs for finding in _iter_pair_findings(group, results)]
 
 
-def _of_pair(group: pd.DataFrame, results: Results) -> Iterator[Finding]:
-    among, courses, where = *_courses(group, results), describe_place(group, results)
+def _iter_pair_findings(group: pd.DataFrame, results: Results) -> Iterator[Finding]:
+    among, courses, where = *_split_courses(group, results), describe_place(group, results)
     decided_first = sorted(among["steps"].unique(), key=lambda steps: not any(step[1] in DECIDED for step in steps))
     for steps in decided_first:
-        for part, conditions in parts(among[among["steps"] == steps], among, results):
+        for part, conditions in split_by_levels(among[among["steps"] == steps], among, results):
             rows = pd.concat([courses[number] for number in part.index])
-            yield _finding(where, rows, steps, conditions, len(among), results)
+            yield _build_finding(where, rows, steps, conditions, len(among), results)
 
 
-def _courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
+def _split_courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
     """Courses as a table with one row each, whose `steps` are (level, verdict) in order, and the rows of each."""
     along = results.report.along
     if not along or group["factor"].iloc[0] == along:
@@ -101,7 +101,7 @@ def _courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[
         return group.assign(steps=steps).reset_index(drop=True), [group.iloc[[row]] for row in range(len(group))]
     others = [name for name in results.report.names if name != along]
     courses = [
-        course.sort_values(along, key=lambda levels: levels.map(names.amount), kind="stable")
+        course.sort_values(along, key=lambda levels: levels.map(names.parse_amount), kind="stable")
         for _, course in group.groupby(others, sort=False)
     ]
     steps = [tuple(course[[along, "verdict"]].itertuples(index=False, name=None)) for course in courses]
@@ -109,7 +109,9 @@ def _courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[
     return heads.assign(steps=steps, ratio=np.nan), courses
 
 
-def parts(chosen: pd.DataFrame, among: pd.DataFrame, results: Results) -> list[tuple[pd.DataFrame, Conditions | None]]:
+def split_by_levels(
+    chosen: pd.DataFrame, among: pd.DataFrame, results: Results
+) -> list[tuple[pd.DataFrame, Conditions | None]]:
     """Return `chosen`, courses that came out alike, in parts that a few levels tell from the rest of `among`.
 
     The conditions of a part (factor -> levels) hold in it and nowhere else in `among`. More than four parts are too
@@ -118,59 +120,59 @@ def parts(chosen: pd.DataFrame, among: pd.DataFrame, results: Results) -> list[t
     context = [name for name in results.report.names if name in among and among[name].nunique() > 1]
     for cut in ([], *([name] for name in context), *map(list, itertools.combinations(context, 2))):
         pieces = [rows for _, rows in chosen.groupby(cut, sort=False)] if cut else [chosen]
-        tried = ((rows, _conditions(rows, among, context)) for rows in pieces)
+        tried = ((rows, _find_conditions(rows, among, context)) for rows in pieces)
         named = list(itertools.takewhile(lambda piece: piece[1] is not None, tried))
         if len(named) == len(pieces):
-            close = [piece for rows, conditions in named for piece in _close(rows, conditions, among, context)]
+            close = [piece for rows, conditions in named for piece in _split_by_ratio(rows, conditions, among, context)]
             return close if len(close) <= MOST_PARTS else [(chosen, None)]
     return [(chosen, None)]
 
 
-def _conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[str]) -> Conditions | None:
+def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[str]) -> Conditions | None:
     """Return the fewest levels of single factors that tell `chosen` from the rest; None if none do."""
 
-    def tell(conditions: Conditions) -> bool:
+    def is_exact(conditions: Conditions) -> bool:
         held = [among[factor].isin(levels) for factor, levels in conditions.items()]
         return (int(np.logical_and.reduce(held).sum()) if held else len(among)) == len(chosen)
 
     conditions = {factor: list(dict.fromkeys(chosen[factor])) for factor in context}
     conditions = {factor: levels for factor, levels in conditions.items() if len(levels) < among[factor].nunique()}
-    if not tell(conditions):
+    if not is_exact(conditions):
         return None
     # What the other conditions imply is left out.
     for factor in list(conditions):
         fewer = {name: levels for name, levels in conditions.items() if name != factor}
-        conditions = fewer if tell(fewer) else conditions
+        conditions = fewer if is_exact(fewer) else conditions
     return conditions
 
 
-def _close(
+def _split_by_ratio(
     rows: pd.DataFrame, conditions: Conditions, among: pd.DataFrame, context: list[str]
 ) -> list[tuple[pd.DataFrame, Conditions]]:
     """Cut a part whose ratios lie far apart by the factor that brings them closest together."""
-    closest, pieces = _spread(rows) / 2, [(rows, conditions)]
-    if _spread(rows) <= np.log(ALIKE):
+    closest, pieces = _compute_spread(rows) / 2, [(rows, conditions)]
+    if _compute_spread(rows) <= np.log(ALIKE):
         return pieces
     for factor in context:
-        cut = [(part, _conditions(part, among, context)) for _, part in rows.groupby(factor, sort=False)]
-        spread = max(_spread(part) for part, _ in cut)
+        cut = [(part, _find_conditions(part, among, context)) for _, part in rows.groupby(factor, sort=False)]
+        spread = max(_compute_spread(part) for part, _ in cut)
         if len(cut) > 1 and spread < closest and all(conditions is not None for _, conditions in cut):
             closest, pieces = spread, cut
     return pieces
 
 
-def _spread(rows: pd.DataFrame) -> float:
+def _compute_spread(rows: pd.DataFrame) -> float:
     return float(np.log(rows["ratio"].max() / rows["ratio"].min())) if rows["ratio"].count() > 1 else 0.0
 
 
-def _finding(
+def _build_finding(
     where: str, rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of: int, results: Results
 ) -> Finding:
     head, verdicts = rows.iloc[0], {verdict for _, verdict in steps}
     if conditions and len(steps) > 1:
         # The sentence names the levels along which it goes.
         conditions = {factor: levels for factor, levels in conditions.items() if factor != results.report.along}
-    under = ", ".join(results.names.within(factor, levels) for factor, levels in (conditions or {}).items())
+    under = ", ".join(results.names.format_condition(factor, levels) for factor, levels in (conditions or {}).items())
     some = words.fill("in some comparisons", many=len(rows) // len(steps), of=of) if conditions is None else ""
     return Finding(
         where=where,

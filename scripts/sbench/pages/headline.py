@@ -24,20 +24,20 @@ NAMED = 5
 Said = tuple[str, tuple[Statement, ...]]
 
 
-def asked_factors(results: Results) -> list[str]:
+def list_asked_factors(results: Results) -> list[str]:
     """Return the factors that the configuration compares, in its order, of those that were varied; at least one.
 
     Where no configuration is known, these are the factors that were compared, that of the study first.
     """
     settings, own = results.facts.get("settings") or {}, results.report.headline
-    made = sorted(dict.fromkeys(results.comparisons()["factor"]), key=lambda factor: factor != own)
+    made = sorted(dict.fromkeys(results.get_comparisons()["factor"]), key=lambda factor: factor != own)
     compared = [entry["factor"] for entry in settings.get("compare") or []]
-    cells = _originals(results)
+    cells = _select_originals(results)
     varied = [factor for factor in compared if factor in cells and cells[factor].nunique() > 1]
     return list(dict.fromkeys([*varied, *made])) or compared[:1] or [own]
 
 
-def _originals(results: Results) -> pd.DataFrame:
+def _select_originals(results: Results) -> pd.DataFrame:
     cells = results.cells
     return cells[cells["control"] == ""] if "control" in cells else cells
 
@@ -46,19 +46,19 @@ def write_question(results: Results) -> str:
     """Return the question of the configuration, or the one that its comparisons and its matrix ask."""
     if question := results.facts.get("question"):
         return question
-    first, *others = asked_factors(results)
-    levels = list(dict.fromkeys(_originals(results).get(first, ())))
-    rows, title = results.comparisons(), results.report.factor(first).title
+    first, *others = list_asked_factors(results)
+    levels = list(dict.fromkeys(_select_originals(results).get(first, ())))
+    rows, title = results.get_comparisons(), results.report.get_factor(first).title
     pairs = rows[rows["factor"] == first][["factor", "baseline", "contender", "metric"]].drop_duplicates()
     if len(pairs) == 1:
         new, old = name_sides(pairs.iloc[0], results)
         text = f"Is {new} faster or slower than {old}"
     else:
-        named = [results.names.cell(first, level) for level in levels[:NAMED]]
+        named = [results.names.format_table_level(first, level) for level in levels[:NAMED]]
         more = [f"{len(levels) - NAMED} more"] if len(levels) > NAMED else []
-        text = f"Which {title} takes the least time: {prose.listing([*named, *more], 'or')}"
-    also = [results.report.factor(factor).title for factor in others]
-    return f"{text}{f', and which {prose.listing(also)}' if also else ''}?"
+        text = f"Which {title} takes the least time: {prose.format_list([*named, *more], 'or')}"
+    also = [results.report.get_factor(factor).title for factor in others]
+    return f"{text}{f', and which {prose.format_list(also)}' if also else ''}?"
 
 
 def write_headline(results: Results) -> Said:
@@ -67,11 +67,11 @@ def write_headline(results: Results) -> Said:
         return _explain_nothing(results.cells), ()
     if results.verdicts.empty:
         return ABSENT["verdicts"], ()
-    factor, rows = asked_factors(results)[0], results.comparisons()
-    rows = rows[(rows["factor"] == factor) & ~results.apart(rows)[0]]
+    factor, rows = list_asked_factors(results)[0], results.get_comparisons()
+    rows = rows[(rows["factor"] == factor) & ~results.find_unmade(rows)[0]]
     if rows.empty:
-        return words.fill("no comparison", factor=f"the {results.report.factor(factor).title}"), ()
-    rows = rows.assign(place=[results.names.place(row) for row in rows.to_dict("records")])
+        return words.fill("no comparison", factor=f"the {results.report.get_factor(factor).title}"), ()
+    rows = rows.assign(place=[results.names.format_place(row) for row in rows.to_dict("records")])
     if rows["contender"].nunique() > FEW:
         return _write_least(factor, rows, results)
     clauses: list[str] = []
@@ -85,22 +85,22 @@ def write_headline(results: Results) -> Said:
             statements.append(Outcomes(results.to_comparisons(ordered)))
     if not clauses:
         return _write_undecided(rows, results)
-    return f"{prose.capital('; '.join(clauses))}.", tuple(statements)
+    return f"{prose.capitalize_first('; '.join(clauses))}.", tuple(statements)
 
 
 def _write_pairs(rows: pd.DataFrame, results: Results, is_first: bool) -> str:
     """Return how each contender compares in one place; the baseline is named once where the words before it fit."""
     pairs = [pair for _, pair in rows.groupby("contender", sort=False) if pair["verdict"].isin(ORDERED).any()]
-    parts = [_order(pair)[0] for pair in pairs]
+    parts = [_split_by_order(pair)[0] for pair in pairs]
     is_alike = len({get_effect(part, results).than for part in parts}) == 1
     is_named = [is_first and (pair is pairs[-1] or not is_alike) for pair in pairs]
     texts = [_write_pair(pair, results, named) for pair, named in zip(pairs, is_named, strict=True)]
     if any("," in text for text in texts):
         return "; ".join(texts)
-    return prose.listing(_shorten(texts)) if texts else ""
+    return prose.format_list(_remove_repetition(texts)) if texts else ""
 
 
-def _shorten(texts: list[str]) -> list[str]:
+def _remove_repetition(texts: list[str]) -> list[str]:
     """Return clauses with what they share said once: "HSDS took 65× and Zarr 2.6× as long"."""
     for verb, size in ((" took ", " as long"), (" was ", " as fast")):
         if all(verb in text and size in text for text in texts) and all(text.endswith(size) for text in texts[:-1]):
@@ -109,7 +109,7 @@ def _shorten(texts: list[str]) -> list[str]:
     return texts
 
 
-def _order(rows: pd.DataFrame) -> list[pd.DataFrame]:
+def _split_by_order(rows: pd.DataFrame) -> list[pd.DataFrame]:
     """The comparisons of each order, those of the more frequent one first."""
     parts = [part for _, part in rows[rows["verdict"].isin(ORDERED)].groupby("verdict", sort=False)]
     return sorted(parts, key=len, reverse=True)
@@ -119,23 +119,23 @@ def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
     """Return which of two arms took less time in one place, and where it was the other."""
     new, old = name_sides(rows.iloc[0], results)
     texts = []
-    for number, part in enumerate(_order(rows)):
+    for number, part in enumerate(_split_by_order(rows)):
         effect = get_effect(part, results)
         against = f" {effect.than} {old}" if is_named and not number else ""
         who = f"{new} " if not number else "" if effect.text.startswith("took ") else "it "
         text = effect.text if not number else effect.text.removeprefix("took ")
-        texts.append(f"{who}{text}{against}{_limit(part, rows, results)}")
+        texts.append(f"{who}{text}{against}{_describe_conditions(part, rows, results)}")
     return "; ".join(texts)
 
 
-def _limit(part: pd.DataFrame, rows: pd.DataFrame, results: Results) -> str:
+def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Results) -> str:
     """Where an order was found, if it was not in all comparisons: " with …", " with … (3 of 4)"."""
     if len(part) == len(rows):
         return ""
     opposite = rows[rows["verdict"].isin(ORDERED) & (rows["verdict"] != part["verdict"].iloc[0])]
     conditions = _find_conditions(part, opposite, rows, results)
-    among = rows[_match(rows, conditions)]
-    text = ", ".join(results.names.within(factor, levels) for factor, levels in conditions.items())
+    among = rows[_match_conditions(rows, conditions)]
+    text = ", ".join(results.names.format_condition(factor, levels) for factor, levels in conditions.items())
     if not text:
         return words.fill("in comparisons", many=len(part), of=len(among))
     return f" {text}{f' ({len(part)} of {len(among)})' if len(among) > len(part) else ''}"
@@ -149,11 +149,11 @@ def _find_conditions(
     levels = {name: list(dict.fromkeys(part[name])) for name in context}
     levels = {name: own for name, own in levels.items() if len(own) < rows[name].nunique()}
     tried = [dict(some) for many in (1, 2) for some in itertools.combinations(levels.items(), many)]
-    fitting = [one for one in tried if not _match(opposite, one).any()]
-    return min(fitting, key=lambda some: (int(_match(rows, some).sum()), len(some)), default={})
+    fitting = [one for one in tried if not _match_conditions(opposite, one).any()]
+    return min(fitting, key=lambda some: (int(_match_conditions(rows, some).sum()), len(some)), default={})
 
 
-def _match(rows: pd.DataFrame, conditions: dict[str, list[str]]) -> np.ndarray:
+def _match_conditions(rows: pd.DataFrame, conditions: dict[str, list[str]]) -> np.ndarray:
     held = [rows[factor].isin(levels).to_numpy() for factor, levels in conditions.items()]
     return np.logical_and.reduce(held) if held else np.ones(len(rows), dtype=bool)
 
@@ -182,21 +182,26 @@ def _write_least(factor: str, rows: pd.DataFrame, results: Results) -> Said:
     cases = [_find_least(case, context, results) for _, case in rows.groupby(context, sort=False)]
     unjudged = [case for case in cases if case.unjudged]
     if len(unjudged) * 2 > len(cases):
-        arm, time = results.names.subject(factor, unjudged[0].level), names.seconds(unjudged[0].seconds)
-        return prose.capital(words.fill("unjudged leader", arm=arm, time=time, why=unjudged[0].unjudged)), ()
+        arm, time = results.names.format_subject(factor, unjudged[0].level), names.format_seconds(unjudged[0].seconds)
+        return prose.capitalize_first(words.fill("unjudged leader", arm=arm, time=time, why=unjudged[0].unjudged)), ()
     judged = [case for case in cases if not case.unjudged]
     levels = pd.Series([case.level for case in judged]).value_counts(sort=True)
-    baseline, title = results.names.subject(factor, rows["baseline"].iloc[0]), results.report.factor(factor).title
+    baseline, title = (
+        results.names.format_subject(factor, rows["baseline"].iloc[0]),
+        results.report.get_factor(factor).title,
+    )
     texts = []
     for level, won in levels.head(FEW).items():
         of = words.fill("in cases", cases=won, of=len(cases)) if won < len(cases) else ""
         effect = _write_effect([case for case in judged if case.level == level], baseline, results)
         leads = "leads, too" if texts else "leads"
-        texts.append(words.fill(leads, arm=results.names.subject(factor, level), cases=of, effect=effect))
+        texts.append(words.fill(leads, arm=results.names.format_subject(factor, level), cases=of, effect=effect))
     many = len({*rows["baseline"], *rows["contender"]})
     where = f"{rows['place'].iloc[0]}, " if rows["place"].nunique() == 1 else ""
-    text = words.fill("least of several", where=where, many=prose.count(many, title), leaders=prose.listing(texts))
-    return prose.capital(text), tuple(one for case in judged for one in case.statements)
+    text = words.fill(
+        "least of several", where=where, many=prose.format_count(many, title), leaders=prose.format_list(texts)
+    )
+    return prose.capitalize_first(text), tuple(one for case in judged for one in case.statements)
 
 
 def _find_least(case: pd.DataFrame, context: list[str], results: Results) -> _Case:
@@ -206,7 +211,7 @@ def _find_least(case: pd.DataFrame, context: list[str], results: Results) -> _Ca
         return _Case(base["baseline"], np.nan, None, base["note"] or base["verdict"], ())
     best, judged = times.idxmin(), case[case["verdict"].isin(JUDGED)]
     row = next((one for one in case.to_dict("records") if one["contender_cell"] == best), None)
-    level, seconds = (row["contender"] if row else base["baseline"]), float(cells[results.report.time][best])
+    level, seconds = (row["contender"] if row else base["baseline"]), float(cells[results.report.time_column][best])
     if judged.empty or (row and row["verdict"] not in JUDGED):
         why = (row or base)["note"] or (row or base)["verdict"]
         return _Case(level, seconds, row, why, ())
@@ -229,22 +234,22 @@ def _write_undecided(rows: pd.DataFrame, results: Results) -> Said:
     """Return that nothing was shown to take less time: too few blocks, the same, or not decided, with the medians."""
     new, old = name_sides(rows.iloc[0], results)
     if (rows["verdict"] == Outcome.TOO_FEW).all():
-        most = prose.count(int(rows["blocks"].max()), "complete repeat")
+        most = prose.format_count(int(rows["blocks"].max()), "complete repeat")
         return words.fill("too few", blocks=most, needed=MIN_BLOCKS), ()
     if same := int((rows["verdict"] == Outcome.SAME).sum()):
-        many, new = f"{prose.count(same, 'comparison')} of {len(rows)}", prose.capital(new)
+        many, new = f"{prose.format_count(same, 'comparison')} of {len(rows)}", prose.capitalize_first(new)
         shown = results.to_comparisons(rows[rows["verdict"] == Outcome.SAME])
-        return words.fill("same", new=prose.capital(new), old=old, percent=results.same_percent, many=many), (
+        return words.fill("same", new=prose.capitalize_first(new), old=old, percent=results.same_percent, many=many), (
             Outcomes(shown),
         )
-    return words.fill("undecided", new=new, old=old, medians=_medians(rows)), ()
+    return words.fill("undecided", new=new, old=old, medians=_format_medians(rows)), ()
 
 
-def _medians(rows: pd.DataFrame) -> str:
+def _format_medians(rows: pd.DataFrame) -> str:
     times = [rows[f"{side}_s"].dropna() for side in ("contender", "baseline")] if "baseline_s" in rows else []
     if not times or any(side.empty for side in times):
         return ""
-    new, old = (names.span_of_seconds(side) for side in times)
+    new, old = (names.format_seconds_span(side) for side in times)
     return words.fill("medians", new=new, old=old)
 
 
@@ -254,17 +259,19 @@ def _explain_nothing(cells: pd.DataFrame) -> str:
     reasons = cells["reasons"].str.replace(r"\brepeats? [\d, ]+: ", "", regex=True)
     reasons = reasons[reasons != ""].value_counts()
     why = f": {reasons.index[0].rstrip('.')}" if len(reasons) else ""
-    return words.fill("not measured", cells=prose.count(len(cells), "cell"), why=why)
+    return words.fill("not measured", cells=prose.format_count(len(cells), "cell"), why=why)
 
 
 def write_tally(results: Results) -> str:
     """Return how many comparisons of the factor that is asked about were decided, and what became of the others."""
-    factor, rows = asked_factors(results)[0], results.comparisons()
+    factor, rows = list_asked_factors(results)[0], results.get_comparisons()
     rows = rows[rows["factor"] == factor]
     counts = rows["verdict"].value_counts().to_dict()
     decided = sum(counts.pop(outcome, 0) for outcome in (*ORDERED, Outcome.SAME))
     if rows.empty or not counts:
         return ""
     others = "".join(f"; {count} {words.get_outcome(outcome)}" for outcome, count in counts.items())
-    title = prose.capital(results.report.factor(factor).title)
-    return words.fill("tally", factor=title, decided=decided, of=prose.count(len(rows), "comparison"), others=others)
+    title = prose.capitalize_first(results.report.get_factor(factor).title)
+    return words.fill(
+        "tally", factor=title, decided=decided, of=prose.format_count(len(rows), "comparison"), others=others
+    )

@@ -23,9 +23,9 @@ SERIAL = 0.01
 TROUBLES = ("invalid", "edited", "failed")
 
 
-def control(verdicts: pd.DataFrame) -> str:
+def describe_control(verdicts: pd.DataFrame) -> str:
     """Return how the verdict rule did on cells that were measured twice under two names."""
-    rows = _controls(verdicts)
+    rows = _select_controls(verdicts)
     rows = rows[~rows["control"].isin([*SHARES, *ANEW])]
     if rows.empty:
         return words.fill("no control")
@@ -33,37 +33,39 @@ def control(verdicts: pd.DataFrame) -> str:
     for chosen, name in ((rows[total], "alarms of the total"), (rows[~total], "alarms of parts")):
         judged = chosen["verdict"][chosen["verdict"].isin(JUDGED)]
         if len(judged):
-            alarms = prose.count(int(judged.isin(ORDERED).sum()), "false alarm")
+            alarms = prose.format_count(int(judged.isin(ORDERED).sum()), "false alarm")
             parts.append(words.fill(name, alarms=alarms, of=len(judged)))
-    outcome = prose.listing(parts) if parts else words.fill("too few to judge")
-    return words.fill("control", cells=prose.count(rows["contender"].nunique(), "cell"), outcome=outcome)
+    outcome = prose.format_list(parts) if parts else words.fill("too few to judge")
+    return words.fill("control", cells=prose.format_count(rows["contender"].nunique(), "cell"), outcome=outcome)
 
 
-def slowed(facts: dict) -> str:
+def describe_slowed(facts: dict) -> str:
     """Return how many cells slowed on purpose were found to be slower, over the runs of the machine; "" without any."""
     counts = facts.get("controls") or {}
     levels = sorted(SHARES.keys() & counts.keys(), key=SHARES.get, reverse=True)
     if not levels:
         return ""
-    names = [_percent(SHARES[level]) for level in levels]
+    names = [_format_percent(SHARES[level]) for level in levels]
     if not any(counts[level][1] for level in levels):
-        return words.fill("slowed unjudged", shares=prose.listing(names), outcome=words.fill("too few to judge"))
+        return words.fill("slowed unjudged", shares=prose.format_list(names), outcome=words.fill("too few to judge"))
     names[0] = words.fill("slowed most", percent=names[0])
     detected = [
         words.fill("slowed detected", percent=name, detected=counts[level][0], of=counts[level][1])
         for name, level in zip(names, levels, strict=True)
     ]
     alarms, judged = counts["alarms"]
-    bound = words.fill("alarms bound", percent=_percent(stats.at_most(alarms, judged))) if judged else ""
-    shares = [_percent(counts["reached"][level]) for level in levels if level in counts["reached"]]
-    reached = words.fill("waits", shares=prose.listing(shares)) if shares else ""
+    bound = (
+        words.fill("alarms bound", percent=_format_percent(stats.compute_upper_bound(alarms, judged))) if judged else ""
+    )
+    shares = [_format_percent(counts["reached"][level]) for level in levels if level in counts["reached"]]
+    reached = words.fill("waits", shares=prose.format_list(shares)) if shares else ""
     said = {"shares": "; ".join(detected), "alarms": alarms, "of": judged, "bound": bound, "reached": reached}
-    return words.fill("slowed", **said, runs=prose.count(counts["runs"], "run"))
+    return words.fill("slowed", **said, runs=prose.format_count(counts["runs"], "run"))
 
 
-def write_anew(run: Results) -> list[str]:
+def describe_further_twins(run: Results) -> list[str]:
     """Return how twins did that have something anew which a cell keeps across blocks, a line for each."""
-    rows, counts = _controls(run.verdicts), run.facts.get("controls") or {}
+    rows, counts = _select_controls(run.verdicts), run.facts.get("controls") or {}
     lines = []
     for row in rows[rows["control"].isin(ANEW)].to_dict("records"):
         outcome, ratio, runs = words.get_outcome(row["verdict"], run.same_percent), "", ""
@@ -71,27 +73,31 @@ def write_anew(run: Results) -> list[str]:
             ratio = words.fill("times", ratio=row["ratio"], low=row["ratio_low"], high=row["ratio_high"])
         if row["control"] in counts:
             differing, judged = counts[row["control"]]
-            runs = words.fill("in runs", differing=differing, runs=prose.count(judged, "run"))
-        said = {"what": prose.capital(ANEW[row["control"]]), "outcome": outcome, "ratio": ratio, "runs": runs}
+            runs = words.fill("in runs", differing=differing, runs=prose.format_count(judged, "run"))
+        said = {"what": prose.capitalize_first(ANEW[row["control"]]), "outcome": outcome, "ratio": ratio, "runs": runs}
         lines.append(words.fill("anew", **said))
     return lines
 
 
-def _kept(run: Results) -> list[str]:
+def _describe_kept(run: Results) -> list[str]:
     """What cells kept across all blocks, so that their verdicts are of that alone (METHOD 6)."""
     rows = run.verdicts
     if run.report.unit != "block" or rows.empty or not rows["verdict"].isin(JUDGED).any():
         return []
     kept = {COPIED: "kept data", **({REBUILT: "kept build"} if "library" in run.cells else {})}
-    kept = [words.fill(what) for level, what in kept.items() if level not in set(_controls(rows)["control"])]
+    kept = [words.fill(what) for level, what in kept.items() if level not in set(_select_controls(rows)["control"])]
     return [words.fill("kept", what=" and ".join(kept))] if kept else []
 
 
-def _unseen_stalls(run: Results) -> list[str]:
+def _describe_unseen_stalls(run: Results) -> list[str]:
     """Which stalls the blocks of arms that were the same need not have met (METHOD 17)."""
-    rows = run.comparisons()
+    rows = run.get_comparisons()
     blocks = rows["blocks"][rows["verdict"] == Outcome.SAME] if run.report.unit == "block" and len(rows) else []
-    return [words.fill("stalls", percent=f"{100 * stats.unseen_share(int(min(blocks))):.0f}")] if len(blocks) else []
+    return (
+        [words.fill("stalls", percent=f"{100 * stats.compute_unseen_share(int(min(blocks))):.0f}")]
+        if len(blocks)
+        else []
+    )
 
 
 def find_missed_control(verdicts: pd.DataFrame) -> dict | None:
@@ -112,7 +118,7 @@ def find_insensitivity(run: Results) -> str:
     control = find_missed_control(run.verdicts)
     if not control or not math.isfinite(control.get("detectable_ratio", math.nan)):
         return ""
-    rows, limit = run.comparisons(), math.log(control["detectable_ratio"])
+    rows, limit = run.get_comparisons(), math.log(control["detectable_ratio"])
     shown = rows[rows["verdict"].isin(ORDERED)]
     small = int((np.log(shown["ratio"].astype(float)).abs() < limit).sum())
     if not small and not (rows["verdict"] == Outcome.NO_EVIDENCE).any():
@@ -120,21 +126,21 @@ def find_insensitivity(run: Results) -> str:
     many = words.fill("one small effect" if small == 1 else "small effects", many=small)
     others = words.fill("in range", many=many) if small else words.fill("larger")
     if control["detectable_ratio"] > TOO_NOISY:
-        return words.fill("too noisy", times=prose.number(control["detectable_ratio"]), others=others)
-    return words.fill("insensitive", percent=_percent(control["detectable_ratio"] - 1), others=others)
+        return words.fill("too noisy", times=prose.format_number(control["detectable_ratio"]), others=others)
+    return words.fill("insensitive", percent=_format_percent(control["detectable_ratio"] - 1), others=others)
 
 
-def _controls(verdicts: pd.DataFrame) -> pd.DataFrame:
+def _select_controls(verdicts: pd.DataFrame) -> pd.DataFrame:
     """The comparisons of cells with their controls, each with its level; tables of before have none."""
     rows = verdicts[verdicts["role"] == "control"] if len(verdicts) else verdicts
     return rows.assign(control=rows.get("control", ""))
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.2g} %"
 
 
-def families(verdicts: pd.DataFrame) -> list[str]:
+def describe_families(verdicts: pd.DataFrame) -> list[str]:
     """Return how often verdicts that rest on chance alone are to be expected, over all families of a report."""
     rows = verdicts[(verdicts["role"] != "control") & verdicts["verdict"].isin(JUDGED)] if len(verdicts) else verdicts
     if rows.empty:
@@ -149,71 +155,71 @@ def families(verdicts: pd.DataFrame) -> list[str]:
         for count, what in zip(counts, ("families that decide", "families of parts"), strict=True)
         if count
     ]
-    return [words.fill("families", percent=f"{level:.2g}", parts=prose.listing(parts))]
+    return [words.fill("families", percent=f"{level:.2g}", parts=prose.format_list(parts))]
 
 
-def verdicts(percent: float) -> dict[str, str]:
+def get_verdict_meanings(percent: float) -> dict[str, str]:
     """Return what each verdict means, where differences within `percent` count as the same."""
     return {verdict: meaning.format(percent=percent) for verdict, meaning in words.MEANINGS.items()}
 
 
-def of_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
+def describe_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
     """Return how many repeats failed, broke a rule of measuring, or, where they are blocks, are too few to judge."""
     lines = []
     for kind in TROUBLES:
         counts = cells[kind] - (cells["edited"] if kind == "invalid" else 0)
         if many := int(counts.sum()):
             be, been = ("is", "was") if many == 1 else ("are", "were")
-            cells_of = prose.count(int((counts > 0).sum()), "cell")
-            said = {"repeats": prose.count(many, "repeat"), "cells": cells_of, "be": be, "been": been}
+            cells_of = prose.format_count(int((counts > 0).sum()), "cell")
+            said = {"repeats": prose.format_count(many, "repeat"), "cells": cells_of, "be": be, "been": been}
             lines.append(words.fill(kind, **said))
     if blocks and (few := int(((cells["n"] > 0) & (cells["n"] < MIN_BLOCKS) & (cells["control"] == "")).sum())):
-        said = {"cells": prose.count(few, "cell"), "have": "has" if few == 1 else "have", "needed": MIN_BLOCKS}
+        said = {"cells": prose.format_count(few, "cell"), "have": "has" if few == 1 else "have", "needed": MIN_BLOCKS}
         lines.append(words.fill("few repeats of cells", **said))
     return lines
 
 
-def method(run: Results, own: Iterable[str]) -> list[str]:
+def describe_method(run: Results, own: Iterable[str]) -> list[str]:
     """Return how it was measured and judged, in short; `own` is what only the study knows."""
     if run.verdicts.empty:
         return [words.fill("method of values")]
-    title, meanings = run.report.metrics[0].title, verdicts(run.same_percent).items()
+    title, meanings = run.report.metrics[0].title, get_verdict_meanings(run.same_percent).items()
     if "published" in run.facts:
         own = [words.fill("method of others")]
     return [
-        *_order(run.facts.get("order") or {}),
+        *_describe_order(run.facts.get("order") or {}),
         *own,
         *(f"{line}." for line in run.facts.get("on_purpose") or []),
         words.fill("method of ratios"),
         words.fill("method of verdicts", verdicts="; ".join(f"{verdict} ({meaning})" for verdict, meaning in meanings)),
-        *families(run.verdicts),
+        *describe_families(run.verdicts),
         words.fill("method of metrics", title=title),
         words.fill("method of repeats"),
     ]
 
 
-def explained(run: Results, factor: str, explanations: Mapping[str, str]) -> list[str]:
+def list_explanations(run: Results, factor: str, explanations: Mapping[str, str]) -> list[str]:
     """Return a sentence for each level of a factor in the run that has an explanation."""
     there = set(run.cells[factor])
     return [f"{code(level)}: {explanation}." for level, explanation in explanations.items() if level in there]
 
 
-def _order(order: dict) -> list[str]:
+def _describe_order(order: dict) -> list[str]:
     """In which order the cells were measured, and what ran beside them, as the records say."""
     if not order:
         return []
     repeats, complete, orders, overlapping = (order[key] for key in ("repeats", "complete", "orders", "overlapping"))
-    many = prose.count(repeats, "repeat")
+    many = prose.format_count(repeats, "repeat")
     said = {"repeats": many, "complete": complete}
     every = words.fill("each cell in each" if complete == repeats else "each cell in some", **said)
-    how = words.fill("in few orders", orders=prose.count(orders, "order")) if repeats > 1 else ""
+    how = words.fill("in few orders", orders=prose.format_count(orders, "order")) if repeats > 1 else ""
     how = words.fill("in own orders") if orders > 1 and orders >= repeats - 1 else how
     beside = words.fill("time unknown") if overlapping is None else words.fill("none overlap")
-    beside = words.fill("overlap", records=prose.count(overlapping, "record")) if overlapping else beside
-    return [f"{prose.capital(every)}{how}; {beside}."]
+    beside = words.fill("overlap", records=prose.format_count(overlapping, "record")) if overlapping else beside
+    return [f"{prose.capitalize_first(every)}{how}; {beside}."]
 
 
-def _serial(verdicts: pd.DataFrame) -> list[str]:
+def _describe_dependence(verdicts: pd.DataFrame) -> list[str]:
     """That blocks resemble those before them, which verdicts take for independent (METHOD 17)."""
     p = verdicts["serial_p"].min() if "serial_p" in verdicts else math.nan
     if not p < SERIAL:
@@ -221,41 +227,45 @@ def _serial(verdicts: pd.DataFrame) -> list[str]:
     return [words.fill("serial", p=f"{p:.2g}")]
 
 
-def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
+def list_limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     """Return what these data cannot say; `own` is what only the study knows."""
     cells = run.measured
-    lines = [f"{prose.capital(str(line).rstrip('.'))}." for line in run.facts.get("limits") or []]
+    lines = [f"{prose.capitalize_first(str(line).rstrip('.'))}." for line in run.facts.get("limits") or []]
     if (cells["cache"] == "cold").any():
         lines.append(words.fill("cold"))
-    lines += _serial(run.verdicts)
-    share, decides = cell_tables.share_of_harness(cells), run.report.metrics[0].title
+    lines += _describe_dependence(run.verdicts)
+    share, decides = cell_tables.compute_harness_share(cells), run.report.metrics[0].title
     counts = {
-        "odd cache": cell_tables.odd_state(cells),
-        "oversubscribed": is_true(cell_tables.column(cells, "oversubscribed")),
+        "odd cache": cell_tables.has_odd_cache_state(cells),
+        "oversubscribed": is_true(cell_tables.get_column(cells, "oversubscribed")),
         "harness": share > HARNESS,
     }
     said = {"percent": HARNESS, "most": f"{share.max():.0f}", "title": decides}
     lines += [
-        words.fill(name, cells=prose.count(int(those.sum()), "cell"), **said)
+        words.fill(name, cells=prose.format_count(int(those.sum()), "cell"), **said)
         for name, those in counts.items()
         if those.any()
     ]
-    unmade, lacking = (int(those.sum()) for those in run.apart(run.comparisons()))
-    comparisons = {"unequal": run.left_out, "untried": run.untried, "unmade": unmade, "lacking": lacking}
+    unmade, lacking = (int(those.sum()) for those in run.find_unmade(run.get_comparisons()))
+    comparisons = {"unequal": run.unequal_count, "untried": run.untried_count, "unmade": unmade, "lacking": lacking}
     files = {"again": code("sbench run --again"), "table": code("verdicts.csv")}
     lines += [
         words.fill(
-            name, many=prose.count(many, "comparison"), are="is" if many == 1 else "are", s="s" * (many == 1), **files
+            name,
+            many=prose.format_count(many, "comparison"),
+            are="is" if many == 1 else "are",
+            s="s" * (many == 1),
+            **files,
         )
         for name, many in comparisons.items()
         if many
     ]
-    lines += references.limits(run)
-    lines += _unseen_stalls(run)
+    lines += references.list_limits(run)
+    lines += _describe_unseen_stalls(run)
     # How others measured is their own, and a comparison of runs has those of all of them.
-    lines += [] if {"published", "sides"} & run.facts.keys() else _kept(run)
+    lines += [] if {"published", "sides"} & run.facts.keys() else _describe_kept(run)
     if run.withheld:
-        lines.append(words.fill("withheld", many=prose.count(len(run.withheld), "statement")))
+        lines.append(words.fill("withheld", many=prose.format_count(len(run.withheld), "statement")))
     if len(run.verdicts) and not run.is_checked and run.report.unit == "block" and "sides" not in run.facts:
         lines.append(words.fill("unchecked"))
-    return [*lines, *own, *of_trouble(run.cells, run.report.unit == "block"), *run.absent]
+    return [*lines, *own, *describe_trouble(run.cells, run.report.unit == "block"), *run.absent]

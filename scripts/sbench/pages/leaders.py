@@ -35,7 +35,7 @@ class Lead:
 
     `kind` is `one`, `same` (each as fast as the others), `open` (not told apart) or one of `UNJUDGED`, where `arms` is
     the one with the highest value: also where others were judged, but not that one (`ahead`). `outside` are arms that
-    were judged against no other, though others were. A context has the levels of the factors of `context_of`; `levels`
+    were judged against no other, though others were. A context has the levels of the factors of `list_context_factors`; `levels`
     are among those `of` the group's cells.
     """
 
@@ -53,21 +53,21 @@ class Lead:
         return self.kind, frozenset(self.arms), self.outside
 
 
-def find(results: Results) -> list[Lead]:
+def find_leads(results: Results) -> list[Lead]:
     """Return who leads, in each group of arms that deliver the same and in each context, along the levels."""
-    contest, context_names, edges = results.report.contest, context_of(results), _edges(results)
+    contest, context_names, edges = results.report.contest, list_context_factors(results), _get_edges(results)
     cells = results.measured
     cells = cells.assign(group=[contest.group(cell) for cell in cells.to_dict("records")])
     alike: dict[tuple, dict[Context, list[Lead]]] = {}
     for (group, *context), some in cells.groupby(["group", *context_names], sort=False):
         if len(some[list(contest.arm)].drop_duplicates()) > 1:
-            leads = _along(some, edges, results)
+            leads = _find_leads_along(some, edges, results)
             outcomes = tuple((lead.levels, lead.of, *lead.outcome) for lead in leads)
             alike.setdefault((group, outcomes), {})[tuple(context)] = leads
     distinct = [
         replace(lead, groups=(group,), contexts=tuple(contexts))
         for (group, _), parts in alike.items()
-        for contexts in products(list(parts))
+        for contexts in split_contexts(list(parts))
         for lead in parts[contexts[0]]
     ]
     # What says most stands first.
@@ -75,13 +75,13 @@ def find(results: Results) -> list[Lead]:
     return sorted(distinct, key=lambda lead: (-len(lead.of), order.index(lead.groups[0])))
 
 
-def context_of(results: Results) -> list[str]:
+def list_context_factors(results: Results) -> list[str]:
     """Return the factors that arms of one contest have in common, beside the one along which they are compared."""
     report = results.report
     return [name for name in report.names if name not in (*report.contest.arm, report.along)]
 
 
-def products(contexts: list[Context]) -> Iterator[list[Context]]:
+def split_contexts(contexts: list[Context]) -> Iterator[list[Context]]:
     """Yield contexts that are all combinations of some levels, so that a sentence can name them."""
     levels = [list(dict.fromkeys(column)) for column in zip(*contexts, strict=True)]
     if np.prod([len(some) for some in levels]) == len(contexts):
@@ -89,94 +89,99 @@ def products(contexts: list[Context]) -> Iterator[list[Context]]:
         return
     fewest = min((place for place, some in enumerate(levels) if len(some) > 1), key=lambda place: len(levels[place]))
     for level in levels[fewest]:
-        yield from products([context for context in contexts if context[fewest] == level])
+        yield from split_contexts([context for context in contexts if context[fewest] == level])
 
 
-def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, brief: bool = False) -> tuple[str, str]:
+def describe_lead(
+    lead: Lead, results: Results, strong: Callable[[str], str] = bold, brief: bool = False
+) -> tuple[str, str]:
     """Return where a lead holds and what it is, with values and, unless it is to be `brief`, their intervals."""
-    report, named, cells = results.report, results.names, cells_of(lead, results)
-    conditions = [named.place({"state": " | ".join(dict.fromkeys(results.states(cells)))})]
-    for factor, column in zip(context_of(results), zip(*lead.contexts, strict=True), strict=True):
+    report, named, cells = results.report, results.names, select_cells(lead, results)
+    conditions = [named.format_place({"state": " | ".join(dict.fromkeys(results.get_cache_states(cells)))})]
+    for factor, column in zip(list_context_factors(results), zip(*lead.contexts, strict=True), strict=True):
         levels = list(dict.fromkeys(column))
-        if factor != "cache" and levels != [""] and levels != [results.usual.get(factor)]:
-            conditions.append(named.within(factor, levels))
+        if factor != "cache" and levels != [""] and levels != [results.usual_levels.get(factor)]:
+            conditions.append(named.format_condition(factor, levels))
     # A factor that tells groups of arms apart is in their names.
-    conditions = [text for text in conditions if text != prose.listing(lead.groups, "or")]
-    where = ", ".join(dict.fromkeys(filter(None, [prose.listing(lead.groups), *conditions])))
+    conditions = [text for text in conditions if text != prose.format_list(lead.groups, "or")]
+    where = ", ".join(dict.fromkeys(filter(None, [prose.format_list(lead.groups), *conditions])))
 
-    def called(arm: Arm) -> str:
+    def format_arm(arm: Arm) -> str:
         return report.contest.name(dict(zip(report.contest.arm, arm, strict=True)), named)
 
     of_arm = {arm: cells[cells["arm"] == arm] for arm in lead.arms}
     arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
-    texts = [f"{strong(called(arm))} ({_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
+    texts = [f"{strong(format_arm(arm))} ({_format_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
     texts += [words.fill("more arms", many=len(arms) - NAMED)] if len(arms) > NAMED else []
     at = write_stretch(lead.levels, lead.of, results)
     if lead.kind in UNJUDGED:
         return where, words.fill("most without verdict", at=at, arm=texts[0], why=words.fill(lead.kind))
     rest, among = ".", ""
     if lead.outside:
-        outside = prose.listing(map(called, lead.outside))
+        outside = prose.format_list(map(format_arm, lead.outside))
         rest, among = words.fill("not judged", arms=outside), words.fill("of those judged")
     if lead.kind == "open":
-        return where, words.fill("not told apart", at=at, arms=prose.listing(texts, "or"), rest=rest)
+        return where, words.fill("not told apart", at=at, arms=prose.format_list(texts, "or"), rest=rest)
     said = {"fastest": report.contest.fastest, "among": among, "rest": rest}
     said["same"] = words.fill("each as fast") if lead.kind == "same" else ""
-    return where, words.fill("fastest", at=at, arms=prose.listing(texts), **said)
+    return where, words.fill("fastest", at=at, arms=prose.format_list(texts), **said)
 
 
 def write_others(leads: list[Lead], results: Results) -> list[Said]:
     """Return who leads in the other contexts and along the sizes, a sentence each."""
-    first = _first(leads) or leads[:1]
+    first = _select_first(leads) or leads[:1]
     return [
-        (f"{prose.capital(where)}: {text}", (to_statement(lead, results),) if lead.kind in DECIDED_KINDS else ())
+        (
+            f"{prose.capitalize_first(where)}: {text}",
+            (to_statement(lead, results),) if lead.kind in DECIDED_KINDS else (),
+        )
         for lead in [lead for lead in leads if lead not in first][:ADVICE]
-        for where, text in [in_words(lead, results)]
+        for where, text in [describe_lead(lead, results)]
     ]
 
 
 def write_headline(leads: list[Lead], results: Results) -> list[Said]:
     """Return who leads along all levels, in a sentence for each group of arms, with its statements."""
     places: dict[str, list[tuple[str, Leader]]] = {}
-    for lead in _merge(_first(leads)):
-        where, text = in_words(lead, results, str, brief=True)
+    for lead in _merge_leads(_select_first(leads)):
+        where, text = describe_lead(lead, results, str, brief=True)
         places.setdefault(where, []).append((text.rstrip("."), to_statement(lead, results)))
     if places:
         return [
-            (f"{prose.capital(where)}, {'; '.join(text for text, _ in said)}.", tuple(one for _, one in said))
+            (f"{prose.capitalize_first(where)}, {'; '.join(text for text, _ in said)}.", tuple(one for _, one in said))
             for where, said in places.items()
         ]
-    where, text = in_words(leads[0], results, str)
+    where, text = describe_lead(leads[0], results, str)
     nothing = ABSENT["verdicts"] if results.verdicts.empty else words.fill("no leader")
-    return [(f"{nothing} {prose.capital(where)}, {text}", ())]
+    return [(f"{nothing} {prose.capitalize_first(where)}, {text}", ())]
 
 
 def to_statement(lead: Lead, results: Results) -> Leader:
     """Return a lead as the statement that it makes: its cells, those that it was judged against, and the verdicts."""
-    cells = cells_of(lead, results)
+    cells = select_cells(lead, results)
     role = np.select([cells["arm"].isin(lead.arms), cells["arm"].isin(lead.outside)], ["leads", "unjudged"], "other")
-    keys = [results.report.along, *context_of(results)]
+    keys = [results.report.along, *list_context_factors(results)]
     groups = [group for _, group in cells.assign(role=role).groupby(keys, sort=False)]
     leading, others, unjudged = (
         tuple(tuple(group["cell"][group["role"] == role]) for group in groups)
         for role in ("leads", "other", "unjudged")
     )
     judged = [group["cell"][group["role"] != "unjudged"] for group in groups]
-    rows = _rows(results)
+    rows = _select_comparisons(results)
     rows = rows[rows["verdict"].isin(JUDGED)]
     within = [rows["baseline_cell"].isin(cells) & rows["contender_cell"].isin(cells) for cells in judged]
     chosen = rows[np.logical_or.reduce(within)] if within else rows[:0]
     return Leader(leading, others, unjudged, results.to_comparisons(chosen), lead.kind == "one")
 
 
-def _first(leads: list[Lead]) -> list[Lead]:
+def _select_first(leads: list[Lead]) -> list[Lead]:
     """The leads that the headline tells: of each group the first that was decided, and those in the same contexts."""
     decided = [lead for lead in leads if lead.kind in DECIDED_KINDS]
     contexts = {lead.groups: lead.contexts for lead in reversed(decided)}
     return [lead for lead in decided if lead.contexts == contexts[lead.groups]]
 
 
-def _merge(leads: list[Lead]) -> list[Lead]:
+def _merge_leads(leads: list[Lead]) -> list[Lead]:
     """Return leads that came out alike in several groups of arms as one."""
     alike: dict[tuple, Lead] = {}
     for lead in leads:
@@ -188,23 +193,23 @@ def _merge(leads: list[Lead]) -> list[Lead]:
     return list(alike.values())
 
 
-def _along(cells: pd.DataFrame, edges: Edges, results: Results) -> list[Lead]:
+def _find_leads_along(cells: pd.DataFrame, edges: Edges, results: Results) -> list[Lead]:
     along = results.report.along
-    levels = sorted(cells[along].unique(), key=names.amount)
+    levels = sorted(cells[along].unique(), key=names.parse_amount)
     leads: list[Lead] = []
     beside = False
     for level in levels:
         here = cells[cells[along] == level]
         # A level at which one arm alone was measured says nothing, and keeps those around it apart.
         if len(here) > 1:
-            lead = _lead(edges, here, results.report.contest.arm, results.report.values[0].column)
+            lead = _find_lead(edges, here, results.report.contest.arm, results.report.values[0].column)
             before = leads.pop().levels if beside and leads[-1].outcome == lead.outcome else ()
             leads.append(replace(lead, levels=(*before, level), of=tuple(levels)))
         beside = len(here) > 1
     return leads
 
 
-def _lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -> Lead:
+def _find_lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -> Lead:
     """Return who of some cells leads: those that no other beats; all, where the verdicts go in a circle."""
     arms = dict(zip(cells["cell"], cells[list(arm)].itertuples(index=False, name=None), strict=True))
     between = {pair: verdict for pair, verdict in edges.items() if set(pair) <= arms.keys()}
@@ -232,35 +237,35 @@ def _lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -
     return Lead(tuple(arms[cell] for cell in leading), kind, tuple(arms[cell] for cell in outside))
 
 
-def _edges(results: Results) -> Edges:
+def _get_edges(results: Results) -> Edges:
     """Return the verdicts between arms of the contests: (baseline's cell, contender's cell) -> verdict."""
-    return {(row.baseline_cell, row.contender_cell): row.verdict for row in _rows(results).itertuples()}
+    return {(row.baseline_cell, row.contender_cell): row.verdict for row in _select_comparisons(results).itertuples()}
 
 
-def _rows(results: Results) -> pd.DataFrame:
+def _select_comparisons(results: Results) -> pd.DataFrame:
     """The comparisons of arms of the contests."""
-    compared = results.comparisons()
+    compared = results.get_comparisons()
     return pd.concat([results.contest, compared[compared["factor"].isin(results.report.contest.arm)]])
 
 
-def cells_of(lead: Lead, results: Results) -> pd.DataFrame:
+def select_cells(lead: Lead, results: Results) -> pd.DataFrame:
     """Return the cells that a lead is about, with their `arm`, in the order of the levels."""
     cells, along = results.measured, results.report.along
     cells = cells[cells[along].isin(lead.levels)]
-    cells = cells[[tuple(context) in lead.contexts for context in cells[context_of(results)].to_numpy()]]
+    cells = cells[[tuple(context) in lead.contexts for context in cells[list_context_factors(results)].to_numpy()]]
     cells = cells[[results.report.contest.group(cell) in lead.groups for cell in cells.to_dict("records")]]
-    cells = cells.sort_values(along, key=lambda levels: levels.map(names.amount), kind="stable")
+    cells = cells.sort_values(along, key=lambda levels: levels.map(names.parse_amount), kind="stable")
     return cells.assign(arm=list(cells[list(results.report.contest.arm)].itertuples(index=False, name=None)))
 
 
-def _values(cells: pd.DataFrame, lead: Lead, results: Results, brief: bool) -> str:
+def _format_values(cells: pd.DataFrame, lead: Lead, results: Results, brief: bool) -> str:
     """The value at the smallest and at the largest level; in `brief` or of several contexts the range of all."""
     value, along = results.report.values[0], results.report.along
     if len(lead.contexts) > 1 or brief:
-        return f"{prose.span(cells[value.column], names.rate)} {value.unit}"
+        return f"{prose.format_span(cells[value.column], names.format_rate)} {value.unit}"
     ends = cells[[value.column, f"{value.column}_low", f"{value.column}_high"]].itertuples(index=False, name=None)
-    texts = [f"{names.with_interval(*row)} {value.unit}" for row in ends]
+    texts = [f"{names.format_with_interval(*row)} {value.unit}" for row in ends]
     if len(texts) == 1:
         return texts[0]
-    first, last = (results.names.level(along, cells[along].iloc[place]) for place in (0, -1))
+    first, last = (results.names.format_level(along, cells[along].iloc[place]) for place in (0, -1))
     return words.fill("values at ends", low=texts[0], first=first, high=texts[-1], last=last)

@@ -32,14 +32,14 @@ _OPENING = (r"\A#", r"\A[-+]+(?=\s|\Z)", r"\A[>\[]", r"(?<=\s)#+\Z")
 _ENTITIES = {"<": "&lt;", "&": "&amp;", "\\": "&#92;"}
 
 
-def _markdown(*signs: str) -> re.Pattern:
+def _build_pattern(*signs: str) -> re.Pattern:
     entities = rf"<|&(?=#?\w+;)|\\(?=[!-/:-@\[-`{{-~{_BOLD}-{_BLOCK}]|\Z)"
     number = r"\A\d{1,9}(?=[.)](?:\s|\Z))"
     return re.compile(f"{_MARKS}|(?P<entity>{entities})|(?P<number>{number})|(?P<sign>{'|'.join((*_SIGNS, *signs))})")
 
 
 _HTML = re.compile(f"{_MARKS}|(?P<sign>[&<>])")
-_LINE, _CELL, _LABEL = _markdown(*_OPENING), _markdown(r"\|"), _markdown(r"[\[\]]")
+_LINE, _CELL, _LABEL = _build_pattern(*_OPENING), _build_pattern(r"\|"), _build_pattern(r"[\[\]]")
 
 # A block is named by what it begins with in Markdown.
 _QUOTATION, _VERBATIM, _ITEMS = "> ", "    ", ("- ", "    - ")
@@ -70,77 +70,77 @@ def link(text: str, path: str) -> str:
 
 def paragraph(text: str) -> str:
     """Return `text` as a paragraph, which it is anyway where nothing stands before it."""
-    return _block("", text)
+    return _build_block("", text)
 
 
 def heading(level: int, text: str) -> str:
     """Return `text` as a heading of level 1, 2 or 3."""
-    return _block(_HEADINGS[level], text)
+    return _build_block(_HEADINGS[level], text)
 
 
 def quotation(text: str) -> str:
     """Return `text` as a quotation."""
-    return _block(_QUOTATION, text)
+    return _build_block(_QUOTATION, text)
 
 
 def verbatim(text: str) -> str:
     """Return the lines of `text` as a block of code."""
-    return _block(_VERBATIM, text)
+    return _build_block(_VERBATIM, text)
 
 
 def bullets(lines: Iterable[str], level: int = 1) -> str:
     """Return sentences as a list; those of level 2 belong to the last of level 1 before them."""
-    return "".join(_block(_ITEMS[level - 1], line) for line in lines)
+    return "".join(_build_block(_ITEMS[level - 1], line) for line in lines)
 
 
-def html(*texts: str) -> str:
+def render_html(*texts: str) -> str:
     """Return texts, each a paragraph or blocks, as HTML."""
     parts, depth = [], 0
-    for kind, text in _blocks(*texts):
+    for kind, text in _split_blocks(*texts):
         level = _ITEMS.index(kind) + 1 if kind in _ITEMS else 0
         parts.append("<ul>" * (level - depth) + "</ul>" * (depth - level))
         before, after = _ELEMENTS[kind]
-        parts.append(f"{before}{escape(text, quote=False) if kind == _VERBATIM else html_line(text)}{after}")
+        parts.append(f"{before}{escape(text, quote=False) if kind == _VERBATIM else render_html_line(text)}{after}")
         depth = level
     return "".join(parts) + "</ul>" * depth
 
 
-def markdown(*texts: str) -> str:
+def render_markdown(*texts: str) -> str:
     """Return texts, each a paragraph or blocks, as Markdown."""
     parts, before = [], ""
-    for kind, text in _blocks(*texts):
+    for kind, text in _split_blocks(*texts):
         parts.append("\n" if before in _ITEMS and kind in _ITEMS else "\n\n")
-        lines = text.splitlines() if kind == _VERBATIM else [markdown_line(text)]
+        lines = text.splitlines() if kind == _VERBATIM else [render_markdown_line(text)]
         parts.append("\n".join(f"{kind}{line}" for line in lines))
         before = kind
     return "".join(parts[1:])
 
 
-def plain(text: str) -> str:
+def remove_marks(text: str) -> str:
     """Return a text without its marks, as one line."""
-    return re.sub(_MARKS, lambda token: token["code"] or token["link"] or "", _one_line(text))
+    return re.sub(_MARKS, lambda token: token["code"] or token["link"] or "", _join_lines(text))
 
 
-def html_line(text: str) -> str:
+def render_html_line(text: str) -> str:
     """Return a text in HTML, without an element around it."""
-    return _HTML.sub(_as_html, _one_line(text))
+    return _HTML.sub(_render_html_token, _join_lines(text))
 
 
-def markdown_line(text: str) -> str:
+def render_markdown_line(text: str) -> str:
     """Return a text as a line of Markdown."""
-    return _LINE.sub(_as_markdown, _one_line(text))
+    return _LINE.sub(_render_markdown_token, _join_lines(text))
 
 
-def markdown_cell(text: str) -> str:
+def render_markdown_cell(text: str) -> str:
     """Return a text as a cell of a table in Markdown."""
-    return _CELL.sub(_as_markdown, _one_line(text))
+    return _CELL.sub(_render_markdown_token, _join_lines(text))
 
 
-def _block(kind: str, text: str) -> str:
+def _build_block(kind: str, text: str) -> str:
     return f"{_BLOCK}{kind}{_AT}{text}" if text else ""
 
 
-def _blocks(*texts: str) -> Iterator[tuple[str, str]]:
+def _split_blocks(*texts: str) -> Iterator[tuple[str, str]]:
     for text in texts:
         first, *others = text.split(_BLOCK)
         if first:
@@ -150,11 +150,11 @@ def _blocks(*texts: str) -> Iterator[tuple[str, str]]:
             yield kind, own
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(str(text).split())
 
 
-def _as_html(token: re.Match) -> str:
+def _render_html_token(token: re.Match) -> str:
     match token.lastgroup, token[token.lastgroup]:
         case "bold", _:
             return "<strong>"
@@ -163,17 +163,17 @@ def _as_html(token: re.Match) -> str:
         case "code", text:
             return f"<code>{escape(text, quote=False)}</code>"
         case "link", text:
-            return f'<a href="{_address(token["path"])}">{html_line(text)}</a>'
+            return f'<a href="{_build_address(token["path"])}">{render_html_line(text)}</a>'
         case _, sign:
             return escape(sign)
 
 
-def _address(path: str) -> str:
+def _build_address(path: str) -> str:
     file, mark, anchor = path.partition(".md#")
     return quote(file, safe="/:" if path.startswith("https://") else "/") + mark + anchor
 
 
-def _as_markdown(token: re.Match) -> str:
+def _render_markdown_token(token: re.Match) -> str:
     match token.lastgroup, token[token.lastgroup]:
         case "bold" | "plain", _:
             return "**"
@@ -182,7 +182,7 @@ def _as_markdown(token: re.Match) -> str:
             around = f"{ticks} " if "`" in text else ticks
             return f"{around}{text}{around[::-1]}"
         case "link", text:
-            return f"[{_LABEL.sub(_as_markdown, text)}]({_address(token['path'])})"
+            return f"[{_LABEL.sub(_render_markdown_token, text)}]({_build_address(token['path'])})"
         case "entity", sign:
             return _ENTITIES[sign]
         case "number", digits:

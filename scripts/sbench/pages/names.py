@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from sbench.design.study import mappings
+from sbench.design.study import list_mappings
 from sbench.pages import prose
 from sbench.pages.declaration import Factor, Report
 from sbench.probe import sizes
@@ -38,7 +38,7 @@ class Effect(NamedTuple):
     than: str
 
 
-def effect(
+def describe_effect(
     ratios: Iterable[float], low: float, high: float, plural: bool = False, is_time: bool = True, is_bound: bool = False
 ) -> Effect:
     """Return how much longer or shorter contenders took than their baselines, or how much higher or lower they were.
@@ -61,23 +61,27 @@ def effect(
             values, ends = ([1 / value for value in pair] for pair in (values, ends))
         fast = f"{'were' if plural else 'was'} {{}}× as fast"
         high_or_long = "took {}× as long" if is_time else "was {}× as high"
-        text = (high_or_long if longer else fast).format(at_least + _range(*values, times))
-        return Effect(text, _interval(*ends, times), "as")
+        text = (high_or_long if longer else fast).format(at_least + _format_range(*values, format_two_digits))
+        return Effect(text, _format_interval(*ends, format_two_digits), "as")
     # The end that lies beyond 1 is on the other side.
     values, ends = ([100 * (value - 1) * (1 if longer else -1) for value in pair] for pair in (values, ends))
     if is_time:
         text = "took {} % longer" if longer else "took {} % less time"
     else:
         text = "was {} % higher" if longer else "was {} % lower"
-    return Effect(text.format(at_least + _range(*values, whole)), _interval(*ends, whole), "than")
+    return Effect(
+        text.format(at_least + _format_range(*values, format_percentage)),
+        _format_interval(*ends, format_percentage),
+        "than",
+    )
 
 
-def ratio_with_interval(value: float, low: float, high: float) -> str:
+def format_ratio_with_interval(value: float, low: float, high: float) -> str:
     """Return "1.24 [1.21, 1.29]"; "" where there is no ratio."""
-    return "" if pd.isna(value) else with_interval(value, low, high, prose.ratio)
+    return "" if pd.isna(value) else format_with_interval(value, low, high, prose.format_ratio)
 
 
-def multiple(value: float, low: float, high: float, is_time: bool = True) -> str:
+def format_multiple(value: float, low: float, high: float, is_time: bool = True) -> str:
     """Return a ratio of times as "1.24× as long [1.21, 1.29]", or "1.24× as fast" below 1; "" where there is none.
 
     The ratio of figures other than times reads "0.81× as high".
@@ -87,112 +91,112 @@ def multiple(value: float, low: float, high: float, is_time: bool = True) -> str
     text, ends = "as long" if is_time else "as high", (low, high)
     if is_time and value < 1:
         text, value, ends = "as fast", 1 / value, (1 / high, 1 / low)
-    interval = f" {_interval(*ends, prose.ratio)}" if pd.notna(low) and pd.notna(high) else ""
-    return f"{prose.ratio(value)}× {text}{interval}"
+    interval = f" {_format_interval(*ends, prose.format_ratio)}" if pd.notna(low) and pd.notna(high) else ""
+    return f"{prose.format_ratio(value)}× {text}{interval}"
 
 
-def rate(value: float) -> str:
+def format_rate(value: float) -> str:
     """Return a value with three digits, all before the point where it has more."""
-    return f"{value:,.0f}" if value >= 100 else prose.number(value)
+    return f"{value:,.0f}" if value >= 100 else prose.format_number(value)
 
 
-def with_interval(value: float, low: float, high: float, text: Callable[[float], str] = rate) -> str:
+def format_with_interval(value: float, low: float, high: float, text: Callable[[float], str] = format_rate) -> str:
     """Return "1,240 [1,210, 1,290]"; without an interval the value alone."""
-    return text(value) + (f" {_interval(low, high, text)}" if pd.notna(low) and pd.notna(high) else "")
+    return text(value) + (f" {_format_interval(low, high, text)}" if pd.notna(low) and pd.notna(high) else "")
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """Return a time with three digits and a prefix instead of zeros: "45.1 µs", "1.02 s"; "unknown" of none."""
     if not math.isfinite(value):
         return "unknown"
     unit, factor = next(((unit, factor) for unit, factor in _PREFIXES if value < 0.9995 / factor * 1000), ("s", 1.0))
-    return f"{prose.number(value * factor)} {unit}"
+    return f"{prose.format_number(value * factor)} {unit}"
 
 
-def seconds_with_interval(value: float, low: float, high: float) -> str:
+def format_seconds_with_interval(value: float, low: float, high: float) -> str:
     """Return "45.1 µs [37.9, 103]": a time, and its interval in the same unit."""
-    text = seconds(value)
+    text = format_seconds(value)
     factor = dict(_PREFIXES).get(text.split()[-1], 1.0)
-    return f"{text} {_interval(low * factor, high * factor, prose.number)}"
+    return f"{text} {_format_interval(low * factor, high * factor, prose.format_number)}"
 
 
-def span_of_seconds(values: Iterable[float]) -> str:
+def format_seconds_span(values: Iterable[float]) -> str:
     """Return "1.02 s", or "1.02 s to 2.40 s" where times do not read the same."""
     values = list(values)
-    least, most = seconds(min(values)), seconds(max(values))
+    least, most = format_seconds(min(values)), format_seconds(max(values))
     return least if least == most else f"{least} to {most}"
 
 
-def times(value: float) -> str:
+def format_two_digits(value: float) -> str:
     """Return a multiple with two digits: "2.3", "13"."""
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
-def gain(value: float) -> str:
+def format_gain(value: float) -> str:
     """Return how many times as fast, with as many digits as tell it from 1: "1.07", "2.3", "13"."""
-    return f"{value:.2f}" if value < 1.2 else times(value)
+    return f"{value:.2f}" if value < 1.2 else format_two_digits(value)
 
 
-def whole(value: float) -> str:
+def format_percentage(value: float) -> str:
     """Return a percentage without decimals; below 1 with one."""
     return f"{value:.0f}" if abs(value) >= 1 else f"{value:.1f}"
 
 
-def _range(low: float, high: float, text) -> str:
+def _format_range(low: float, high: float, text) -> str:
     first, last = text(low), text(high)
     return first if first == last else f"{first}–{last}"
 
 
-def _interval(low: float, high: float, text) -> str:
+def _format_interval(low: float, high: float, text) -> str:
     return f"[{text(low)}, {text(high)}]"
 
 
-def amount(level: str) -> float:
+def parse_amount(level: str) -> float:
     """Return a level as a number, of a size its bytes; NaN where it is none."""
     try:
-        return float(sizes.in_bytes(level))
+        return float(sizes.parse_size(level))
     except Problem:
         return float("nan")
 
 
-def size(level: str) -> str:
+def format_size(level: str) -> str:
     """Return "64 MiB" of "64MiB"."""
     digits = level.rstrip("kKMGTiB")
     return f"{digits} {level[len(digits) :]}" if digits and digits != level else level
 
 
-def libraries(facts: Mapping) -> dict[str, dict]:
+def select_libraries(facts: Mapping) -> dict[str, dict]:
     """Return what is known of the libraries that a study's matrix names."""
-    named = {name for part in mappings(facts.get("settings") or {}) for name in part.get("library", [])}
+    named = {name for part in list_mappings(facts.get("settings") or {}) for name in part.get("library", [])}
     return {name: spec for name, spec in (facts.get("libraries") or {}).items() if name in named and spec}
 
 
-def software(name: str, spec: Mapping) -> str:
+def describe_software(name: str, spec: Mapping) -> str:
     """Return "HDF5 2.0.0" of a library, of a user-supplied one "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
 
     One that has packages of the user's is "s3fs 2025.2.0 (my-s3fs, local wheel 1a2b3c4d5e6f) on HDF5 2.0.0".
     """
-    if added := added_packages(spec):
-        origins = prose.listing(dict.fromkeys(one["origin"] for one in spec["build"]["added"]))
+    if added := format_added_packages(spec):
+        origins = prose.format_list(dict.fromkeys(one["origin"] for one in spec["build"]["added"]))
         return f"{added} ({name}, {origins}) on HDF5 {spec['hdf5']}"
     own = f" ({name}, {spec['build']['hdf5_source']})" if spec.get("own") else ""
     return f"HDF5 {spec['hdf5']}{own}"
 
 
-def user_supplied(name: str, spec: Mapping) -> str:
+def describe_user_build(name: str, spec: Mapping) -> str:
     """Return "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)" of a user-supplied library, "" of any other."""
     if not spec.get("own"):
         return ""
-    return f"{added_packages(spec) or 'HDF5 ' + spec['hdf5']} ({name})"
+    return f"{format_added_packages(spec) or 'HDF5 ' + spec['hdf5']} ({name})"
 
 
-def added_packages(spec: Mapping) -> str:
+def format_added_packages(spec: Mapping) -> str:
     """Return the user's packages in a library with their versions, without h5py; "" where there are none."""
-    added = added_names(spec)
-    return prose.listing(f"{name} {version}" for name, version in added.items()) if added else ""
+    added = get_added_versions(spec)
+    return prose.format_list(f"{name} {version}" for name, version in added.items()) if added else ""
 
 
-def added_names(spec: Mapping) -> dict[str, str]:
+def get_added_versions(spec: Mapping) -> dict[str, str]:
     """Return the versions of the user's packages in a library by name, without h5py."""
     build = spec.get("build") or {}
     others = [one for one in build.get("added") or [] if one["origin"] != build["hdf5_source"]]
@@ -206,133 +210,133 @@ class Names:
         """Take what the study declares and what is known of the run."""
         self.report, self.facts = report, facts
 
-    def level(self, factor: str, level: str) -> str:
+    def format_level(self, factor: str, level: str) -> str:
         """Return a level in few words, as rows and legends have it."""
-        declared = self.report.factor(factor)
+        declared = self.report.get_factor(factor)
         if declared.label and level not in declared.labels and level not in declared.names:
-            return declared.label.format(self._bare(declared, level))
-        return declared.labels.get(level) or self.subject(factor, level)
+            return declared.label.format(self._format_bare_level(declared, level))
+        return declared.labels.get(level) or self.format_subject(factor, level)
 
-    def cell(self, factor: str, level: str) -> str:
+    def format_table_level(self, factor: str, level: str) -> str:
         """Return a level as a column of a table has it, whose head says of what it is."""
-        declared = self.report.factor(factor)
-        return declared.labels.get(level) or self._bare(declared, level)
+        declared = self.report.get_factor(factor)
+        return declared.labels.get(level) or self._format_bare_level(declared, level)
 
-    def subject(self, factor: str, *levels: str) -> str:
+    def format_subject(self, factor: str, *levels: str) -> str:
         """Return a level, or several, as a sentence is about them: "a 64 or 256 MiB page buffer"."""
-        declared = self.report.factor(factor)
+        declared = self.report.get_factor(factor)
         named = [declared.names[level] for level in levels if level in declared.names]
-        bare = [self._bare(declared, level) for level in levels if level not in declared.names]
+        bare = [self._format_bare_level(declared, level) for level in levels if level not in declared.names]
         if bare and declared.unit:
-            named.append(prose.listing(bare, "or") + f" {declared.unit}" + "s" * (bare != ["1"]))
+            named.append(prose.format_list(bare, "or") + f" {declared.unit}" + "s" * (bare != ["1"]))
         elif bare:
-            named.append(declared.subject.format(_list_amounts(bare)))
-        return prose.listing(named, "or")
+            named.append(declared.subject.format(_format_alternatives(bare)))
+        return prose.format_list(named, "or")
 
-    def pair(self, row: Mapping, call: Callable[[str, str], str]) -> tuple[str, str]:
+    def format_pair(self, row: Mapping, call: Callable[[str, str], str]) -> tuple[str, str]:
         """Return what a comparison's contender and baseline are called; the second without what both begin with."""
         new, old = (call(row["factor"], row[side]) for side in ("contender", "baseline"))
         # Two builds of one version are told apart by what comes behind it.
         alike = new.partition(" (")[0] == old.partition(" (")[0]
         return new, old.removeprefix("HDF5 ") if new.startswith("HDF5 ") and not alike else old
 
-    def within(self, factor: str, levels: Iterable[str]) -> str:
+    def format_condition(self, factor: str, levels: Iterable[str]) -> str:
         """Return levels as the condition of a sentence: "with a 64 MiB page buffer"."""
-        levels, declared = list(levels), self.report.factor(factor)
-        bare = _list_amounts([self._bare(declared, level) for level in levels])
-        return declared.within.format(self.subject(factor, *levels), level=bare)
+        levels, declared = list(levels), self.report.get_factor(factor)
+        bare = _format_alternatives([self._format_bare_level(declared, level) for level in levels])
+        return declared.within.format(self.format_subject(factor, *levels), level=bare)
 
-    def row(self, row: Mapping, factors: Iterable[str]) -> str:
+    def format_row(self, row: Mapping, factors: Iterable[str]) -> str:
         """Return a row's levels of `factors`, joined, as a figure's row or a legend is called."""
-        return self.levels(row, factors) or "all"
+        return self.format_levels(row, factors) or "all"
 
-    def levels(self, row: Mapping, factors: Iterable[str]) -> str:
+    def format_levels(self, row: Mapping, factors: Iterable[str]) -> str:
         """Return a row's levels of those `factors` that mean something to it, joined; "" where there are none."""
-        meant = (factor for factor in factors if row[factor] and self.concerns(factor, row))
-        return " · ".join(self.level(factor, row[factor]) for factor in meant)
+        meant = (factor for factor in factors if row[factor] and self.has_meaning(factor, row))
+        return " · ".join(self.format_level(factor, row[factor]) for factor in meant)
 
-    def concerns(self, factor: str, row: Mapping) -> bool:
+    def has_meaning(self, factor: str, row: Mapping) -> bool:
         """Return whether a factor means something to a row, or to a side of one that is a comparison."""
-        for other, levels in self.report.factor(factor).only.items():
+        for other, levels in self.report.get_factor(factor).only.items():
             sides = ("baseline", "contender") if row.get("factor") == other else (other,)
             own = {row.get(side) for side in sides} - {None, ""}
             if own and not own & set(levels):
                 return False
         return True
 
-    def store(self, name: str) -> str:
+    def format_store(self, name: str) -> str:
         """Return what a store is called everywhere: "disk", "S3 (emulated, 20 ms, 50 MiB/s)", "Azurite on loopback"."""
         stores = self.facts.get("stores") or {}
-        usual = _usual_name(name, stores.get(name) or {})
-        alike = [other for other in stores if _usual_name(other, stores[other] or {}) == usual]
+        usual = _describe_store(name, stores.get(name) or {})
+        alike = [other for other in stores if _describe_store(other, stores[other] or {}) == usual]
         return f"{usual} ({name})" if len(alike) > 1 else usual
 
-    def place(self, row: Mapping) -> str:
+    def format_place(self, row: Mapping) -> str:
         """Return where a row's bytes came from, by what was in force: "from memory (page cache)"."""
         store = row.get("store") or "" if "store" in self.report.places else ""
         state = str(row.get("state") or row.get("cache") or "")
         driver = row.get("driver") if "driver" in self.report.places else ""
         compared = {row[side] for side in ("baseline", "contender")} if row.get("factor") == "store" else {store}
-        driver = f"by {driver}" if driver and max(map(self._drivers, compared)) > 1 else ""
+        driver = f"by {driver}" if driver and max(map(self._count_drivers, compared)) > 1 else ""
         of_state = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
-        named = self.within("store", [store]) if store else ""
-        if state == "warm" and (not store or _is_files((self.facts.get("stores") or {}).get(store) or {})):
-            named, of_state = f"from memory (page cache{f' of {self.store(store)}' if store else ''})", ""
+        named = self.format_condition("store", [store]) if store else ""
+        if state == "warm" and (not store or _is_file_store((self.facts.get("stores") or {}).get(store) or {})):
+            named, of_state = f"from memory (page cache{f' of {self.format_store(store)}' if store else ''})", ""
         return ", ".join(filter(None, [named, driver, of_state]))
 
-    def order(self, factor: str, level: str) -> tuple:
+    def get_sort_key(self, factor: str, level: str) -> tuple:
         """Return a sort key of a level: as declared, numbers and sizes by amount, words by name."""
-        declared = self.report.factor(factor)
+        declared = self.report.get_factor(factor)
         if level in declared.order:
             return (0, declared.order.index(level), "")
-        number = amount(level)
+        number = parse_amount(level)
         return (1, number, "") if number == number else (2, _ORDER.get(level, len(_ORDER)), level)
 
-    def sort(self, table: pd.DataFrame, factors: Iterable[str]) -> pd.DataFrame:
+    def sort_rows(self, table: pd.DataFrame, factors: Iterable[str]) -> pd.DataFrame:
         """Return a table in the order of its levels, the first factor's first."""
         keys = [
-            [self.order(name, level) for name, level in zip(factors, row, strict=True)]
+            [self.get_sort_key(name, level) for name, level in zip(factors, row, strict=True)]
             for row in zip(*(table[name] for name in factors), strict=True)
         ]
         return table.iloc[sorted(range(len(keys)), key=keys.__getitem__)] if keys else table
 
-    def sorted_rows(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
+    def list_combinations(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
         """Return the combinations of levels that occur in `table`, in order; of no factors, one."""
-        distinct = self.sort(table[factors].drop_duplicates(), factors)
+        distinct = self.sort_rows(table[factors].drop_duplicates(), factors)
         return list(distinct.itertuples(index=False, name=None)) if factors else [()]
 
-    def _bare(self, factor: Factor, level: str) -> str:
+    def _format_bare_level(self, factor: Factor, level: str) -> str:
         if factor.name == "store":
-            return self.store(level)
+            return self.format_store(level)
         if factor.known_as:
             return factor.known_as(level, self.facts)
-        return size(level) if factor.size else level
+        return format_size(level) if factor.size else level
 
-    def _drivers(self, store: str) -> int:
+    def _count_drivers(self, store: str) -> int:
         """How many drivers read a store in this run; which one goes without saying where it was one."""
-        parts = mappings(self.facts.get("settings") or {})
+        parts = list_mappings(self.facts.get("settings") or {})
         return len({driver for part in parts if store in part.get("store", []) for driver in part.get("driver", [])})
 
 
-def _list_amounts(levels: list[str]) -> str:
+def _format_alternatives(levels: list[str]) -> str:
     """Return levels as alternatives, with their unit once where all have the same: "64 or 256 MiB"."""
     units = {level.partition(" ")[2] for level in levels}
     if len(levels) > 1 and len(units) == 1 and all(level[:1].isdigit() for level in levels):
         levels = [*(level.partition(" ")[0] for level in levels[:-1]), levels[-1]]
-    return prose.listing(levels, "or")
+    return prose.format_list(levels, "or")
 
 
-def _is_files(spec: dict) -> bool:
-    return "kind" in spec and stores.of(spec).files
+def _is_file_store(spec: dict) -> bool:
+    return "kind" in spec and stores.get_store(spec).files
 
 
-def _usual_name(name: str, spec: dict) -> str:
+def _describe_store(name: str, spec: dict) -> str:
     """A file system by its own name, a service by its kind, with what stands between it and the reader."""
-    if "kind" not in spec or _is_files(spec):
+    if "kind" not in spec or _is_file_store(spec):
         return name
-    store, network = stores.of(spec), spec.get("network") or {}
+    store, network = stores.get_store(spec), spec.get("network") or {}
     if not store.embedded:
         return store.service or name
     server = store.server + " over TLS" * bool(spec.get("tls"))
-    emulated = networks.name(network)
+    emulated = networks.format_name(network)
     return f"{server} (emulated, {emulated})" if emulated else f"{server} on loopback"

@@ -44,11 +44,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--extra", nargs="*", help="artefacts of the user's own notebooks, for the same page")
     given = parser.parse_args(argv)
     parameters = {name: vars(given)[name] for name in ("tables", "table", "answers", "extra") if vars(given)[name]}
-    build(given.notebook, parameters | ({"facts": given.facts} if given.tables else {}), given.out.resolve())
+    build_page(given.notebook, parameters | ({"facts": given.facts} if given.tables else {}), given.out.resolve())
     return 0
 
 
-def build(notebook: Path, parameters: dict, out: Path) -> None:
+def build_page(notebook: Path, parameters: dict, out: Path) -> None:
     """Write `out` (HTML), its Markdown, `<stem>_files/` and, where the notebook leaves answers, `<stem>_answers.json`.
 
     All of it is built aside and moved into place at the end, so a failure leaves an earlier report as it was.
@@ -60,8 +60,8 @@ def build(notebook: Path, parameters: dict, out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{out.stem}.", dir=out.parent) as work:
         files = Path(work) / f"{out.stem}_files"
         files.mkdir()
-        executed = execute(notebook, parameters | {"files": str(files)})
-        page, text = _html(executed, out.stem), _markdown(executed)
+        executed = run_notebook(notebook, parameters | {"files": str(files)})
+        page, text = _render_html(executed, out.stem), _render_markdown(executed)
         answers = files / "answers.json"
         if answers.exists():
             write_text(out.with_name(f"{out.stem}_answers.json"), answers.read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def build(notebook: Path, parameters: dict, out: Path) -> None:
         write_text(out, page)
 
 
-def execute(path: Path, parameters: dict):
+def run_notebook(path: Path, parameters: dict):
     """Return the executed notebook.
 
     Raises:
@@ -117,7 +117,7 @@ class InProcess(Engine):
                 for cell in nb_man.nb.cells:
                     if cell.cell_type == "code":
                         number = cells.index(cell) if cell in cells else 0
-                        cell.outputs = _run(shell, cell.source, f"cell {number}")
+                        cell.outputs = _run_cell(shell, cell.source, f"cell {number}")
             finally:
                 InteractiveShell.clear_instance()
 
@@ -142,14 +142,14 @@ def _draw_plot(names: dict, plot: object) -> dict[str, str]:
         part.tick_params(axis="x", rotation=30)
     drawn.savefig(picture, bbox_inches="tight")
     axes.update(sizing_mode="stretch_width", width=None)
-    panel = f'<div class="panel">{plot_html.embedded(axes, picture.stem)}</div>'
+    panel = f'<div class="panel">{plot_html.render_axes(axes, picture.stem)}</div>'
     return {
-        "text/html": panel if number > 1 else plot_html.loader() + panel,
+        "text/html": panel if number > 1 else plot_html.render_loader() + panel,
         "text/markdown": f"![Plot {number}]({folder.name}/{picture.name})",
     }
 
 
-def _run(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]:
+def _run_cell(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]:
     """Return what a cell shows: what it prints, then what it displays."""
     with capture_output() as shown:
         shell.display_trap.hook = sys.displayhook  # the value of a last line is shown as in Jupyter
@@ -173,14 +173,14 @@ def _run(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]
     ]
 
 
-def _shown(notebook):
+def _select_shown_cells(notebook):
     cells = [cell for cell in notebook.cells if not NOT_SHOWN & set(cell.metadata.get("tags", []))]
     if not notebook.metadata.get("show_code"):
-        cells = list(_told(cells))
+        cells = list(_filter_chapters(cells))
     return type(notebook)({**notebook, "cells": cells})
 
 
-def _told(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
+def _filter_chapters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
     """Yield the cells of what comes before the first chapter, and of the chapters that show more than their title."""
     chapters: list[list[NotebookNode]] = [[]]
     for cell in cells:
@@ -193,27 +193,27 @@ def _told(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
             yield from chapter
 
 
-def _html(notebook, stem: str) -> str:
+def _render_html(notebook, stem: str) -> str:
     exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())])
     resources = {"metadata": {"name": stem}, "scripts_hashes": _HASHES}
     # HTMLExporter's own would read the finished page once more, to name pictures that have no name; ours all have.
-    text, _ = TemplateExporter.from_notebook_node(exporter, _shown(notebook), resources)
-    return text.replace(_HASHES, " ".join(_script_hashes(text)) or "'none'")
+    text, _ = TemplateExporter.from_notebook_node(exporter, _select_shown_cells(notebook), resources)
+    return text.replace(_HASHES, " ".join(_compute_script_hashes(text)) or "'none'")
 
 
-def _script_hashes(page: str) -> list[str]:
+def _compute_script_hashes(page: str) -> list[str]:
     """Return what a content security policy calls the scripts of a page; data in elements of other types are none."""
     scripts = re.findall(r"<script(?: | type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
     return [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
 
 
-def _markdown(notebook) -> str:
+def _render_markdown(notebook) -> str:
     priority = {"display_data_priority": ["text/markdown", "text/plain"]}
     # A page is about what was found; of a notebook to learn from the code is shown, too.
     exporter = MarkdownExporter(
         exclude_input=not notebook.metadata.get("show_code"), config=Config(NbConvertBase=priority)
     )
-    text, _ = exporter.from_notebook_node(_shown(notebook))
+    text, _ = exporter.from_notebook_node(_select_shown_cells(notebook))
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
     # Whoever reads Markdown goes on to Markdown.

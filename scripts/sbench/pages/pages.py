@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.design.matrix import permanent_name
+from sbench.design.matrix import build_permanent_name
 from sbench.pages import (
     answer,
     cell_tables,
@@ -43,36 +43,38 @@ class Answer:
     picture: Figure
 
 
-def opening(page: Page, run: Results, why: Iterable[Said] = (), own: Answer | None = None, headline: str = "") -> None:
+def show_opening(
+    page: Page, run: Results, why: Iterable[Said] = (), own: Answer | None = None, headline: str = ""
+) -> None:
     """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations.
 
     `why` are the study's own sentences about the reason, `headline` is its own sentence, and `own` all of its answer.
     """
     if own:
-        reasons = [*run.select(answer.reasons(run, of_run(run)[0])), *run.select(why)]
-        first_screen(page, run, own.headline, own.picture, {"Why": reasons, "What to do next": list(own.to_do)})
+        reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
+        show_first_screen(page, run, own.headline, own.picture, {"Why": reasons, "What to do next": list(own.to_do)})
         return
-    leads = leaders.find(run) if run.report.contest else []
+    leads = leaders.find_leads(run) if run.report.contest else []
     said = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
     # What is stated first stays where two statements contradict each other.
     headline = headline or bold(select_headline(said, run))
-    reasons = [*run.select(answer.reasons(run, of_run(run)[0])), *run.select(why)]
-    advice = run.select([*leaders.write_others(leads, run), *recommendation.recommend(run)])
-    advice += recommendation.more_repeats(run)
-    (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
-    first_screen(page, run, headline, picture, {"Why": reasons, "What to do next": advice}, few)
+    reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
+    advice = run.select_sentences([*leaders.write_others(leads, run), *recommendation.list_recommendations(run)])
+    advice += recommendation.describe_needed_repeats(run)
+    (picture, rest), (few, _) = (comparisons.draw_deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
+    show_first_screen(page, run, headline, picture, {"Why": reasons, "What to do next": advice}, few)
     if rest.panels:
-        with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
-            page.figure(rest)
-    page.table(answer.best(run), "")
+        with page.fold(f"and {prose.format_count(len(rest.numbers), 'more comparison')}"):
+            page.show_figure(rest)
+    page.show_table(answer.build_best_table(run), "")
 
 
 def select_headline(said: Iterable[Said], run: Results) -> str:
     """Return the sentences of a headline that hold; where none does, that it was withheld."""
-    return " ".join(run.select(said)) or words.fill("withheld", many="The headline")
+    return " ".join(run.select_sentences(said)) or words.fill("withheld", many="The headline")
 
 
-def first_screen(
+def show_first_screen(
     page: Page,
     run: Results,
     headline: str,
@@ -87,17 +89,17 @@ def first_screen(
     """
     facts, report, question = run.facts, run.report, headlines.write_question(run)
     not_provided = [paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or []]
-    source, caution = source_line(facts), judgement.find_insensitivity(run)
+    source, caution = describe_source(facts), judgement.find_insensitivity(run)
     audit = [link("What its data say of what it claims", f"{report.study}-audit.html")] if "published" in facts else []
-    page.text(
+    page.show_text(
         *not_provided,
-        paragraph(" · ".join([source, *_name(facts)])),
+        paragraph(" · ".join([source, *_list_permanent_name(facts)])),
         *audit,
         quotation(question),
         paragraph(headline),
         *filter(None, [caution, "" if run.report.contest else headlines.write_tally(run)]),
     )
-    page.lead(picture, beside)
+    page.show_lead(picture, beside)
     answers = {
         **{"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")},
         **{
@@ -106,7 +108,7 @@ def first_screen(
             "source": source,
             "caution": caution,
             "headline": headline,
-            "picture": page.leave(few or picture),
+            "picture": page.save_picture(few or picture),
         },
         **{"advice": beside.get("What to do next", []), "cells": len(run.cells)},
         **({"summary": {"caption": summary.caption, "rows": summary.frame.to_dict("records")}} if summary else {}),
@@ -116,39 +118,45 @@ def first_screen(
 
 
 @functools.lru_cache(maxsize=1)
-def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
+def get_findings(run: Results) -> tuple[list[Finding], list[Finding]]:
     """Return the findings on the metric that decides, and those on the others that lie beyond what counts as the same.
 
     The others are many families, so false alarms are among them: a sentence is made of those whose
     95 % CI lies outside what counts as the same.
     """
     bound = 1 + run.same_percent / 100
-    others = [one for metric in run.report.metrics[1:] for one in findings.find(run, metric.name) if one.decided]
+    others = [
+        one for metric in run.report.metrics[1:] for one in findings.list_findings(run, metric.name) if one.is_decided
+    ]
     beyond = [(one.rows["ratio_low"] > bound) | (one.rows["ratio_high"] < 1 / bound) for one in others]
     beyond = [one for one, is_beyond in zip(others, beyond, strict=True) if is_beyond.all()]
-    return select(findings.find(run), run), select(beyond, run)
+    return select_findings(findings.list_findings(run), run), select_findings(beyond, run)
 
 
-def select(group: list[Finding], run: Results) -> list[Finding]:
+def select_findings(group: list[Finding], run: Results) -> list[Finding]:
     """Return the findings whose statements hold."""
-    return [one for one in group if run.select([(one.text, (one.statement,) if one.statement else ())])]
+    return [one for one in group if run.select_sentences([(one.text, (one.statement,) if one.statement else ())])]
 
 
-def further(page: Page, run: Results, limits: list[str]) -> None:
+def show_further_findings(page: Page, run: Results, limits: list[str]) -> None:
     """Show what else was found, what was not decided, and what these data cannot say."""
-    primary, secondary = of_run(run)
-    page.text(unless_noted(run))
+    primary, secondary = get_findings(run)
+    page.show_text(describe_usual_levels(run))
 
-    def first(finding: Finding) -> tuple[bool, float]:
+    def get_rank(finding: Finding) -> tuple[bool, float]:
         return finding.factor != run.report.headline, -finding.size
 
-    decided = sorted((one for one in primary if one.decided), key=first)
-    lists(page, run, decided, sorted(secondary, key=first), [one for one in primary if not one.decided])
-    page.section("What these data cannot say", bullets(limits))
-    page.text(judgement.control(run.verdicts), judgement.slowed(run.facts), *judgement.write_anew(run))
+    decided = sorted((one for one in primary if one.is_decided), key=get_rank)
+    show_findings(page, run, decided, sorted(secondary, key=get_rank), [one for one in primary if not one.is_decided])
+    page.show_section("What these data cannot say", bullets(limits))
+    page.show_text(
+        judgement.describe_control(run.verdicts),
+        judgement.describe_slowed(run.facts),
+        *judgement.describe_further_twins(run),
+    )
 
 
-def lists(
+def show_findings(
     page: Page,
     run: Results,
     decided: list[Finding],
@@ -157,40 +165,40 @@ def lists(
     about: str = "Where the differences arise: parts of a run",
 ) -> None:
     """Show findings, those on the metrics that do not decide under a line that is `about` them."""
-    _list(page, "Findings", decided, FURTHER, run)
+    _show_under_heading(page, "Findings", decided, FURTHER, run)
     if secondary:
         with page.fold(about):
-            _show(page, secondary, run)
-    _list(page, "Not decided", undecided, UNDECIDED, run)
+            _show_by_place(page, secondary, run)
+    _show_under_heading(page, "Not decided", undecided, UNDECIDED, run)
 
 
-def unless_noted(run: Results) -> str:
+def describe_usual_levels(run: Results) -> str:
     """Return the levels that most cells share, which sentences and rows leave out; "" where there are none."""
     compared = {run.report.headline, *run.verdicts.get("factor", ())}
     own = [factor.name for factor in run.report.factors if not (factor.place or factor.given)]
-    said = [name for name in own if run.usual.get(name, "") not in ("", run.report.added.get(name))]
-    levels = [run.names.subject(name, run.usual[name]) for name in said if name not in compared]
+    said = [name for name in own if run.usual_levels.get(name, "") not in ("", run.report.added.get(name))]
+    levels = [run.names.format_subject(name, run.usual_levels[name]) for name in said if name not in compared]
     return f"Unless noted: {', '.join(levels)}." if levels else ""
 
 
-def _list(page: Page, title: str, group: list[Finding], most: int, run: Results) -> None:
+def _show_under_heading(page: Page, title: str, group: list[Finding], most: int, run: Results) -> None:
     if group:
-        page.text(heading(3, title))
-    _show(page, group[:most], run)
+        page.show_text(heading(3, title))
+    _show_by_place(page, group[:most], run)
     if len(group) > most:
         with page.fold(f"{len(group) - most} more"):
-            _show(page, group[most:], run)
+            _show_by_place(page, group[most:], run)
 
 
-def _show(page: Page, group: list[Finding], run: Results) -> None:
+def _show_by_place(page: Page, group: list[Finding], run: Results) -> None:
     for place in dict.fromkeys(one.where for one in group):
         if place:
-            page.text(f"{prose.capital(place)}:")
-        lines = [(one.key, prose.capital(one.text)) for one in group if one.where == place]
-        page.findings(lines, f"{place}; {source(run)}")
+            page.show_text(f"{prose.capitalize_first(place)}:")
+        lines = [(one.key, prose.capitalize_first(one.text)) for one in group if one.where == place]
+        page.show_findings(lines, f"{place}; {format_citation(run)}")
 
 
-def source_line(facts: dict) -> str:
+def describe_source(facts: dict) -> str:
     """Return run, date, machine and versions in one line; of a published study its title, its authors and its date."""
     if published := facts.get("published"):
         return " · ".join(published[key] for key in ("title", "by", "date") if published[key] != "unknown")
@@ -198,48 +206,52 @@ def source_line(facts: dict) -> str:
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     parts = [
         [f"Run {facts['run']}"] if facts.get("run") else [],
-        _days(facts),
+        _list_days(facts),
         [", ".join(filter(None, [machine.get("cpu", ""), cores]))],
-        dict.fromkeys(names.software(*each) for each in names.libraries(facts).items() if each[1].get("hdf5")),
+        dict.fromkeys(
+            names.describe_software(*each) for each in names.select_libraries(facts).items() if each[1].get("hdf5")
+        ),
     ]
-    return " · ".join(filter(None, (prose.listing(part) for part in parts if part)))
+    return " · ".join(filter(None, (prose.format_list(part) for part in parts if part)))
 
 
-def source(run: Results) -> str:
+def format_citation(run: Results) -> str:
     """Return what a sentence that is copied was made of: run, date and the permanent name of the records."""
     facts = run.facts
-    return ", ".join([f"run {facts.get('run', 'unknown')}", *_days(facts), *_name(facts)])
+    return ", ".join([f"run {facts.get('run', 'unknown')}", *_list_days(facts), *_list_permanent_name(facts)])
 
 
-def _name(facts: dict) -> list[str]:
+def _list_permanent_name(facts: dict) -> list[str]:
     return [facts["name"]] if facts.get("name") else []
 
 
-def _days(facts: dict) -> list[str]:
+def _list_days(facts: dict) -> list[str]:
     return list(dict.fromkeys(session[:10] for session in facts.get("sessions") or []))
 
 
-def left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
+def show_left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
     """Show what failed or broke a rule, which combinations were left out, and which attempts failed before."""
     if "published" in run.facts:
-        page.text(f"Whether a {repeat} failed, or a combination was left out, is not published.")
+        page.show_text(f"Whether a {repeat} failed, or a combination was left out, is not published.")
         return
-    page.table(cell_tables.troubled(run), f"No {repeat} failed, and none broke a rule of measuring.")
-    page.table(cell_tables.omitted(run.matrix, run.report.added), "No combination of the matrix was left out.")
-    page.table(cell_tables.attempts(run.facts), "No earlier attempt failed.")
+    page.show_table(cell_tables.build_trouble_table(run), f"No {repeat} failed, and none broke a rule of measuring.")
+    page.show_table(
+        cell_tables.build_omitted_table(run.matrix, run.report.added), "No combination of the matrix was left out."
+    )
+    page.show_table(cell_tables.build_attempt_table(run.facts), "No earlier attempt failed.")
 
 
-def closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
+def show_closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
     """Show how it was measured, by which machine and code, and a study's own tables about the run."""
-    page.text(bullets(method))
-    page.table(cell_tables.machine(run.facts), "The machine is not known.")
-    page.table(cell_tables.nodes(run.facts), "")
+    page.show_text(bullets(method))
+    page.show_table(cell_tables.build_machine_table(run.facts), "The machine is not known.")
+    page.show_table(cell_tables.build_node_table(run.facts), "")
     for table in tables:
-        page.table(table, "")
-    page.text(prose.provenance(run.facts))
+        page.show_table(table, "")
+    page.show_text(prose.describe_provenance(run.facts))
 
 
-def index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
+def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
     """Show the first page: the run, and what each study's page opens with, of the answers that studies left in files.
 
     `extra` are the artefacts of the user's own notebooks: each is a link, or a line that says why it failed.
@@ -252,32 +264,32 @@ def index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
         if "source" not in study:
             raise Problem(f"{path} holds no answers of a study; build its report again")
     run = next((study["run"] for study in studies if study.get("run")), "")
-    page.text(heading(1, f"What was found{f' on {run}' if run else ''}"))
-    own, failed = _own_notebooks(extra)
+    page.show_text(heading(1, f"What was found{f' on {run}' if run else ''}"))
+    own, failed = _list_notebooks(extra)
     links = [link(study["title"], f"{study['page']}.html") for study in studies]
     # What has a summary is pasted elsewhere, where no link leads anywhere.
     alone = any("summary" in study for study in studies)
-    page.text(" · ".join([*links, *own]), bullets(failed), in_markdown=not alone)
+    page.show_text(" · ".join([*links, *own]), bullets(failed), in_markdown=not alone)
     # A study of one library says no more of the machine than one of several.
     sources = dict.fromkeys(study["source"] for study in studies)
-    page.text(*(one for one in sources if not any(set(one.split()) < set(other.split()) for other in sources)))
+    page.show_text(*(one for one in sources if not any(set(one.split()) < set(other.split()) for other in sources)))
     if names := sorted(study["name"] for study in studies if study.get("name")):
-        page.text(f"To cite: {code(permanent_name(run, names))}")
+        page.show_text(f"To cite: {code(build_permanent_name(run, names))}")
     for path, study in zip(paths, studies, strict=True):
         name, title, picture = study["page"], study["title"], study["picture"]
-        page.text(heading(2, title), study["headline"], study.get("caution", ""))
+        page.show_text(heading(2, title), study["headline"], study.get("caution", ""))
         if picture:
-            page.image(Path(path).parent / picture, picture, title, in_markdown=not alone)
+            page.show_image(Path(path).parent / picture, picture, title, in_markdown=not alone)
         if summary := study.get("summary"):
-            page.table(Table("summary", summary["caption"], pd.DataFrame(summary["rows"])), "", linked=False)
-        page.text(bullets(study["advice"][:ADVICE]))
+            page.show_table(Table("summary", summary["caption"], pd.DataFrame(summary["rows"])), "", linked=False)
+        page.show_text(bullets(study["advice"][:ADVICE]))
         trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study[kind]]
-        amount = ", ".join([prose.count(study["cells"], study.get("of", "cell")), *trouble])
+        amount = ", ".join([prose.format_count(study["cells"], study.get("of", "cell")), *trouble])
         of_page = f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {amount}"
-        page.text(of_page, in_markdown=not alone)
+        page.show_text(of_page, in_markdown=not alone)
 
 
-def _own_notebooks(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+def _list_notebooks(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the links to pages of the user's own notebooks, and what is said of those that failed."""
     links, failed = [], []
     for name, made in ((Path(path).stem, read_json(path)) for path in paths):

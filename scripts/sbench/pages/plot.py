@@ -35,7 +35,7 @@ class Look:
     filled: bool = True
 
     @classmethod
-    def of(cls, arm: int, style: int = 0) -> "Look":
+    def from_arm(cls, arm: int, style: int = 0) -> "Look":
         """Return the look of the `arm`-th arm; `style` tells variants of an arm apart (dash, and a hollow marker).
 
         When the colours are used up they come again with other markers.
@@ -135,47 +135,49 @@ class Panel:
     rules: tuple[Rule, ...] = ()
     band: tuple[float, float] | None = None
 
-    def x_range(self) -> tuple[float, float]:
+    def compute_x_range(self) -> tuple[float, float]:
         """Return the x axis' ends: everything drawn, with room for the markers."""
-        return self.x_ends or _spread(self._values("x"), self.x_log, bool(self.rows))
+        return self.x_ends or _compute_ends(self._join_values("x"), self.x_log, bool(self.rows))
 
-    def y_range(self) -> tuple[float, float]:
+    def compute_y_range(self) -> tuple[float, float]:
         """Return the y axis' ends; the names of events have room above all that is drawn."""
         if self.rows:
             return -len(self.rows) + 0.55, ABOVE + STRIPE
         if self.y_ends:
             return self.y_ends
-        low, high = _spread(self._values("y"), self.y_log, True)
-        share = NAME * (1 + max((event.tier for event in self.events()), default=-1))
-        return low, _between(low, high, 1 / (1 - share), self.y_log)
+        low, high = _compute_ends(self._join_values("y"), self.y_log, True)
+        share = NAME * (1 + max((event.tier for event in self.list_events()), default=-1))
+        return low, _compute_value_at(low, high, 1 / (1 - share), self.y_log)
 
-    def x_tick_names(self) -> dict[float, str]:
+    def get_x_tick_names(self) -> dict[float, str]:
         """Return what stands at each tick of the x axis."""
-        return dict(zip(self.x_ticks, self.x_tick_texts or map(tick_text, self.x_ticks), strict=True))
+        return dict(zip(self.x_ticks, self.x_tick_texts or map(format_tick, self.x_ticks), strict=True))
 
-    def y_tick_names(self) -> dict[float, str]:
+    def get_y_tick_names(self) -> dict[float, str]:
         """Return what stands at each tick of the y axis."""
-        return dict(zip(self.y_ticks, self.y_tick_texts or map(tick_text, self.y_ticks), strict=True))
+        return dict(zip(self.y_ticks, self.y_tick_texts or map(format_tick, self.y_ticks), strict=True))
 
-    def limits(self) -> list[tuple[Rule, float]]:
+    def list_limits(self) -> list[tuple[Rule, float]]:
         """Return the rules that are named at the right, from below, each with the y of its name: names keep apart."""
-        low, high = self.y_range()
+        low, high = self.compute_y_range()
         rules = sorted((rule for rule in self.rules if rule.axis == "y" and rule.label), key=lambda rule: rule.at)
-        places = np.array([_share(rule.at, low, high, self.y_log) for rule in rules])
+        places = np.array([_compute_share(rule.at, low, high, self.y_log) for rule in rules])
         steps = NAME * np.arange(len(rules))
         places = np.maximum.accumulate(places - steps) + steps
         # What does not fit below the top moves down again.
         places = np.minimum(places, 1 - steps[::-1])
-        return [(rule, _between(low, high, place, self.y_log)) for rule, place in zip(rules, places, strict=True)]
+        return [
+            (rule, _compute_value_at(low, high, place, self.y_log)) for rule, place in zip(rules, places, strict=True)
+        ]
 
-    def events(self) -> list[Event]:
+    def list_events(self) -> list[Event]:
         """Return the rules that are named at the top; names that are near each other get lines of text of their own."""
-        low, high = self.x_range()
+        low, high = self.compute_x_range()
         ends: list[float] = []
         events = []
         for rule in sorted((rule for rule in self.rules if rule.axis == "x"), key=lambda rule: rule.at):
             width = LETTER * (len(rule.label) + 1)
-            start = _share(rule.at, low, high, self.x_log)
+            start = _compute_share(rule.at, low, high, self.x_log)
             before = start + width > 1
             start -= width if before else 0
             tier = next((tier for tier, end in enumerate(ends) if end <= start), len(ends)) if rule.label else -1
@@ -184,12 +186,12 @@ class Panel:
             events.append(Event(rule, tier, before))
         return events
 
-    def name_height(self, tier: int) -> float:
+    def compute_name_height(self, tier: int) -> float:
         """Return the y at which the names of events of one line of text stand."""
-        low, high = self.y_range()
-        return _between(low, high, 1 - NAME * (tier + 0.5), self.y_log)
+        low, high = self.compute_y_range()
+        return _compute_value_at(low, high, 1 - NAME * (tier + 0.5), self.y_log)
 
-    def _values(self, axis: str) -> np.ndarray:
+    def _join_values(self, axis: str) -> np.ndarray:
         frames = [frame for mark in self.marks for frame in (mark.points, mark.samples)]
         columns = [frame[name] for frame in frames for name in (axis, f"{axis}_low", f"{axis}_high") if name in frame]
         columns.append([rule.at for rule in self.rules if rule.axis == axis])
@@ -212,39 +214,39 @@ class Figure:
     columns: int = 1
 
 
-def legible(figure: Figure) -> Figure:
+def shorten_names(figure: Figure) -> Figure:
     """Return a figure whose names each are one line, and no longer than leaves room for what is drawn."""
 
-    def named(panel: Panel) -> Panel:
+    def shorten_panel(panel: Panel) -> Panel:
         drawn = {
-            kind: tuple(replace(one, label=_short(one.label)) for one in getattr(panel, kind))
+            kind: tuple(replace(one, label=_shorten_name(one.label)) for one in getattr(panel, kind))
             for kind in ("marks", "bars", "rules")
         }
-        rows = {kind: tuple(map(_short, getattr(panel, kind))) for kind in ("rows", "x_tick_texts")}
+        rows = {kind: tuple(map(_shorten_name, getattr(panel, kind))) for kind in ("rows", "x_tick_texts")}
         return replace(panel, title=" ".join(panel.title.split()), **drawn, **rows)
 
-    return replace(figure, panels=tuple(map(named, figure.panels)))
+    return replace(figure, panels=tuple(map(shorten_panel, figure.panels)))
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Names differ at both ends, so what is too long loses its middle."""
     name = " ".join(name.split())
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
 
 
-def _share(value: float, low: float, high: float, log: bool) -> float:
+def _compute_share(value: float, low: float, high: float, log: bool) -> float:
     """Where between `low` and `high` a value lies, from 0 to 1 as the eye sees it."""
     if log:
         value, low, high = np.log([value, low, high])
     return float((value - low) / (high - low))
 
 
-def _between(low: float, high: float, share: float, log: bool) -> float:
+def _compute_value_at(low: float, high: float, share: float, log: bool) -> float:
     """The value that lies at `share` of the way from `low` to `high`."""
     return float(low * (high / low) ** share if log else low + (high - low) * share)
 
 
-def _spread(values: np.ndarray, log: bool, from_zero: bool) -> tuple[float, float]:
+def _compute_ends(values: np.ndarray, log: bool, from_zero: bool) -> tuple[float, float]:
     values = values[values > 0] if log else values
     if not len(values):
         return (0.5, 2.0) if log else (0.0, 1.0)
@@ -257,25 +259,25 @@ def _spread(values: np.ndarray, log: bool, from_zero: bool) -> tuple[float, floa
     return (0.0 if at_zero else low - margin), high + margin
 
 
-def beside(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> tuple[Marks, ...]:
+def move_marks_apart(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> tuple[Marks, ...]:
     """Return the arms' marks a little apart, so that arms and samples do not hide each other; the numbers stay.
 
     `levels` are the places on the x axis, `wide` says that it is logarithmic.
     """
 
-    def moved(x: pd.Series, part: float) -> pd.Series:
+    def move_x(x: pd.Series, part: float) -> pd.Series:
         return x * (levels[-1] / levels[0]) ** part if wide else x + part * (levels[-1] - levels[0])
 
     step, shifted = min(0.024, 0.036 / max(len(marks) - 1, 1)), []
     for number, mark in enumerate(marks):
         aside = step * (number - (len(marks) - 1) / 2)
-        points = mark.points.assign(x=moved(mark.points["x"], aside))
-        samples = mark.samples.assign(x=moved(mark.samples["x"], aside + 0.4 * step))
+        points = mark.points.assign(x=move_x(mark.points["x"], aside))
+        samples = mark.samples.assign(x=move_x(mark.samples["x"], aside + 0.4 * step))
         shifted.append(replace(mark, points=points, samples=samples[["x", "y", "note"]]))
     return tuple(shifted)
 
 
-def round_ticks(low: float, high: float) -> tuple[float, ...]:
+def choose_round_ticks(low: float, high: float) -> tuple[float, ...]:
     """Return at most nine round numbers for a logarithmic axis, 1 among them where it lies between the ends."""
     if high <= 6 * low:
         ticks = MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
@@ -287,11 +289,11 @@ def round_ticks(low: float, high: float) -> tuple[float, ...]:
     return tuple(float(f"{tick:.6g}") for tick in ticks if low <= tick <= high)
 
 
-def tick_text(value: float) -> str:
+def format_tick(value: float) -> str:
     """Return `value` as a tick: no digits that say nothing."""
     return f"{value:g}"
 
 
-def packed(text: str) -> str:
+def compress_text(text: str) -> str:
     """Return a text as the page's own script inflates it: figures are most of a long page."""
     return b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -1,4 +1,4 @@
-"""Draws a figure for the page with HoloViews on Bokeh: drawing instructions only, the library comes once (`loader`).
+"""Draws a figure for the page with HoloViews on Bokeh: drawing instructions only, the library comes once (`render_loader`).
 
 The identifiers that Bokeh hands out count up from the start of the process, so a page built afresh from the same
 tables has the same bytes.
@@ -34,8 +34,8 @@ from bokeh.resources import Resources
 from bokeh.settings import settings
 from holoviews.plotting.bokeh import BokehRenderer
 
-from sbench.pages.names import rate, with_interval
-from sbench.pages.plot import ABOVE, ROW, STRIPE, Bars, Figure, Marks, Panel, packed
+from sbench.pages.names import format_rate, format_with_interval
+from sbench.pages.plot import ABOVE, ROW, STRIPE, Bars, Figure, Marks, Panel, compress_text
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
@@ -46,57 +46,60 @@ _NO_ROW_GAP = ".bk-grid { row-gap: 0 !important; }"
 HATCHES = {"": " ", "//": "right_diagonal_line", "..": "dot", "xx": "diagonal_cross"}
 
 
-def loader() -> str:
+def render_loader() -> str:
     """Return the script that a page needs once, before its first figure: BokehJS itself, no link to it."""
     return "".join(f"<script>{code}</script>" for code in Resources(mode="inline", components=["bokeh"]).js_raw)
 
 
-def draw(figure: Figure) -> str:
+def draw_figure(figure: Figure) -> str:
     """Return the HTML of `figure`'s panels; the page's own script draws them."""
-    panels = "".join(_embed(figure, number, panel) for number, panel in enumerate(figure.panels))
+    panels = "".join(_render_panel(figure, number, panel) for number, panel in enumerate(figure.panels))
     columns = min(figure.columns, len(figure.panels))
     return f'<div class="panels columns-{columns}" role="img" aria-label="{escape(figure.title)}">{panels}</div>'
 
 
-def _embed(figure: Figure, number: int, panel: Panel) -> str:
-    axes = _panel(panel, figure)
+def _render_panel(figure: Figure, number: int, panel: Panel) -> str:
+    axes = _draw_panel(panel, figure)
     for model in axes.references():
         if isinstance(model, ColumnDataSource):
-            model.data = {name: _plain_column(column) for name, column in model.data.items()}
+            model.data = {name: _convert_column(column) for name, column in model.data.items()}
         # HoloViews writes each glyph four times more, for selections that these figures do not have.
         if isinstance(model, GlyphRenderer):
             model.selection_glyph = model.nonselection_glyph = model.hover_glyph = model.muted_glyph = None
-    drawn = embedded(axes, f"figure-{figure.name}-{number}")
+    drawn = render_axes(axes, f"figure-{figure.name}-{number}")
     return f'<div class="panel"><p class="panel-title">{escape(panel.title)}</p>{drawn}</div>'
 
 
-def embedded(axes, target: str) -> str:
+def render_axes(axes, target: str) -> str:
     """Return the HTML in which the page's own script draws a figure of Bokeh's."""
     document = Document()
     document.add_root(axes)
     # What `bokeh.embed.json_item` returns, without walking the figure three times more.
     item = {"target_id": target, "root_id": axes.id, "doc": document.to_json(deferred=False), "version": __version__}
-    text = packed(json.dumps(item, separators=(",", ":"), allow_nan=False))
+    text = compress_text(json.dumps(item, separators=(",", ":"), allow_nan=False))
     room = f'<div id="{target}" style="min-height:{axes.height}px"></div>'
     return f'{room}<script type="text/plain" class="plot">{text}</script>'
 
 
-def _height(panel: Panel) -> int:
+def _compute_height(panel: Panel) -> int:
     return 96 + ROW * len(panel.rows) if panel.rows else panel.height
 
 
-def _panel(panel: Panel, figure: Figure):
+def _draw_panel(panel: Panel, figure: Figure):
     labels = list(dict.fromkeys(drawn.label for drawn in (*panel.bars, *panel.marks) if drawn.label))
-    columns = _legend_columns(labels, min(figure.columns, len(figure.panels)))
-    elements = [*map(_bars, panel.bars), *(one for marks in panel.marks for one in _marks(marks, bool(panel.rows)))]
+    columns = _count_legend_columns(labels, min(figure.columns, len(figure.panels)))
+    elements = [
+        *map(_draw_bars, panel.bars),
+        *(one for marks in panel.marks for one in _draw_marks(marks, bool(panel.rows))),
+    ]
     drawn = hv.Overlay(elements or [hv.Curve([])]).opts(
         backend="bokeh",
         responsive=True,
         normalize=False,
         title="",
-        height=_height(panel) + (4 + LEGEND_LINE * -(-len(labels) // columns) if labels else 0),
-        xlim=tuple(map(float, panel.x_range())),
-        ylim=tuple(map(float, panel.y_range())),
+        height=_compute_height(panel) + (4 + LEGEND_LINE * -(-len(labels) // columns) if labels else 0),
+        xlim=tuple(map(float, panel.compute_x_range())),
+        ylim=tuple(map(float, panel.compute_y_range())),
         logx=panel.x_log,
         logy=panel.y_log,
         xlabel=panel.x_label,
@@ -105,12 +108,12 @@ def _panel(panel: Panel, figure: Figure):
         show_grid=True,
         default_tools=["pan", "box_zoom", "reset", "save"],
         show_legend=False,
-        hooks=[partial(_add_legend, columns), partial(_dress, panel, figure)],
+        hooks=[partial(_add_legend, columns), partial(_add_details, panel, figure)],
     )
     return BokehRenderer.get_plot_state(drawn)
 
 
-def _legend_columns(labels: list[str], panels: int) -> int:
+def _count_legend_columns(labels: list[str], panels: int) -> int:
     """Return how many columns a legend has where `panels` stand beside each other; in less room the page has fewer."""
     wide = [LEGEND_GAP + 28 + 6 * len(label) for label in labels]
     fits = (
@@ -135,7 +138,7 @@ def _add_legend(columns: int, plot, _element) -> None:
         plot.state.add_layout(legend, "above")
 
 
-def _plain_column(column: object) -> list:
+def _convert_column(column: object) -> list:
     """Plain lists with five digits: half the bytes of Bokeh's own encoding; NaN is a gap, where null is drawn at 0."""
     values = pd.Series(column)
     if pd.api.types.is_numeric_dtype(values):
@@ -143,77 +146,81 @@ def _plain_column(column: object) -> list:
     return [str(value) for value in values]
 
 
-def _bars(bars: Bars) -> hv.Element:
+def _draw_bars(bars: Bars) -> hv.Element:
     table = bars.table.assign(bottom=bars.table["y"] - bars.half, top=bars.table["y"] + bars.half)
     ends = zip(table["left"], table["right"], strict=True)
-    table["tip"] = [f"{rate(right - left)} ({rate(left)} to {rate(right)})" for left, right in ends]
+    table["tip"] = [
+        f"{format_rate(right - left)} ({format_rate(left)} to {format_rate(right)})" for left, right in ends
+    ]
     bar = hv.Rectangles(table, ["left", "bottom", "right", "top"], "tip", label=bars.label)
     hatch = {"hatch_pattern": HATCHES[bars.hatch], "hatch_color": "white", "hatch_alpha": 0.7}
-    return _styled(
+    return _apply_style(
         bar,
         fill_color=bars.colour,
         fill_alpha=bars.alpha,
         line_color="white",
         # Bars without a label are the tiles of a map, which have their values written on them.
-        **(_hover(bars.label) if bars.label else {}),
+        **(_get_hover_options(bars.label) if bars.label else {}),
         hooks=[lambda plot, _: plot.handles["glyph"].update(**hatch)],
     )
 
 
-def _marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
+def _draw_marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
     """Yield an arm's samples, intervals, line and summaries, from the back to the front."""
     label, look, points = marks.label, marks.look, marks.points
     value = "x" if in_rows else "y"
     if len(marks.samples):
-        samples = hv.Scatter(_with_tips(marks.samples, value), "x", ["y", "tip"], label=label)
+        samples = hv.Scatter(_add_tips(marks.samples, value), "x", ["y", "tip"], label=label)
         edge = look.colour if look.marker == "x" else None
         dot = {"marker": look.marker, "size": 5, "fill_color": look.colour, "fill_alpha": 0.4, "line_color": edge}
-        yield _styled(samples, **dot, **_hover(label))
+        yield _apply_style(samples, **dot, **_get_hover_options(label))
     ends = points.assign(x_end=points["x"], y_end=points["y"])
     for axis, corners in (("x", ["x_low", "y", "x_high", "y_end"]), ("y", ["x", "y_low", "x_end", "y_high"])):
         if f"{axis}_low" in points:
-            yield _styled(hv.Segments(ends, corners, [], label=label), color=look.colour, line_width=2)
+            yield _apply_style(hv.Segments(ends, corners, [], label=label), color=look.colour, line_width=2)
     if marks.joined:
         line = {"color": look.colour, "line_width": 1.8, "line_dash": look.dash}
-        yield _styled(hv.Curve(points, "x", "y", label=label), **line)
+        yield _apply_style(hv.Curve(points, "x", "y", label=label), **line)
     if look.marker:
         dot = {"marker": look.marker, "size": marks.size, "line_color": look.colour, "line_width": 1.5}
         dot["fill_color"] = look.colour if look.filled else "white"
-        summary = hv.Scatter(_with_tips(points, value), "x", ["y", "tip"], label=label)
-        yield _styled(summary, **dot, **_hover(label))
+        summary = hv.Scatter(_add_tips(points, value), "x", ["y", "tip"], label=label)
+        yield _apply_style(summary, **dot, **_get_hover_options(label))
 
 
-def _hover(label: str) -> dict:
+def _get_hover_options(label: str) -> dict:
     """Options for the text over a mark, its `tip`; HoloViews would change a text that names several columns."""
     return {"tools": ["hover"], "hover_tooltips": [(label, "@{tip}")]}
 
 
-def _with_tips(points: pd.DataFrame, value: str) -> pd.DataFrame:
+def _add_tips(points: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return points with the text that a reader sees over each: its value as in tables, its interval, its note."""
-    return points.assign(tip=[_tip(point, value) for point in points.to_dict("records")])
+    return points.assign(tip=[_format_tip(point, value) for point in points.to_dict("records")])
 
 
-def _tip(point: Mapping, value: str) -> str:
-    number = point.get("text") or with_interval(point[value], point.get(f"{value}_low"), point.get(f"{value}_high"))
+def _format_tip(point: Mapping, value: str) -> str:
+    number = point.get("text") or format_with_interval(
+        point[value], point.get(f"{value}_low"), point.get(f"{value}_high")
+    )
     size = f", n = {point['n']:,.0f}" if pd.notna(point.get("n")) else ""
     return f"{number}{size}" + (f" ({point['note']})" if point.get("note") else "")
 
 
-def _styled(element: hv.Element, **style) -> hv.Element:
+def _apply_style(element: hv.Element, **style) -> hv.Element:
     """The ends of all axes are given: to look for them in the data would take HoloViews a third of its time."""
     return element.opts(backend="bokeh", normalize=False, apply_ranges=False, show_legend=False, **style)
 
 
-def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
+def _add_details(panel: Panel, figure: Figure, plot, _element) -> None:
     """Give Bokeh's figure what HoloViews has no options for: ticks, the names of rows, limits and events, and fonts."""
     axes = plot.state
     for axis, grid, ticks, texts in (
-        (axes.xaxis[0], axes.xgrid[0], panel.x_ticks, panel.x_tick_names()),
-        (axes.yaxis[0], axes.ygrid[0], panel.y_ticks, panel.y_tick_names()),
+        (axes.xaxis[0], axes.xgrid[0], panel.x_ticks, panel.get_x_tick_names()),
+        (axes.yaxis[0], axes.ygrid[0], panel.y_ticks, panel.get_y_tick_names()),
     ):
         if ticks:
             axis.ticker = grid.ticker = FixedTicker(ticks=[float(tick) for tick in ticks])
-            axis.major_label_overrides = {float(tick): _plain(text) for tick, text in texts.items()}
+            axis.major_label_overrides = {float(tick): _build_plain_text(text) for tick, text in texts.items()}
     if panel.band:
         left, right = panel.band
         look_of = {"fill_color": "#0072B2", "fill_alpha": 0.1, "line_color": None, "level": "underlay"}
@@ -233,20 +240,24 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
         font = {"text_color": INK, "text_font": value(FONT), "text_font_size": "12px", "text_baseline": "middle"}
         axes.add_layout(LabelSet(source=names, x=value(2), x_units="screen", **font))
     for note in panel.notes:
-        _write(axes, note.text, note.colour, x=note.x, y=note.y, text_align="center")
-    for event in panel.events():
+        _add_text(axes, note.text, note.colour, x=note.x, y=note.y, text_align="center")
+    for event in panel.list_events():
         if event.rule.label:
             side = {"text_align": "right" if event.before else "left", "x_offset": -4 if event.before else 4}
             # On white, so that no line runs through it.
-            at = {"x": float(event.rule.at), "y": panel.name_height(event.tier), "background_fill_color": "white"}
-            _write(axes, event.rule.label, event.rule.colour, **at, **side)
+            at = {
+                "x": float(event.rule.at),
+                "y": panel.compute_name_height(event.tier),
+                "background_fill_color": "white",
+            }
+            _add_text(axes, event.rule.label, event.rule.colour, **at, **side)
     _name_limits(axes, panel, figure)
     for axis in axes.axis:
-        axis.axis_label = _plain(axis.axis_label) if axis.axis_label else None
-    _look(axes)
+        axis.axis_label = _build_plain_text(axis.axis_label) if axis.axis_label else None
+    _set_look(axes)
 
 
-def _look(axes) -> None:
+def _set_look(axes) -> None:
     """Give a figure of Bokeh's the fonts and colours of all figures."""
     axes.toolbar.autohide, axes.toolbar.logo, axes.outline_line_color = True, None, None
     for axis in axes.axis:
@@ -262,21 +273,21 @@ def _look(axes) -> None:
 
 def _name_limits(axes, panel: Panel, figure: Figure) -> None:
     """Name the limits at the right; the axes of panels below each other begin and end alike, with limits or not."""
-    if limits := panel.limits():
+    if limits := panel.list_limits():
         ticks = FixedTicker(ticks=[height for _, height in limits])
         names = LinearAxis(ticker=ticks, major_tick_line_color=None, axis_line_color=None)
-        names.major_label_overrides = {height: _plain(rule.label) for rule, height in limits}
+        names.major_label_overrides = {height: _build_plain_text(rule.label) for rule, height in limits}
         axes.add_layout(names, "right")
     labels = [rule.label for one in figure.panels for rule in one.rules if rule.axis == "y" and rule.label]
     if labels:
         axes.min_border_left, axes.min_border_right = 76, 48 + 7 * max(map(len, labels))
 
 
-def _write(axes, text: str, colour: str = INK, **place) -> None:
+def _add_text(axes, text: str, colour: str = INK, **place) -> None:
     font = {"text_color": colour, "text_font": FONT, "text_font_size": "12px", "text_baseline": "middle"}
-    axes.add_layout(Label(text=_plain(text), **place, **font))
+    axes.add_layout(Label(text=_build_plain_text(text), **place, **font))
 
 
-def _plain(text: str) -> PlainText:
+def _build_plain_text(text: str) -> PlainText:
     """A text on the canvas, where Bokeh takes $$…$$ in a mere string for TeX."""
     return PlainText(text=text)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a ratio or a time with three significant digits, never with an exponent."""
     if not np.isfinite(value):
         return "unknown"
@@ -15,25 +15,25 @@ def number(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-def ratio(value: float) -> str:
+def format_ratio(value: float) -> str:
     """Return a ratio with as many digits as tell it from 1: two decimals from 0.1 on."""
-    return f"{value:.2f}" if 0.1 <= value < 10 else number(value)
+    return f"{value:.2f}" if 0.1 <= value < 10 else format_number(value)
 
 
-def span(values: Iterable[float], text=ratio) -> str:
+def format_span(values: Iterable[float], text=format_ratio) -> str:
     """Return "1.12 to 1.34", or the one number where all read the same."""
     values = [value for value in values if np.isfinite(value)]
     low, high = text(min(values)), text(max(values))
     return low if low == high else f"{low} to {high}"
 
 
-def listing(parts: Iterable[str], last: str = "and") -> str:
+def format_list(parts: Iterable[str], last: str = "and") -> str:
     """Return "a, b and c"."""
     parts = list(parts)
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
-def count(number_of: int, noun: str) -> str:
+def format_count(number_of: int, noun: str) -> str:
     """Return "1 block", "6 blocks", "2 libraries"."""
     if number_of == 1:
         return f"1 {noun}"
@@ -41,23 +41,23 @@ def count(number_of: int, noun: str) -> str:
     return f"{number_of} {plural}s"
 
 
-def capital(text: str) -> str:
+def capitalize_first(text: str) -> str:
     """Return `text` with its first letter in upper case; percentiles are p99 everywhere."""
     return text if re.match(r"p\d", text) else text[:1].upper() + text[1:]
 
 
-def plain(name: str) -> str:
+def format_name(name: str) -> str:
     """Return a factor's or key's name as people read it."""
     return name.replace("_", " ")
 
 
-def provenance(facts: dict) -> str:
+def describe_provenance(facts: dict) -> str:
     """Return which code measured, from which state of the project, in how many sessions; "" where nothing did."""
     codes, commits = facts.get("code") or [], facts.get("git") or []
     if not codes:
         return ""
     dirty = ", with uncommitted changes" if facts.get("dirty") else ""
-    sessions = f" in {count(len(facts['sessions']), 'session')}" if facts.get("sessions") else ""
+    sessions = f" in {format_count(len(facts['sessions']), 'session')}" if facts.get("sessions") else ""
     return (
         f"Measured{sessions} by code {', '.join(code[:12] for code in codes)} "
         f"(commit {', '.join(commit[:12] for commit in commits) or 'unknown'}{dirty})."

@@ -19,29 +19,29 @@ WORTHWHILE, MOST_REPEATS = 1.1, 40
 MOST = 4  # recommendations of a page; the tables have all
 
 
-def recommend(results: Results) -> list[Said]:
+def list_recommendations(results: Results) -> list[Said]:
     """Return what to use in each situation: the configuration that took the least time, by the factors that matter.
 
     A situation is a place with what a reader's own work decides. A factor matters if the recommended cell was shown to
     be faster than one that differs from it in that factor alone. Where the cell with the least time has no verdict at
     all, nothing is recommended.
     """
-    rows = pd.concat([results.comparisons(), results.contest])
+    rows = pd.concat([results.get_comparisons(), results.contest])
     if rows.empty or results.measured.empty:
         return []
     alike: dict[tuple, list[Recommendation]] = {}
-    for situation, cells in _situations(results):
-        if made := _recommend(situation, cells, rows, results):
-            choices = tuple(_levels(choice, made, results) for choice in made.choices)
-            alike.setdefault((_place(situation, results), *choices), []).append(made)
-    return [_write(group, results) for group in alike.values()][:MOST]
+    for situation, cells in _iter_situations(results):
+        if made := _find_recommendation(situation, cells, rows, results):
+            choices = tuple(_list_levels(choice, made, results) for choice in made.choices)
+            alike.setdefault((_describe_place(situation, results), *choices), []).append(made)
+    return [_write_recommendation(group, results) for group in alike.values()][:MOST]
 
 
-def _situations(results: Results) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+def _iter_situations(results: Results) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
     """Yield the levels of each situation, and its measured cells with a time."""
     report, cells = results.report, results.measured
     contest = report.contest
-    keys = list(dict.fromkeys([*results.situations, *([report.along] if report.along else [])]))
+    keys = list(dict.fromkeys([*results.situation_factors, *([report.along] if report.along else [])]))
     keys += ["store"] if contest and "store" in report.names and "store" not in keys else []
     cells = cells.assign(group=[contest.group(cell) if contest else "" for cell in cells.to_dict("records")])
     cells = cells[cells["total_s"].notna() & (cells["failed"] == 0)]
@@ -49,7 +49,7 @@ def _situations(results: Results) -> Iterator[tuple[dict[str, str], pd.DataFrame
         yield dict(zip([*keys, "group"], levels, strict=True)), group
 
 
-def _recommend(
+def _find_recommendation(
     situation: dict[str, str], cells: pd.DataFrame, rows: pd.DataFrame, results: Results
 ) -> Recommendation | None:
     """Return what to use in a situation; None where nothing that was compared matters, or nothing was decided."""
@@ -68,41 +68,43 @@ def _recommend(
     return Recommendation(tuple(situation.items()), best["cell"], tuple(cells["cell"]), choices) if choices else None
 
 
-def _levels(choice: Choice, made: Recommendation, results: Results) -> tuple[str, ...]:
+def _list_levels(choice: Choice, made: Recommendation, results: Results) -> tuple[str, ...]:
     """Return the factor, the level to use and those that it was shown to be faster than."""
     levels = results.cells.set_index("cell")[choice.factor]
     losers = [one.baseline if one.contender == made.cell else one.contender for one in choice.comparisons]
     return choice.factor, choice.level, *(levels[loser] for loser in losers)
 
 
-def _write(group: list[Recommendation], results: Results) -> Said:
+def _write_recommendation(group: list[Recommendation], results: Results) -> Said:
     """Return a recommendation that is the same in several situations, once."""
-    times = results.cells.set_index("cell")[results.report.time].astype(float)
+    times = results.cells.set_index("cell")[results.report.time_column].astype(float)
     named = _name_situations([dict(made.situation) for made in group], results)
     texts = [_write_choice(number, group, results) for number in range(len(group[0].choices))]
-    time = names.span_of_seconds([times[made.cell] for made in group])
+    time = names.format_seconds_span([times[made.cell] for made in group])
     rest = _name_rest(group, results)
     time = words.fill("with rest", time=time, rest=rest) if rest else time
-    sentence = words.fill("use", situation=named, choices=prose.listing(texts), time=time)
-    return prose.capital(sentence), tuple(group)
+    sentence = words.fill("use", situation=named, choices=prose.format_list(texts), time=time)
+    return prose.capitalize_first(sentence), tuple(group)
 
 
 def _write_choice(number: int, group: list[Recommendation], results: Results) -> str:
     """Return a level with what it gains: "a 64 MiB page buffer (3.3× as fast as no page buffer)"."""
-    factor, level, *others = _levels(group[0].choices[number], group[0], results)
+    factor, level, *others = _list_levels(group[0].choices[number], group[0], results)
     gains = [
-        prose.span((made.choices[number].comparisons[place].gain(made.cell) for made in group), names.gain)
+        prose.format_span(
+            (made.choices[number].comparisons[place].compute_gain(made.cell) for made in group), names.format_gain
+        )
         for place in range(len(others))
     ]
     than = [
-        words.fill("gain", gain=gain.replace(" to ", "–"), other=results.names.subject(factor, other))
+        words.fill("gain", gain=gain.replace(" to ", "–"), other=results.names.format_subject(factor, other))
         for gain, other in zip(gains, others, strict=True)
     ]
-    return words.fill("rather", level=bold(results.names.subject(factor, level)), others=", ".join(than))
+    return words.fill("rather", level=bold(results.names.format_subject(factor, level)), others=", ".join(than))
 
 
-def _place(situation: dict[str, str], results: Results) -> str:
-    return results.place({name: situation[name] for name in results.report.places if name in situation})
+def _describe_place(situation: dict[str, str], results: Results) -> str:
+    return results.describe_place({name: situation[name] for name in results.report.places if name in situation})
 
 
 def _name_rest(group: list[Recommendation], results: Results) -> str:
@@ -112,41 +114,52 @@ def _name_rest(group: list[Recommendation], results: Results) -> str:
     among = cells.loc[[cell for made in group for cell in made.cells]]
     own = {choice.factor for choice in group[0].choices} | {key for key, _ in group[0].situation}
     names_of = [name for name in results.report.names if name not in own]
-    shared = [name for name in results.varying(among, names_of) if chosen[name].nunique() == 1]
-    return results.names.levels(chosen.iloc[0].to_dict(), shared)
+    shared = [name for name in results.select_varying_factors(among, names_of) if chosen[name].nunique() == 1]
+    return results.names.format_levels(chosen.iloc[0].to_dict(), shared)
 
 
 def _name_situations(situations: list[dict[str, str]], results: Results) -> str:
     """Return where a recommendation holds, by what tells its situations from others; "" where it holds everywhere."""
     report = results.report
-    every = [situation for situation, _ in _situations(results)]
+    every = [situation for situation, _ in _iter_situations(results)]
 
-    def differ(key: Callable[[dict], object]) -> bool:
+    def is_distinctive(key: Callable[[dict], object]) -> bool:
         return len(set(map(key, situations))) < len(set(map(key, every)))
 
-    is_apart = len({_place(one, results) for one in every}) > 1
-    texts = [_place(situations[0], results)] if is_apart else []
+    is_apart = len({_describe_place(one, results) for one in every}) > 1
+    texts = [_describe_place(situations[0], results)] if is_apart else []
     named = [
-        key for key in every[0] if key not in (*report.places, "group") and differ(lambda levels, key=key: levels[key])
+        key
+        for key in every[0]
+        if key not in (*report.places, "group") and is_distinctive(lambda levels, key=key: levels[key])
     ]
-    texts += [results.names.within(key, dict.fromkeys(one[key] for one in situations if one[key])) for key in named]
+    texts += [
+        results.names.format_condition(key, dict.fromkeys(one[key] for one in situations if one[key])) for key in named
+    ]
     groups = dict.fromkeys(one["group"] for one in situations)
-    given = {results.names.within(name, [one[name]]) for name in report.names if name in every[0] for one in situations}
-    if report.contest and not set(groups) <= given and differ(lambda levels: levels["group"]):
-        texts.insert(0, prose.listing(groups))
-    return f"{prose.capital(', '.join(filter(None, texts)))}: " if texts else ""
+    given = {
+        results.names.format_condition(name, [one[name]])
+        for name in report.names
+        if name in every[0]
+        for one in situations
+    }
+    if report.contest and not set(groups) <= given and is_distinctive(lambda levels: levels["group"]):
+        texts.insert(0, prose.format_list(groups))
+    return f"{prose.capitalize_first(', '.join(filter(None, texts)))}: " if texts else ""
 
 
-def more_repeats(results: Results) -> list[str]:
+def describe_needed_repeats(results: Results) -> list[str]:
     """Return how many more repeats a verdict needs, or would tell a difference worth knowing, and their time."""
     if "published" in results.facts:
         return [f"Measure the same here: {code(f'sbench run --study {results.report.study}')}."]
-    return _to_judge(results) + (_to_detect(results) or _to_find_control(results))
+    return _describe_lacking_blocks(results) + (
+        _describe_repeats_to_detect(results) or _describe_blocks_for_control(results)
+    )
 
 
-def _to_judge(results: Results) -> list[str]:
+def _describe_lacking_blocks(results: Results) -> list[str]:
     """What gives comparisons of measured cells the blocks that they lack: the next call appends those of `repeats`."""
-    rows = results.comparisons()
+    rows = results.get_comparisons()
     few = rows[rows["verdict"] == Outcome.TOO_FEW]
     # Reads that failed at a fault are a result: no block is appended for them.
     gave_in = [row["cell"] for row in results.facts.get("injected") or [] if row["failed"]]
@@ -155,13 +168,13 @@ def _to_judge(results: Results) -> list[str]:
     if few.empty or not results.facts.get("repeats"):
         return []
     lacking = MIN_BLOCKS - int(few["blocks"].min())
-    way = f"run again, which appends {prose.count(lacking, 'block')} of every cell"
+    way = f"run again, which appends {prose.format_count(lacking, 'block')} of every cell"
     if int(results.facts["repeats"]) < MIN_BLOCKS:
         way = f"raise {code('repeats')} to {MIN_BLOCKS} and run again"
-    return [f"{prose.capital(prose.count(len(few), 'comparison'))} without a verdict: {way}."]
+    return [f"{prose.capitalize_first(prose.format_count(len(few), 'comparison'))} without a verdict: {way}."]
 
 
-def _to_find_control(results: Results) -> list[str]:
+def _describe_blocks_for_control(results: Results) -> list[str]:
     """What the control slowed by 10 % needs to be found, by the reason why it was missed."""
     control = judgement.find_missed_control(results.verdicts)
     if not control or not judgement.find_insensitivity(results):
@@ -172,9 +185,9 @@ def _to_find_control(results: Results) -> list[str]:
     return [words.fill("more blocks", needed=math.ceil(needed), repeats=code("repeats"))]
 
 
-def _to_detect(results: Results) -> list[str]:
+def _describe_repeats_to_detect(results: Results) -> list[str]:
     """How many more repeats would tell a difference that is worth knowing, and how long they take."""
-    rows = results.comparisons()
+    rows = results.get_comparisons()
     detectable_ratios = rows.get("detectable_ratio", pd.Series(dtype=float)).astype(float)
     doubtful = rows[(rows["verdict"] == Outcome.NO_EVIDENCE) & np.isfinite(detectable_ratios)]
     if doubtful.empty:
@@ -183,7 +196,7 @@ def _to_detect(results: Results) -> list[str]:
     needed = np.ceil(doubtful["blocks"] * log.clip(lower=1) ** 2)
     within = doubtful[needed <= MOST_REPEATS]
     if within.empty:
-        undecided = prose.count(len(doubtful), "comparison")
+        undecided = prose.format_count(len(doubtful), "comparison")
         return [f"{undecided} undecided: to detect {WORTHWHILE}× would take more than {MOST_REPEATS} repeats."]
     repeats = int(needed[within.index].max())
     more = repeats - int(within["blocks"].min())
@@ -192,8 +205,8 @@ def _to_detect(results: Results) -> list[str]:
     cells = pd.unique(within[["baseline_cell", "contender_cell"]].to_numpy().ravel())
     minutes = more * float(results.cells.set_index("cell")["total_s"].reindex(cells).sum()) / 60
     about = f", at least {minutes:.0f} min of reading" if minutes >= 1 else ""
-    many = prose.count(len(within), "undecided comparison")
+    many = prose.format_count(len(within), "undecided comparison")
     return [
-        f"{prose.capital(many)}: {more} more repeats{about} would detect {WORTHWHILE}×; "
+        f"{prose.capitalize_first(many)}: {more} more repeats{about} would detect {WORTHWHILE}×; "
         f"raise {code('repeats')} to {repeats} and run again."
     ]

@@ -16,24 +16,26 @@ _UNKNOWN = ("", "unknown", "published", "any")
 _MARKERS = ("hex", "inverted_triangle", "star", "diamond")
 
 
-def beside(load: Callable[..., Results], tables: Path | str, facts: Path | str | None = None) -> Results:
+def load_with_published(load: Callable[..., Results], tables: Path | str, facts: Path | str | None = None) -> Results:
     """Return a run as `load` reads it, with the published data that its configuration names, which `load` reads too.
 
     An archived run has them beside its own tables.
     """
     run = load(tables, facts)
-    places = [[Path(root, name, "tables") for root in (Path(tables).parent, "results")] for name in names(run.facts)]
+    places = [
+        [Path(root, name, "tables") for root in (Path(tables).parent, "results")] for name in list_published(run.facts)
+    ]
     folders = [next((place for place in each if place.is_dir()), each[-1]) for each in places]
     return replace(run, references=tuple(load(folder, folder / "facts.json") for folder in folders))
 
 
-def names(facts: Mapping) -> list[str]:
+def list_published(facts: Mapping) -> list[str]:
     """Return the published data that a study's facts name, published/<study> each."""
     named = (facts.get("settings") or {}).get("reference") or []
     return [named] if isinstance(named, str) else named
 
 
-def arms(
+def iter_arms(
     cells: pd.DataFrame, run: Results, value: Value, axis: str = "", rows: bool = False
 ) -> Iterator[tuple[str, Look, pd.DataFrame]]:
     """Yield what is drawn beside some cells of a run: label, look and the published cells of an arm.
@@ -43,34 +45,34 @@ def arms(
     """
     for reference in run.references:
         own = run.report.headline
-        drawn = _alike(reference, cells, run, value, axis, rows)
+        drawn = _select_alike(reference, cells, run, value, axis, rows)
         tells = [own, *(name for name in run.report.names if name not in (own, axis))]
-        tells = [name for name in tells if name == own or _tells(name, drawn, reference, cells, run)]
+        tells = [name for name in tells if name == own or _is_telling(name, drawn, reference, cells, run)]
         labelled = drawn[tells].mask(drawn[tells].isin(_UNKNOWN), "")
         for number, levels in enumerate(labelled.drop_duplicates().to_dict("records")):
             arm = drawn[(labelled == list(levels.values())).all(axis=1)]
-            named = reference.names.levels(arm.iloc[0].to_dict() | levels, tells)
-            label = " · ".join(filter(None, [called(reference), named]))
+            named = reference.names.format_levels(arm.iloc[0].to_dict() | levels, tells)
+            label = " · ".join(filter(None, [format_label(reference), named]))
             marker = _MARKERS[reference.arms.index(arm[own].iloc[0]) % len(_MARKERS)]
             yield label, Look(GREY, marker, DASHES[number % len(DASHES)], False), arm.assign(published=label)
 
 
-def called(reference: Results) -> str:
+def format_label(reference: Results) -> str:
     """Return what published data are called in figures."""
     return f"published: {reference.facts['published']['title']}"
 
 
-def panels_of(draw: Callable[[Results], Figure], run: Results) -> Figure:
+def draw_with_published(draw: Callable[[Results], Figure], run: Results) -> Figure:
     """Return a figure of a run, with the panels and numbers that it has of the published data."""
-    figure, others = draw(run), [(called(reference), draw(reference)) for reference in run.references]
-    panels = [_greyed(panel, name) for name, other in others for panel in other.panels]
+    figure, others = draw(run), [(format_label(reference), draw(reference)) for reference in run.references]
+    panels = [_convert_to_grey(panel, name) for name, other in others for panel in other.panels]
     numbers = [other.numbers.assign(published=name) for name, other in others]
     caption = " ".join([figure.caption, *([words.fill("grey marks")] if panels else [])])
     numbers = pd.concat([figure.numbers, *numbers]) if numbers else figure.numbers
     return replace(figure, panels=(*figure.panels, *panels), caption=caption, numbers=numbers)
 
 
-def _greyed(panel: Panel, name: str) -> Panel:
+def _convert_to_grey(panel: Panel, name: str) -> Panel:
     marks = (
         replace(mark, label=f"{name} · {mark.label}", look=replace(mark.look, colour=GREY, filled=False))
         for mark in panel.marks
@@ -79,51 +81,56 @@ def _greyed(panel: Panel, name: str) -> Panel:
     return replace(panel, title=f"{name}: {panel.title}", marks=tuple(marks), rules=tuple(rules))
 
 
-def limits(run: Results) -> Iterator[str]:
+def list_limits(run: Results) -> Iterator[str]:
     """Yield what of the published data is not there, and which figures leave them out since no level matches."""
     report = run.report
     axes = [one.name for one in report.factors if one.axis and run.measured[one.name].nunique() > 1]
     for reference in run.references:
-        name = prose.capital(called(reference))
+        name = prose.capitalize_first(format_label(reference))
         limits_of = reference.facts.get("limits") or []
         yield from (words.fill("reference limit", reference=name, limit=line) for line in limits_of)
         lone = replace(run, references=(reference,))
-        missed = [report.factor(axis).title for axis in axes if not _drawn(lone, axis)]
+        missed = [report.get_factor(axis).title for axis in axes if not _is_drawn(lone, axis)]
         if missed:
-            yield words.fill("reference not against", reference=name, axes=prose.listing(missed, "or"))
-        elif report.values and not axes and not _drawn(lone, ""):
+            yield words.fill("reference not against", reference=name, axes=prose.format_list(missed, "or"))
+        elif report.values and not axes and not _is_drawn(lone, ""):
             yield words.fill("reference nowhere", reference=name)
 
 
-def _drawn(run: Results, axis: str) -> bool:
+def _is_drawn(run: Results, axis: str) -> bool:
     report = run.report
     keys = [name for name in (report.panels if axis else report.names) if name not in (axis, report.headline)]
     groups = run.measured.groupby(keys, sort=False)
-    return any(True for _, cells in groups for _ in arms(cells, run, report.values[0], axis, not axis))
+    return any(True for _, cells in groups for _ in iter_arms(cells, run, report.values[0], axis, not axis))
 
 
-def _alike(reference: Results, cells: pd.DataFrame, run: Results, value: Value, axis: str, rows: bool) -> pd.DataFrame:
+def _select_alike(
+    reference: Results, cells: pd.DataFrame, run: Results, value: Value, axis: str, rows: bool
+) -> pd.DataFrame:
     """The published cells that have the value and belong beside some cells."""
     report, there = run.report, reference.measured
     there = there[there[value.column].notna()] if value.column in there else there.head(0)
     given = [factor.name for factor in report.factors if factor.given or factor.place]
     exact = set(report.names if rows else (*report.panels, *given)) - {report.headline}
     for name in report.names if not there.empty else ():
-        own = {*_kinds(run, name, cells[name]), *_UNKNOWN}
-        agree = there[_kinds(reference, name, there[name]).isin(own)]
+        own = {*_convert_to_kinds(run, name, cells[name]), *_UNKNOWN}
+        agree = there[_convert_to_kinds(reference, name, there[name]).isin(own)]
         if name != axis and (name in exact or len(agree)):
             there = agree
     return there if not axis or set(there[axis]) & set(run.measured[axis]) else there.head(0)
 
 
-def _kinds(run: Results, factor: str, levels: pd.Series) -> pd.Series:
+def _convert_to_kinds(run: Results, factor: str, levels: pd.Series) -> pd.Series:
     """What levels are beyond one run: of stores their kind, as names are each run's own."""
     kinds = {name: spec["kind"] for name, spec in (run.facts.get("stores") or {}).items() if "kind" in spec}
     return levels.replace(kinds) if factor == "store" else levels
 
 
-def _tells(name: str, drawn: pd.DataFrame, reference: Results, cells: pd.DataFrame, run: Results) -> bool:
+def _is_telling(name: str, drawn: pd.DataFrame, reference: Results, cells: pd.DataFrame, run: Results) -> bool:
     """Whether a factor tells published cells from each other, or from a run's own."""
     place = name in run.report.places and reference.measured[name].nunique() > 1
-    apart = set(_kinds(reference, name, drawn[name])) - {*_kinds(run, name, cells[name]), *_UNKNOWN}
+    apart = set(_convert_to_kinds(reference, name, drawn[name])) - {
+        *_convert_to_kinds(run, name, cells[name]),
+        *_UNKNOWN,
+    }
     return bool(place or apart or drawn[name].nunique() > 1)

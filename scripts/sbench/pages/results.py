@@ -16,7 +16,7 @@ import pandas as pd
 from sbench.measure.judging import CONTEST, NOT_USED, OTHER_CODE
 from sbench.pages.declaration import Report
 from sbench.pages.names import Names
-from sbench.pages.run_files import nothing
+from sbench.pages.run_files import build_absence_problem
 from sbench.pages.statements import DECIDES, Comparison, Records, Stated, Statement
 from sbench.verdicts import stats
 from sbench.verdicts.outcomes import Outcome
@@ -25,7 +25,7 @@ RECORD = ["cell", "repeat"]
 COUNTS = ("n", "failed", "invalid", "edited")
 
 
-def by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = ()) -> tuple[pd.DataFrame, Any, Any]:
+def group_by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = ()) -> tuple[pd.DataFrame, Any, Any]:
     """Return one row per record of iterations, and the iterations grouped by record: all, and those whose time counts.
 
     The first iteration opens connections and files: where there are others, its time does not count. A row has the
@@ -39,7 +39,7 @@ def by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = ()) -> 
     return records, groups, rows[counts].groupby(RECORD, sort=False)
 
 
-def complete(
+def build_results(
     tables: dict, of_samples: Callable[[pd.DataFrame], pd.DataFrame], facts: dict, report: Report, folder: Path
 ) -> "Results":
     """Return the results of a run of which `read_tables` gave the tables.
@@ -50,7 +50,7 @@ def complete(
         Problem: there are neither samples nor cells.
     """
     if tables["samples"].empty and tables["cells"].empty:
-        raise nothing(folder)
+        raise build_absence_problem(folder)
     samples = tables["samples"]
     records = pd.DataFrame(columns=[*RECORD, "valid", "control", *report.names, "total_s"]).astype({"valid": bool})
     if len(samples):
@@ -88,7 +88,7 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
         for column in ends:
             cells[column] = pd.to_numeric(cells[column], errors="coerce") if column in cells else np.nan
         if value.column in records and cells[ends[1]].isna().all():
-            summary = value.summary or (lambda own, name=value.column: stats.median(own[name].dropna()))
+            summary = value.summary or (lambda own, name=value.column: stats.estimate_median(own[name].dropna()))
             estimates = {cell: summary(own)[:3] for cell, own in valid if own[value.column].notna().any()}
             table = pd.DataFrame.from_dict(estimates, orient="index", columns=ends, dtype=float)
             for column in ends:
@@ -102,7 +102,7 @@ class Results:
 
     `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
     `raw` is records.csv, by which statements are checked; `withheld` are the sentences that do not.
-    `requests` are those of `tables.exchanges`; `references` are published data that figures draw beside (`references`).
+    `requests` are those of `tables.build_exchanges_table`; `references` are published data that figures draw beside (`references`).
     """
 
     samples: pd.DataFrame
@@ -154,15 +154,15 @@ class Results:
         cells = self.cells
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
-    def select(self, said: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
+    def select_sentences(self, said: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
         """Return the sentences whose statements hold and contradict none before them; the others are withheld.
 
         Tables of before verdicts named their blocks cannot be checked (`is_checked`).
         """
         kept = []
         for text, statements in said:
-            is_true = not self.is_checked or all(statement.holds(self.checks) for statement in statements)
-            (kept if is_true and self._stated.add(statements) else self.withheld).append(text)
+            is_true = not self.is_checked or all(statement.is_supported_by(self.checks) for statement in statements)
+            (kept if is_true and self._stated.add_statements(statements) else self.withheld).append(text)
         return kept
 
     @cached_property
@@ -175,7 +175,7 @@ class Results:
         """Whether the tables have what statements are checked by."""
         return bool(self.checks) and "used_blocks" in self.verdicts
 
-    def drawn(self, column: str) -> pd.DataFrame:
+    def select_drawn(self, column: str) -> pd.DataFrame:
         """Return the records whose `column` figures draw, with a `note`: valid ones, of `invalid` cells all."""
         records = self.records
         if records.empty or column not in records:
@@ -183,14 +183,14 @@ class Results:
         chosen = records[column].notna() & (records["valid"] | records["cell"].isin(self.invalid["cell"]))
         return records[chosen].assign(note="repeat " + records["repeat"].astype(str))
 
-    def levels(self, factor: str) -> list[str]:
+    def list_levels(self, factor: str) -> list[str]:
         """Return the measured levels of a factor in order; those of the question's factor as the matrix has them."""
         levels = [level for level in self.measured[factor].unique() if level]
         if factor == self.report.headline:
             return levels
-        return sorted(levels, key=lambda level: self.names.order(factor, level))
+        return sorted(levels, key=lambda level: self.names.get_sort_key(factor, level))
 
-    def telling(self, cells: pd.DataFrame, factors: Iterable[str]) -> list[str]:
+    def select_telling_factors(self, cells: pd.DataFrame, factors: Iterable[str]) -> list[str]:
         """Return the factors that tell some cells apart: those that vary and do not follow from the ones before."""
         kept: list[str] = []
         many = 1
@@ -201,7 +201,7 @@ class Results:
         return kept
 
     @cached_property
-    def usual(self) -> dict[str, str]:
+    def usual_levels(self) -> dict[str, str]:
         """The level of each factor that most cells have: said once, not each time."""
         shares = {factor: self.measured[factor].value_counts(normalize=True) for factor in self.report.names}
         return {factor: str(share.index[0]) for factor, share in shares.items() if share.max() > 0.5}
@@ -209,18 +209,18 @@ class Results:
     @property
     def arms(self) -> list[str]:
         """The levels of the factor that decides colour and marker everywhere."""
-        return self.levels(self.report.headline) or [""]
+        return self.list_levels(self.report.headline) or [""]
 
-    def place(self, levels: dict) -> str:
+    def describe_place(self, levels: dict) -> str:
         """Return where the bytes of the cells with some levels came from, by the state of the cache as it was found."""
         named = {name: level for name, level in levels.items() if name in self.report.places}
         if not named:
             return ""
         cells = self.measured[(self.measured[list(named)] == list(named.values())).all(axis=1)]
-        return self.names.place(named | {"state": " | ".join(dict.fromkeys(self.states(cells)))})
+        return self.names.format_place(named | {"state": " | ".join(dict.fromkeys(self.get_cache_states(cells)))})
 
     @property
-    def situations(self) -> list[str]:
+    def situation_factors(self) -> list[str]:
         """The factors that a reader has no choice of: what their work decides, and where bytes come from.
 
         Where something was read is a choice if the configuration asks about it, but for the state of the cache.
@@ -230,7 +230,7 @@ class Results:
         return [one.name for one in self.report.factors if one.given or (one.place and one.name not in choices)]
 
     @staticmethod
-    def varying(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
+    def select_varying_factors(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
         """Return the factors that have more than one level in `table`."""
         return [factor for factor in factors if table[factor].nunique() > 1]
 
@@ -239,7 +239,7 @@ class Results:
         """The columns of `comparisons` that are alike where the same levels are compared in the same place."""
         return ["factor", "baseline", "contender", *self.report.places, "state"]
 
-    def comparisons(self, metric: str = "") -> pd.DataFrame:
+    def get_comparisons(self, metric: str = "") -> pd.DataFrame:
         """Return what verdicts.csv says of a metric (default: the one that decides) of what the configuration compares.
 
         Beside its own columns each row has `baseline_cell` and `contender_cell`, the names of both cells, and `state`,
@@ -295,13 +295,13 @@ class Results:
         return pd.DataFrame(rows, columns=pairs.columns)
 
     @property
-    def left_out(self) -> int:
+    def unequal_count(self) -> int:
         """How many comparisons that the configuration asks for are not told, as their arms deliver other amounts."""
         rows = self._pairs
         return int((self._unequal & (rows["metric"] == self.report.metrics[0].name)).sum())
 
     @property
-    def untried(self) -> int:
+    def untried_count(self) -> int:
         """How many comparisons that the configuration asks for are not told, as one of their cells was never tried."""
         rows = self._pairs
         return int(
@@ -309,7 +309,7 @@ class Results:
         )
 
     @staticmethod
-    def apart(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    def find_unmade(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
         """Return which comparisons were not made as their arms do not belong together, and which lack blocks for that.
 
         Other code measured one arm, or both were never measured in one session on one machine. A page says that once.
@@ -334,7 +334,7 @@ class Results:
             return pd.DataFrame(columns=columns).assign(tried=pd.Series(dtype=bool))
         rows = self.verdicts[self.verdicts["role"] != "control"].reset_index(drop=True)
         cells = self.cells.loc[self.cells["control"] == "", [*factors, "cell"]].drop_duplicates(factors, keep="last")
-        states = dict(zip(self.cells["cell"], self.states(self.cells), strict=True))
+        states = dict(zip(self.cells["cell"], self.get_cache_states(self.cells), strict=True))
         compared = rows["factor"].to_numpy()[:, None] == np.array(factors)
         for side in ("baseline", "contender"):
             levels = rows[factors].mask(compared, rows[side], axis=0)
@@ -346,7 +346,7 @@ class Results:
         return rows.assign(state=[" | ".join(dict.fromkeys(filter(None, states))) for states in both], tried=tried)
 
     @staticmethod
-    def states(cells: pd.DataFrame) -> pd.Series:
+    def get_cache_states(cells: pd.DataFrame) -> pd.Series:
         """Return the state of each cell's page cache as measured, or as requested where that is unknown."""
         requested = cells.get("cache", pd.Series("", index=cells.index))
         if "cache_state" not in cells:

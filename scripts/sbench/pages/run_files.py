@@ -11,7 +11,7 @@ import pandas as pd
 
 from sbench.pages.declaration import Report
 from sbench.pages.markup import FOREIGN
-from sbench.probe.program import Problem, shown
+from sbench.probe.program import Problem, escape_text
 
 TEXTS = (
     *("control", "cell", "factor", "baseline", "contender", "omitted", "twin_of", "reasons", "note", "verdict"),
@@ -32,7 +32,7 @@ def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
         Problem: it cannot be read as a table.
     """
     try:
-        table = pd.read_csv(opened(path), dtype=dict.fromkeys(texts, str), low_memory=False)
+        table = pd.read_csv(open_cleaned(path), dtype=dict.fromkeys(texts, str), low_memory=False)
     except (FileNotFoundError, pd.errors.EmptyDataError):
         return pd.DataFrame()
     except (OSError, ValueError) as error:
@@ -40,13 +40,13 @@ def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
     return table.assign(**{column: table[column].fillna("") for column in texts if column in table})
 
 
-def opened(path: Path) -> StringIO:
-    """Return a file's text with what no text from elsewhere may hold (`markup.FOREIGN`) as `program.shown` has it."""
-    return StringIO(_cleaned(path.read_text(encoding="utf-8")))
+def open_cleaned(path: Path) -> StringIO:
+    """Return a file's text with what no text from elsewhere may hold (`markup.FOREIGN`) as `program.escape_text` has it."""
+    return StringIO(_clean_value(path.read_text(encoding="utf-8")))
 
 
 def read_facts(path: Path | str | None) -> dict:
-    """Return the facts of a run that are known, cleaned as `opened` does; {} where no file is named.
+    """Return the facts of a run that are known, cleaned as `open_cleaned` does; {} where no file is named.
 
     Raises:
         Problem: the file cannot be read as JSON.
@@ -57,18 +57,18 @@ def read_facts(path: Path | str | None) -> dict:
         facts = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read as JSON: {error}") from error
-    facts = _cleaned(facts) if isinstance(facts, dict) else {}
+    facts = _clean_value(facts) if isinstance(facts, dict) else {}
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _cleaned(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     match value:
         case str():
-            return FOREIGN.sub(lambda sign: shown(sign[0]), value)
+            return FOREIGN.sub(lambda sign: escape_text(sign[0]), value)
         case list():
-            return [_cleaned(one) for one in value]
+            return [_clean_value(one) for one in value]
         case dict():
-            return {_cleaned(key): _cleaned(one) for key, one in value.items()}
+            return {_clean_value(key): _clean_value(one) for key, one in value.items()}
         case _:
             return value
 
@@ -104,6 +104,6 @@ def is_true(column: pd.Series) -> pd.Series:
     return column.astype(str).str.lower().eq("true")
 
 
-def nothing(folder: Path) -> Problem:
+def build_absence_problem(folder: Path) -> Problem:
     """Return what is wrong with a folder that has neither samples nor cells."""
     return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")

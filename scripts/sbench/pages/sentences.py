@@ -20,12 +20,14 @@ Steps = tuple[tuple[str, str], ...]
 def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results) -> str:
     """Return what some courses that came out alike say, with the conditions that they hold under."""
     report, along = results.report, results.report.along
-    blocks = prose.span(rows["blocks"], "{:.0f}".format)
+    blocks = prose.format_span(rows["blocks"], "{:.0f}".format)
     comparisons = len(rows) // len(steps)
     evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
     evidence = words.fill("of comparisons", many=comparisons, evidence=evidence) if comparisons > 1 else evidence
-    evidence += _spikes(rows, *name_sides(rows.iloc[0], results)) + _failures(rows, *name_sides(rows.iloc[0], results))
-    evidence += _reason(rows, results)
+    evidence += _describe_spikes(rows, *name_sides(rows.iloc[0], results)) + _describe_failures(
+        rows, *name_sides(rows.iloc[0], results)
+    )
+    evidence += _describe_reason(rows, results)
     under = f", {conditions}" if conditions else ""
     new, old = name_sides(rows.iloc[0], results)
     if len(steps) == 1:
@@ -35,14 +37,14 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
         levels = [level for level, _ in alike]
         part = rows[rows[along].isin(levels)].assign(verdict=verdict)
         texts.append(f"{write_stretch(levels, [level for level, _ in steps], results)} {write_outcome(part, results)}")
-    decided = [(results.names.level(along, level), verdict) for level, verdict in steps if verdict in ORDERED]
+    decided = [(results.names.format_level(along, level), verdict) for level, verdict in steps if verdict in ORDERED]
     turns = [
         words.fill("turn", before=before, after=after)
         for (before, verdict), (after, other) in itertools.pairwise(decided)
         if verdict != other
     ]
-    turn = f" {bold(words.fill('turns', where=prose.listing(turns)))}" if turns else ""
-    in_time = _in_time(report.metric(rows["metric"].iloc[0]))
+    turn = f" {bold(words.fill('turns', where=prose.format_list(turns)))}" if turns else ""
+    in_time = _describe_time(report.get_metric(rows["metric"].iloc[0]))
     said = {"new": new, "old": old, "in_time": in_time, "under": under, "steps": "; ".join(texts)}
     return words.fill("course", **said, evidence=evidence, turn=turn)
 
@@ -50,10 +52,10 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
 def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") -> str:
     """Return what one verdict says, with ratio and interval; with `new` and `old` as a whole sentence."""
     low, high = rows["ratio_low"].min(), rows["ratio_high"].max()
-    metric = results.report.metric(rows["metric"].iloc[0])
+    metric = results.report.get_metric(rows["metric"].iloc[0])
     # What does not decide is of the second rank.
     strong = bold if metric == results.report.metrics[0] else str
-    in_time, nothing = _in_time(metric) if new else "", words.get_outcome(Outcome.NO_EVIDENCE)
+    in_time, nothing = _describe_time(metric) if new else "", words.get_outcome(Outcome.NO_EVIDENCE)
     against = words.fill("against", new=new, old=old) if new else ""
     match rows["verdict"].iloc[0]:
         case Outcome.FASTER | Outcome.SLOWER:
@@ -64,16 +66,18 @@ def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str 
             return words.fill("order", **said) if new else text
         case Outcome.SAME:
             same = strong(words.get_outcome(Outcome.SAME, results.same_percent))
-            ratio = names.ratio_with_interval(rows["ratio"].median(), low, high)
+            ratio = names.format_ratio_with_interval(rows["ratio"].median(), low, high)
             said = {"new": new, "old": old, "same": same, "in_time": in_time, "ratio": ratio}
             return words.fill("both the same" if new else "step the same", **said)
         case Outcome.NO_EVIDENCE if new:
-            said = {"new": new, "old": old, "in_time": in_time, "doubt": _doubt(rows)}
+            said = {"new": new, "old": old, "in_time": in_time, "doubt": _describe_doubt(rows)}
             return words.fill("no evidence", nothing=strong(nothing), **said)
         case Outcome.NO_EVIDENCE:
-            return words.fill("step no evidence", nothing=bold(nothing), doubt=_doubt(rows))
+            return words.fill("step no evidence", nothing=bold(nothing), doubt=_describe_doubt(rows))
         case Outcome.TOO_FEW:
-            ratios = words.fill("ratios", ratios=prose.span(rows["ratio"])) if rows["ratio"].notna().any() else ""
+            ratios = (
+                words.fill("ratios", ratios=prose.format_span(rows["ratio"])) if rows["ratio"].notna().any() else ""
+            )
             return f"{against}{strong(words.get_outcome(Outcome.TOO_FEW))}{ratios}"
         case _:
             notes = dict.fromkeys(part for note in rows["note"] for part in str(note).split("; ") if part)
@@ -83,13 +87,16 @@ def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str 
 
 def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
     """Return the effect of comparisons of one order in words; "at least" where the harness makes it a bound."""
-    metric, factor = results.report.metric(rows["metric"].iloc[0]), results.report.factor(rows["factor"].iloc[0])
+    metric, factor = (
+        results.report.get_metric(rows["metric"].iloc[0]),
+        results.report.get_factor(rows["factor"].iloc[0]),
+    )
     ends = rows["ratio_low"].min(), rows["ratio_high"].max()
     is_bound = "harness_percent" in rows and bool(rows["harness_percent"].notna().any())
-    return names.effect(rows["ratio"], *ends, factor.plural, metric.is_time, is_bound)
+    return names.describe_effect(rows["ratio"], *ends, factor.plural, metric.is_time, is_bound)
 
 
-def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
+def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
     """What a median does not show: blocks in which one side took much longer than in the others."""
     counts = {
         who: pd.to_numeric(rows.get(column, pd.Series(0, rows.index))).fillna(0)
@@ -98,7 +105,7 @@ def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
     slow = rows[sum(counts.values()) > 0]
     if slow.empty:
         return ""
-    times = prose.span(slow["slow_ratio"], lambda ratio: f"{prose.ratio(ratio)}×")
+    times = prose.format_span(slow["slow_ratio"], lambda ratio: f"{prose.format_ratio(ratio)}×")
     blocks = f"{slow['blocks'].sum():.0f}"
     if all(count.sum() for count in counts.values()):
         # Their ratio is that of both sides together.
@@ -108,7 +115,7 @@ def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
     return words.fill("slow blocks", who=who, slow=f"{counts[who].sum():.0f}", blocks=blocks, times=times)
 
 
-def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
+def _describe_failures(rows: pd.DataFrame, new: str, old: str) -> str:
     """How many attempts at each side failed, with the exact interval of that share, where any did (METHOD 15)."""
     texts, any_failed = [], False
     for who, side in ((new, "contender"), (old, "baseline")):
@@ -116,28 +123,30 @@ def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
             return ""
         cells = rows.drop_duplicates(f"{side}_cell")
         failed, attempts = (int(cells[f"{what}_{side}"].sum()) for what in ("failed", "attempts"))
-        of = stats.share(failed, attempts)
+        of = stats.estimate_share(failed, attempts)
         ends = {"low": 100 * of.low, "high": 100 * of.high}
         texts.append(words.fill("failures", who=who, failed=failed, attempts=attempts, **ends))
         any_failed |= failed > 0
     return words.fill("failed sides", sides=", ".join(texts)) if any_failed else ""
 
 
-def get_modelled(rows: pd.DataFrame, results: Results) -> pd.Series:
+def get_modelled_ratios(rows: pd.DataFrame, results: Results) -> pd.Series:
     """Return the ratios of times that follow from requests, bytes, CPU time and opens, NaN if unknown."""
     seconds = results.cells.set_index("cell").get("modelled_s", pd.Series(dtype=float)).astype(float)
     new, old = (seconds.reindex(rows[f"{side}_cell"]).to_numpy() for side in ("contender", "baseline"))
     return pd.Series(new / old, index=rows.index)
 
 
-def _reason(rows: pd.DataFrame, results: Results) -> str:
+def _describe_reason(rows: pd.DataFrame, results: Results) -> str:
     """Whether requests and bytes explain what was decided about the time of everything; "" where it is not known."""
     decided = rows[rows["verdict"].isin(ORDERED) & (rows["metric"] == results.report.metrics[0].name)]
-    ratios = get_modelled(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
+    ratios = (
+        get_modelled_ratios(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
+    )
     if ratios.empty or ratios.isna().any():
         return ""
     measured = decided["ratio"].astype(float)
-    if model.explains(ratios, measured).all():
+    if model.is_explained(ratios, measured).all():
         return words.fill("explained")
     same_way = model.has_direction(ratios, measured)
     if same_way.all():
@@ -146,15 +155,18 @@ def _reason(rows: pd.DataFrame, results: Results) -> str:
     return words.fill("not explained", some=some)
 
 
-def _in_time(metric: Metric) -> str:
+def _describe_time(metric: Metric) -> str:
     return words.fill("in time", spent=metric.spent_to) if metric.spent_to else ""
 
 
-def _doubt(rows: pd.DataFrame) -> str:
+def _describe_doubt(rows: pd.DataFrame) -> str:
     """The ratios, what this run could have detected, and why an interval without 1 does not decide."""
-    ratios = names.ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
+    ratios = names.format_ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
     seen = write_detectable(rows)
-    doubts = [words.fill("ratio", ratio=prose.span(rows["ratio"]) if seen else ratios), *([seen] if seen else [])]
+    doubts = [
+        words.fill("ratio", ratio=prose.format_span(rows["ratio"]) if seen else ratios),
+        *([seen] if seen else []),
+    ]
     lost = rows["note"].fillna("").str.contains(judging.LOST)
     doubts += [judging.LOST] if lost.any() else []
     if beyond := int((((rows["ratio_low"] > 1) | (rows["ratio_high"] < 1)) & ~lost).sum()):
@@ -171,19 +183,19 @@ def write_detectable(rows: pd.DataFrame) -> str:
         return ""
     if ratios.min() > judgement.TOO_NOISY:
         return words.fill("noisy")
-    return words.fill("detectable", times=prose.span(ratios, lambda ratio: f"{prose.ratio(ratio)}×"))
+    return words.fill("detectable", times=prose.format_span(ratios, lambda ratio: f"{prose.format_ratio(ratio)}×"))
 
 
 def name_sides(row: pd.Series, results: Results) -> tuple[str, str]:
     """Return contender and baseline as a sentence is about them; the second without what both begin with."""
-    new, old = results.names.pair(row, results.names.subject)
-    metric = results.report.metric(row["metric"])
+    new, old = results.names.format_pair(row, results.names.format_subject)
+    metric = results.report.get_metric(row["metric"])
     return (new if metric.is_time else f"{metric.title} {new}"), old
 
 
 def write_stretch(levels: list[str], of: list[str], results: Results) -> str:
     """Return where among the levels `of` some beside each other lie: "up to 4 MiB", "at 1 MiB"."""
-    first, last = (results.names.level(results.report.along, level) for level in (levels[0], levels[-1]))
+    first, last = (results.names.format_level(results.report.along, level) for level in (levels[0], levels[-1]))
     if len(levels) == 1:
         which = "at size"
     elif len(levels) == len(of):

@@ -38,7 +38,7 @@ class Records:
         """Return whether there are any."""
         return len(self._rows) > 0
 
-    def get(self, cell: str, column: str, blocks: Sequence[int]) -> np.ndarray:
+    def get_values(self, cell: str, column: str, blocks: Sequence[int]) -> np.ndarray:
         """Return a column of a cell's valid records in some blocks, NaN where there is none."""
         if column not in self._columns:
             there = column in self._rows
@@ -46,13 +46,13 @@ class Records:
             self._columns[column] = values.to_dict()
         return np.array([self._columns[column].get((cell, block), math.nan) for block in blocks], dtype=float)
 
-    def blocks(self, cell: str) -> list[int]:
+    def list_blocks(self, cell: str) -> list[int]:
         """Return the blocks in which a cell has a valid record."""
         return [block for name, block in self._rows.index if name == cell] if len(self._rows) else []
 
-    def median(self, cell: str, column: str) -> float:
+    def compute_median(self, cell: str, column: str) -> float:
         """Return the median of a column over a cell's valid records, NaN of none."""
-        values = self.get(cell, column, self.blocks(cell))
+        values = self.get_values(cell, column, self.list_blocks(cell))
         values = values[np.isfinite(values)]
         return float(np.median(values)) if len(values) else math.nan
 
@@ -75,7 +75,7 @@ class Statement(Protocol):
         """What it says of what."""
         ...
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether the records bear it out."""
         ...
 
@@ -108,11 +108,11 @@ class Comparison:
     same_within: float = 0.05
     is_bound: bool = False
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether the records have the blocks, the ratio and the order of the outcome."""
         if math.isnan(self.ratio):
             return self.outcome not in (FASTER, SLOWER, SAME)
-        d = self._differences(records)
+        d = self._compute_log_ratios(records)
         if not len(d) or not np.isfinite(d).all() or abs(np.median(d) - math.log(self.ratio)) > CLOSE:
             return False
         match self.outcome:
@@ -131,11 +131,11 @@ class Comparison:
     def claims(self) -> Iterator[Claim]:
         """The outcome, and on the figure that decides which cell lost."""
         yield (self.baseline, self.contender, self.column), self.outcome
-        if self.order:
-            yield ("lost", *self.order), True
+        if self.loser_and_winner:
+            yield ("lost", *self.loser_and_winner), True
 
     @property
-    def order(self) -> tuple[str, str] | None:
+    def loser_and_winner(self) -> tuple[str, str] | None:
         """The loser and the winner on the figure that decides; None where there are none."""
         if not self.winner or self.column != DECIDES:
             return None
@@ -146,16 +146,16 @@ class Comparison:
         """The cell that was shown to take less time; "" where none was."""
         return {FASTER: self.contender, SLOWER: self.baseline}.get(self.outcome, "")
 
-    def gain(self, winner: str) -> float:
+    def compute_gain(self, winner: str) -> float:
         """Return how many times as fast a side is as the other."""
         return 1 / self.ratio if winner == self.contender else self.ratio
 
-    def _differences(self, records: Records) -> np.ndarray:
-        base, other = (records.get(cell, self.column, self.blocks) for cell in (self.baseline, self.contender))
+    def _compute_log_ratios(self, records: Records) -> np.ndarray:
+        base, other = (records.get_values(cell, self.column, self.blocks) for cell in (self.baseline, self.contender))
         if self.is_bound:
             # The harness may have taken all of it from one arm: the arm that took longer took at least the rest.
             longer, cell = (base, self.baseline) if self.ratio < 1 else (other, self.contender)
-            longer -= records.get(cell, "null_s", self.blocks)
+            longer -= records.get_values(cell, "null_s", self.blocks)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(other) - np.log(base)
 
@@ -168,7 +168,7 @@ class _OfComparisons:
     @property
     def claims(self) -> Iterator[Claim]:
         """Those of the comparisons."""
-        yield from _of_all(self.comparisons)
+        yield from _iter_claims(self.comparisons)
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,9 @@ class Outcomes(_OfComparisons):
 
     comparisons: tuple[Comparison, ...]
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether each comparison holds."""
-        return all(one.holds(records) for one in self.comparisons)
+        return all(one.is_supported_by(records) for one in self.comparisons)
 
 
 @dataclass(frozen=True)
@@ -194,13 +194,13 @@ class Gain(_OfComparisons):
     comparisons: tuple[Comparison, ...]
     shares: tuple[float, ...]
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether each comparison holds, one is won, and the medians of all together are less."""
         won = any(one.outcome == FASTER for one in self.comparisons)
         both = zip(self.comparisons, self.shares, strict=True)
-        weighed = [(share, records.median(one.baseline, DECIDES), one.ratio) for one, share in both]
+        weighed = [(share, records.compute_median(one.baseline, DECIDES), one.ratio) for one, share in both]
         before, after = (sum(share * time * ratio**power for share, time, ratio in weighed) for power in (0, 1))
-        return won and after < before and all(one.holds(records) for one in self.comparisons)
+        return won and after < before and all(one.is_supported_by(records) for one in self.comparisons)
 
 
 @dataclass(frozen=True)
@@ -213,10 +213,10 @@ class NoGain(_OfComparisons):
 
     ways: tuple[tuple[Comparison, ...], ...]
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether each comparison holds, and no way won all of its own."""
         won = any(own and all(one.outcome == FASTER for one in own) for own in self.ways)
-        return not won and all(one.holds(records) for one in self.comparisons)
+        return not won and all(one.is_supported_by(records) for one in self.comparisons)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
@@ -249,12 +249,12 @@ class Recommendation:
     cells: tuple[str, ...]
     choices: tuple[Choice, ...]
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether no cell of the situation took less, and each choice was won by the recommended cell."""
-        medians = {cell: records.median(cell, DECIDES) for cell in self.cells}
+        medians = {cell: records.compute_median(cell, DECIDES) for cell in self.cells}
         least = min((value for value in medians.values() if value == value), default=math.nan)
         return medians[self.cell] <= least * (1 + CLOSE) and all(
-            one.holds(records) and one.winner == self.cell for choice in self.choices for one in choice.comparisons
+            one.is_supported_by(records) and one.winner == self.cell for choice in self.choices for one in choice.comparisons
         )
 
     @property
@@ -262,7 +262,7 @@ class Recommendation:
         """The choice for the situation, that the cell lost against no other, and those of the comparisons."""
         yield self.situation, self.cell
         yield from ((("lost", self.cell, other), False) for other in self.cells)
-        yield from _of_all(one for choice in self.choices for one in choice.comparisons)
+        yield from _iter_claims(one for choice in self.choices for one in choice.comparisons)
 
 
 @dataclass(frozen=True)
@@ -283,18 +283,18 @@ class Leader(_OfComparisons):
     comparisons: tuple[Comparison, ...]
     is_alone: bool
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether no leader lost, one that is alone won against all, and no arm without a verdict took less."""
-        if not all(one.holds(records) for one in self.comparisons):
+        if not all(one.is_supported_by(records) for one in self.comparisons):
             return False
-        lost = {one.order for one in self.comparisons}
+        lost = {one.loser_and_winner for one in self.comparisons}
         for leaders, others, unjudged in zip(self.cells, self.others, self.unjudged, strict=True):
             if any((leader, other) in lost for other in others for leader in leaders):
                 return False
             if self.is_alone and not all((other, leaders[0]) in lost for other in others):
                 return False
-            least = min(records.median(leader, DECIDES) for leader in leaders)
-            if any(records.median(cell, DECIDES) < least * (1 - CLOSE) for cell in unjudged):
+            least = min(records.compute_median(leader, DECIDES) for leader in leaders)
+            if any(records.compute_median(cell, DECIDES) < least * (1 - CLOSE) for cell in unjudged):
                 return False
         return True
 
@@ -311,11 +311,11 @@ class Counts:
     cells: tuple[tuple[str, ...], tuple[str, ...]]
     counts: tuple[tuple[str, tuple[float, float], tuple[float, float]], ...]
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether the medians of the records reach from the least to the most."""
         for column, *spans in self.counts:
             for names, span in zip(self.cells, spans, strict=True):
-                medians = [records.median(cell, column) for cell in names]
+                medians = [records.compute_median(cell, column) for cell in names]
                 if not np.allclose([min(medians), max(medians)], span, rtol=1e-6):
                     return False
         return True
@@ -334,7 +334,7 @@ class Stated:
         """Begin with nothing."""
         self._claims: dict[Hashable, Hashable] = {}
 
-    def add(self, statements: Iterable[Statement]) -> bool:
+    def add_statements(self, statements: Iterable[Statement]) -> bool:
         """Take statements, all or, where one contradicts what was stated before, none; return whether they were."""
         claims = [claim for one in statements for claim in one.claims]
         together = self._claims | dict(claims)
@@ -344,6 +344,6 @@ class Stated:
         return True
 
 
-def _of_all(comparisons: Iterable[Comparison]) -> Iterator[Claim]:
+def _iter_claims(comparisons: Iterable[Comparison]) -> Iterator[Claim]:
     for one in comparisons:
         yield from one.claims

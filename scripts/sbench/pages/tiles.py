@@ -14,14 +14,14 @@ DARK = (0, 74, 128)
 PALE_BELOW = 0.55  # of the range of values: darker tiles have white letters
 
 
-def over(run: Results, across: str, up: str, value: Value | None = None) -> Figure:
+def draw_tiles(run: Results, across: str, up: str, value: Value | None = None) -> Figure:
     """Return a value (default: the report's first) over the factors `across` and `up`.
 
     There is a panel for each arm that was measured at several levels of both; empty places were not measured.
     """
     value = value or run.report.values[0]
     name, factors = f"{value.column.replace('_', '-')}-over-{across}-{up}", [across, up]
-    title = f"{value.title} over {run.report.factor(across).title} and {run.report.factor(up).title}"
+    title = f"{value.title} over {run.report.get_factor(across).title} and {run.report.get_factor(up).title}"
     cells = run.measured[run.measured[value.column].notna()]
     others = [factor for factor in run.report.names if factor not in factors]
     groups = [
@@ -30,28 +30,30 @@ def over(run: Results, across: str, up: str, value: Value | None = None) -> Figu
     if not groups:
         return Figure(name, title, "", (), pd.DataFrame())
     drawn = pd.concat(groups)
-    tells = run.telling(drawn, others) or [run.report.headline]
-    titles = [f"{prose.capital(run.names.row(group.iloc[0], tells))}: {value.label}" for group in groups]
-    panels = tuple(_panel(*one, across, up, value, run) for one in zip(groups, titles, strict=True))
+    tells = run.select_telling_factors(drawn, others) or [run.report.headline]
+    titles = [
+        f"{prose.capitalize_first(run.names.format_row(group.iloc[0], tells))}: {value.label}" for group in groups
+    ]
+    panels = tuple(_build_panel(*one, across, up, value, run) for one in zip(groups, titles, strict=True))
     caption = f"{value.means} Each tile has the summary of a cell; the darkest is the highest of its panel."
-    return Figure(name, title, caption, panels, curves.numbers(run, drawn, [value]), 2)
+    return Figure(name, title, caption, panels, curves.build_numbers(run, drawn, [value]), 2)
 
 
-def _panel(cells: pd.DataFrame, title: str, across: str, up: str, value: Value, run: Results) -> Panel:
-    columns, rows = (sorted(cells[factor].unique(), key=names.amount) for factor in (across, up))
+def _build_panel(cells: pd.DataFrame, title: str, across: str, up: str, value: Value, run: Results) -> Panel:
+    columns, rows = (sorted(cells[factor].unique(), key=names.parse_amount) for factor in (across, up))
     low, high = cells[value.column].min(), cells[value.column].max()
     bars, notes = [], []
     for cell in cells.to_dict("records"):
         x, y = columns.index(cell[across]), rows.index(cell[up])
         share = (cell[value.column] - low) / (high - low) if high > low else 1.0
         table = pd.DataFrame({"y": [y], "left": [x - HALF], "right": [x + HALF]})
-        bars.append(Bars("", _shade(share), table, half=HIGH))
+        bars.append(Bars("", _compute_shade(share), table, half=HIGH))
         ink = "#ffffff" if share > PALE_BELOW else "#222222"
-        notes.append(Note(x, y, names.rate(cell[value.column]), ink))
+        notes.append(Note(x, y, names.format_rate(cell[value.column]), ink))
     return Panel(
         title=title,
-        x_label=run.report.factor(across).axis or prose.capital(run.report.factor(across).title),
-        y_label=run.report.factor(up).axis or prose.capital(run.report.factor(up).title),
+        x_label=run.report.get_factor(across).axis or prose.capitalize_first(run.report.get_factor(across).title),
+        y_label=run.report.get_factor(up).axis or prose.capitalize_first(run.report.get_factor(up).title),
         bars=tuple(bars),
         notes=tuple(notes),
         height=90 + ROW * len(rows),
@@ -64,7 +66,7 @@ def _panel(cells: pd.DataFrame, title: str, across: str, up: str, value: Value, 
     )
 
 
-def _shade(share: float) -> str:
+def _compute_shade(share: float) -> str:
     """A colour between nearly white and the darkest."""
     parts = np.array([240, 246, 251]) * (1 - share) + np.array(DARK) * share
     return "#" + "".join(f"{round(part):02x}" for part in parts)

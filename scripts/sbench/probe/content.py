@@ -14,7 +14,7 @@ from sbench.probe import sizes
 PIECE = 1 << 22
 
 
-def pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
+def iter_pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
     """Yield the bytes of an object from `start` on, in pieces of 4 MiB at most, none of which crosses a block's end.
 
     Args:
@@ -34,14 +34,14 @@ def pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
         yield piece[max(0, start - begin) : count]
 
 
-def entry(name: str, size: int, seed: int, number: int) -> dict:
+def build_entry(name: str, size: int, seed: int, number: int) -> dict:
     """Return a manifest's entry for an object: {"name", "bytes", "sha256", "crc32", "content"}.
 
     crc32 has one number per block, the checksum of whatever section a reader is given: sections are whole blocks.
     """
-    content = {"seed": seed, "object": number, "block_bytes": sizes.block_bytes(size)}
+    content = {"seed": seed, "object": number, "block_bytes": sizes.compute_block_bytes(size)}
     whole, checksums, position = hashlib.sha256(), [], 0
-    for piece in pieces(content, size):
+    for piece in iter_pieces(content, size):
         whole.update(piece)
         if position % content["block_bytes"] == 0:
             checksums.append(0)
@@ -50,7 +50,7 @@ def entry(name: str, size: int, seed: int, number: int) -> dict:
     return {"name": name, "bytes": size, "sha256": whole.hexdigest(), "crc32": checksums, "content": content}
 
 
-def stream(entry: dict) -> io.BufferedReader:
+def open_stream(entry: dict) -> io.BufferedReader:
     """Return the bytes of an entry as a file to read from and to seek in: nothing of them lies on a disk."""
     return io.BufferedReader(_Stream(entry), 1 << 20)
 
@@ -69,7 +69,7 @@ class _Stream(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: getattr(self, "_position", 0), io.SEEK_END: self._size}[whence]
         self._position = base + offset
-        self._pieces, self._rest = pieces(self._content, self._size, self._position), memoryview(b"")
+        self._pieces, self._rest = iter_pieces(self._content, self._size, self._position), memoryview(b"")
         return self._position
 
     def readinto(self, buffer: memoryview) -> int:

@@ -24,37 +24,37 @@ class Step:
         """Take standard output for the line and leave its place to standard error."""
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
-        self.job = self.hear()
+        self.job = self.receive_message()
 
     def open_window(self, *, sets_cache: bool = False) -> None:
         """Return when the page cache is as asked, unless the program sets it itself, and requests are counted."""
-        self.say({"event": "open", "sets_cache": sets_cache})
-        self.hear()
+        self.send_message({"event": "open", "sets_cache": sets_cache})
+        self.receive_message()
 
     def close_window(self) -> dict:
         """Say that nobody reads any more; return the requests that were counted, by method, if they were."""
-        self.say({"event": "close"})
-        return self.hear().get("requests", {})
+        self.send_message({"event": "close"})
+        return self.receive_message().get("requests", {})
 
-    def finish(self, record: dict) -> None:
+    def send_record(self, record: dict) -> None:
         """Hand over the program's part of the record, and which code and software measured.
 
         `modules` in it, and `files` (see `sbench.probe.software`), are those of what measured beside this process.
         """
-        modules = [*provenance.loaded(), *record.get("modules", [])]
+        modules = [*provenance.list_loaded_modules(), *record.get("modules", [])]
         # The largest process of this one and of those that it has waited for; the kernel counts in KiB (getrusage(2)).
         whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         peak = 1024 * max(resource.getrusage(who).ru_maxrss for who in whose)
-        files = software.loaded() | record.pop("files", {})
-        seen = {"distributions": software.distributions(), "files": files}
+        files = software.list_loaded_libraries() | record.pop("files", {})
+        seen = {"distributions": software.list_distributions(), "files": files}
         more = {"modules": modules, "software": seen, "peak_bytes": peak}
-        self.say({"event": "record", "record": record | more})
+        self.send_message({"event": "record", "record": record | more})
 
-    def say(self, message: dict) -> None:
+    def send_message(self, message: dict) -> None:
         """Say a line to the program that started this one."""
         print(json.dumps(message), file=self._out, flush=True)
 
-    def hear(self) -> dict:
+    def receive_message(self) -> dict:
         """Return its next line."""
         line = sys.stdin.readline()
         if not line:
@@ -66,7 +66,7 @@ def run_measurement(measure: Callable[[Step], dict]) -> int:
     """Run a measuring program: `measure` gets the line to its step and returns its part of the record."""
     step = Step()
     try:
-        step.finish(measure(step))
+        step.send_record(measure(step))
     except Unable as reason:
-        step.say({"event": "unable", "reason": str(reason)})
+        step.send_message({"event": "unable", "reason": str(reason)})
     return 0

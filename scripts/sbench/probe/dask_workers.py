@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sbench.probe import host, page_cache, slurm, software
-from sbench.probe.processes import expect_shared_memory, free_port, owned
-from sbench.probe.program import Problem, make_command, refusal_in
+from sbench.probe.processes import expect_shared_memory, find_free_port, run_process
+from sbench.probe.program import Problem, build_command, find_refusal
 
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
@@ -52,9 +52,9 @@ class Workers:
         self.pids = dict(sorted(client.run(os.getpid).items()))
         self.addresses = list(self.pids)
         self.threads = list(client.nthreads().values())
-        self.nodes = self.each(host.name)
+        self.nodes = self.run_on_each(host.get_node_name)
 
-    def map(self, function: Callable, batches: Sequence[Any]) -> list[Any]:
+    def run_batches(self, function: Callable, batches: Sequence[Any]) -> list[Any]:
         """Run `function` on each batch, batch i on worker i, and return the results in that order.
 
         Identical batches are different tasks (pure=False), nothing is retried, nothing moves to another worker.
@@ -64,18 +64,18 @@ class Workers:
         """
         options = {"pure": False, "retries": 0, "allow_other_workers": False}
         futures = [
-            self.client.submit(counted, function, batch, workers=[address], **options)
+            self.client.submit(run_counted, function, batch, workers=[address], **options)
             for address, batch in zip(self.addresses, batches, strict=False)
         ]
-        with losses():
+        with expect_no_losses():
             return self.client.gather(futures)
 
-    def each(self, function: Callable) -> list[Any]:
+    def run_on_each(self, function: Callable) -> list[Any]:
         """Run `function` once on every worker, outside the counted tasks."""
         answers = self.client.run(function)
         return [answers[address] for address in self.addresses if address in answers]
 
-    def on_nodes(self, function: Callable, *arguments: object) -> list[Any]:
+    def run_on_nodes(self, function: Callable, *arguments: object) -> list[Any]:
         """Run `function` once on each node, in one of its workers; in this process if all are on its own."""
         if len(set(self.nodes)) == 1:
             return [function(*arguments)]
@@ -83,44 +83,46 @@ class Workers:
         answers = self.client.run(function, *arguments, workers=list(first.values()))
         return [answers[first[node]] for node in dict.fromkeys(self.nodes)]
 
-    def loaded(self) -> dict[str, str]:
-        """Return which libraries the workers have loaded, as `software.loaded` does.
+    def list_loaded_libraries(self) -> dict[str, str]:
+        """Return which libraries the workers have loaded, as `software.list_loaded_libraries` does.
 
         Raises:
             Problem: a library of one node is another one than that of its name on the first node.
         """
-        first, *others = self.on_nodes(software.hashes) if len(set(self.nodes)) > 1 else [{}]
+        first, *others = self.run_on_nodes(software.compute_library_hashes) if len(set(self.nodes)) > 1 else [{}]
         for other in others:
             if differ := sorted(name for name in first.keys() & other.keys() if first[name] != other[name]):
                 raise Problem(f"nodes have different {', '.join(differ)}; install the same on all of them")
-        return {name: file for files in self.each(software.loaded) for name, file in files.items()}
+        return {
+            name: file for files in self.run_on_each(software.list_loaded_libraries) for name, file in files.items()
+        }
 
-    def prepare_caches(self, state: str, files: list[Path]) -> dict:
+    def set_cache_states(self, state: str, files: list[Path]) -> dict:
         """Bring the page cache of each node into a state; returns what `cache.prepare` does, of all of them."""
-        return page_cache.together(self.on_nodes(page_cache.prepare, state, files))
+        return page_cache.merge_states(self.run_on_nodes(page_cache.set_cache_state, state, files))
 
-    def resident(self, files: list[Path]) -> float | None:
+    def measure_resident(self, files: list[Path]) -> float | None:
         """Return the least fraction of files that the page cache of a node holds; None where it cannot be known."""
-        fractions = self.on_nodes(page_cache.resident, files)
+        fractions = self.run_on_nodes(page_cache.measure_resident, files)
         return None if None in fractions else min(fractions)
 
-    def prepared(self, state: str, files: list[Path]) -> dict:
+    def prepare_nodes(self, state: str, files: list[Path]) -> dict:
         """Return what a record says of several nodes before its window opens: their facts and the caches' state."""
-        machines = self.on_nodes(host.facts, files[0] if files else ".")
+        machines = self.run_on_nodes(host.read_facts, files[0] if files else ".")
         unknown = {"asked": state, "state": "elsewhere", "resident_before": None}
-        return {"host": host.together(machines), "cache": self.prepare_caches(state, files) if files else unknown}
+        return {"host": host.merge_facts(machines), "cache": self.set_cache_states(state, files) if files else unknown}
 
-    def usable_cores(self) -> int:
+    def count_usable_cores(self) -> int:
         """Return how many cores the workers may use on all nodes."""
-        return sum(self.on_nodes(host.usable_cores))
+        return sum(self.run_on_nodes(host.count_usable_cores))
 
-    def replaced(self) -> list[int]:
+    def list_replaced(self) -> list[int]:
         """Return the process ids of the workers that are no longer those that began."""
         return sorted(set(self.pids.values()) - set(self.client.run(os.getpid).values()))
 
 
 @contextlib.contextmanager
-def losses(limit: str = "") -> Iterator[None]:
+def expect_no_losses(limit: str = "") -> Iterator[None]:
     """Say in one line that a worker was lost within a `with` block, and which limit of memory the workers have.
 
     Raises:
@@ -138,21 +140,21 @@ def losses(limit: str = "") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _over_nodes(nodes: int, count: int, threads: int, folder: Path) -> Iterator[tuple[Workers, float]]:
+def _start_on_nodes(nodes: int, count: int, threads: int, folder: Path) -> Iterator[tuple[Workers, float]]:
     """With a scheduler in a process of its own here, and Dask's own command for each worker."""
     from distributed import Client
 
     start = time.perf_counter()
     # What Dask writes is in the step's own folder too, and not under a name of everybody's.
-    file, env = folder / "scheduler.json", _as_variables(_SETTINGS | {"temporary-directory": folder})
+    file, env = folder / "scheduler.json", _build_environment(_SETTINGS | {"temporary-directory": folder})
     options = ("--scheduler-file", str(file), "--no-dashboard")
     of_worker = ("--nthreads", str(threads), "--nworkers", "1", "--no-nanny", "--memory-limit", "0")
-    scheduler = make_command("distributed.cli.dask_scheduler", *options, "--host", host.name(), "--port", "0")
-    workers = make_command("distributed.cli.dask_worker", *options, *of_worker)
-    step = [*slurm.across(nodes, count), "sh", "-c", _WORKER, "sh", *workers]
+    scheduler = build_command("distributed.cli.dask_scheduler", *options, "--host", host.get_node_name(), "--port", "0")
+    workers = build_command("distributed.cli.dask_worker", *options, *of_worker)
+    step = [*slurm.build_srun_command(nodes, count), "sh", "-c", _WORKER, "sh", *workers]
     with contextlib.ExitStack() as stack:
         started = [
-            stack.enter_context(owned(command, sys.stderr, env, stdin=subprocess.DEVNULL))
+            stack.enter_context(run_process(command, sys.stderr, env, stdin=subprocess.DEVNULL))
             for command in (scheduler, step)
         ]
         while not file.exists():
@@ -172,28 +174,28 @@ def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
             raise Problem(f"{what} ended with status {process.returncode} before all Dask workers were there")
 
 
-def _as_variables(settings: dict[str, object]) -> dict[str, str]:
+def _build_environment(settings: dict[str, object]) -> dict[str, str]:
     """Return the environment in which Dask's own commands have settings."""
     names = {name: f"DASK_{name.upper().replace('.', '__').replace('-', '_')}" for name in settings}
     return os.environ | _ENVIRONMENT | {names[name]: str(value) for name, value in settings.items()}
 
 
-def begin() -> None:
+def start_forkserver() -> None:
     """Start the process that workers are forked from, which imports Dask while this one still does.
 
     Nothing of HDF5 is in it: ROS3 has threads, which a fork does not take along.
     """
-    if _method() == "forkserver":
+    if _choose_method() == "forkserver":
         os.environ.update(_ENVIRONMENT)
         forkserver.set_forkserver_preload(["distributed"])
         forkserver.ensure_running()
 
 
-def _method() -> str:
+def _choose_method() -> str:
     return "forkserver" if len(os.fsencode(tempfile.gettempdir())) <= _FOLDER_BYTES else "spawn"
 
 
-def cluster(
+def start_cluster(
     count: int, threads: int = 1, processes: bool = True, memory_bytes: int = 0, nodes: int = 1, folder: str = "."
 ) -> contextlib.AbstractContextManager[tuple["Workers", float]]:
     """Start `count` workers for the length of a `with` block: on the loopback, or on several nodes of a Slurm job.
@@ -214,21 +216,23 @@ def cluster(
             job, or Slurm or the scheduler ended before all workers were there.
     """
     if nodes > 1:
-        return _over_nodes(nodes, count, threads, Path(folder))
-    return _here(count, threads, processes, memory_bytes)
+        return _start_on_nodes(nodes, count, threads, Path(folder))
+    return _start_locally(count, threads, processes, memory_bytes)
 
 
 @contextlib.contextmanager
-def _here(count: int, threads: int, processes: bool, memory_bytes: int) -> Iterator[tuple[Workers, float]]:
+def _start_locally(count: int, threads: int, processes: bool, memory_bytes: int) -> Iterator[tuple[Workers, float]]:
     if processes:
         expect_shared_memory()
-        free_port()
+        find_free_port()
     import dask
     from distributed import Client, LocalCluster
 
     start = time.perf_counter()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(dask.config.set(_SETTINGS | {"distributed.worker.multiprocessing-method": _method()}))
+        stack.enter_context(
+            dask.config.set(_SETTINGS | {"distributed.worker.multiprocessing-method": _choose_method()})
+        )
         try:
             local = LocalCluster(
                 n_workers=count,
@@ -241,7 +245,7 @@ def _here(count: int, threads: int, processes: bool, memory_bytes: int) -> Itera
                 silence_logs=logging.ERROR,
             )
         except RuntimeError as error:
-            if refusal_in(error):
+            if find_refusal(error):
                 raise
             raise Problem("a Dask worker ended as it was started; its words are in the log") from error
         client = stack.enter_context(Client(stack.enter_context(local)))
@@ -249,7 +253,7 @@ def _here(count: int, threads: int, processes: bool, memory_bytes: int) -> Itera
         yield workers, time.perf_counter() - start
 
 
-def counted(function: Callable, batch: Any) -> Any:
+def run_counted(function: Callable, batch: Any) -> Any:
     """Run one task and count it in the process that runs it."""
     global _executed
     result = function(batch)
@@ -257,12 +261,12 @@ def counted(function: Callable, batch: Any) -> Any:
     return result
 
 
-def executed() -> int:
+def count_executed() -> int:
     """Return how many tasks this process has executed."""
     return _executed
 
 
-def batches_of(items: Sequence[Any], workers: int) -> list[Sequence[Any]]:
+def split_into_batches(items: Sequence[Any], workers: int) -> list[Sequence[Any]]:
     """Cut `items` into at most `workers` batches of ceil(items / workers); the last may be shorter (METHOD 12).
 
     Fewer batches than workers come out where the sizes do not divide: 500 items for 48 workers make 46 batches.

@@ -84,7 +84,7 @@ def is_hdf5(content: BinaryIO) -> bool:
     return _find_signature(content) is not None
 
 
-def reason(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """Return HDF5's message in one line: the system's message where there is one, else the kind of error."""
     # The text of a KeyError is in quotes.
     words = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
@@ -92,7 +92,7 @@ def reason(error: Exception) -> str:
     return os.strerror(int(number[1])) if number else " ".join(words.split()) or type(error).__name__
 
 
-def explain(where: str, content: BinaryIO, error: Exception) -> str:
+def describe_open_error(where: str, content: BinaryIO, error: Exception) -> str:
     """Return in one line why HDF5 does not open a file, and what to do.
 
     Args:
@@ -106,11 +106,11 @@ def explain(where: str, content: BinaryIO, error: Exception) -> str:
     return f"{where} cannot be read as HDF5: {_name_fault(where, head, size - offset, error)}"
 
 
-def explain_path(path: Path, error: Exception) -> str:
+def describe_path_error(path: Path, error: Exception) -> str:
     """Return in one line why HDF5 does not open a file of this machine, or read it further in, and what to do."""
     try:
         with open(path, "rb") as content:
-            return explain(str(path), content, error)
+            return describe_open_error(str(path), content, error)
     except OSError as of_system:
         return f"{path} cannot be read: {of_system.strerror}"
 
@@ -147,8 +147,8 @@ def _name_fault(where: str, head: bytes, size: int, error: Exception) -> str:
         return "it is marked as being written; wait for its writer, or, if that was killed, use h5clear -s"
     if isinstance(error, OSError) and "lock file" in words:
         busy = error.errno in (errno.EAGAIN, errno.EACCES)
-        return "a program that writes it has locked it; end that" if busy else f"{reason(error)}; {_NO_LOCKS}"
-    return reason(error)
+        return "a program that writes it has locked it; end that" if busy else f"{format_error(error)}; {_NO_LOCKS}"
+    return format_error(error)
 
 
 def _name_kind(where: str, content: BinaryIO) -> str:
@@ -201,22 +201,22 @@ def _name_text(head: bytes) -> str:
 
 def _name_part(path: Path) -> str:
     """Return which part of several files this is, "" if it is none: the first of them lies beside it."""
-    for first in _beside(path.name, r"\d+", lambda digits: ("0" * len(digits), "0")):
-        if _has(path.with_name(first), _FAMILY):
+    for first in _list_siblings(path.name, r"\d+", lambda digits: ("0" * len(digits), "0")):
+        if _has_mark(path.with_name(first), _FAMILY):
             return f"a member of the family of files that begins with {first}; {_JOIN}"
-    for first in _beside(path.name, r"(?<=-)[a-z](?=\.)", lambda _: ("m", "s")):
-        if _has(path.with_name(first), _SPLIT):
+    for first in _list_siblings(path.name, r"(?<=-)[a-z](?=\.)", lambda _: ("m", "s")):
+        if _has_mark(path.with_name(first), _SPLIT):
             return f"a part of a split file, whose metadata are in {first}; {_UNITE}"
     return ""
 
 
-def _beside(name: str, pattern: str, others: Callable[[str], Iterable[str]]) -> Iterator[str]:
+def _list_siblings(name: str, pattern: str, others: Callable[[str], Iterable[str]]) -> Iterator[str]:
     """Yield names that differ in what a pattern matches."""
     for part in re.finditer(pattern, name):
         yield from (f"{name[: part.start()]}{other}{name[part.end() :]}" for other in others(part[0]))
 
 
-def _has(path: Path, mark: bytes) -> bool:
+def _has_mark(path: Path, mark: bytes) -> bool:
     try:
         with open(path, "rb") as content:
             return mark in content.read(_HEAD_BYTES)

@@ -11,18 +11,18 @@ from sbench.probe.program import Problem
 MOST = 300_000
 
 
-def expand(pattern: str) -> list[str]:
+def expand_pattern(pattern: str) -> list[str]:
     """Return the paths that a pattern means, sorted; `**` stands for any folders, each of them entered once.
 
     Raises:
         Problem: too many are below the folders that it begins with.
     """
-    visited = _visit("/" * pattern.startswith("/"), pattern.strip("/").split("/"), set())
-    return sorted(filter(None, limited(visited, pattern)))
+    visited = _walk_pattern("/" * pattern.startswith("/"), pattern.strip("/").split("/"), set())
+    return sorted(filter(None, iter_limited(visited, pattern)))
 
 
-def limited(paths: Iterable, what: object) -> Iterator:
-    """Yield paths that are found below `what`; a Problem as for `expand`."""
+def iter_limited(paths: Iterable, what: object) -> Iterator:
+    """Yield paths that are found below `what`; a Problem as for `expand_pattern`."""
     for number, path in enumerate(paths):
         if number == MOST:
             raise Problem(
@@ -31,13 +31,13 @@ def limited(paths: Iterable, what: object) -> Iterator:
         yield path
 
 
-def _visit(folder: str, parts: list[str], entered: set) -> Iterator[str]:
+def _walk_pattern(folder: str, parts: list[str], entered: set) -> Iterator[str]:
     """Yield the paths that the parts of a pattern mean in a folder, and "" for each other file or folder on the way."""
     first, *rest = parts
     if not glob.has_magic(first):
         path = os.path.join(folder, first)
         if rest and os.path.isdir(path):
-            yield from _visit(path, rest, entered)
+            yield from _walk_pattern(path, rest, entered)
         elif not rest and os.path.lexists(path):
             yield path
         return
@@ -47,19 +47,19 @@ def _visit(folder: str, parts: list[str], entered: set) -> Iterator[str]:
             return
         entered.add(place)
         if rest:
-            yield from _visit(folder, rest, entered)
-    for entry in _entries(folder):
+            yield from _walk_pattern(folder, rest, entered)
+    for entry in _list_entries(folder):
         yield ""
         path = os.path.join(folder, entry.name)
         if entry.name.startswith(".") and not first.startswith("."):
             continue
         if deep and os.path.isdir(path):
-            yield from _visit(path, parts, entered)
+            yield from _walk_pattern(path, parts, entered)
         elif (deep and not rest) or fnmatch.fnmatchcase(entry.name, first):
-            yield from _visit(path, rest, entered) if rest else [path]
+            yield from _walk_pattern(path, rest, entered) if rest else [path]
 
 
-def _entries(folder: str) -> list[os.DirEntry]:
+def _list_entries(folder: str) -> list[os.DirEntry]:
     """Return what lies in a folder, links last: what is entered once is named by its place."""
     try:
         with os.scandir(folder or ".") as entries:

@@ -37,28 +37,28 @@ class Link:
     @property
     def name(self) -> str:
         """The path in UTF-8; other bytes are escaped."""
-        return text(self.path)
+        return to_text(self.path)
 
 
-def text(name: str | bytes) -> str:
+def to_text(name: str | bytes) -> str:
     """Return a name, which h5py leaves as bytes if it is not UTF-8; such bytes are escaped."""
     return name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
 
 
 def is_utf8(path: bytes) -> bool:
     """Return whether a path is UTF-8, so that each reader makes the same of it."""
-    return text(path).encode() == path
+    return to_text(path).encode() == path
 
 
-def walk(file: h5py.File) -> Iterator[Link]:
+def walk_links(file: h5py.File) -> Iterator[Link]:
     """Yield the root and all links below it, a group before its members, members by name; soft links lead no further.
 
     Unlike HDF5's own visit, it asks for no sizes of metadata, which would read the index of each dataset's chunks.
     """
     root = h5py.h5g.open(file.id, b"/")
-    seen = {_address(root)}
-    yield Link(b"/", root, _address(root), first=True)
-    stack = [_links(root, b"", seen)]
+    seen = {_get_address(root)}
+    yield Link(b"/", root, _get_address(root), first=True)
+    stack = [_iter_links(root, b"", seen)]
     while stack:
         if (link := next(stack[-1], None)) is None:
             stack.pop()
@@ -66,17 +66,17 @@ def walk(file: h5py.File) -> Iterator[Link]:
         yield link
         if link.first and isinstance(link.object, h5py.h5g.GroupID):
             if len(stack) < DEPTH:
-                stack.append(_links(link.object, link.path, seen))
+                stack.append(_iter_links(link.object, link.path, seen))
             else:
                 yield Link(link.path, error=RecursionError(f"it lies in {DEPTH:,} groups; what it holds is left out"))
 
 
-def members(group: Link) -> Iterator[Link]:
+def list_members(group: Link) -> Iterator[Link]:
     """Yield the links of a group that was reached before, so that none of them is the first to its object."""
-    yield from _links(group.object, group.path, None)
+    yield from _iter_links(group.object, group.path, None)
 
 
-def _links(group: h5py.h5g.GroupID, path: bytes, seen: set[Address] | None) -> Iterator[Link]:
+def _iter_links(group: h5py.h5g.GroupID, path: bytes, seen: set[Address] | None) -> Iterator[Link]:
     """Yield the links of a group at `path`, by name; objects to which a hard link is the first are added to `seen`."""
     links: list[tuple[bytes, int]] = []
     order = {"idx_type": h5py.h5.INDEX_NAME, "order": h5py.h5.ITER_INC}
@@ -85,18 +85,18 @@ def _links(group: h5py.h5g.GroupID, path: bytes, seen: set[Address] | None) -> I
     except Exception as error:
         yield Link(path or b"/", error=error)
     for name, kind in links:
-        yield _follow(group, name, kind, path + b"/" + name, seen)
+        yield _resolve_link(group, name, kind, path + b"/" + name, seen)
 
 
-def _follow(group: h5py.h5g.GroupID, name: bytes, kind: int, path: bytes, seen: set[Address] | None) -> Link:
+def _resolve_link(group: h5py.h5g.GroupID, name: bytes, kind: int, path: bytes, seen: set[Address] | None) -> Link:
     words, target = _KINDS.get(kind, _OTHER), ""
     try:
-        target = _target(group, name, words)
+        target = _read_target(group, name, words)
         if words not in ("", SOFT):
             return Link(path, kind=words, target=target)
         member = h5py.h5o.open(group, name)
-        address = _address(member)
-        if words and address[0] != _address(group)[0]:
+        address = _get_address(member)
+        if words and address[0] != _get_address(group)[0]:
             # It leads through a link to another file.
             return Link(path, kind=EXTERNAL, target=target)
     except Exception as error:
@@ -107,12 +107,12 @@ def _follow(group: h5py.h5g.GroupID, name: bytes, kind: int, path: bytes, seen: 
     return Link(path, member, address, first, words, target)
 
 
-def _target(group: h5py.h5g.GroupID, name: bytes, kind: str) -> str:
+def _read_target(group: h5py.h5g.GroupID, name: bytes, kind: str) -> str:
     if kind == SOFT:
-        return text(group.links.get_val(name))
-    return ", ".join(map(text, group.links.get_val(name))) if kind == EXTERNAL else ""
+        return to_text(group.links.get_val(name))
+    return ", ".join(map(to_text, group.links.get_val(name))) if kind == EXTERNAL else ""
 
 
-def _address(member: h5py.h5i) -> Address:
+def _get_address(member: h5py.h5i) -> Address:
     state = h5py.h5g.get_objinfo(member)
     return state.fileno, state.objno

@@ -13,96 +13,99 @@ _GROUPS = Path("/sys/fs/cgroup")
 MEMORY_DEVICE = re.compile("z?ram[0-9]+")
 
 
-def facts(path: Path | str = ".") -> dict:
+def read_facts(path: Path | str = ".") -> dict:
     """Return the host block of a record; `path` names the file system that counts.
 
     Sizes are in bytes, loads are the three load averages; what a machine does not tell is None.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "node": name(),
-        "boot": read("/proc/sys/kernel/random/boot_id"),
-        "instance": _instance(),
-        "cpu": _cpu_model(),
+        "node": get_node_name(),
+        "boot": read_kernel_file("/proc/sys/kernel/random/boot_id"),
+        "instance": _read_instance(),
+        "cpu": _read_cpu_model(),
         "cores": os.cpu_count(),
         "affinity": sorted(os.sched_getaffinity(0)),
-        "cpu_quota": cpu_quota(),
+        "cpu_quota": read_cpu_quota(),
         "ram_bytes": memory,
         "kernel": platform.release(),
-        "os": _os_name(),
-        "clock_source": read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        **mount(path),
+        "os": _read_os_name(),
+        "clock_source": read_kernel_file("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        **find_mount(path),
         "load_before": list(os.getloadavg()),
     }
 
 
-def name() -> str:
+def get_node_name() -> str:
     """Return the name of this machine, the one that Slurm has for it where a job runs."""
-    return slurm.node() or platform.node()
+    return slurm.get_node() or platform.node()
 
 
-def together(machines: list[dict]) -> dict:
+def merge_facts(machines: list[dict]) -> dict:
     """Return the facts of several machines that measured together: of the first, with the names and boots of all."""
     machines = sorted(machines, key=itemgetter("node"))
     names = {key: ", ".join(dict.fromkeys(str(one[key]) for one in machines)) for key in ("node", "boot")}
     return machines[0] | names
 
 
-def usable_cores(mask: set[int] | None = None) -> int:
+def count_usable_cores(mask: set[int] | None = None) -> int:
     """Return how many cores may be used: those of `mask` (this process's own), cut by the control group's quota."""
     cores = len(os.sched_getaffinity(0) if mask is None else mask)
-    quota = cpu_quota()
+    quota = read_cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
-def cpu_quota() -> float | None:
+def read_cpu_quota() -> float | None:
     """Return the CPU quota of this control group in cores, the smallest up to its root; None: no limit."""
-    limits = [(read(group / "cpu.max") or "max").split() for group in control_groups()]
-    old = [[read(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")] for group in control_groups("cpu")]
+    limits = [(read_kernel_file(group / "cpu.max") or "max").split() for group in list_control_groups()]
+    old = [
+        [read_kernel_file(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+        for group in list_control_groups("cpu")
+    ]
     limited = [limit for limit in limits + old if limit[0] not in ("max", "-1", None)]
     return min((int(limit[0]) / int(limit[1]) for limit in limited), default=None)
 
 
-def control_groups(controller: str = "") -> list[Path]:
+def list_control_groups(controller: str = "") -> list[Path]:
     """Return the folders of this process's control group and of those above it: of cgroup v2, or a controller of v1."""
-    lines = [line.split(":", 2) for line in (read("/proc/self/cgroup") or "").splitlines()]
+    lines = [line.split(":", 2) for line in (read_kernel_file("/proc/self/cgroup") or "").splitlines()]
     own = next((path for _, names, path in lines if controller in names.split(",")), "/")
     group = _GROUPS / controller / own.lstrip("/")
     return [group, *group.parents]
 
 
-def mount(path: Path | str) -> dict:
+def find_mount(path: Path | str) -> dict:
     """Return {"file_system", "mount_point", "mount_options", "device"} of the file system that holds `path`."""
     target = Path(path).resolve()
-    mounts = [line.split() for line in (read("/proc/self/mounts") or "").splitlines()]
+    mounts = [line.split() for line in (read_kernel_file("/proc/self/mounts") or "").splitlines()]
     holding = [fields for fields in mounts if target.is_relative_to(fields[1])]
     # Of those at the same place, the last hides the others.
     device, point, kind, options = max(reversed(holding), key=lambda fields: len(fields[1]), default=[None] * 4)[:4]
     return {"file_system": kind, "mount_point": point, "mount_options": options, "device": device}
 
 
-def in_memory(path: Path | str) -> str:
+def find_memory_backing(path: Path | str) -> str:
     """Return what keeps a folder's files, or a block device, in memory: "tmpfs", "ram0", "overlay on tmpfs"; or ""."""
     path = Path(path).resolve()
     if path.is_block_device():
         mounted, device = {"file_system": "", "mount_options": ""}, path.name
     else:
-        mounted = mount(path)
+        mounted = find_mount(path)
         device = Path(mounted["device"] or "").name
     if mounted["file_system"] in MEMORY_FILE_SYSTEMS:
         return mounted["file_system"]
     if MEMORY_DEVICE.fullmatch(device):
         return device
     options = dict(option.partition("=")[::2] for option in (mounted["mount_options"] or "").split(","))
-    below = options.get("upperdir") or read(f"/sys/block/{device}/loop/backing_file") or ""
+    below = options.get("upperdir") or read_kernel_file(f"/sys/block/{device}/loop/backing_file") or ""
     # A file that was deleted lies where its folder does.
     below = Path(below.removesuffix(" (deleted)")) if below else None
     there = next((place for place in (below, *below.parents) if place.exists()), None) if below else None
-    inner = in_memory(there) if there else ""
+    inner = find_memory_backing(there) if there else ""
     return f"{mounted['file_system'] or device} on {inner}" if inner else ""
 
 
-def read(path: Path | str) -> str | None:
+def read_kernel_file(path: Path | str) -> str | None:
     """Return the text of a file of the kernel's; None where there is none for this user."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
@@ -110,24 +113,24 @@ def read(path: Path | str) -> str | None:
         return None
 
 
-def number(pattern: str, path: Path | str) -> int | None:
+def read_number(pattern: str, path: Path | str) -> int | None:
     """Return the number that `pattern` finds in a file of the kernel's; None where there is none."""
-    match = re.search(pattern, read(path) or "", re.MULTILINE)
+    match = re.search(pattern, read_kernel_file(path) or "", re.MULTILINE)
     return int(match[1]) if match else None
 
 
-def _cpu_model() -> str | None:
-    name = re.search(r"^model name\s*:(.*)", read("/proc/cpuinfo") or "", re.MULTILINE)
+def _read_cpu_model() -> str | None:
+    name = re.search(r"^model name\s*:(.*)", read_kernel_file("/proc/cpuinfo") or "", re.MULTILINE)
     return name[1].strip() if name else platform.machine()
 
 
-def _instance() -> str | None:
+def _read_instance() -> str | None:
     """Which machine of a cloud, and of which type, as far as this user may read it."""
-    facts = (read(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
+    facts = (read_kernel_file(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
     return " ".join(filter(None, facts)) or None
 
 
-def _os_name() -> str:
+def _read_os_name() -> str:
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):

@@ -3,7 +3,7 @@
 import resource
 from pathlib import Path
 
-from sbench.probe.host import control_groups, number, read
+from sbench.probe.host import list_control_groups, read_kernel_file, read_number
 
 # What a process that reads may take beside one operation; interpreter and libraries are there before.
 SPARE = 64 * 2**20
@@ -14,22 +14,22 @@ _LIMITS = (
 )
 
 
-def resident() -> int:
+def read_resident_bytes() -> int:
     """Return the bytes of this process that are in memory."""
-    return _bytes("/proc/self/status", "VmRSS")
+    return _read_bytes("/proc/self/status", "VmRSS")
 
 
-def peak(pid: int | str = "self") -> int | None:
+def read_peak_bytes(pid: int | str = "self") -> int | None:
     """Return the most bytes of a process that were in memory since it started, or since its `forget_peak`.
 
     None where it has ended.
     """
-    return _bytes(f"/proc/{pid}/status", "VmHWM")
+    return _read_bytes(f"/proc/{pid}/status", "VmHWM")
 
 
-def data(pid: int) -> int | None:
+def read_data_bytes(pid: int) -> int | None:
     """Return the bytes of a process that count against its limit of data (setrlimit(2)); None where it has ended."""
-    return _bytes(f"/proc/{pid}/status", "VmData")
+    return _read_bytes(f"/proc/{pid}/status", "VmData")
 
 
 def forget_peak(pid: int | str = "self") -> None:
@@ -37,29 +37,29 @@ def forget_peak(pid: int | str = "self") -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
-def available() -> int:
+def compute_available_bytes() -> int:
     """Return the bytes that new processes may take: the machine's, and no more than the control groups leave."""
-    free = _bytes("/proc/meminfo", "MemAvailable")
+    free = _read_bytes("/proc/meminfo", "MemAvailable")
     for controller, limit, taken, files in _LIMITS:
-        for group in control_groups(controller):
-            most = read(group / limit) or ""
+        for group in list_control_groups(controller):
+            most = read_kernel_file(group / limit) or ""
             if most.isdigit():
                 # What the group holds of files is given up where processes need it.
-                of_files = number(rf"^{files} (\d+)", group / "memory.stat") or 0
-                free = min(free, max(0, int(most) + of_files - int(read(group / taken) or 0)))
+                of_files = read_number(rf"^{files} (\d+)", group / "memory.stat") or 0
+                free = min(free, max(0, int(most) + of_files - int(read_kernel_file(group / taken) or 0)))
     return free
 
 
-def free() -> int:
-    """Return the bytes that this process may take: those `available`, within its own limits (setrlimit(2))."""
-    left = [available()]
+def compute_free_bytes() -> int:
+    """Return the bytes that this process may take: those `compute_available_bytes`, within its own limits (setrlimit(2))."""
+    left = [compute_available_bytes()]
     for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
-        limit, taken = resource.getrlimit(kind)[0], _bytes("/proc/self/status", name)
+        limit, taken = resource.getrlimit(kind)[0], _read_bytes("/proc/self/status", name)
         if limit != resource.RLIM_INFINITY and taken is not None:
             left.append(max(0, limit - taken))
     return min(left)
 
 
-def _bytes(path: str, name: str) -> int | None:
-    kib = number(rf"^{name}:\s*(\d+) kB", path)
+def _read_bytes(path: str, name: str) -> int | None:
+    kib = read_number(rf"^{name}:\s*(\d+) kB", path)
     return None if kib is None else kib * 1024

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from sbench.probe.program import Problem, refused
+from sbench.probe.program import Problem, describe_refusal
 
 _PR_SET_PDEATHSIG = 1
 _STARTS = 3
@@ -32,7 +32,7 @@ def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
 
 
 @contextlib.contextmanager
-def apart(log: IO[str], heading: str) -> Iterator[IO[str]]:
+def open_separate_log(log: IO[str], heading: str) -> Iterator[IO[str]]:
     """Return a file for the words of others for the length of a `with` block; then they are added to the end of `log`.
 
     So the last line of `log` is never theirs as long as that is looked at.
@@ -47,7 +47,7 @@ def apart(log: IO[str], heading: str) -> Iterator[IO[str]]:
 
 
 @contextlib.contextmanager
-def owned(
+def run_process(
     command: list[str], log: IO[str], env: dict[str, str], patience_s: float = PATIENCE_S, **options: object
 ) -> Iterator[subprocess.Popen]:
     """Run `command` in a session of its own for the length of a `with` block; its whole group is ended after it.
@@ -65,14 +65,14 @@ def owned(
     except OSError as error:
         if error.filename:
             raise
-        raise Problem(f"{command[0]} was not started: {refused(error)}") from error
+        raise Problem(f"{command[0]} was not started: {describe_refusal(error)}") from error
     try:
         yield process
     finally:
-        end_group(process, patience_s)
+        stop_group(process, patience_s)
 
 
-def started(
+def start_server(
     stack: contextlib.ExitStack,
     name: str,
     log: IO[str],
@@ -83,15 +83,15 @@ def started(
     """Start a server on a free port and return it and the port; somebody may take the port in between, so try a few.
 
     The stack owns it. `command_of` returns the command for a port; `env` is what its environment has beside PATH, HOME
-    and TMPDIR; `options` are for `owned`.
+    and TMPDIR; `options` are for `run_process`.
 
     Raises:
         Problem: it does not start, even on another port.
     """
     inherited = {"HOME": "/"} | {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     for starts_left in reversed(range(_STARTS)):
-        port = free_port()
-        process = stack.enter_context(owned(command_of(port), log, inherited | env, **options))
+        port = find_free_port()
+        process = stack.enter_context(run_process(command_of(port), log, inherited | env, **options))
         try:
             wait_for_port(port, process, name)
             break
@@ -101,7 +101,7 @@ def started(
     return process, port
 
 
-def end_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None:
+def stop_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None:
     """End a process that leads a group, and its group: politely first, for certain after `patience_s` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -114,7 +114,7 @@ def end_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None
                 pipe.close()
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a port of 127.0.0.1 that nobody listens on; the kernel does not give it out again at once.
 
     Raises:
@@ -125,7 +125,7 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", 0))
             client.connect(probe.getsockname())
         except OSError as error:
-            raise Problem(refused(OSError(errno.EADDRNOTAVAIL, error.strerror))) from error
+            raise Problem(describe_refusal(OSError(errno.EADDRNOTAVAIL, error.strerror))) from error
         return probe.getsockname()[1]
 
 
@@ -155,13 +155,13 @@ def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: floa
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise Problem(f"{name} ended with status {process.returncode} as it started; {_WORDS}")
-        if listens(process.pid, port):
+        if is_listening(process.pid, port):
             return
         time.sleep(0.005)
     raise Problem(f"{name} did not listen on 127.0.0.1:{port} within {limit_s:g} s; {_WORDS}")
 
 
-def listens(pid: int, port: int) -> bool:
+def is_listening(pid: int, port: int) -> bool:
     """Say whether the process holds a TCP socket that listens on `port` (proc(5): net/tcp, fd)."""
     wanted, listening = f":{port:04X}", "0A"
     with contextlib.suppress(OSError):

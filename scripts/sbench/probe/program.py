@@ -41,28 +41,28 @@ class Problem(Exception):
 
     def __str__(self) -> str:
         """Return the line, whatever the names within it hold."""
-        return shown(super().__str__())
+        return escape_text(super().__str__())
 
 
 class Unable(Problem):
     """What is there cannot be read in the way that a cell asks for: no failure, but the reason why it is left out."""
 
 
-def shown(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a text as one line that steers no terminal: escapes stand for what cannot be printed."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
-def shortened(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return the name of a file or the like in one printable line, without the middle of a very long one."""
-    text = shown(name)
+    text = escape_text(name)
     return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
 
 
 class Escaped:
-    """A stream of text that programs print to: what they print is `shown`.
+    """A stream of text that programs print to: what they print is `escape_text`.
 
     Line ends that `print` adds (`end`, `sep`) arrive apart from its texts, which tells them from those of data. The
     standard library's argparse, traceback and warnings write whole lines.
@@ -83,9 +83,9 @@ class Escaped:
         whole = package in sys.stdlib_module_names or not text.strip("\n")
         lines = text.split("\n") if whole else [text]
         try:
-            self._stream.write("\n".join(map(shown, lines)))
+            self._stream.write("\n".join(map(escape_text, lines)))
         except BrokenPipeError:
-            self._end()
+            self._stop_process()
         return len(text)
 
     def flush(self) -> None:
@@ -93,15 +93,15 @@ class Escaped:
         try:
             self._stream.flush()
         except BrokenPipeError:
-            self._end()
+            self._stop_process()
 
-    def _end(self) -> NoReturn:
+    def _stop_process(self) -> NoReturn:
         """End the process as the system ends others whose reader has gone, as `head` goes."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
 
-def run(main: Callable[[], int | None]) -> None:
+def run_main(main: Callable[[], int | None]) -> None:
     """Call `main` and leave the process with its status.
 
     A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2, also
@@ -121,24 +121,24 @@ def run(main: Callable[[], int | None]) -> None:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
     except Exception as error:
-        if not (refusal := refusal_in(error)):
+        if not (refusal := find_refusal(error)):
             raise
-        print(f"problem: {refused(refusal)}", file=sys.stderr)
+        print(f"problem: {describe_refusal(refusal)}", file=sys.stderr)
         status = 2
     sys.exit(status)
 
 
-def refusal_in(error: BaseException | None) -> OSError | None:
+def find_refusal(error: BaseException | None) -> OSError | None:
     """Return what the system refused, of an error or of its causes; None where that says nothing to a user."""
     while error:
-        own = _of_system(error)
+        own = _find_system_error(error)
         if own and (own.filename or own.errno in _REFUSED):
             return own
         error = error.__cause__
     return None
 
 
-def _of_system(error: BaseException) -> OSError | None:
+def _find_system_error(error: BaseException) -> OSError | None:
     """Return the error of the system that an error of HDF5 has in its text, itself if it is one, None for any other."""
     if hidden := _OF_HDF5.search(str(error)):
         path, number = hidden[1], int(hidden[2])
@@ -146,19 +146,19 @@ def _of_system(error: BaseException) -> OSError | None:
     return error if isinstance(error, OSError) and error.errno else None
 
 
-def refused(error: OSError) -> str:
+def describe_refusal(error: OSError) -> str:
     """Return what the system refused, why, and what to do where that is known."""
     what = _REFUSED.get(error.errno, ("the system", ""))[0]
-    return f"{error.filename or what}: {why(error)}"
+    return f"{error.filename or what}: {describe_cause(error)}"
 
 
-def why(error: Exception, remedy: str = "") -> str:
+def describe_cause(error: Exception, remedy: str = "") -> str:
     """Return why something failed, and what to do: `remedy` where the error of the system does not say it."""
-    of_system = _of_system(error)
+    of_system = _find_system_error(error)
     return f"{of_system.strerror}{_REFUSED.get(of_system.errno, ('', remedy))[1]}" if of_system else f"{error}{remedy}"
 
 
-def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
+def find_tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
     """Return the path of the first of some programs that works: called with `trial`, if any, it ends with status 0.
 
     A name stands for each program of that name on PATH.
@@ -170,18 +170,18 @@ def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: d
     for name in names:
         folders = [None] if os.path.dirname(name) else os.get_exec_path()
         for path in filter(None, dict.fromkeys(shutil.which(name, path=folder) for folder in folders)):
-            if not trial or not (words := _try([path, *trial], env, _ANSWERS.get(name, ""))):
+            if not trial or not (words := _check_program([path, *trial], env, _ANSWERS.get(name, ""))):
                 return path
             amiss = f"{path} does not work ({words})"
     raise Problem(f"{amiss}: {remedy}")
 
 
-def git_path() -> str:
-    """Return the path of git; errors as for `tool`."""
-    return tool("git", remedy="apt install git, or dnf install git")
+def find_git() -> str:
+    """Return the path of git; errors as for `find_tool`."""
+    return find_tool("git", remedy="apt install git, or dnf install git")
 
 
-def _try(command: list[str], env: dict | None, answer: str) -> str:
+def _check_program(command: list[str], env: dict | None, answer: str) -> str:
     """Return the words of a program that fails, or whose words lack an answer; "" of one that works."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
@@ -197,15 +197,15 @@ def _try(command: list[str], env: dict | None, answer: str) -> str:
     return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
-def make_command(name: str, *arguments: object, python: Sequence[str] = ()) -> list[str]:
+def build_command(name: str, *arguments: object, python: Sequence[str] = ()) -> list[str]:
     """Return the command of a program, from the root: a file of scripts/, or a module, whose name has a dot."""
     words = ["module", name] if "." in name else [name]
     return [*(python or [sys.executable]), "-sE", f"scripts/{words[0]}.py", *words[1:], *map(str, arguments)]
 
 
 def expect_room(path: Path | str) -> None:
-    """Raise as `replacing` if no file of 1 MiB can be written to `path`, before anything is done that would be lost."""
-    with _part(Path(path)) as part, open(part, "wb") as file:
+    """Raise as `replace_file` if no file of 1 MiB can be written to `path`, before anything is done that would be lost."""
+    with _make_part(Path(path)) as part, open(part, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, _ROOM)
         part.unlink()
 
@@ -222,27 +222,27 @@ def expect_folders(run: str) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write `text` to `path` so that a reader finds the whole file or none; errors as for `replacing`."""
-    with replacing(path) as part, open(part, "w", encoding="utf-8") as file:
+    """Write `text` to `path` so that a reader finds the whole file or none; errors as for `replace_file`."""
+    with replace_file(path) as part, open(part, "w", encoding="utf-8") as file:
         file.write(text)
 
 
 @contextlib.contextmanager
-def replacing(path: Path | str) -> Iterator[Path]:
+def replace_file(path: Path | str) -> Iterator[Path]:
     """Give a name for what becomes `path` at the end of the block, forced to the disk; after an error it is gone.
 
     Raises:
         Problem: the folder is read-only or the disk is full.
     """
     path = Path(path)
-    with _part(path) as part:
+    with _make_part(path) as part:
         yield part
-        sync(part)
+        sync_path(part)
         part.replace(path)
 
 
 @contextlib.contextmanager
-def _part(path: Path) -> Iterator[Path]:
+def _make_part(path: Path) -> Iterator[Path]:
     """Give a name beside `path` for what is to become it; what is left under that name after an error is removed."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -252,9 +252,9 @@ def _part(path: Path) -> Iterator[Path]:
         # What cannot be removed is not the reason, as on a file system that is read-only.
         with contextlib.suppress(OSError):
             part.unlink()
-        if not _of_system(error):
+        if not _find_system_error(error):
             raise
-        raise Problem(f"{path} cannot be written: {why(error, _FREE)}") from error
+        raise Problem(f"{path} cannot be written: {describe_cause(error, _FREE)}") from error
 
 
 def write_json(path: Path | str, value: object) -> None:
@@ -264,21 +264,21 @@ def write_json(path: Path | str, value: object) -> None:
 
 def print_json(value: object) -> None:
     """Print `value` as JSON, which has no NaN: null stands for it."""
-    text = json.dumps(_without_nan(value), indent=1, ensure_ascii=False, default=str)
+    text = json.dumps(_remove_nan(value), indent=1, ensure_ascii=False, default=str)
     print(*text.splitlines(), sep="\n")
 
 
-def _without_nan(value: object) -> object:
+def _remove_nan(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _without_nan(one) for key, one in value.items()}
+        return {key: _remove_nan(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_nan(one) for one in value]
+        return [_remove_nan(one) for one in value]
     if hasattr(value, "item"):  # a number of numpy
         value = value.item()
     return None if isinstance(value, float) and value != value else value
 
 
-def sync(path: Path | str) -> None:
+def sync_path(path: Path | str) -> None:
     """Force a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -287,23 +287,23 @@ def sync(path: Path | str) -> None:
         os.close(descriptor)
 
 
-def file_digest(path: Path | str) -> str:
+def compute_file_digest(path: Path | str) -> str:
     """Return the sha256 of a file, or raise a Problem if it cannot be read."""
     expect_file(path)
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise Problem(f"{path} cannot be read: {why(error)}") from error
+        raise Problem(f"{path} cannot be read: {describe_cause(error)}") from error
 
 
 def read_json(path: Path | str) -> dict:
-    """Return the JSON object in a file; errors as for `json_object`, or a Problem if it cannot be read."""
+    """Return the JSON object in a file; errors as for `parse_json_object`, or a Problem if it cannot be read."""
     expect_file(path)
     try:
-        return json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
+        return parse_json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
     except OSError as error:
-        raise Problem(f"{path} cannot be read: {why(error)}") from error
+        raise Problem(f"{path} cannot be read: {describe_cause(error)}") from error
     except UnicodeDecodeError as error:
         raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
 
@@ -327,7 +327,7 @@ def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def dataset_options(argv: list[str] | None, description: str, settings: str) -> argparse.Namespace:
+def parse_dataset_options(argv: list[str] | None, description: str, settings: str) -> argparse.Namespace:
     """Return what a program that makes a dataset is told: `dataset`, its name, `out`, its manifest, and `settings`.
 
     `description` is the program's, `settings` says in words what the JSON object of them may hold.
@@ -335,14 +335,14 @@ def dataset_options(argv: list[str] | None, description: str, settings: str) -> 
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
     parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
-    parser.add_argument("--settings", required=True, type=json_object, help=settings)
+    parser.add_argument("--settings", required=True, type=parse_json_object, help=settings)
     options = parser.parse_args(argv)
     # A further copy (METHOD 6) is the same in another place.
     options.settings.pop("copy", None)
     return options
 
 
-def json_object(text: str, name: str = "", remedy: str = "") -> dict:
+def parse_json_object(text: str, name: str = "", remedy: str = "") -> dict:
     """Return the JSON object in a text, such as an argument of a program (`type=` of argparse).
 
     Raises:

@@ -7,20 +7,20 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from sbench.probe.program import Problem, git_path
+from sbench.probe.program import Problem, find_git
 
 
-def facts(modules: Iterable[str]) -> dict:
+def describe_code(modules: Iterable[str]) -> dict:
     """Return {"git", "dirty", "code_sha256"} for the `sbench.…` modules that took part in measuring a cell.
 
     git is None outside a clone. Only the modules count, so a change elsewhere leaves records comparable.
     """
-    commit = _git("rev-parse", "HEAD")
-    dirty = bool(_git("status", "--porcelain")) if commit else None
-    return {"git": commit, "dirty": dirty, "code_sha256": code_sha256(modules)}
+    commit = _run_git("rev-parse", "HEAD")
+    dirty = bool(_run_git("status", "--porcelain")) if commit else None
+    return {"git": commit, "dirty": dirty, "code_sha256": compute_code_sha256(modules)}
 
 
-def code_sha256(modules: Iterable[str]) -> str:
+def compute_code_sha256(modules: Iterable[str]) -> str:
     """Return one hash of the sources of `modules`, named as Python imports them; a shell script by its path."""
     hashed = hashlib.sha256()
     for module in sorted(set(modules)):
@@ -30,14 +30,14 @@ def code_sha256(modules: Iterable[str]) -> str:
     return hashed.hexdigest()
 
 
-def loaded() -> list[str]:
+def list_loaded_modules() -> list[str]:
     """Return the `sbench.…` modules that this process has loaded, the program itself by its own name."""
     main = getattr(sys.modules["__main__"], "__spec__", None)
     names = {name for name in sys.modules if name.startswith("sbench.")}
     return sorted(names | ({main.name} if main and main.name.startswith("sbench.") else set()))
 
 
-def package(*names: str) -> list[str]:
+def list_package_modules(*names: str) -> list[str]:
     """Return all modules of some folders of the package, such as "stores", where each kind of store has one of its own.
 
     Arms are compared if all of them are the same code, whichever an arm has loaded.
@@ -47,8 +47,8 @@ def package(*names: str) -> list[str]:
     return sorted(".".join(file.with_suffix("").parts) for file in files)
 
 
-def _git(*arguments: str) -> str | None:
+def _run_git(*arguments: str) -> str | None:
     with contextlib.suppress(Problem):
-        answer = subprocess.run([git_path(), *arguments], capture_output=True, text=True, check=False)
+        answer = subprocess.run([find_git(), *arguments], capture_output=True, text=True, check=False)
         return answer.stdout.strip() if answer.returncode == 0 else None
     return None

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from sbench.probe import memory
-from sbench.probe.host import control_groups, number, read
+from sbench.probe.host import list_control_groups, read_kernel_file, read_number
 
 _WAITED_FOR = ("cpu", "io", "memory")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -23,7 +23,7 @@ class Meter:
 
     def open(self) -> None:
         """Begin."""
-        self._at_open = self._cpu(), _machine()
+        self._at_open = self._read_cpu(), _read_machine()
 
     def close(self) -> dict:
         """Return what was taken since `open`; None stands for what this kernel does not tell.
@@ -35,22 +35,23 @@ class Meter:
                 (seconds in which some task waited for it), throttled_s (by the control group's quota), major_faults,
                 busy_s (CPU seconds of everybody) and mhz, the mean frequency at the end.
         """
-        (cpu, machine), (cpu_now, machine_now) = self._at_open, (self._cpu(), _machine())
+        (cpu, machine), (cpu_now, machine_now) = self._at_open, (self._read_cpu(), _read_machine())
         taken = {
-            name: {key: now - cpu[name][key] for key, now in cpu_now[name].items()} | {"peak_bytes": memory.peak(pid)}
+            name: {key: now - cpu[name][key] for key, now in cpu_now[name].items()}
+            | {"peak_bytes": memory.read_peak_bytes(pid)}
             for name, pid in self._processes.items()
         }
         passed = {key: None if None in (machine[key], now) else now - machine[key] for key, now in machine_now.items()}
-        return {**taken, "machine": passed | {"mhz": _mhz()}}
+        return {**taken, "machine": passed | {"mhz": _read_mhz()}}
 
-    def _cpu(self) -> dict[str, dict[str, float]]:
+    def _read_cpu(self) -> dict[str, dict[str, float]]:
         # What follows the name, which may hold blanks and parentheses.
-        texts = {int(pid): read(f"/proc/{pid}/stat") for pid in os.listdir("/proc") if pid.isdigit()}
+        texts = {int(pid): read_kernel_file(f"/proc/{pid}/stat") for pid in os.listdir("/proc") if pid.isdigit()}
         stats = {pid: text.rpartition(")")[2].split() for pid, text in texts.items() if text}
-        return {name: _taken(stats, root) for name, root in self._processes.items()}
+        return {name: _compute_cpu_seconds(stats, root) for name, root in self._processes.items()}
 
 
-def _taken(stats: Mapping[int, list[str]], root: int) -> dict[str, float]:
+def _compute_cpu_seconds(stats: Mapping[int, list[str]], root: int) -> dict[str, float]:
     """Return the CPU seconds of a process and of all that it and these have started."""
     below = {root} & stats.keys()
     while more := {pid for pid, fields in stats.items() if int(fields[_PARENT]) in below} - below:
@@ -59,23 +60,25 @@ def _taken(stats: Mapping[int, list[str]], root: int) -> dict[str, float]:
     return {key: sum(int(stats[pid][at]) for pid in below for at in own) / _TICKS for key, own in times.items()}
 
 
-def _machine() -> dict[str, float | None]:
-    jiffies = [int(value) for value in (read("/proc/stat") or "").partition("\n")[0].split()[1:]]
-    throttled = [number(r"^throttled_usec (\d+)", group / "cpu.stat") for group in control_groups()]
+def _read_machine() -> dict[str, float | None]:
+    jiffies = [int(value) for value in (read_kernel_file("/proc/stat") or "").partition("\n")[0].split()[1:]]
+    throttled = [read_number(r"^throttled_usec (\d+)", group / "cpu.stat") for group in list_control_groups()]
     offered = [value for value in throttled if value is not None]
     waited = {
-        **{f"{what}_pressure_s": number(r"^some .*total=(\d+)", f"/proc/pressure/{what}") for what in _WAITED_FOR},
+        **{f"{what}_pressure_s": read_number(r"^some .*total=(\d+)", f"/proc/pressure/{what}") for what in _WAITED_FOR},
         "throttled_s": sum(offered) if offered else None,
     }
     return {
         "steal_s": jiffies[7] / _TICKS if len(jiffies) > 7 else None,
         **{key: None if microseconds is None else microseconds / 1e6 for key, microseconds in waited.items()},
-        "major_faults": number(r"^pgmajfault (\d+)", "/proc/vmstat"),
+        "major_faults": read_number(r"^pgmajfault (\d+)", "/proc/vmstat"),
         # user nice system idle iowait irq softirq steal
         "busy_s": sum(jiffies[at] for at in (0, 1, 2, 5, 6)) / _TICKS if len(jiffies) > 7 else None,
     }
 
 
-def _mhz() -> float | None:
-    values = [float(value) for value in re.findall(r"^cpu MHz\s*: ([0-9.]+)", read("/proc/cpuinfo") or "", re.M)]
+def _read_mhz() -> float | None:
+    values = [
+        float(value) for value in re.findall(r"^cpu MHz\s*: ([0-9.]+)", read_kernel_file("/proc/cpuinfo") or "", re.M)
+    ]
     return sum(values) / len(values) if values else None

@@ -9,7 +9,7 @@ _MOST_BLOCKS = 4096
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def in_bytes(text: str) -> int:
+def parse_size(text: str) -> int:
     """Return the bytes of a size such as "64MiB", or raise a Problem if it is none."""
     match = re.fullmatch(r"(\d+)(KiB|MiB|GiB|TiB|)", text)
     if not match:
@@ -17,7 +17,7 @@ def in_bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def text(size: float) -> str:
+def format_size(size: float) -> str:
     """Return bytes in the largest unit in which they are at least 1, such as "64 MiB" and "1.5 GiB"."""
     for unit in reversed(_UNITS):
         if size >= _UNITS[unit] and unit:
@@ -25,17 +25,17 @@ def text(size: float) -> str:
     return f"{size:g} B"
 
 
-def level(size: int) -> str:
-    """Return bytes in the largest unit that gives a whole number, as `in_bytes` takes it: "64MiB", "20000000"."""
+def format_level(size: int) -> str:
+    """Return bytes in the largest unit that gives a whole number, as `parse_size` takes it: "64MiB", "20000000"."""
     unit = next(unit for unit in reversed(_UNITS) if size % _UNITS[unit] == 0)
     return f"{size // _UNITS[unit]}{unit}"
 
 
-def block_bytes(size: int) -> int:
+def compute_block_bytes(size: int) -> int:
     """Return the bytes of a block of an object of `size` bytes: a power of two from 4 KiB on, 4,096 blocks at most."""
     return max(_LEAST_BLOCK, 1 << (-(-size // _MOST_BLOCKS) - 1).bit_length())
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return "1 file", "2,000 files"."""
     return f"{number:,} {noun}{'s' * (number != 1)}"

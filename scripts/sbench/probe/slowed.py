@@ -17,7 +17,7 @@ class Waits:
         """Begin with nothing to wait for."""
         self._share, self._due, self.seconds = SHARES.get(control, 0.0), 0.0, 0.0
 
-    def after(self, seconds: float) -> None:
+    def wait_after(self, seconds: float) -> None:
         """Wait after a read of so many seconds."""
         self._due += self._share * seconds
         # A sleep takes longer than asked; the next waits are shorter by that, so that short reads keep the share.
@@ -27,6 +27,6 @@ class Waits:
             self.seconds += time.perf_counter() - began
 
 
-def waited(control: str, seconds: float) -> dict[str, float]:
+def report_waited(control: str, seconds: float) -> dict[str, float]:
     """Return what the `work` of a record says of its waits: those that its total has in it; of others nothing."""
     return {"waited_s": seconds} if control in SHARES else {}

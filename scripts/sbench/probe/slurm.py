@@ -12,7 +12,7 @@ _FORMAT, _OF_RULES = "%i|%Z|%k", "rule_"
 _PATIENCE_S = 60
 
 
-def node() -> str | None:
+def get_node() -> str | None:
     """Return the name that Slurm has for this machine, where a job runs; a machine may be several nodes."""
     return os.environ.get("SLURMD_NODENAME")
 
@@ -22,7 +22,7 @@ def has_nodes_elsewhere() -> bool:
     return shutil.which("sbatch") is not None and "SLURM_JOB_ID" not in os.environ
 
 
-def across(nodes: int, tasks: int) -> list[str]:
+def build_srun_command(nodes: int, tasks: int) -> list[str]:
     """Return the command that starts so many tasks on all nodes of the job in which this process is, evenly divided.
 
     Raises:
@@ -38,7 +38,7 @@ def across(nodes: int, tasks: int) -> list[str]:
     return ["srun", *how, f"--nodes={nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={-(-tasks // nodes)}"]
 
 
-def left_behind(folder: Path) -> list[str]:
+def list_queued_jobs(folder: Path) -> list[str]:
     """Return the numbers of this user's jobs that an earlier call of Snakemake in a folder has left in the queue.
 
     There are none where squeue fails: what cannot be asked cannot be given jobs either.

@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from sbench.probe.program import Problem, file_digest, tool
+from sbench.probe.program import Problem, compute_file_digest, find_tool
 
 # HDF5, and what bytes come through: of other libraries a distribution's version speaks, or the machine.
 _LIBRARY = re.compile(r"(lib(?:hdf5|curl|aws|s2n|mpi|fabric|ucp)[\w-]*?)(?:-[0-9a-f]{8})?\.so\b")
@@ -20,7 +20,7 @@ _OF_WHEEL = re.compile(r"/site-packages/([^/]+)\.libs/")
 _INFO = re.compile(r"([^-]+)-?([^-]*).*\.(?:dist|egg)-info")
 
 
-def distributions() -> dict[str, str]:
+def list_distributions() -> dict[str, str]:
     """Return the version of each distribution that this interpreter finds, by its normalised name, and its own."""
     folders = [os.listdir(folder) for folder in reversed(sys.path) if os.path.isdir(folder)]
     infos = (_INFO.fullmatch(name) for names in folders for name in sorted(names))
@@ -28,8 +28,8 @@ def distributions() -> dict[str, str]:
     return named | {"python": sys.version.split()[0]}
 
 
-def loaded() -> dict[str, str]:
-    """Return the `identity` of each library that this process has loaded and that matters, by its name.
+def list_loaded_libraries() -> dict[str, str]:
+    """Return the `get_identity` of each library that this process has loaded and that matters, by its name.
 
     The name has no version; what a wheel brings has its distribution behind it: "libhdf5", "libhdf5 (h5py)".
     """
@@ -40,23 +40,25 @@ def loaded() -> dict[str, str]:
         if library := _LIBRARY.match(os.path.basename(path)):
             wheel = _OF_WHEEL.search(path)
             owner = f" ({wheel[1].replace('_', '-').lower()})" if wheel else ""
-            files[library[1] + owner] = identity(path)
+            files[library[1] + owner] = get_identity(path)
     return files
 
 
-def hashes() -> dict[str, str]:
+def compute_library_hashes() -> dict[str, str]:
     """Return the sha256 of each library that this process has loaded and that matters, by its name."""
-    return {name: file_digest(Path(identity.split(" ", 3)[3])) for name, identity in loaded().items()}
+    return {
+        name: compute_file_digest(Path(identity.split(" ", 3)[3])) for name, identity in list_loaded_libraries().items()
+    }
 
 
-def program(name: str) -> dict[str, str]:
-    """Return the `identity` of a program on this process's path, by its name; nothing where none works."""
+def find_program(name: str) -> dict[str, str]:
+    """Return the `get_identity` of a program on this process's path, by its name; nothing where none works."""
     with contextlib.suppress(Problem):
-        return {name: identity(tool(name, remedy=""))}
+        return {name: get_identity(find_tool(name, remedy=""))}
     return {}
 
 
-def identity(path: Path | str) -> str:
+def get_identity(path: Path | str) -> str:
     """Return what tells a file from others of its name without reading it: "size mtime_ns inode path"; 0 if it is gone.
 
     A file that has the same was hashed before, or is the same on another machine.

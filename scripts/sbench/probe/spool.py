@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from sbench.probe.program import Problem, why
+from sbench.probe.program import Problem, describe_cause
 
 
 class Spool:
@@ -19,26 +19,28 @@ class Spool:
         Raises:
             Problem: there is no room in it, here and whenever a value is kept or asked for.
         """
-        with _problems():
+        with _convert_errors():
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as the spool
 
-    def put(self, value: object) -> int:
+    def save_value(self, value: object) -> int:
         """Keep a value, and return its place."""
-        with _problems():
+        with _convert_errors():
             place = self._file.seek(0, io.SEEK_END)
             pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
             return place
 
-    def get(self, place: int) -> Any:
+    def load_value(self, place: int) -> Any:
         """Return a copy of the value at a place."""
-        with _problems():
+        with _convert_errors():
             self._file.seek(place)
             return pickle.load(self._file)
 
 
 @contextlib.contextmanager
-def _problems() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Problem(f"a temporary file cannot be written: {why(error)}, or set TMPDIR to another folder") from error
+        raise Problem(
+            f"a temporary file cannot be written: {describe_cause(error)}, or set TMPDIR to another folder"
+        ) from error

@@ -15,11 +15,19 @@ from pathlib import Path
 
 from sbench.design import DEFAULT_CONFIG
 from sbench.design import config as configuration
-from sbench.design.matrix import permanent_name
+from sbench.design.matrix import build_permanent_name
 from sbench.design.schema import list_studies
 from sbench.pages import references
 from sbench.probe import provenance
-from sbench.probe.program import Problem, expect_folders, file_digest, json_object, read_json, read_yaml, replacing
+from sbench.probe.program import (
+    Problem,
+    compute_file_digest,
+    expect_folders,
+    parse_json_object,
+    read_json,
+    read_yaml,
+    replace_file,
+)
 from sbench.runs.rebuild import make_index, make_page, make_tables
 
 SUFFIX = ".tar.xz"
@@ -36,18 +44,18 @@ _TAKEN = ("published", "compare")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def pack(name: str) -> int:
+def pack_run(name: str) -> int:
     """Write the archive of a run, and print where it is; return 0.
 
     `name` is that of the run; "": the one that config/config.yaml names.
     """
-    config = configuration.load(DEFAULT_CONFIG, {"run": name} if name else {})
-    path = write(Path("results", config["run"]), list(config["studies"]))
+    config = configuration.load_config(DEFAULT_CONFIG, {"run": name} if name else {})
+    path = write_archive(Path("results", config["run"]), list(config["studies"]))
     print(f"{path}: {path.stat().st_size / 2**20:.2f} MiB; sbench report {path} makes its pages anywhere")
     return 0
 
 
-def names_of(results: Path, order: Sequence[str] = ()) -> dict[str, str]:
+def read_study_names(results: Path, order: Sequence[str] = ()) -> dict[str, str]:
     """Return the permanent names of the studies of a run, by its folder, those of `order` first.
 
     Raises:
@@ -56,42 +64,42 @@ def names_of(results: Path, order: Sequence[str] = ()) -> dict[str, str]:
     facts = {path.parent.name: read_json(path) for path in sorted(results.glob("*/facts.json"))}
     if not facts:
         raise Problem(f"{results} has no tables; measure first (sbench run), or name another run")
-    if older := [study for study, of in facts.items() if _lacking(of, _FACTS)]:
+    if older := [study for study, of in facts.items() if _list_lacking_keys(of, _FACTS)]:
         raise Problem(f"{results / older[0] / 'facts.json'} is of an earlier version; sbench run makes it again")
     first = sorted(facts, key=lambda study: order.index(study) if study in order else len(order))
     return {study: facts[study]["name"] for study in first}
 
 
-def write(results: Path, order: Sequence[str] = ()) -> Path:
+def write_archive(results: Path, order: Sequence[str] = ()) -> Path:
     """Write the archive of a run into its folder of results, and return it; its first page has studies in `order`."""
-    studies = names_of(results, order)
-    members = dict(sorted(_members(results, studies)))
-    name, code = permanent_name(results.name, sorted(studies.values())), provenance.facts(())
+    studies = read_study_names(results, order)
+    members = dict(sorted(_list_members(results, studies)))
+    name, code = build_permanent_name(results.name, sorted(studies.values())), provenance.describe_code(())
     manifest = {
         **{"archive": 1, "run": results.name, "name": name, "studies": studies},
         **{"version": read_yaml(CITATION)["version"], "git": code["git"], "dirty": code["dirty"]},
-        "files": {member: file_digest(path) for member, path in members.items()},
+        "files": {member: compute_file_digest(path) for member, path in members.items()},
     }
     out = results / f"{name}{SUFFIX}"
-    with replacing(out) as part, lzma.open(part, "wb") as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+    with replace_file(out) as part, lzma.open(part, "wb") as packed, tarfile.open(fileobj=packed, mode="w") as archive:
         text = json.dumps(manifest, indent=1).encode()
-        archive.addfile(_entry(MANIFEST, len(text)), io.BytesIO(text))
+        archive.addfile(_build_entry(MANIFEST, len(text)), io.BytesIO(text))
         for member, path in members.items():
             with open(path, "rb") as file:
-                archive.addfile(_entry(member, path.stat().st_size), file)
+                archive.addfile(_build_entry(member, path.stat().st_size), file)
     return out
 
 
-def _members(results: Path, studies: Iterable[str]) -> Iterator[tuple[str, Path]]:
+def _list_members(results: Path, studies: Iterable[str]) -> Iterator[tuple[str, Path]]:
     for part in (*(f"{study}/{part}" for study in studies for part in _OF_STUDY), *_OF_RUN):
         yield from ((str(path.relative_to(results)), path) for path in results.glob(part) if path.is_file())
     for study in studies:
-        for name in references.names(read_json(results / study / "facts.json")):
+        for name in references.list_published(read_json(results / study / "facts.json")):
             beside = results.parent / name / "tables"
             yield from ((f"{name}/tables/{path.name}", path) for path in (*beside.glob("*.csv"), beside / "facts.json"))
 
 
-def _entry(name: str, size: int) -> tarfile.TarInfo:
+def _build_entry(name: str, size: int) -> tarfile.TarInfo:
     """What a file is called in an archive: without its time and owner, so that the same files give the same bytes."""
     entry = tarfile.TarInfo(name)
     entry.size = size
@@ -99,7 +107,7 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[tuple[Path, dict]]:
+def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
     """Give the folder of results that an archive holds, for as long as it is needed, and its manifest.
 
     Raises:
@@ -110,18 +118,18 @@ def opened(path: Path) -> Iterator[tuple[Path, dict]]:
     with tempfile.TemporaryDirectory(prefix="archive.") as work:
         try:
             with tarfile.open(path, "r:xz") as archive:
-                manifest = _unpacked(archive, path, Path(work))
+                manifest = _unpack_archive(archive, path, Path(work))
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise Problem(f"{path} is not an archive of a run, or not all of it ({error})") from error
         results, held = Path(work, manifest["run"]), {}
         with contextlib.suppress(Problem):
-            held = names_of(results)
-        if held != manifest["studies"] or permanent_name(results.name, sorted(held.values())) != manifest["name"]:
+            held = read_study_names(results)
+        if held != manifest["studies"] or build_permanent_name(results.name, sorted(held.values())) != manifest["name"]:
             raise Problem(f"{path}: {MANIFEST} does not name the studies that it holds; get the archive again")
         yield results, manifest
 
 
-def rebuild(source: Path, name: str = "") -> Path:
+def make_pages(source: Path, name: str = "") -> Path:
     """Make tables and pages of the records in an archive, without a network, and return the first page.
 
     It is that of `name`, or of the archived run, in reports/. Where this version makes other tables than the archived
@@ -130,36 +138,36 @@ def rebuild(source: Path, name: str = "") -> Path:
     Raises:
         Problem: the archive cannot be used, or there are pages of other records.
     """
-    with opened(source) as (results, manifest):
+    with open_archive(source) as (results, manifest):
         reports = Path("reports", expect_name(name or manifest["run"], "--name"))
         expect_folders(reports.name)
         _expect_same(reports, manifest)
-        gather(results, manifest, source)
+        make_tables_again(results, manifest, source)
         answers = [make_page(study, results / study, reports / f"{study}.html") for study in manifest["studies"]]
         return make_index(answers, reports)
 
 
-def gather(results: Path, manifest: Mapping, source: Path) -> None:
+def make_tables_again(results: Path, manifest: Mapping, source: Path) -> None:
     """Make the tables and facts of all studies of an archive again of its records, and compare their names.
 
     Raises:
         Problem: its records and configuration are not those that its manifest names, or cannot be gathered.
     """
     for study, due in manifest["studies"].items():
-        _gather(results, study, source)
+        _make_study_tables(results, study, source)
         if (name := read_json(results / study / "facts.json")["name"]) != due:
             raise Problem(f"{source}: its records and configuration are {name}, {MANIFEST} says otherwise")
 
 
-def _unpacked(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
+def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
     """Write what an archive holds into the folder of its run, each file with its hash, and return its manifest."""
     members, room = iter(archive), _MOST_TIMES * path.stat().st_size
     first = next(members, None)
     if not first or first.name != MANIFEST or not first.isfile() or first.size > min(room, _MOST_OF_MANIFEST):
         raise Problem(f"{path} is not an archive of a run: it does not begin with {MANIFEST}")
     text = archive.extractfile(first).read()
-    manifest = json_object(text.decode(errors="replace"), f"{path}: {MANIFEST}")
-    if missing := _lacking(manifest, _KEYS):
+    manifest = parse_json_object(text.decode(errors="replace"), f"{path}: {MANIFEST}")
+    if missing := _list_lacking_keys(manifest, _KEYS):
         raise Problem(f"{path}: {MANIFEST} lacks {missing[0]}; get the archive again")
     expect_name(manifest["run"], f"{path}: the run")
     if strange := sorted(manifest["studies"].keys() - set(list_studies())):
@@ -169,14 +177,14 @@ def _unpacked(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
         digest, room = due.pop(member.name, None), room - member.size
         if room < 0:
             raise Problem(f"{path} holds more than {_MOST_TIMES} times its size, so no records; get the archive again")
-        if not digest or _written(archive, member, work / manifest["run"]) != digest:
+        if not digest or _write_member(archive, member, work / manifest["run"]) != digest:
             raise Problem(f"{path}: {member.name!r} is not what was archived; get the archive again")
     if due:
         raise Problem(f"{path}: {next(iter(due))!r} is not there; get the archive again")
     return manifest
 
 
-def _written(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
+def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
     """Write a file into a folder and return its hash; "" and nothing is written where it is none, or not within it."""
     name = Path(member.name)
     if not member.isfile() or not name.parts or name.is_absolute() or ".." in name.parts:
@@ -190,10 +198,10 @@ def _written(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) ->
         if error.errno in (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST):
             return ""
         raise
-    return file_digest(folder / name)
+    return compute_file_digest(folder / name)
 
 
-def _lacking(content: Mapping, kinds: Mapping[str, type]) -> list[str]:
+def _list_lacking_keys(content: Mapping, kinds: Mapping[str, type]) -> list[str]:
     return [key for key, kind in kinds.items() if not isinstance(content.get(key), kind)]
 
 
@@ -219,7 +227,7 @@ def _expect_same(reports: Path, manifest: Mapping) -> None:
             raise Problem(f"{reports} shows {shown or 'other records'}; give --name another name for these pages")
 
 
-def _gather(results: Path, study: str, source: Path) -> None:
+def _make_study_tables(results: Path, study: str, source: Path) -> None:
     """Make a study's tables again of its records, and say which are not as they were archived."""
     folder = results / study
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
@@ -230,7 +238,7 @@ def _gather(results: Path, study: str, source: Path) -> None:
         # One of an earlier version may do without what is due today, so it is not looked at before.
         cause = problem
         try:
-            configuration.resolve(config, [])
+            configuration.resolve_config(config, [])
         except Problem as mistake:
             cause = mistake
         raise Problem(f"{source}: {study}: {cause}") from None

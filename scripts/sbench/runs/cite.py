@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sbench.design import DEFAULT_CONFIG
 from sbench.design import config as configuration
-from sbench.design.matrix import permanent_name
-from sbench.probe.program import read_json, read_yaml, shown
+from sbench.design.matrix import build_permanent_name
+from sbench.probe.program import escape_text, read_json, read_yaml
 from sbench.runs import archive
 
 # No file says who measured: CITATION.cff is about the software.
@@ -19,7 +19,7 @@ _ENTRY = """@misc{{{name},
 }}"""
 
 
-def cite(source: str, by: str) -> int:
+def print_citation(source: str, by: str) -> int:
     """Print how to cite a run; return 0.
 
     Args:
@@ -27,35 +27,35 @@ def cite(source: str, by: str) -> int:
         by: who measured it, as a citation names them.
     """
     if source.endswith(archive.SUFFIX):
-        with archive.opened(Path(source)) as (results, manifest):
+        with archive.open_archive(Path(source)) as (results, manifest):
             # Facts may say anything: those of the records are made again.
-            archive.gather(results, manifest, Path(source))
-            text = cited(results, by)
+            archive.make_tables_again(results, manifest, Path(source))
+            text = format_citation(results, by)
     else:
-        text = cited(Path("results", source or configuration.load(DEFAULT_CONFIG)["run"]), by)
+        text = format_citation(Path("results", source or configuration.load_config(DEFAULT_CONFIG)["run"]), by)
     print(*text.splitlines(), sep="\n")
     if not by:
         print(f"write who measured in place of {_NOBODY}, or type the same with --by 'Ada Lovelace'", file=sys.stderr)
     return 0
 
 
-def _name_code(commits: list[str]) -> str:
+def _describe_commits(commits: list[str]) -> str:
     """Return the commits that measured; an installed package names none."""
     return "as a package" if commits == ["no clone"] else f"commit {' and '.join(commits) or 'unknown'}"
 
 
-def cited(results: Path, by: str) -> str:
+def format_citation(results: Path, by: str) -> str:
     """Return the sentence and the entry for a run, by its folder of results and who measured, which only they know."""
-    studies, tool = archive.names_of(results), read_yaml(archive.CITATION)
+    studies, tool = archive.read_study_names(results), read_yaml(archive.CITATION)
     facts = [read_json(results / study / "facts.json") for study in studies]
-    days = sorted({shown(str(session)[:10]) for of_study in facts for session in of_study["sessions"]})
-    commits = sorted({shown(str(commit)[:12]) for of_study in facts for commit in of_study["git"]})
-    name = permanent_name(results.name, sorted(studies.values()))
+    days = sorted({escape_text(str(session)[:10]) for of_study in facts for session in of_study["sessions"]})
+    commits = sorted({escape_text(str(commit)[:12]) for of_study in facts for commit in of_study["git"]})
+    name = build_permanent_name(results.name, sorted(studies.values()))
     said = {
         # LaTeX takes a _ for an index.
         **{"name": name, "title": name.replace("_", r"\_")},
         **{"about": ", ".join(studies), "names": ", ".join(studies.values()), "by": by or _NOBODY},
-        **{"tool": tool["title"], "version": tool["version"], "code": _name_code(commits)},
+        **{"tool": tool["title"], "version": tool["version"], "code": _describe_commits(commits)},
         "year": (days or ["n.d."])[-1][:4],
         "days": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "unknown date",
     }

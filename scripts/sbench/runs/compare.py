@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sbench.design.matrix import permanent_name
+from sbench.design.matrix import build_permanent_name
 from sbench.measure import tables
 from sbench.pages import prose
 from sbench.pages.markup import FOREIGN
 from sbench.probe.program import Problem, print_json, read_json, write_json
 from sbench.runs import sides
 from sbench.runs.rebuild import make_index, make_page
-from sbench.runs.side_by_side import elsewhere
+from sbench.runs.side_by_side import describe_elsewhere
 from sbench.runs.sides import Side
 from sbench.verdicts import sessions, stats
 from sbench.verdicts.outcomes import JUDGED, Outcome
@@ -42,7 +42,7 @@ Pair = tuple[pd.DataFrame, pd.DataFrame]
 Rule = tuple[str, float]
 
 
-def compare(
+def compare_runs(
     base: Sequence[str], other: Sequence[str], paired: bool, fail_on: str, keep: str | None, as_json: bool = False
 ) -> int:
     """Write results/compare and reports/compare, and print what was seen; return 3 where a rule is broken.
@@ -55,30 +55,32 @@ def compare(
         keep: a file that `base` is written to.
         as_json: print one JSON object.
     """
-    rules = [_rule(text.strip()) for text in fail_on.split(",") if text.strip()]
+    rules = [_parse_rule(text.strip()) for text in fail_on.split(",") if text.strip()]
     if keep and Path(keep).suffix != sides.BASELINE:
         raise Problem(f"--keep {keep}: the name of a baseline ends with {sides.BASELINE}")
-    first = sides.load(base)
+    first = sides.load_side(base)
     if keep:
-        sides.keep(first, Path(keep))
-        print(f"{keep}: {', '.join(f'{study} of {first.name(study)}' for study in first.records)}")
-    return report(first, sides.load(other), paired, rules, as_json) if other else 0
+        sides.write_baseline(first, Path(keep))
+        print(f"{keep}: {', '.join(f'{study} of {first.get_name(study)}' for study in first.records)}")
+    return report_comparison(first, sides.load_side(other), paired, rules, as_json) if other else 0
 
 
-def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = (), as_json: bool = False) -> int:
+def report_comparison(
+    base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = (), as_json: bool = False
+) -> int:
     """Write tables and pages of what two sides have in common, print what was seen, and return the status."""
     results, reports = Path("results", OUT), Path("reports", OUT)
     if run_there := next(results.glob("*/records"), None):
         raise Problem(f"{run_there} is of a run of that name, and comparisons are written there: rename {results}")
     answers, outcomes, status = [], {}, 0
     # Whatever cannot be compared is seen before the pages of the comparison before are removed.
-    compared = {study: of_study(study, base, other, paired, rules) for study in _studies(base, other)}
+    compared = {study: compare_study(study, base, other, paired, rules) for study in _list_common_studies(base, other)}
     for folder in (results, reports):
         shutil.rmtree(folder, ignore_errors=True)
     for study, (facts, made) in compared.items():
         folder = results / study
         for name, table in made.items():
-            tables.write(table, folder / f"{name}.csv", digits=12)
+            tables.write_table(table, folder / f"{name}.csv", digits=12)
         write_json(folder / "facts.json", facts)
         answers.append(make_page("compare", folder, reports / f"{study}.html"))
         answer = read_json(answers[-1])
@@ -87,7 +89,7 @@ def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] 
         if not as_json:
             print(f"{answer['title']}: {headline}")
         status = FAILED if facts["outcome"]["broken"] else status
-        for warning in _warnings(facts):
+        for warning in _list_warnings(facts):
             print(f"warning: {warning}", file=sys.stderr)
     page = make_index(answers, reports)
     if as_json:
@@ -97,7 +99,7 @@ def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] 
     return status
 
 
-def of_study(
+def compare_study(
     study: str, base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
     """Return the facts and the tables of a comparison of what two sides measured of a study.
@@ -107,13 +109,13 @@ def of_study(
     Returns:
         cells: one row per cell and side, as cells.csv has them, with the factor `run`.
         verdicts: one row per cell that both sides have, as in verdicts.csv, of the factor `run`.
-        counts: the same cells: requests, bytes, opens and connections, and how they compare (`sessions.exactly`).
+        counts: the same cells: requests, bytes, opens and connections, and how they compare (`sessions.compare_counts`).
         alone: the cells that one side has.
         differences: what else differs between the sides, with the values of both.
         records: the records of both sides with the names of `cells`; `unit_of` is the session.
     """
-    names, both = _names(study, base, other), (base.records[study], other.records[study])
-    factors = _factors(both)
+    names, both = _list_side_names(study, base, other), (base.records[study], other.records[study])
+    factors = _list_factors(both)
     both = tuple(
         records.reindex(columns=list(dict.fromkeys([*records, *factors])))
         .fillna(dict.fromkeys(factors, ""))
@@ -122,14 +124,14 @@ def of_study(
     )
     by_levels = [dict(list(records.groupby(factors, sort=False))) for records in both]
     common = {levels: (own, by_levels[1][levels]) for levels, own in by_levels[0].items() if levels in by_levels[1]}
-    facts = _facts(study, names, base, other)
+    facts = _build_facts(study, names, base, other)
     units = [sorted(records["unit_of"].unique()) for records in both] if paired else None
-    judged = _judged(list(common.values()), units, facts["equivalence_percent"])
+    judged = _judge_cells(list(common.values()), units, facts["equivalence_percent"])
     facts["pairs"] = list(zip(*units, strict=True)) if units else []
-    facts["sessions_of"] = [_most_sessions(records, factors) for records in both]
+    facts["sessions_of"] = [_count_most_sessions(records, factors) for records in both]
     facts["sessions_due"] = sessions.LEAST_PAIRS if paired else sessions.LEAST
     is_judged = min(facts["sessions_of"]) >= facts["sessions_due"]
-    facts["apart"] = sessions.find_apart(*map(_measured, both)) if is_judged else []
+    facts["apart"] = sessions.find_apart(*map(_select_measured, both)) if is_judged else []
     heads = [dict(zip(factors, levels, strict=True)) for levels in common]
     verdicts = [
         {
@@ -138,23 +140,25 @@ def of_study(
             "contender": names[1],
             "run": "",
             **head,
-            **_of_time(study, pair, verdict, facts["apart"]),
+            **_build_time_row(study, pair, verdict, facts["apart"]),
         }
         for head, pair, verdict in zip(heads, common.values(), judged, strict=True)
     ]
     made = {
         "verdicts": pd.DataFrame(verdicts),
-        "counts": pd.DataFrame([head | _of_counts(pair) for head, pair in zip(heads, common.values(), strict=True)]),
-        "cells": pd.DataFrame([row for records in both for row in _cells(records, factors)]),
-        "records": pd.concat([_named(records, factors) for records in both]),
-        "alone": _alone(names, by_levels, factors),
-        "differences": differences(study, names, base, other),
+        "counts": pd.DataFrame(
+            [head | _build_counts_row(pair) for head, pair in zip(heads, common.values(), strict=True)]
+        ),
+        "cells": pd.DataFrame([row for records in both for row in _list_cells(records, factors)]),
+        "records": pd.concat([_add_cell_names(records, factors) for records in both]),
+        "alone": _find_lone_cells(names, by_levels, factors),
+        "differences": find_differences(study, names, base, other),
     }
-    facts["outcome"] = outcome(rules, made["verdicts"], made["counts"])
+    facts["outcome"] = judge_rules(rules, made["verdicts"], made["counts"])
     return facts, made
 
 
-def outcome(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame) -> dict:
+def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame) -> dict:
     """Return in words all `rules`, those `broken`, in how many cells, and those that nothing decides, `open`.
 
     `warned` are those broken in sessions of sides that do not take turns, which decides nothing. `passed` are the
@@ -193,9 +197,9 @@ def outcome(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame)
     return said
 
 
-def differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd.DataFrame:
+def find_differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd.DataFrame:
     """Return what else differs between two sides: `what`, and the values of each, in a column of its name."""
-    values = [_values(side.facts[study]) for side in (base, other)]
+    values = [_list_values(side.facts[study]) for side in (base, other)]
     rows = [
         {"what": what, **{name: " | ".join(sorted(of.get(what, ()))) for name, of in zip(names, values, strict=True)}}
         for what in dict.fromkeys(itertools.chain(*values))
@@ -204,90 +208,92 @@ def differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd
     return pd.DataFrame(rows, columns=["what", *names])
 
 
-def _warnings(facts: Mapping) -> list[str]:
+def _list_warnings(facts: Mapping) -> list[str]:
     """Return what of `fail_on` is not judged, as the sides do not take turns."""
     times = [rule for rule in facts["outcome"]["rules"] if " " not in rule.partition(" >")[0]]
     if not facts["apart"] or not times:
         return []
     base, other = facts["sides"]
-    where = f"{other} was measured {elsewhere(facts['apart'])} than {base}"
-    seen = f"; of these sessions alone {prose.listing(warned)}" if (warned := facts["outcome"]["warned"]) else ""
-    return [f"{prose.listing(times)}: not judged, as {where}{seen}; measure both in turn (docs/ci.md)"]
+    where = f"{other} was measured {describe_elsewhere(facts['apart'])} than {base}"
+    seen = f"; of these sessions alone {prose.format_list(warned)}" if (warned := facts["outcome"]["warned"]) else ""
+    return [f"{prose.format_list(times)}: not judged, as {where}{seen}; measure both in turn (docs/ci.md)"]
 
 
-def _rule(text: str) -> Rule:
+def _parse_rule(text: str) -> Rule:
     if not (match := _RULE.fullmatch(text)):
         raise Problem(f"{text!r} is nothing to fail on; write for example 'slower > 10 %, more requests'")
     return match[1], float(match[2] or 0)
 
 
-def _studies(base: Side, other: Side) -> list[str]:
+def _list_common_studies(base: Side, other: Side) -> list[str]:
     """The studies that both sides have, each in sessions of its own."""
     common = [study for study in base.records if study in other.records]
     if not common:
         raise Problem(f"the sides have no study in common: {', '.join(base.records)}; {', '.join(other.records)}")
     for study in common:
-        if shared := sorted(base.units(study) & other.units(study)):
+        if shared := sorted(base.get_sessions(study) & other.get_sessions(study)):
             raise Problem(f"both sides have run {shared[0][0]}, session {shared[0][1] or 'unknown'}: name other runs")
     return common
 
 
-def _names(study: str, base: Side, other: Side) -> list[str]:
+def _list_side_names(study: str, base: Side, other: Side) -> list[str]:
     """What the sides are called: their runs, or what they hold where runs of one name are compared."""
-    names = [side.name(study) for side in (base, other)]
+    names = [side.get_name(study) for side in (base, other)]
     if names[0] != names[1]:
         return names
     return [f"{names[0]} ({side.facts[study][0].get('name', place)})" for place, side in (("A", base), ("B", other))]
 
 
-def _factors(both: Pair) -> list[str]:
+def _list_factors(both: Pair) -> list[str]:
     factors = (list(records)[1 : list(records).index("repeat")] for records in both)
     return [name for name in dict.fromkeys(itertools.chain(*factors)) if name != "control"]
 
 
-def _measured(records: pd.DataFrame) -> pd.DataFrame:
+def _select_measured(records: pd.DataFrame) -> pd.DataFrame:
     return records[records["valid"] & (records["value"] > 0)]
 
 
-def _most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
-    valid = _measured(records)
+def _count_most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
+    valid = _select_measured(records)
     return int(valid.groupby(list(factors))["unit_of"].nunique().max()) if len(valid) else 0
 
 
-def _judged(pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_percent: float) -> list[stats.Verdict]:
+def _judge_cells(
+    pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_percent: float
+) -> list[stats.Verdict]:
     """The verdicts of cells, by sessions that are pairs in `units`; one that read other data has none."""
     if units and len(units[0]) != len(units[1]):
         raise Problem(f"{len(units[0])} sessions and {len(units[1])} are no pairs; leave out what has no partner")
     if not pairs:
         return []
     base, other, *means = (
-        _by_session([pair[side] for pair in pairs], how, units and units[side])
+        _compute_session_logs([pair[side] for pair in pairs], how, units and units[side])
         for how in ("median", "mean")
         for side in (0, 1)
     )
-    apart = [_data_differ(pair) for pair in pairs]
+    apart = [_has_different_data(pair) for pair in pairs]
     other[:, apart] = np.nan
-    judged = sessions.judge(base, other, bool(units), equivalence_percent, means=means)
+    judged = sessions.judge_sessions(base, other, bool(units), equivalence_percent, means=means)
     return [
         one._replace(verdict=Outcome.NOT_COMPARABLE) if is_apart else one
         for one, is_apart in zip(judged, apart, strict=True)
     ]
 
 
-def _by_session(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> np.ndarray:
+def _compute_session_logs(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> np.ndarray:
     """The ln of the median or mean of each session's valid records (sessions, cells), of `units` or those with any."""
-    valid = map(_measured, cells)
+    valid = map(_select_measured, cells)
     sums = {number: records.groupby("unit_of")["value"].agg(how) for number, records in enumerate(valid)}
     table = pd.DataFrame(sums).sort_index() if units is None else pd.DataFrame(sums, index=units)
     return np.log(table.to_numpy(float).reshape(-1, len(cells)))
 
 
-def _data_differ(pair: Pair) -> bool:
+def _has_different_data(pair: Pair) -> bool:
     data = [set(records["data"].fillna("")) - {""} for records in pair]
     return all(data) and data[0] != data[1]
 
 
-def _of_time(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str]) -> dict:
+def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str]) -> dict:
     """Return a row of verdicts.csv on the time of a cell, without the levels; last the verdict on these sessions.
 
     Where sides lie `apart`, nothing but that is judged.
@@ -297,7 +303,7 @@ def _of_time(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str
     note = "the data differ" if verdict.verdict == Outcome.NOT_COMPARABLE else ""
     of_sessions = verdict.verdict if apart and verdict.verdict in JUDGED else ""
     if of_sessions:
-        note, verdict = f"measured {elsewhere(apart)}", verdict._replace(verdict=Outcome.NOT_COMPARABLE)
+        note, verdict = f"measured {describe_elsewhere(apart)}", verdict._replace(verdict=Outcome.NOT_COMPARABLE)
     row = {"metric": metric, "role": "decides", "blocks": verdict.blocks, "looks": 1, "verdict": verdict.verdict}
     row |= dict(zip(("baseline_s", "contender_s"), medians, strict=True))
     row |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high, "p": verdict.p}
@@ -306,48 +312,48 @@ def _of_time(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str
     return row | {"detectable_ratio": np.nan, "note": note, "of_sessions": of_sessions}
 
 
-def _of_counts(pair: Pair) -> dict:
+def _build_counts_row(pair: Pair) -> dict:
     """How what a cell asked for compares: medians of both sides, and the outcome."""
     valid = [records[records["valid"]] for records in pair]
     row = {}
     for name in sessions.COUNTS:
         row |= {f"{name}_{side}": of[name].median() for side, of in zip(("base", "other"), valid, strict=True)}
-        row[name] = "" if _data_differ(pair) else sessions.exactly(*valid, name)
+        row[name] = "" if _has_different_data(pair) else sessions.compare_counts(*valid, name)
     return row
 
 
-def _named(records: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
+def _add_cell_names(records: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     """Return the records of a side with the names of its cells: the side's, and a number."""
     number = records.groupby(list(factors), sort=False).ngroup() + 1
     own = records.assign(cell=records["run"] + " " + number.astype(str))
     return own[["cell", "repeat", "unit_of", "valid", "value", *sessions.COUNTS]]
 
 
-def _cells(records: pd.DataFrame, factors: Sequence[str]) -> Iterator[dict]:
-    names = _named(records, factors)["cell"]
+def _list_cells(records: pd.DataFrame, factors: Sequence[str]) -> Iterator[dict]:
+    names = _add_cell_names(records, factors)["cell"]
     for levels, of in records.groupby(list(factors), sort=False):
         valid, column = of[of["valid"]], f"{of['figure'].iloc[0]}_{of['unit'].iloc[0]}"
-        middle, run_of = stats.median(valid["value"]), of["run"].iloc[0]
+        middle, run_of = stats.estimate_median(valid["value"]), of["run"].iloc[0]
         yield {
             **{"cell": names[of.index[0]], "run": run_of, **dict(zip(factors, levels, strict=True))},
             **{"control": "", "n": len(valid), "failed": len(of) - len(valid), "sessions": of["unit_of"].nunique()},
             **{column: middle.value, f"{column}_low": middle.low, f"{column}_high": middle.high},
             **{name: valid[name].median() for name in ("requests", "opens", "connections")},
-            **{"bytes_delivered": valid["bytes"].median(), "cache_state": _one(valid["cache_state"])},
+            **{"bytes_delivered": valid["bytes"].median(), "cache_state": _join_states(valid["cache_state"])},
         }
 
 
-def _one(states: pd.Series) -> str:
+def _join_states(states: pd.Series) -> str:
     return " | ".join(sorted(set(states.dropna().astype(str)) - {""}))
 
 
-def _alone(names: Sequence[str], by_levels: Sequence[Mapping], factors: Sequence[str]) -> pd.DataFrame:
+def _find_lone_cells(names: Sequence[str], by_levels: Sequence[Mapping], factors: Sequence[str]) -> pd.DataFrame:
     sides_and_others = zip(names, by_levels, reversed(by_levels), strict=True)
     rows = [(name, *levels) for name, own, others in sides_and_others for levels in own if levels not in others]
     return pd.DataFrame(rows, columns=["only in", *factors])
 
 
-def _facts(study: str, names: Sequence[str], base: Side, other: Side) -> dict:
+def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> dict:
     """What the page says beside its figures: the newest of the second side's runs, and which runs there are."""
     parts, newest = [*base.facts[study], *other.facts[study]], other.facts[study][-1]
     figures = [set(map(" in ".join, side.records[study][["figure", "unit"]].to_numpy())) for side in (base, other)]
@@ -364,11 +370,11 @@ def _facts(study: str, names: Sequence[str], base: Side, other: Side) -> dict:
         "settings": (newest.get("settings") or {}) | {"compare": []},
         "machine": next(iter(newest.get("machines") or []), {}),
         "sessions": sorted({session for one in parts for session in one.get("sessions") or []}),
-        "name": permanent_name(study, sorted(one["name"] for one in parts if "name" in one)),
+        "name": build_permanent_name(study, sorted(one["name"] for one in parts if "name" in one)),
     }
 
 
-def _values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
+def _list_values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
     """The values that what may differ between runs has in some of them, by a name in words."""
     values: dict[str, set[str]] = {}
     for one in facts:
@@ -383,17 +389,17 @@ def _values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
         parts += [("measuring code", {"sha256": code}) for code in one.get("code") or []]
         parts += [("measuring code", {"commit": commit}) for commit in one.get("git") or []]
         for name, part in parts:
-            for path, value in _leaves(part):
+            for path, value in _walk_leaves(part):
                 values.setdefault(f"{name} {path}", set()).add(str(value))
     return values
 
 
-def _leaves(part: object, path: str = "") -> Iterator[tuple[str, object]]:
+def _walk_leaves(part: object, path: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(part, Mapping):
         for key, value in part.items():
-            yield from _leaves(value, f"{path} {key}".strip())
+            yield from _walk_leaves(value, f"{path} {key}".strip())
     elif isinstance(part, list) and any(isinstance(one, Mapping) for one in part):
         for number, one in enumerate(part, 1):
-            yield from _leaves(one, f"{path} {number}")
+            yield from _walk_leaves(one, f"{path} {number}")
     elif part is not None:
         yield path, part

@@ -16,7 +16,7 @@ from sbench.measure import gather
 from sbench.pages import exported
 from sbench.pages.page import write_csv
 from sbench.probe import sizes
-from sbench.probe.program import Problem, read_json, replacing
+from sbench.probe.program import Problem, read_json, replace_file
 
 # The parts of a record whose numbers are observations, and those that say under which circumstances.
 _OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling", "network", "resources")
@@ -28,28 +28,28 @@ _UNITS = {
 }
 
 
-def export(name: str) -> int:
+def export_run(name: str) -> int:
     """Write results/<run>/export/<run>.parquet and .csv, and the tables of the run's pages; print where they are.
 
     `name` is that of the run; "": the one that config/config.yaml names.
     """
-    results = Path("results", name or configuration.load(DEFAULT_CONFIG)["run"])
-    write(results)
-    print(f"{results}/export/tables: {tables_of_pages(results)}")
+    results = Path("results", name or configuration.load_config(DEFAULT_CONFIG)["run"])
+    write_observations(results)
+    print(f"{results}/export/tables: {write_page_tables(results)}")
     return 0
 
 
-def write(results: Path) -> str:
+def write_observations(results: Path) -> str:
     """Write the table of all observations of a run as Parquet and CSV, and return the path of the first.
 
     Raises:
         Problem: the run has no records.
     """
-    table = observations(results)
+    table = build_observations(results)
     if table.empty:
         raise Problem(f"{results} has no records; measure first (sbench run), or name another run: sbench export RUN")
     file = results / "export" / results.name
-    with replacing(f"{file}.parquet") as parquet:
+    with replace_file(f"{file}.parquet") as parquet:
         table.to_parquet(parquet, index=False)
         write_csv(Path(f"{file}.csv"), table)
     summary = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
@@ -57,7 +57,7 @@ def write(results: Path) -> str:
     return f"{file}.parquet"
 
 
-def observations(results: Path) -> pd.DataFrame:
+def build_observations(results: Path) -> pd.DataFrame:
     """Return the long table of a run, by its folder: one row per observation, without a value where a record has none.
 
     Returns:
@@ -67,46 +67,46 @@ def observations(results: Path) -> pd.DataFrame:
         while it was measured, and is known of machine, versions and commit: `settings_…`, `effective_…`, `host_…`,
         `provenance_…`. Texts are categories, as those of a record stand in each of its rows; an empty one is missing.
     """
-    kept = [(study, one) for study in schema.list_studies() for one in _kept(results, study)]
+    kept = [(study, one) for study in schema.list_studies() for one in _read_records(results, study)]
     if not kept:
         return pd.DataFrame()
     levels = list(dict.fromkeys(factor for _, one in kept for factor in one.levels))
-    about = pd.DataFrame([{"run": results.name, "study": study, **_about(study, one)} for study, one in kept])
-    about = about.replace("", None).assign(**_sizes(about[levels])).convert_dtypes()
-    observed = _observed([one.record or {} for _, one in kept])
+    about = pd.DataFrame([{"run": results.name, "study": study, **_describe_record(study, one)} for study, one in kept])
+    about = about.replace("", None).assign(**_convert_sizes(about[levels])).convert_dtypes()
+    observed = _build_metrics_table([one.record or {} for _, one in kept])
     table = about.join(observed).reset_index(drop=True)
     table = table.assign(**table.select_dtypes(["object", "string"]).astype("string").astype("category"))
     first = ["run", "study", "cell", *levels, "repeat", *observed.columns, "valid", "reasons"]
     return table[[*first, *table.columns.difference(first, sort=False)]]
 
 
-def tables_of_pages(results: Path) -> str:
+def write_page_tables(results: Path) -> str:
     """Write the tables of each study's page into the run's `export/tables`, and return how many there are of which."""
     out = results / "export/tables"
     shutil.rmtree(out, ignore_errors=True)
     gathered = [study for study in schema.list_studies() if (results / study / "facts.json").is_file()]
-    counts = {study: exported.write(study, results / study, out) for study in gathered}
+    counts = {study: exported.write_tables(study, results / study, out) for study in gathered}
     return ", ".join(f"{count} of {study}" for study, count in counts.items()) or "none, no study has a page yet"
 
 
 @cache
-def unit_of(part: str, metric: str) -> str:
+def get_unit(part: str, metric: str) -> str:
     """Return the unit of a metric, which its part of the record or its name says; "1" of counts and shares."""
     units = (unit for pattern, unit in _UNITS.items() if re.search(pattern, metric))
     return "s" if part == "seconds" else next(units, "1")
 
 
-def _kept(results: Path, study: str) -> Iterator[records.Kept]:
+def _read_records(results: Path, study: str) -> Iterator[records.Kept]:
     folder = results / study
     if (folder / "matrix.csv").is_file():
-        yield from gather.read(folder, results.name, study)[1]
+        yield from gather.read_study(folder, results.name, study)[1]
     if (path := folder / "imported.json").is_file():
         for record in read_json(path).get("records", []):
             if records.is_sound(record):
                 yield records.Kept(record["name"], record["cell"], record["repeat"], path, record)
 
 
-def _about(study: str, kept: records.Kept) -> dict[str, Any]:
+def _describe_record(study: str, kept: records.Kept) -> dict[str, Any]:
     """Return what holds for all observations of a record: its place, whether it counts, and the circumstances."""
     record = kept.record or {"status": "failed"}
     reasons = validity.list_faults(record) if kept.record else [kept.problem]
@@ -114,12 +114,12 @@ def _about(study: str, kept: records.Kept) -> dict[str, Any]:
     settings = {key: value for key, value in (record.get("settings") or {}).items() if key not in ("study", "cell")}
     flat = {part: record.get(part) or {} for part in _CIRCUMSTANCES}
     flat = {part: {k: v for k, v in values.items() if not isinstance(v, dict)} for part, values in flat.items()}
-    place = {"cell": kept.cell, **_levels(study, kept), "repeat": kept.repeat}
+    place = {"cell": kept.cell, **_convert_levels(study, kept), "repeat": kept.repeat}
     verdict = {"valid": not reasons, "reasons": "; ".join(map(str, reasons))}
-    return texts | place | verdict | dict(_leaves({"settings": settings, **flat}, "_"))
+    return texts | place | verdict | dict(_walk_leaves({"settings": settings, **flat}, "_"))
 
 
-def _levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
+def _convert_levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
     """Return the levels of a record, counts as numbers; one such as "2x" is what it was on that machine."""
     in_force = (kept.record or {}).get("effective") or {}
     items = {name: factor["items"] for name, factor in schema.get_factors(study).items()}
@@ -134,27 +134,27 @@ def _levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
     }
 
 
-def _sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
+def _convert_sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the factors with levels such as "64MiB" in bytes; a level that is no size, such as "unset", is missing."""
 
-    def in_bytes(level: Any) -> int | None:
+    def parse_size(level: Any) -> int | None:
         with contextlib.suppress(Problem, TypeError):
-            return sizes.in_bytes(level)
+            return sizes.parse_size(level)
 
     texts = {name: column.astype("string") for name, column in levels.items()}
     sized = [name for name, column in texts.items() if column.str.fullmatch(r"\d+[KMGT]iB").any()]
-    return {f"{name}_bytes": levels[name].map(in_bytes) for name in sized}
+    return {f"{name}_bytes": levels[name].map(parse_size) for name in sized}
 
 
-def _observed(of: list[dict]) -> pd.DataFrame:
+def _build_metrics_table(of: list[dict]) -> pd.DataFrame:
     """Return what was observed in records, indexed by their place in the list."""
-    named = records.of_samples()
+    named = records.read_sample_columns()
     telling = [name for name, what in named.items() if what.get("x-tells-apart")]
     totals = [
         (place, part, metric, float(value))
         for place, record in enumerate(of)
         for part in _OBSERVED
-        for metric, value in _leaves(record.get(part) or {}, ".")
+        for metric, value in _walk_leaves(record.get(part) or {}, ".")
         if not isinstance(value, str | bool)
     ]
     samples = [
@@ -167,15 +167,15 @@ def _observed(of: list[dict]) -> pd.DataFrame:
     long = wide.melt(["place", "sample", *telling], metrics, var_name="metric").assign(part="samples")
     long = pd.concat([pd.DataFrame(totals, columns=["place", "part", "metric", "value"]), long])
     long = long.dropna(subset="value").sort_values("place", kind="stable")
-    long["unit"] = [unit_of(part, metric) for part, metric in zip(long["part"], long["metric"], strict=True)]
+    long["unit"] = [get_unit(part, metric) for part, metric in zip(long["part"], long["metric"], strict=True)]
     long[["sample", *telling]] = long[["sample", *telling]].convert_dtypes()
     return long.set_index("place")[["part", "metric", "value", "unit", "sample", *telling]]
 
 
-def _leaves(part: dict, between: str, path: str = "") -> Iterator[tuple[str, str | float]]:
+def _walk_leaves(part: dict, between: str, path: str = "") -> Iterator[tuple[str, str | float]]:
     """Yield the texts and numbers within a part of a record by their path, as "GET.count"; no text of several lines."""
     for key, value in part.items():
         if isinstance(value, dict):
-            yield from _leaves(value, between, f"{path}{key}{between}")
+            yield from _walk_leaves(value, between, f"{path}{key}{between}")
         elif isinstance(value, int | float) or (isinstance(value, str) and "\n" not in value):
             yield f"{path}{key}", value

@@ -17,22 +17,22 @@ _SERVERS = re.compile(r"(?<=addr=)[^\s,]+")
 _DIGITS = 8
 
 
-def hide(value: object, key: str = "") -> object:
+def hide_identities(value: object, key: str = "") -> object:
     """Return facts (JSON) without names of machines, ids, absolute paths and addresses."""
     if isinstance(value, Mapping):
-        return {name: hide(inner, name) for name, inner in value.items() if name not in _DROPPED}
+        return {name: hide_identities(inner, name) for name, inner in value.items() if name not in _DROPPED}
     if isinstance(value, list):
-        return [hide(inner, key) for inner in value]
+        return [hide_identities(inner, key) for inner in value]
     if not isinstance(value, str):
         return value
     if key in _HIDDEN:
-        return _hashed(key, value)
+        return _hash_text(key, value)
     for what, pattern in (("address", _ADDRESSES), ("path", _PATHS), ("id", _IDS), ("server", _SERVERS)):
-        value = pattern.sub(lambda match, what=what: _hashed(what, match[0]), value)
+        value = pattern.sub(lambda match, what=what: _hash_text(what, match[0]), value)
     return value
 
 
-def _hashed(what: str, text: str) -> str:
+def _hash_text(what: str, text: str) -> str:
     """Return a name for a text: the same for the same text, hidden before or not."""
     if re.fullmatch(rf"{what} [0-9a-f]{{{_DIGITS}}}", text):
         return text

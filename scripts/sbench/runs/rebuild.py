@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sbench.probe.program import Problem, make_command
+from sbench.probe.program import Problem, build_command
 
 
 def make_plan(config: Mapping, study: str, results: Path) -> None:
@@ -40,7 +40,7 @@ def make_index(answers: Sequence[Path], reports: Path) -> Path:
 
 def run_program(name: str, *arguments: object) -> None:
     """Run a program of the workflow; that it fails is a Problem, with the last line of its own."""
-    done = subprocess.run(make_command(name, *arguments), stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(build_command(name, *arguments), stderr=subprocess.PIPE, text=True)
     if done.returncode:
         *_, last = f"\n{done.stderr}".rstrip().splitlines() or [""]
         said = last.removeprefix("problem: ")

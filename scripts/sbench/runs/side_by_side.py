@@ -54,13 +54,13 @@ class Sides(Results):
         )
 
 
-def load(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.DataFrame]:
+def load_comparison(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.DataFrame]:
     """Return a comparison as results of a study with the factor `run`, and how counts compare."""
     folder, said = Path(tables), read_facts(facts)
     own = import_module(f"sbench.studies.{said['study']}.report").REPORT
     texts = (*TEXTS, "run", "of_sessions", *own.names)
     cells, verdicts = (read_table(folder / f"{name}.csv", texts) for name in ("cells", "verdicts"))
-    report = _declared(own, said["sides"], next(name for name in cells if name.endswith("_low"))[: -len("_low")])
+    report = _build_report(own, said["sides"], next(name for name in cells if name.endswith("_low"))[: -len("_low")])
     cells = complete_cells(cells, pd.DataFrame({"cell": [], "valid": pd.Series(dtype=bool)}), report)
     verdicts = verdicts.assign(**dict.fromkeys(set(own.names) - set(verdicts), ""))
     raw = read_table(folder / "records.csv", ("cell", "unit_of"))
@@ -68,104 +68,111 @@ def load(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.DataFrame]:
     return run, read_table(folder / "counts.csv", (*texts, *sessions.COUNTS))
 
 
-def show(page: Page, tables: Path | str, facts: Path | str) -> None:
+def show_comparison(page: Page, tables: Path | str, facts: Path | str) -> None:
     """Show a comparison whose tables are in a folder, and leave its answers for the first page."""
-    run, counts = load(tables, facts)
-    words = headline(run)
-    primary = pages.select(findings.find(run), run)
-    (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
-    why = [*run.select(answer.reasons(run, primary)), *of_counts(counts)]
-    beside = {"Why": why, "What to do next": _next(run)}
-    page.text(heading(1, run.report.title))
-    sentence = f"{counted(counts, run.facts['sides'])}{ruled(run.facts)}{words}"
-    pages.first_screen(page, run, sentence, picture, beside, few, summary=_summary(run, counts))
+    run, counts = load_comparison(tables, facts)
+    words = render_headline(run)
+    primary = pages.select_findings(findings.list_findings(run), run)
+    (picture, rest), (few, _) = (comparisons.draw_deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
+    why = [*run.select_sentences(answer.list_reasons(run, primary)), *describe_counts(counts)]
+    beside = {"Why": why, "What to do next": _list_next_steps(run)}
+    page.show_text(heading(1, run.report.title))
+    sentence = f"{describe_totals(counts, run.facts['sides'])}{describe_rules(run.facts)}{words}"
+    pages.show_first_screen(page, run, sentence, picture, beside, few, summary=_build_summary_table(run, counts))
     if rest.panels:
-        with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
-            page.figure(rest)
-    decided = sorted((one for one in primary if one.decided), key=lambda finding: -finding.size)
-    pages.lists(page, run, decided, [], [one for one in primary if not one.decided])
-    page.section("What this cannot say", bullets(limits(run)))
-    page.text(heading(2, "Both sides"))
-    page.table(_times(run), "The sides have no cell in common.")
-    page.table(_counts(counts, run), "")
-    page.table(_alone(tables, run), "Each side has every cell of the other.")
-    page.text(heading(2, "What else differs"))
-    page.table(_differences(tables), "Nothing that is recorded: machine, configuration, libraries and code are alike.")
+        with page.fold(f"and {prose.format_count(len(rest.numbers), 'more comparison')}"):
+            page.show_figure(rest)
+    decided = sorted((one for one in primary if one.is_decided), key=lambda finding: -finding.size)
+    pages.show_findings(page, run, decided, [], [one for one in primary if not one.is_decided])
+    page.show_section("What this cannot say", bullets(list_limits(run)))
+    page.show_text(heading(2, "Both sides"))
+    page.show_table(_build_times_table(run), "The sides have no cell in common.")
+    page.show_table(_build_counts_table(counts, run), "")
+    page.show_table(_build_lone_table(tables, run), "Each side has every cell of the other.")
+    page.show_text(heading(2, "What else differs"))
+    page.show_table(
+        _build_differences_table(tables),
+        "Nothing that is recorded: machine, configuration, libraries and code are alike.",
+    )
 
 
-def ruled(facts: dict) -> str:
+def describe_rules(facts: dict) -> str:
     """Return in bold what became of the rules of `fail_on`; "" without any."""
     said = facts["outcome"]
     if not said["rules"]:
         return ""
     if said["broken"]:
-        return bold(f"Fails: {prose.listing(said['broken'])}.") + " "
-    parts = [f"Passes: {prose.listing(said['passed'])}" if said["passed"] else "Neither fails nor passes"]
-    parts += [f"warning: {prose.listing(said['warned'])}, of these sessions alone"] if said["warned"] else []
-    parts += [f"not decided: {prose.listing(said['open'])}"] if said["open"] else []
+        return bold(f"Fails: {prose.format_list(said['broken'])}.") + " "
+    parts = [f"Passes: {prose.format_list(said['passed'])}" if said["passed"] else "Neither fails nor passes"]
+    parts += [f"warning: {prose.format_list(said['warned'])}, of these sessions alone"] if said["warned"] else []
+    parts += [f"not decided: {prose.format_list(said['open'])}"] if said["open"] else []
     return bold(f"{'; '.join(parts)}.") + " "
 
 
-def elsewhere(apart: Sequence[str]) -> str:
+def describe_elsewhere(apart: Sequence[str]) -> str:
     """Return when and where one side was measured in words, "on other days and on other machines"; "" if in turn."""
-    return prose.listing(_ELSEWHERE[one] for one in apart) if apart else ""
+    return prose.format_list(_ELSEWHERE[one] for one in apart) if apart else ""
 
 
-def counted(counts: pd.DataFrame, sides: list[str]) -> str:
+def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
     """Return one bold sentence: the requests and bytes of both sides, of the cells that read the same on both.
 
     "" where the sides have no cell in common.
     """
     if counts.empty:
         return ""
-    both = {name: rows for name in _MOVED if name in counts and len(rows := _alike(counts, name))}
+    both = {name: rows for name in _MOVED if name in counts and len(rows := _select_alike(counts, name))}
     if not both:
         return bold("Requests and bytes are not compared: one side has no counts, or the sides read other data.") + " "
-    texts = [_before_and_after(name, *rows[[f"{name}_base", f"{name}_other"]].sum()) for name, rows in both.items()]
+    texts = [_format_change(name, *rows[[f"{name}_base", f"{name}_other"]].sum()) for name, rows in both.items()]
     many = max(map(len, both.values()))
     together = f", {many} cells together" if many > 1 else ""
-    return bold(f"{sides[0]} → {sides[1]}: {prose.listing(texts)}{together}.") + " "
+    return bold(f"{sides[0]} → {sides[1]}: {prose.format_list(texts)}{together}.") + " "
 
 
-def headline(run: Results) -> str:
+def render_headline(run: Results) -> str:
     """Return one bold sentence: how the second side compares, or how far apart both are where nothing is decided."""
     return bold(pages.select_headline([_write_headline(run)], run))
 
 
 def _write_headline(run: Results) -> Said:
-    rows = run.comparisons()
+    rows = run.get_comparisons()
     if rows.empty:
         return "The two sides have no cell in common.", ()
     base, other = run.facts["sides"]
     if rows["of_sessions"].ne("").any():
         rows = rows[rows["of_sessions"] != ""]
-        return _of_sessions_alone(run, rows), (Outcomes(run.to_comparisons(rows)),)
+        return _describe_sessions(run, rows), (Outcomes(run.to_comparisons(rows)),)
     if not rows["verdict"].eq(Outcome.TOO_FEW).all():
         return headlines.write_headline(run)
-    ratios = prose.span(rows["ratio"].dropna(), prose.ratio) if rows["ratio"].notna().any() else "unknown"
+    ratios = prose.format_span(rows["ratio"].dropna(), prose.format_ratio) if rows["ratio"].notna().any() else "unknown"
     of = dict.fromkeys(run.facts["sessions_of"])
-    have = f"{prose.count(*of, 'session')} on each side" if len(of) == 1 else f"{prose.listing(map(str, of))} sessions"
+    have = (
+        f"{prose.format_count(*of, 'session')} on each side"
+        if len(of) == 1
+        else f"{prose.format_list(map(str, of))} sessions"
+    )
     due = run.facts["sessions_due"]
     text = (
         f"Between these two, {base} and {other}, {run.report.metrics[0].title} differs by a ratio of {ratios} in"
-        f" {prose.count(len(rows), 'cell')}, which {have} cannot decide;"
+        f" {prose.format_count(len(rows), 'cell')}, which {have} cannot decide;"
         f" {f'{due} pairs' if due == sessions.LEAST_PAIRS else f'{due} on each side'} can."
     )
     return text, (Outcomes(run.to_comparisons(rows)),)
 
 
-def _of_sessions_alone(run: Results, rows: pd.DataFrame) -> str:
+def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
     """Return that sides did not take turns, and how their sessions compare."""
     base, other = run.facts["sides"]
     seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
     return (
-        f"{other} was measured {elsewhere(run.facts['apart'])} than {base}, so no verdict is on what was changed. These"
-        f" sessions alone: {prose.listing(seen)} of {prose.count(len(rows), 'cell')}, ratios of"
-        f" {run.report.metrics[0].title} {prose.span(rows['ratio'])}."
+        f"{other} was measured {describe_elsewhere(run.facts['apart'])} than {base}, so no verdict is on what was changed. These"
+        f" sessions alone: {prose.format_list(seen)} of {prose.format_count(len(rows), 'cell')}, ratios of"
+        f" {run.report.metrics[0].title} {prose.format_span(rows['ratio'])}."
     )
 
 
-def of_counts(counts: pd.DataFrame) -> list[str]:
+def describe_counts(counts: pd.DataFrame) -> list[str]:
     """Return a sentence for each count that both sides have: in how many cells it is the same."""
     lines = []
     for name in (name for name in sessions.COUNTS if name in counts):
@@ -176,49 +183,51 @@ def of_counts(counts: pd.DataFrame) -> list[str]:
             f"{bold(outcome) if outcome in _DIFFER else outcome} in {many}"
             for outcome, many in outcomes.value_counts().items()
         ]
-        lines.append(f"{prose.capital(name)}: {prose.listing(by_outcome)} of {prose.count(len(outcomes), 'cell')}.")
+        lines.append(
+            f"{prose.capitalize_first(name)}: {prose.format_list(by_outcome)} of {prose.format_count(len(outcomes), 'cell')}."
+        )
     return lines
 
 
-def _alike(counts: pd.DataFrame, name: str) -> pd.DataFrame:
+def _select_alike(counts: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the cells of which a count is known on both sides, which read the same."""
     is_counted = counts[[f"{name}_base", f"{name}_other"]].notna().all(axis=1)
     return counts[is_counted & ~counts[name].isin(_INCOMPARABLE)]
 
 
-def _before_and_after(name: str, base: float, other: float) -> str:
+def _format_change(name: str, base: float, other: float) -> str:
     """Return "111 → 4 requests", or "513 MiB → 24 MiB" of bytes."""
-    written, unit = (sizes.text, "") if name == "bytes" else ("{:,.0f}".format, f" {name}")
+    written, unit = (sizes.format_size, "") if name == "bytes" else ("{:,.0f}".format, f" {name}")
     return " → ".join(written(one) if one == one else "unknown" for one in (base, other)) + unit
 
 
-def limits(run: Results) -> list[str]:
+def list_limits(run: Results) -> list[str]:
     """Return what a comparison of runs cannot tell."""
     lines = [
         "Sessions are what is repeated: who repeats a run within one day compares that day, and not what was changed.",
         "Machine, configuration, libraries and code may differ beside what is meant: below stands all that does.",
     ]
-    if apart := int((run.comparisons()["note"] == "the data differ").sum()):
-        lines.append(f"In {prose.count(apart, 'cell')} both sides read other data, so no times are compared.")
-    if where := elsewhere(run.facts["apart"]):
+    if apart := int((run.get_comparisons()["note"] == "the data differ").sum()):
+        lines.append(f"In {prose.format_count(apart, 'cell')} both sides read other data, so no times are compared.")
+    if where := describe_elsewhere(run.facts["apart"]):
         lines.append(
             f"The second side was measured {where}: what differs between these cannot be told from what was changed."
         )
     return lines
 
 
-def _declared(report: Report, sides: list[str], column: str) -> Report:
+def _build_report(report: Report, sides: list[str], column: str) -> Report:
     """A study's report with the run as the factor that the question is about."""
     metric, unit = report.metrics[0], column.rpartition("_")[2]
-    value = Value(column, prose.capital(metric.title), unit)
+    value = Value(column, prose.capitalize_first(metric.title), unit)
     own = {"scaling": None, "contest": None, "along": "", "harness": (), "effective": (), "moved": (), "panels": ()}
     title = f"{report.title}: {sides[1]} against {sides[0]}"
     factors = (Factor("run"), *report.factors)
     return replace(report, title=title, headline="run", factors=factors, values=(value,), unit="session", **own)
 
 
-def _next(run: Results) -> list[str]:
-    if run.comparisons().empty:
+def _list_next_steps(run: Results) -> list[str]:
+    if run.get_comparisons().empty:
         return ["Measure both sides with one configuration: cells are compared where all their levels are alike."]
     of = run.facts["sessions_of"]
     due, again = run.facts["sessions_due"], f"each under another name ({code('sbench run --name <name>')})"
@@ -226,24 +235,26 @@ def _next(run: Results) -> list[str]:
         return [f"Measure both sides in turn on one machine (A B B A …), {due} sessions of each, {again}."]
     if (lacking := due - min(of)) < 1:
         return []
-    more = prose.count(lacking, "more session")
+    more = prose.format_count(lacking, "more session")
     side = "each side, in turn" if len(set(of)) == 1 else "the side that has fewer"
     return [f"Measure {more} of {side}, {again}, and name all of them."]
 
 
-def _times(run: Results) -> Table:
-    rows, column = run.comparisons(), run.report.values[0]
+def _build_times_table(run: Results) -> Table:
+    rows, column = run.get_comparisons(), run.report.values[0]
     if rows.empty:
         return Table("times", "", rows)
     cells = run.cells.set_index("cell")
-    frame = _levels(run, rows, run.varying(rows, [name for name in run.report.names if name != "run"]))
+    frame = _format_levels(
+        run, rows, run.select_varying_factors(rows, [name for name in run.report.names if name != "run"])
+    )
     for side, name in zip(("baseline", "contender"), run.facts["sides"], strict=True):
         own = cells.reindex(rows[f"{side}_cell"])[[column.column, f"{column.column}_low", f"{column.column}_high"]]
         frame[f"{name} / {column.unit}"] = [
-            names.with_interval(*row, prose.number) for row in own.itertuples(index=False)
+            names.format_with_interval(*row, prose.format_number) for row in own.itertuples(index=False)
         ]
     ends = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False)
-    frame = frame.assign(ratio=[names.ratio_with_interval(*row) for row in ends], verdict=rows["verdict"])
+    frame = frame.assign(ratio=[names.format_ratio_with_interval(*row) for row in ends], verdict=rows["verdict"])
     if run.facts["apart"]:
         frame["these sessions alone"] = rows["of_sessions"]
     over = {"verdict": [_COLOURS.get(verdict, "") for verdict in rows["verdict"]]}
@@ -254,58 +265,70 @@ def _times(run: Results) -> Table:
     return Table("times", caption, frame, over=over, meaning="the second side is slower, or faster", numbers=rows)
 
 
-def _levels(run: Results, rows: pd.DataFrame, factors: list[str]) -> pd.DataFrame:
-    levels = {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in factors}
+def _format_levels(run: Results, rows: pd.DataFrame, factors: list[str]) -> pd.DataFrame:
+    levels = {
+        run.report.get_factor(name).title: [run.names.format_table_level(name, level) for level in rows[name]]
+        for name in factors
+    }
     return pd.DataFrame(levels, index=rows.index)
 
 
-def _counts(counts: pd.DataFrame, run: Results) -> Table:
+def _build_counts_table(counts: pd.DataFrame, run: Results) -> Table:
     there = [name for name in sessions.COUNTS if name in counts]
     rows = counts[counts[there].isin(_DIFFER).any(axis=1)] if there else counts[:0]
-    varies = run.varying(counts, [name for name in run.report.names if name in counts]) if len(rows) else []
-    frame = _levels(run, rows, varies)
+    varies = (
+        run.select_varying_factors(counts, [name for name in run.report.names if name in counts]) if len(rows) else []
+    )
+    frame = _format_levels(run, rows, varies)
     base, other = run.facts["sides"]
     for name in there:
         both = rows[[f"{name}_base", f"{name}_other"]].astype(float).itertuples(index=False)
-        frame[name] = [_before_and_after(name, *pair).removesuffix(f" {name}") for pair in both]
+        frame[name] = [_format_change(name, *pair).removesuffix(f" {name}") for pair in both]
     caption = f"What {base} → {other} asked for and got, where it is not the same; medians."
     over = {name: [_COLOURS.get(outcome, "") for outcome in rows[name]] for name in there}
     return Table("counts", caption, frame, over=over, meaning="the second side has more, or fewer", numbers=counts)
 
 
-def _summary(run: Results, counts: pd.DataFrame) -> Table:
+def _build_summary_table(run: Results, counts: pd.DataFrame) -> Table:
     """Return both sides of each cell in one row of texts, those that differ first, for a page without pictures."""
     if counts.empty:
         return Table("summary", "", counts)
     factors = [name for name in run.report.names if name in counts and name != "run"]
-    rows = counts.merge(run.comparisons()[[*factors, "baseline_s", "contender_s", "ratio", "verdict"]], "left", factors)
-    frame, there = _levels(run, rows, run.varying(rows, factors)), [name for name in _MOVED if name in rows]
+    rows = counts.merge(
+        run.get_comparisons()[[*factors, "baseline_s", "contender_s", "ratio", "verdict"]], "left", factors
+    )
+    frame, there = (
+        _format_levels(run, rows, run.select_varying_factors(rows, factors)),
+        [name for name in _MOVED if name in rows],
+    )
     for name in there:
-        frame[name] = [_one_cell(name, *both) for both in rows[[f"{name}_base", f"{name}_other", name]].to_numpy()]
+        frame[name] = [
+            _format_cell_count(name, *both) for both in rows[[f"{name}_base", f"{name}_other", name]].to_numpy()
+        ]
     times = rows[["baseline_s", "contender_s"]].astype(float).itertuples(index=False)
     metric, unit = run.report.metrics[0].title, run.report.values[0].unit
-    frame[f"{metric} / {unit}"] = [" → ".join(map(prose.number, both)) for both in times]
+    frame[f"{metric} / {unit}"] = [" → ".join(map(prose.format_number, both)) for both in times]
     frame["verdict"] = rows["verdict"].fillna("")
     first = rows[there].isin(_DIFFER).any(axis=1).sort_values(ascending=False, kind="stable").index
     caption = f"{' → '.join(run.facts['sides'])}: medians of each cell; those whose counts differ come first."
     return Table("summary", caption, frame.loc[first].reset_index(drop=True))
 
 
-def _one_cell(name: str, base: float, other: float, outcome: str) -> str:
+def _format_cell_count(name: str, base: float, other: float, outcome: str) -> str:
     """Return both sides of a count of a cell with how they compare, "111 → 4 (fewer)"; "" where one is not known."""
     if pd.isna(base) or pd.isna(other):
         return ""
-    return f"{_before_and_after(name, base, other).removesuffix(f' {name}')} ({outcome or 'not compared'})"
+    return f"{_format_change(name, base, other).removesuffix(f' {name}')} ({outcome or 'not compared'})"
 
 
-def _alone(tables: Path | str, run: Results) -> Table:
+def _build_lone_table(tables: Path | str, run: Results) -> Table:
     table = read_table(Path(tables) / "alone.csv", ("only in", *run.report.names))
     varies = [name for name in table if name == "only in" or table[name].nunique() > 1]
-    frame = table[varies].rename(columns=lambda name: run.report.factor(name).title)
+    frame = table[varies].rename(columns=lambda name: run.report.get_factor(name).title)
     return Table("alone", "Cells that only one side has.", frame, numbers=table)
 
 
-def _differences(tables: Path | str) -> Table:
+def _build_differences_table(tables: Path | str) -> Table:
     path = Path(tables) / "differences.csv"
     table = read_table(path, ())
     table = table.astype(str).where(table.notna(), "")

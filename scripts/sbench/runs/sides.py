@@ -40,18 +40,18 @@ class Side:
     records: dict[str, pd.DataFrame] = field(default_factory=dict)
     facts: dict[str, list[dict]] = field(default_factory=dict)
 
-    def name(self, study: str) -> str:
+    def get_name(self, study: str) -> str:
         """Return what it is called where it is about a study: its runs."""
         runs = list(dict.fromkeys(one["run"] for one in self.facts[study]))
         return runs[0] if len(runs) == 1 else " and ".join(runs) if len(runs) == 2 else f"{runs[0]} … {runs[-1]}"
 
-    def units(self, study: str) -> set[tuple[str, str]]:
+    def get_sessions(self, study: str) -> set[tuple[str, str]]:
         """Return the sessions of a study."""
         records = self.records[study]
         return set(records[UNIT].drop_duplicates().itertuples(index=False, name=None))
 
 
-def load(sources: Sequence[str]) -> Side:
+def load_side(sources: Sequence[str]) -> Side:
     """Return a side of some sources: names of runs, archives, baselines (JSON), or published/<study>.
 
     Raises:
@@ -59,10 +59,10 @@ def load(sources: Sequence[str]) -> Side:
     """
     side = Side()
     for source in sources:
-        parts = _baseline(Path(source)) if source.endswith(BASELINE) else _of_run(source)
+        parts = _read_baseline(Path(source)) if source.endswith(BASELINE) else _read_run(source)
         for study, (records, facts) in parts.items():
             before = [side.records[study]] if study in side.records else []
-            if before and (twice := side.units(study) & set(records[UNIT].itertuples(index=False, name=None))):
+            if before and (twice := side.get_sessions(study) & set(records[UNIT].itertuples(index=False, name=None))):
                 run, session = min(twice)
                 raise Problem(f"{source}: run {run}, session {session or 'unknown'}, is named twice on one side")
             side.records[study] = pd.concat([*before, records], ignore_index=True).fillna({"control": ""})
@@ -70,24 +70,24 @@ def load(sources: Sequence[str]) -> Side:
     return side
 
 
-def keep(side: Side, path: Path) -> None:
+def write_baseline(side: Side, path: Path) -> None:
     """Write a side as a baseline: a JSON file with a line per record, to be committed."""
     lines = {study: records.to_csv(index=False, lineterminator="\n") for study, records in side.records.items()}
     studies = {study: {"facts": side.facts[study], "records": text.splitlines()} for study, text in lines.items()}
     write_json(path, {"baseline": 1, "studies": studies})
 
 
-def _of_run(source: str) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
-    with _folders(source) as folders:
-        read = [_read(folder, source if source.startswith(PUBLISHED) else "") for folder in folders]
+def _read_run(source: str) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
+    with _open_folders(source) as folders:
+        read = [_read_study(folder, source if source.startswith(PUBLISHED) else "") for folder in folders]
     return {facts["study"]: (records, [facts]) for facts, records in read}
 
 
 @contextlib.contextmanager
-def _folders(source: str) -> Iterator[list[Path]]:
+def _open_folders(source: str) -> Iterator[list[Path]]:
     """Give the folders of the studies that a source has tables of, for as long as they are needed."""
     if source.endswith(archive.SUFFIX):
-        with archive.opened(Path(source)) as (results, manifest):
+        with archive.open_archive(Path(source)) as (results, manifest):
             yield [results / study for study in manifest["studies"]]
     elif source.startswith(PUBLISHED):
         folder = Path("results", source, "tables")
@@ -101,7 +101,7 @@ def _folders(source: str) -> Iterator[list[Path]]:
         yield folders
 
 
-def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
+def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
     """What is kept of a study's facts, and its records: for others to read, no machines, folders or addresses."""
     facts, path = read_json(folder / "facts.json"), folder / "records.csv"
     if not path.exists():
@@ -109,14 +109,14 @@ def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
     kept = {name: facts[name] for name in _FACTS if name in facts}
     # Of the order of reads, what tells it from another one.
     kept["reads"] = [{key: one[key] for key in ("access", "sha256")} for one in kept.get("reads", [])]
-    kept = privacy.hide(kept) | ({"run": called} if called else {})
+    kept = privacy.hide_identities(kept) | ({"run": called} if called else {})
     try:
-        return kept, _records(path.read_text(encoding="utf-8"), kept, run=kept["run"])
+        return kept, _parse_records(path.read_text(encoding="utf-8"), kept, run=kept["run"])
     except (KeyError, ValueError) as error:
         raise Problem(f"{path} is damaged, or of an earlier version ({error}); sbench run makes it again") from error
 
 
-def _records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
+def _parse_records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
     """Return the records in a CSV, of no control; numbers as numbers, all else as text.
 
     Those of an earlier version have the machine that the facts of their run name.
@@ -126,38 +126,38 @@ def _records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
     if lacking := [name for name in ("run", *sessions.COLUMNS) if name not in table]:
         raise KeyError(lacking[0])
     if sessions.MACHINE not in table:
-        table[sessions.MACHINE] = table["run"].map({one["run"]: _machine(one) for one in facts}).fillna("")
+        table[sessions.MACHINE] = table["run"].map({one["run"]: _get_machine(one) for one in facts}).fillna("")
     table["valid"] = table["valid"] == "True"
     for name in ("repeat", "value", *sessions.COUNTS):
         table[name] = pd.to_numeric(table[name], errors="coerce").replace([math.inf, -math.inf], math.nan)
     return table[table["control"] == ""].reset_index(drop=True) if "control" in table else table
 
 
-def _machine(facts: dict) -> str:
+def _get_machine(facts: dict) -> str:
     """Return the machine of a run by its facts; "" where they name none or several."""
     named = {session_records.name_machine(host) for host in facts.get("machines") or []}
     return named.pop() if len(named) == 1 else ""
 
 
-def _baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
+def _read_baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
     content = read_json(path)
     if content.get("baseline") != 1:
         raise Problem(f"{path} is no baseline; sbench compare RUN… --keep {path} writes one")
     try:
         parts = list(content["studies"].items())
-        facts = {study: _kept(of["facts"]) for study, of in parts}
-        return {study: (_records("\n".join(of["records"]), *facts[study]), facts[study]) for study, of in parts}
+        facts = {study: _validate_facts(of["facts"]) for study, of in parts}
+        return {study: (_parse_records("\n".join(of["records"]), *facts[study]), facts[study]) for study, of in parts}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = str(error).strip().replace("\n", " ")
         raise Problem(f"{path} is damaged ({why}); write it again (sbench compare --keep)") from error
 
 
-def _kept(facts: list[dict]) -> list[dict]:
-    """The facts of a baseline; a ValueError where they are not as `keep` has written them."""
+def _validate_facts(facts: list[dict]) -> list[dict]:
+    """The facts of a baseline; a ValueError where they are not as `write_baseline` has written them."""
     if not isinstance(facts, list) or not facts:
         raise ValueError("facts")
     for of in facts:
         there = {key: value for key, value in {"run": None, **of}.items() if value is not None or key == "run"}
         if wrong := [key for key in there if not isinstance(there[key], _FACTS.get(key, object))]:
             raise ValueError(f"facts: {wrong[0]}")
-    return list(map(privacy.hide, facts))
+    return list(map(privacy.hide_identities, facts))

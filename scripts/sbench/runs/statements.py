@@ -34,7 +34,7 @@ class SessionRatio:
     high: float
     pairs: tuple[tuple[str, str], ...] = ()
 
-    def holds(self, records: Records) -> bool:
+    def is_supported_by(self, records: Records) -> bool:
         """Return whether the sessions have the ratio, are enough for the outcome, and most have its order."""
         base, other = (records.get_sessions(cell, DECIDES) for cell in (self.baseline, self.contender))
         if self.pairs:

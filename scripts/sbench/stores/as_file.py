@@ -18,8 +18,8 @@ class AsFile(io.RawIOBase):
             Problem: it is not there, or cannot be asked for; `read` raises one if it has changed since.
         """
         self._reader, self._name, self._position = reader, name, 0
-        self.identity = reader.identify(name)
-        self._block = lru_cache(_BLOCKS)(self._fetch)
+        self.identity = reader.fetch_identity(name)
+        self._block = lru_cache(_BLOCKS)(self._fetch_block)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move, as in any file."""
@@ -37,7 +37,7 @@ class AsFile(io.RawIOBase):
             self._position += len(piece)
         return done
 
-    def _fetch(self, number: int) -> bytes:
+    def _fetch_block(self, number: int) -> bytes:
         offset = number * _BLOCK
         block = bytearray(min(_BLOCK, self.identity.size - offset))
         self._reader.read(self._name, [(offset, len(block))], memoryview(block), self.identity)

@@ -32,7 +32,7 @@ class _File:
     def connect(self, name: str) -> None:
         self._file = os.open(self._folder / name, self._flags)
 
-    def get(self, name: str, offset: int, length: int) -> None:
+    def read_range(self, name: str, offset: int, length: int) -> None:
         end = offset + length
         while offset < end:
             # Past the page cache lengths are whole pages; offsets are already.
@@ -62,15 +62,15 @@ class Http:
         self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
         self._connection.connect()
 
-    def head(self, name: str) -> None:
+    def request_head(self, name: str) -> None:
         """Ask for nothing but an answer, whatever it says: the address is signed for a GET."""
-        self._ask("HEAD", name, {}).read()
+        self._send_request("HEAD", name, {}).read()
 
-    def get(self, name: str, offset: int, length: int) -> float:
+    def read_range(self, name: str, offset: int, length: int) -> float:
         """Read a part and drop it; return when its first byte came (`time.perf_counter`)."""
         place, done = f"{name} at {self._connection.host}", 0
         try:
-            answer = self._ask("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})
+            answer = self._send_request("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})
             first = time.perf_counter()
             if answer.status not in (200, 206):
                 raise Problem(f"{place} answers {answer.status} {answer.reason} to a bare request")
@@ -82,7 +82,7 @@ class Http:
             raise Problem(f"{place} gave {done} of {length} bytes to a bare request")
         return first
 
-    def _ask(self, method: str, name: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+    def _send_request(self, method: str, name: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         url, own = self._addresses[name]
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         self._connection.request(method, path, headers={**own, **headers})
@@ -97,7 +97,7 @@ class Http:
 Getter = _File | Http
 
 
-def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
+def build_connector(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
     """Return what makes connections to a store; each is for one thread.
 
     Args:

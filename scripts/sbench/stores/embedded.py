@@ -21,7 +21,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import IO
 
-from sbench.probe.processes import started
+from sbench.probe.processes import start_server
 from sbench.probe.program import Problem
 from sbench.stores import network as networks
 
@@ -51,29 +51,29 @@ class Requests(ABC):
     def __init__(self) -> None:
         """Begin with nothing."""
         self._lock = threading.Lock()
-        self.reset()
+        self.reset_counts()
 
-    def reset(self) -> None:
+    def reset_counts(self) -> None:
         """Forget what was counted: a window opens."""
         with self._lock:
             self._counts: dict[str, Counter[str]] = {}
 
-    def add(self, method: str, **numbers: int) -> None:
+    def add_requests(self, method: str, **numbers: int) -> None:
         """Add requests of a method, `count` and `failed`, and the `bytes_offered` in the bodies of their answers."""
         with self._lock:
             self._counts.setdefault(method, Counter(count=0, failed=0, bytes_offered=0)).update(numbers)
 
-    def read(self) -> dict[str, dict[str, int | None]]:
+    def get_counts(self) -> dict[str, dict[str, int | None]]:
         """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes the failed."""
         with self._lock:
             return {method: dict(numbers) for method, numbers in sorted(self._counts.items()) if numbers["count"]}
 
-    def listen(self, process: Popen, url: str, log: IO[str]) -> None:
+    def start_listening(self, process: Popen, url: str, log: IO[str]) -> None:
         """Begin to listen to a server that was started; `log` gets its other words."""
         return
 
     @abstractmethod
-    def settle(self) -> None:
+    def wait_for_counts(self) -> None:
         """Wait until all requests that were answered before this call are counted.
 
         Raises:
@@ -99,13 +99,13 @@ class AccessLog(Requests):
         self._marks, self._seen, self._news = itertools.count(1), 0, threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def listen(self, process: Popen, url: str, log: IO[str]) -> None:
+    def start_listening(self, process: Popen, url: str, log: IO[str]) -> None:
         """Read the server's output in a thread; it is asked for marks that its log then shows."""
         self._url = url
-        self._thread = threading.Thread(target=self._listen, args=(process.stdout, log), daemon=True)
+        self._thread = threading.Thread(target=self._read_output, args=(process.stdout, log), daemon=True)
         self._thread.start()
 
-    def settle(self) -> None:
+    def wait_for_counts(self) -> None:
         """Make a request of one's own and wait for its line: those of the answers before it have come then."""
         mark = next(self._marks)
         with contextlib.suppress(OSError):
@@ -119,19 +119,19 @@ class AccessLog(Requests):
         if self._thread:
             self._thread.join(timeout=2)
 
-    def _listen(self, output: IO[bytes], log: IO[str]) -> None:
+    def _read_output(self, output: IO[bytes], log: IO[str]) -> None:
         # Either end may be closed before the last line.
         with contextlib.suppress(ValueError):
             for raw in output:
                 line = raw.decode("utf-8", "replace").rstrip()
                 if match := _LINE.search(line):
-                    self._count(*match.groups())
+                    self._count_request(*match.groups())
                 else:
                     # Requests are counted though the log lies on a full disk.
                     with contextlib.suppress(OSError):
                         print(line, file=log, flush=True)
 
-    def _count(self, method: str, target: str, status: str, length: str) -> None:
+    def _count_request(self, method: str, target: str, status: str, length: str) -> None:
         if target.startswith("/mark-"):
             with self._news:
                 self._seen = int(target.removeprefix("/mark-"))
@@ -140,7 +140,7 @@ class AccessLog(Requests):
         # Status "-": the reader was gone before the answer began.
         failed = not status.isdigit() or int(status) >= 400
         offered = int(length) if not failed and method == "GET" and length.isdigit() else 0
-        self.add(method, count=1, failed=failed, bytes_offered=offered)
+        self.add_requests(method, count=1, failed=failed, bytes_offered=offered)
 
 
 class StatsD(Requests):
@@ -154,19 +154,19 @@ class StatsD(Requests):
         self._socket.bind(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         self._last = time.monotonic()
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread = threading.Thread(target=self._receive_packets, daemon=True)
         self._thread.start()
 
-    def settle(self) -> None:
+    def wait_for_counts(self) -> None:
         """Wait until no packet has come for a while from now on: UDP packets trail their requests."""
         called = time.monotonic()
         # A packet may have come that the thread has not taken yet: it may get no core for a while.
         while time.monotonic() - max(called, self._last) < _QUIET_S or select.select([self._socket], [], [], 0)[0]:
             time.sleep(0.005)
-        if lost := self.dropped():
+        if lost := self.count_dropped():
             raise Problem(f"{lost} of the server's reports of its requests were lost: the requests cannot be counted")
 
-    def dropped(self) -> int:
+    def count_dropped(self) -> int:
         """Return how many packets the kernel has dropped since this counter was made (proc(5), net/udp, drops)."""
         port = f":{int(self.address.rpartition(':')[2]):04X}"
         rows = (line.split() for line in Path("/proc/self/net/udp").read_text(encoding="utf-8").splitlines()[1:])
@@ -179,21 +179,21 @@ class StatsD(Requests):
         self._socket.close()
         self._thread.join(timeout=2)
 
-    def _listen(self) -> None:
+    def _receive_packets(self) -> None:
         with contextlib.suppress(OSError):
             while packet := self._socket.recv(65536):
                 self._last = time.monotonic()
                 for match in map(_METRIC.match, packet.decode("utf-8", "replace").split("\n")):
                     if match:
-                        self._count(*match.groups())
+                        self._count_metric(*match.groups())
 
-    def _count(self, name: str, tags: str, number: str) -> None:
+    def _count_metric(self, name: str, tags: str, number: str) -> None:
         method = dict(tag.split("=", 1) for tag in tags.split(",")[1:]).get("method", "?")
         kind, value = name.rpartition(".")[2], int(float(number))
         if kind in ("success_count", "failed_count"):
-            self.add(method, count=value, failed=value * (kind == "failed_count"))
+            self.add_requests(method, count=value, failed=value * (kind == "failed_count"))
         elif kind == "bytes_read":
-            self.add(method, bytes_offered=value)
+            self.add_requests(method, bytes_offered=value)
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Proxy:
     ) -> None:
         """Start it, owned by `stack`, with the keys of `network` in the schema of stores, no delay or limit by default.
 
-        It records what passes unless `network` says `recorded: False`, and injects the `fault` (`faults.of`) that
+        It records what passes unless `network` says `recorded: False`, and injects the `fault` (`faults.plan_fault`) that
         `network` may have, too; a configuration says neither there. Clients' connections may be `encrypted`.
         """
         # 0 is no limit.
@@ -246,19 +246,19 @@ class Proxy:
                 *(f"-{name}={value}" for name, value in network.get("fault", {}).items()),
             ]
 
-        self.process, control = started(stack, "toxiproxy", log, command, {})
+        self.process, control = start_server(stack, "toxiproxy", log, command, {})
         self._control = f"http://127.0.0.1:{control}"
-        self.endpoint = f"http{'s' * encrypted}://{self._ask('listen')}"
+        self.endpoint = f"http{'s' * encrypted}://{self._call_control('listen')}"
 
-    def authority(self) -> str:
+    def fetch_authority(self) -> str:
         """Return the certificate of the authority that clients of encrypted connections have to trust, as PEM."""
-        return self._ask("authority")
+        return self._call_control("authority")
 
-    def reset(self) -> None:
+    def reset_traffic(self) -> None:
         """Forget what passed; from here on faults are injected."""
-        self._ask("reset")
+        self._call_control("reset")
 
-    def passed(self) -> dict:
+    def fetch_traffic(self) -> dict:
         """Return what passed since the last reset; from here on no faults are injected.
 
         Returns:
@@ -270,9 +270,9 @@ class Proxy:
             exchanges: `EXCHANGE` of each request, in the order in which they began; `bytes` without headers, the times
                 when it began, when the first and when the last byte of its answer came, in seconds since the reset.
         """
-        return json.loads(self._ask("passed"))
+        return json.loads(self._call_control("passed"))
 
-    def _ask(self, what: str) -> str:
+    def _call_control(self, what: str) -> str:
         try:
             with _OPENER.open(f"{self._control}/{what}", timeout=10) as answer:
                 return answer.read().decode()
@@ -303,10 +303,10 @@ class Served:
 
     def open_window(self) -> None:
         """From here on requests count."""
-        self.counter.settle()
-        self.counter.reset()
+        self.counter.wait_for_counts()
+        self.counter.reset_counts()
         if self.proxy:
-            self.proxy.reset()
+            self.proxy.reset_traffic()
 
     def close_window(self) -> tuple[dict[str, dict[str, int | None]], dict | None]:
         """Return the requests since the window opened, by method (METHOD 11), and what passed the proxy, if any.
@@ -314,17 +314,17 @@ class Served:
         `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
         reader, headers included; None where no proxy is between. If requests cannot be counted, `settle` raises.
         """
-        self.counter.settle()
-        requests, passed = self.counter.read(), self.proxy.passed() if self.proxy else None
+        self.counter.wait_for_counts()
+        requests, passed = self.counter.get_counts(), self.proxy.fetch_traffic() if self.proxy else None
         for method in requests:
             requests[method]["bytes_delivered"] = passed["sent"] if passed and method == "GET" else None
         return requests, passed
 
-    def pids(self) -> dict[str, int]:
+    def list_pids(self) -> dict[str, int]:
         """Return the process ids of the server and, where there is one, of the emulated network."""
         pids = [process.pid for process in self.processes.values()]
         return dict(zip(("server", "network"), pids, strict=False))
 
-    def dead(self) -> list[str]:
+    def list_dead_servers(self) -> list[str]:
         """Return the names of the servers that have ended."""
         return [name for name, process in self.processes.items() if process.poll() is not None]

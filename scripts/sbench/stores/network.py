@@ -19,13 +19,13 @@ _ROUNDS = 10
 _RATES = {"per_connection_mib_s": "per connection", "shared_mib_s": "shared"}
 
 
-def mib_s(network: dict | None, connections: float = math.inf) -> float:
+def compute_rate_limit(network: dict | None, connections: float = math.inf) -> float:
     """Return the MiB/s that an emulated network lets through over so many connections; inf where it has no limit."""
     each, shared = ((network or {}).get(key) or math.inf for key in ("per_connection_mib_s", "shared_mib_s"))
     return min(shared, each * connections)
 
 
-def words(network: dict) -> list[str]:
+def format_parts(network: dict) -> list[str]:
     """Return the parts of an emulated network: ["20 ms", "50 MiB/s per connection", "100 MiB/s shared"]."""
     jitter = f" ± {network['jitter_ms']} ms" if network.get("jitter_ms") else ""
     return [
@@ -34,14 +34,14 @@ def words(network: dict) -> list[str]:
     ]
 
 
-def name(network: dict) -> str:
+def format_name(network: dict) -> str:
     """Return what tells an emulated network from others, in short: "20 ms, 50 MiB/s", the rate of a connection."""
     latency = [f"{network['latency_ms']:g} ms"] if network.get("latency_ms") else []
     return ", ".join([*latency, *[f"{network[key]:g} MiB/s" for key in _RATES if network.get(key)][:1]])
 
 
-def as_measured(networks: list[dict]) -> str:
-    """Return in words what networks cost as they were measured (see `measure`), medians of each figure."""
+def describe_measured(networks: list[dict]) -> str:
+    """Return in words what networks cost as they were measured (see `measure_network`), medians of each figure."""
     measured = [network for network in networks if "problem" not in network]
     if not measured:
         return f"the network could not be measured ({networks[0]['problem']})" if networks else ""
@@ -54,7 +54,7 @@ def as_measured(networks: list[dict]) -> str:
     )
 
 
-def measure(getter: Http, name: str, nbytes: int) -> dict:
+def measure_network(getter: Http, name: str, nbytes: int) -> dict:
     """Return what a network costs, measured outside every window (METHOD 20).
 
     Args:
@@ -71,7 +71,7 @@ def measure(getter: Http, name: str, nbytes: int) -> dict:
         Problem: the store does not answer.
     """
 
-    def seconds(*steps: Callable[[str], None]) -> float:
+    def measure_steps(*steps: Callable[[str], None]) -> float:
         start = time.perf_counter()
         for step in steps:
             step(name)
@@ -79,11 +79,11 @@ def measure(getter: Http, name: str, nbytes: int) -> dict:
 
     try:
         # What a server does for its first request is no cost of the network.
-        seconds(getter.connect, getter.head)
+        measure_steps(getter.connect, getter.request_head)
         getter.close()
-        first = seconds(getter.connect, getter.head)
-        trip = statistics.median(seconds(getter.head) for _ in range(_ROUNDS))
-        begun = getter.get(name, 0, nbytes) if nbytes else 0
+        first = measure_steps(getter.connect, getter.request_head)
+        trip = statistics.median(measure_steps(getter.request_head) for _ in range(_ROUNDS))
+        begun = getter.read_range(name, 0, nbytes) if nbytes else 0
         rate = {"mib_s": nbytes / MIB / (time.perf_counter() - begun)} if nbytes else {}
     except (OSError, HTTPException) as error:
         raise Problem(f"the store does not answer bare requests ({type(error).__name__}: {error})") from error
@@ -92,7 +92,7 @@ def measure(getter: Http, name: str, nbytes: int) -> dict:
     return {"round_trip_s": trip, "connect_s": max(0.0, first - trip), **rate}
 
 
-def under_way(passed: dict | None) -> dict:
+def compute_in_flight(passed: dict | None) -> dict:
     """Return {"connections", "in_flight"} of what passed an emulated network (`embedded.Proxy.passed`); {} without one.
 
     `connections` were opened, with "handshakes" where they are encrypted; `in_flight` is the mean number of requests

@@ -65,7 +65,7 @@ class Reader(ABC):
         self._pool: ThreadPoolExecutor | None = None
 
     @abstractmethod
-    def identify(self, name: str) -> Identity:
+    def fetch_identity(self, name: str) -> Identity:
         """Ask the store what the object is now.
 
         Raises:
@@ -82,7 +82,7 @@ class Reader(ABC):
             Problem: it cannot be read; one line.
         """
 
-    def confirm(self, name: str, identity: Identity) -> None:
+    def expect_unchanged(self, name: str, identity: Identity) -> None:
         """See that the object is still the one identified, where no answer to `read` says so; outside of what is timed.
 
         Raises:
@@ -90,16 +90,16 @@ class Reader(ABC):
         """
         return
 
-    def where(self, name: str) -> str:
+    def describe_object(self, name: str) -> str:
         """Return what an object is called in messages."""
         key = f"{self.location['key']}/{name}".lstrip("/")
         return f"{key} in {self.place}"
 
-    def changed(self, name: str) -> Changed:
+    def build_changed_error(self, name: str) -> Changed:
         """Return what is raised where an object is not the one identified."""
-        return Changed(f"{self.where(name)} was replaced or truncated while it was measured")
+        return Changed(f"{self.describe_object(name)} was replaced or truncated while it was measured")
 
-    def count(self, attempts: int, retries: int = 0) -> None:
+    def count_requests(self, attempts: int, retries: int = 0) -> None:
         """Count requests, from any thread."""
         with self._lock:
             self.attempts += attempts
@@ -110,7 +110,7 @@ class Reader(ABC):
         if self._pool:
             self._pool.shutdown()
 
-    def chunks(
+    def split_extents(
         self, extents: Iterable[tuple[int, int]], view: memoryview, most: int = 0
     ) -> list[tuple[int, memoryview]]:
         """Cut extents into requests of `most` bytes, those of a chunk: (offset, the part of `view` that it fills)."""
@@ -122,12 +122,12 @@ class Reader(ABC):
             at += length
         return pieces
 
-    def each(self, pieces: list[tuple], fetch: Callable[..., None]) -> None:
+    def fetch_pieces(self, pieces: list[tuple], fetch: Callable[..., None]) -> None:
         """Call `fetch` for all pieces, `concurrency` of them in flight; the first error ends it and is raised."""
         # Threads share the iterator of a list: each piece is taken once.
         waiting = iter(pieces)
 
-        def work() -> None:
+        def fetch_waiting() -> None:
             try:
                 for piece in waiting:
                     fetch(*piece)
@@ -137,9 +137,9 @@ class Reader(ABC):
 
         threads = min(self.access.concurrency, len(pieces))
         if threads <= 1:
-            return work()
+            return fetch_waiting()
         self._pool = self._pool or ThreadPoolExecutor(self.access.concurrency)
-        running = [self._pool.submit(work) for _ in range(threads)]
+        running = [self._pool.submit(fetch_waiting) for _ in range(threads)]
         wait(running)
         for future in running:
             future.result()

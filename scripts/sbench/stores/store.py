@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING
 
-from sbench.probe.processes import PATIENCE_S, started
+from sbench.probe.processes import PATIENCE_S, start_server
 from sbench.probe.program import Problem, read_json
 from sbench.stores import network as networks
 from sbench.stores import transfer, trust
@@ -70,22 +70,22 @@ class Store(ABC):
         return not self.files and not self.embedded
 
     @property
-    def holds(self) -> bool:
+    def has_separate_data(self) -> bool:
         """Whether what is put into it lies there alone, and is not read where it was before."""
         return self.embedded or self.elsewhere or "path" in self.spec
 
     @property
-    def billed(self) -> str:
+    def billed_service(self) -> str:
         """The service whose prices its requests have (config/facts/prices.yaml), "" where none is known."""
         return ""
 
     @property
-    def far(self) -> bool:
+    def is_networked(self) -> bool:
         """Whether its bytes come through a network, real or emulated: next to that, checksums take no time."""
         return self.elsewhere or bool(self.spec.get("network"))
 
     @abstractmethod
-    def provide(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
+    def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
         """Bring a dataset into the store and verify it there.
 
         Args:
@@ -118,12 +118,12 @@ class Store(ABC):
         """
         raise Problem(f"HSDS does not store in a store of kind {self.spec['kind']}")
 
-    def own_server(self, binaries: dict, folder: Path) -> Server | None:
+    def create_server(self, binaries: dict, folder: Path) -> Server | None:
         """Return how the embedded server of the objects in `folder` is started; None for a kind that has none."""
         return None
 
     @contextlib.contextmanager
-    def serve(
+    def serve_folder(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S
     ) -> Iterator[Served]:
         """Serve the objects in `folder` on the loopback for the length of a `with` block.
@@ -139,13 +139,13 @@ class Store(ABC):
             Problem: a server does not start, even on another port.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        server = self.own_server(binaries, folder)
+        server = self.create_server(binaries, folder)
         with contextlib.ExitStack() as stack:
             stack.callback(server.counter.close)
             options = {"stdout": server.counter.output or log, "patience_s": patience_s}
-            process, port = started(stack, server.name, log, server.command, server.env, **options)
+            process, port = start_server(stack, server.name, log, server.command, server.env, **options)
             endpoint = f"http://127.0.0.1:{port}"
-            server.counter.listen(process, endpoint, log)
+            server.counter.start_listening(process, endpoint, log)
             served = Served(endpoint, server.credentials, folder, server.counter, {server.name: process})
             if network is not None:
                 encrypted = self.spec.get("tls", False)
@@ -154,27 +154,29 @@ class Store(ABC):
             yield served
 
     @abstractmethod
-    def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
+    def resolve_location(
+        self, provision: dict, served: Served | None, env: dict[str, str]
+    ) -> tuple[dict, dict[str, str]]:
         """Return where a reader finds the data, and its environment: `env` with the store's credentials.
 
         Raises:
             Problem: there are no credentials, or they are of another account than the data.
         """
 
-    def replaced(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
+    def list_replaced_files(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
         """Return which of the user's own `files` of a manifest, read where they lie, are no longer what they were.
 
         Raises:
             Problem: the store cannot be asked.
         """
         own = [(entry, Path(entry["path"])) for entry in files if "mtime_ns" in entry]
-        return [str(path) for entry, path in own if not _is_still(path, entry)]
+        return [str(path) for entry, path in own if not _is_unchanged(path, entry)]
 
-    def reader(self, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> Reader:
+    def build_reader(self, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> Reader:
         """Return what reads objects of a dataset at a location with the credentials in `env`; nothing is sent."""
-        return self._module("reader").Reader(self.spec, location, access, env)
+        return self._load_module("reader").Reader(self.spec, location, access, env)
 
-    def addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+    def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
         """Return the signed URL of each object, and what a bare request says beside it; {} for files.
 
         `env` has the credentials.
@@ -184,15 +186,15 @@ class Store(ABC):
         """
         return {}
 
-    def check(self) -> Iterator[tuple[str, Callable[[], str]]]:
+    def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield what a run needs of the store, each with what says that it is there, or raises the Problem."""
         yield from ()
 
     @abstractmethod
-    def limits(self, file_systems: Set[str]) -> str:
+    def describe_limits(self, file_systems: Set[str]) -> str:
         """Return what figures of the store cannot say (METHOD 22); its files were on these types of file systems."""
 
-    def _module(self, name: str) -> ModuleType:
+    def _load_module(self, name: str) -> ModuleType:
         folders = (kind.__module__.rpartition(".")[0] for kind in type(self).__mro__)
         return importlib.import_module(next(f"{one}.{name}" for one in folders if find_spec(f"{one}.{name}")))
 
@@ -216,60 +218,66 @@ class ObjectStore(Store):
     emulated = ("", "")
     saves_s = PATIENCE_S
 
-    def provide(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
+    def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
         """Upload objects through the API: HDF5 2.x refuses those that were put into a server's folder by hand."""
         artefact = {"location": {"dataset": dataset}, "local_files": [], "folder": None}
         if not self.embedded:
-            url, env = self.address(None, dict(os.environ))
-            return artefact | transfer.provide(*self._ends(dataset, env), files, say) | self.account(url)
+            url, env = self.resolve_holder_url(None, dict(os.environ))
+            return (
+                artefact
+                | transfer.provide_files(*self._build_ends(dataset, env), files, say)
+                | self.get_account_url(url)
+            )
         # A folder for each dataset, whose files are of this one alone.
         own = folder / dataset
         filled = own.exists()
-        with self._own(dataset, own, binaries) as ends:
-            artefact |= transfer.provide(*ends, files, say)
+        with self._serve_holder(dataset, own, binaries) as ends:
+            artefact |= transfer.provide_files(*ends, files, say)
         if filled and artefact["upload"]["uploaded"]:
             # What a server keeps for a while of replaced objects would count as files that are read.
             shutil.rmtree(own)
-            return self.provide(dataset, files, folder, binaries, say)
-        names = [f"{self.key(dataset)}/{entry['name']}" for entry, _ in files]
-        return artefact | {"local_files": list(map(str, self.files_in(own, names))), "folder": str(own)}
+            return self.provide_dataset(dataset, files, folder, binaries, say)
+        names = [f"{self.build_dataset_key(dataset)}/{entry['name']}" for entry, _ in files]
+        return artefact | {"local_files": list(map(str, self.list_object_files(own, names))), "folder": str(own)}
 
-    def _ends(self, dataset: str, env: dict[str, str]) -> tuple[Target, Reader]:
-        key = self.key(dataset)
-        target = getattr(self._module("client"), self.target)(self.spec, env, key)
-        return target, self.reader({"key": key}, transfer.ACCESS, env)
+    def _build_ends(self, dataset: str, env: dict[str, str]) -> tuple[Target, Reader]:
+        key = self.build_dataset_key(dataset)
+        target = getattr(self._load_module("client"), self.target)(self.spec, env, key)
+        return target, self.build_reader({"key": key}, transfer.ACCESS, env)
 
     @contextlib.contextmanager
-    def _own(self, dataset: str, folder: Path, binaries: Path) -> Iterator[tuple[Target, Reader]]:
+    def _serve_holder(self, dataset: str, folder: Path, binaries: Path) -> Iterator[tuple[Target, Reader]]:
         """Serve a folder with what holds the objects for the length of a `with` block; it is saved when that ends."""
-        with self.serve(read_json(binaries), folder, None, sys.stdout, self.saves_s) as served:
-            _, env = self.address(served, dict(os.environ))
-            target, reader = self._ends(dataset, env)
-            with contextlib.closing(reader), target.explained():
+        with self.serve_folder(read_json(binaries), folder, None, sys.stdout, self.saves_s) as served:
+            _, env = self.resolve_holder_url(served, dict(os.environ))
+            target, reader = self._build_ends(dataset, env)
+            with contextlib.closing(reader), target.convert_errors():
                 target.make_holder()
                 yield target, reader
         if status := served.processes[self.served_by].returncode:
             raise Problem(f"{self.served_by} ended with status {status} before it had saved its files; run again")
 
-    def files_in(self, folder: Path, names: list[str]) -> list[Path]:
+    def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
         """Return the files of the embedded server that hold the bytes of objects; none where nothing is embedded."""
         return []
 
-    def account(self, url: str) -> dict[str, str]:
+    def get_account_url(self, url: str) -> dict[str, str]:
         """Return {"account_url"} of what holds the objects where the environment, not the configuration, names it."""
         return {}
 
     @abstractmethod
-    def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
+    def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of what holds the objects, and the environment with credentials for it."""
 
-    def key(self, dataset: str) -> str:
+    def build_dataset_key(self, dataset: str) -> str:
         """Return what the keys of a dataset's objects begin with."""
         return "/".join(filter(None, [self.spec["prefix"], dataset]))
 
-    def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
+    def resolve_location(
+        self, provision: dict, served: Served | None, env: dict[str, str]
+    ) -> tuple[dict, dict[str, str]]:
         """Return {"url", "key"} of the dataset, and the reader's environment."""
-        url, env = self.address(served, env)
+        url, env = self.resolve_holder_url(served, env)
         # A container or share is still in the account that the data were put into.
         account, provided = url.rpartition("/")[0], provision.get("account_url")
         if provided not in (None, account):
@@ -279,36 +287,36 @@ class ObjectStore(Store):
             )
         # What the user has there lies under a key of its own.
         where = provision["location"]
-        key = where["key"] if "key" in where else self.key(where["dataset"])
+        key = where["key"] if "key" in where else self.build_dataset_key(where["dataset"])
         return {"url": f"{url}/{key}".rstrip("/"), "key": key}, env
 
-    def addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+    def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
         """Return signed addresses; see `Store.addresses`."""
-        return self._module("client").addresses(self.spec, location["key"], names, env)
+        return self._load_module("client").sign_addresses(self.spec, location["key"], names, env)
 
-    def check(self) -> Iterator[tuple[str, Callable[[], str]]]:
+    def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield credentials and what holds the objects, of a service elsewhere."""
         if self.embedded:
             yield "", lambda: "embedded, served on the loopback"
             return
-        yield "credentials", lambda: self._module("client").credentials(self.spec)
-        yield self.holder, lambda: self._module("client").reachable(self.spec)
+        yield "credentials", lambda: self._load_module("client").describe_credentials(self.spec)
+        yield self.holder, lambda: self._load_module("client").find_holder(self.spec)
 
-    def limits(self, file_systems: Set[str]) -> str:
+    def describe_limits(self, file_systems: Set[str]) -> str:
         """Return whose caches are not controlled, or what was emulated."""
         if not self.embedded:
             return "the service's own caches and its other users are not controlled"
         server, others = self.emulated
         emulated, spec = "no network at all", self.spec.get("network")
         if spec is not None:
-            emulated = f"an emulated network: {', '.join(networks.words(spec)) or 'a proxy without limits'}"
+            emulated = f"an emulated network: {', '.join(networks.format_parts(spec)) or 'a proxy without limits'}"
         return (
             f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
             f"{emulated}, {'' if self.spec.get('tls') else 'no '}TLS; not a verdict on {others}"
         )
 
 
-def _is_still(path: Path, entry: dict) -> bool:
+def _is_unchanged(path: Path, entry: dict) -> bool:
     """Return whether a file has the size and the time of modification that a manifest has of it."""
     try:
         state = path.stat()
@@ -317,13 +325,13 @@ def _is_still(path: Path, entry: dict) -> bool:
     return (state.st_size, state.st_mtime_ns) == (entry["bytes"], entry["mtime_ns"])
 
 
-def with_own(env: dict[str, str], cloud: str) -> dict[str, str]:
+def apply_cloud_settings(env: dict[str, str], cloud: str) -> dict[str, str]:
     """Return the environment with the user's own settings for a cloud, whose variables begin with `cloud`."""
     own = {key: value for key, value in os.environ.items() if key.startswith(cloud)}
     return {key: value for key, value in env.items() if not key.startswith(cloud)} | own
 
 
-def serve(
+def serve_dataset(
     stack: contextlib.ExitStack,
     spec: dict,
     provision: dict,
@@ -335,28 +343,28 @@ def serve(
     """Return a cell's embedded server if there is one, the place of the data, and the reader's environment.
 
     `spec` is the store's entry in the configuration, `provision` the artefact of the data in it, `env` the environment
-    to begin with, `fault` (`faults.of`) what the emulated network injects; the stack ends the server. For the others,
+    to begin with, `fault` (`faults.plan_fault`) what the emulated network injects; the stack ends the server. For the others,
     and for errors, see `Store.serve` and `Store.locate`.
     """
-    store, served = of(spec), None
+    store, served = get_store(spec), None
     if store.embedded:
         folder, network = Path(provision["folder"]), spec.get("network")
         network = network | {"fault": fault} if fault else network
-        served = stack.enter_context(store.serve(read_json(binaries), folder, network, log))
+        served = stack.enter_context(store.serve_folder(read_json(binaries), folder, network, log))
         env = {name: value for name, value in env.items() if not name.lower().endswith("_proxy")}
         if spec.get("tls"):
-            env |= trust.variables(served.proxy.authority())
-    return served, *store.locate(provision, served, env)
+            env |= trust.install_certificate(served.proxy.fetch_authority())
+    return served, *store.resolve_location(provision, served, env)
 
 
-def needed(specs: Iterable[dict]) -> list[str]:
+def list_needed_servers(specs: Iterable[dict]) -> list[str]:
     """Return the names of the servers that stores of a configuration need (`--need` of `scripts/build_servers.py`)."""
-    embedded = [store for spec in specs if (store := of(spec)).embedded]
+    embedded = [store for spec in specs if (store := get_store(spec)).embedded]
     proxies = {"toxiproxy" for store in embedded if store.spec.get("network") is not None}
     return sorted(({store.served_by for store in embedded} | proxies) - {""})
 
 
-def of(spec: dict) -> Store:
+def get_store(spec: dict) -> Store:
     """Return the store of an entry in the configuration; its folder is named as the first word of its kind."""
     folder = importlib.import_module(f"sbench.stores.{spec['kind'].partition('-')[0]}.store")
     return folder.KINDS[spec["kind"]](spec)

@@ -45,24 +45,24 @@ class Target(ABC):
         """Say where: `key` is what the keys of the dataset's objects begin with."""
         self.where, self._key = where, key
 
-    def key(self, name: str) -> str:
+    def build_object_key(self, name: str) -> str:
         """Return the object's full name in the store."""
         return f"{self._key}/{name}"
 
     @abstractmethod
-    def explained(self) -> contextlib.AbstractContextManager:
+    def convert_errors(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into `Problem`."""
 
     def make_holder(self) -> None:
         """Make the bucket or container of an embedded server, if it is not there; a service elsewhere has its own."""
         return
 
-    def part_bytes(self, name: str) -> int | None:
+    def fetch_part_bytes(self, name: str) -> int | None:
         """Return the bytes of an object's first part, all of them where it has one; None where the store tells none."""
         return None
 
     @abstractmethod
-    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
+    def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
         """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes, with its progress."""
 
 
@@ -74,11 +74,11 @@ class Progress:
         self._what, self._size, self._say = what, size, say
         self._done, self._said = 0, time.monotonic()
 
-    def add(self, count: int) -> None:
+    def add_bytes(self, count: int) -> None:
         """Count so many bytes more."""
-        self.at(self._done + count)
+        self.set_bytes(self._done + count)
 
-    def at(self, done: int, _size: int | None = None) -> None:
+    def set_bytes(self, done: int, _size: int | None = None) -> None:
         """Take note of how many bytes are done."""
         self._done = done
         if time.monotonic() - self._said > _SAY_EVERY_S:
@@ -86,14 +86,14 @@ class Progress:
             self._say(f"{self._what}: {done / 2**30:.1f} of {self._size / 2**30:.1f} GiB")
 
 
-def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict:
+def provide_files(target: Target, reader: Reader, files: list[File], say: Say) -> dict:
     """Bring files into the store; those that are there with the right bytes are left alone.
 
     Args:
         target: the place.
         reader: reads what is there.
         files: (entry of the manifest, local path or None where the entry says how its content is made); an entry may
-            say the `part_bytes` that it is to have.
+            say the `choose_part_bytes` that it is to have.
         say: gets a line for each object that is uploaded.
 
     Returns:
@@ -103,39 +103,39 @@ def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict
     Raises:
         Problem: one line that names the place or the object and what to do.
     """
-    with target.explained():
-        absent = [(entry, path) for entry, path in files if not _holds(target, reader, entry, say)]
+    with target.convert_errors():
+        absent = [(entry, path) for entry, path in files if not _has_object(target, reader, entry, say)]
         for entry, path in absent:
-            _upload(target, reader, entry, path, say)
+            _upload_file(target, reader, entry, path, say)
         largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
-        part = target.part_bytes(largest["name"])
+        part = target.fetch_part_bytes(largest["name"])
     return {"upload": {"uploaded": len(absent), "found": len(files) - len(absent)}, "part_bytes": part}
 
 
-def _upload(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
+def _upload_file(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
     """Upload a file and verify it by reading it back."""
     name, size = entry["name"], entry["bytes"]
-    key, part = target.key(name), part_bytes(size, target.most_parts, entry.get("part_bytes", 0))
+    key, part = target.build_object_key(name), choose_part_bytes(size, target.most_parts, entry.get("part_bytes", 0))
     if not target.writable:
         raise Problem(f"{key} is not in {target.where} as generated; upload it, or give credentials and drop anonymous")
     say(f"uploading {key} ({size} bytes)")
-    with opened(entry, path) as source:
-        target.upload(name, source, size, part, Progress(f"uploading {key}", size, say))
-    if not _in_parts(target, entry):
+    with open_entry(entry, path) as source:
+        target.upload_object(name, source, size, part, Progress(f"uploading {key}", size, say))
+    if not _has_parts(target, entry):
         raise Problem(
-            f"{key} was to have parts of {part} bytes, and has {target.part_bytes(name)} in {target.where};"
+            f"{key} was to have parts of {part} bytes, and has {target.fetch_part_bytes(name)} in {target.where};"
             " choose another part_size"
         )
-    if not _holds(target, reader, entry, say):
+    if not _has_object(target, reader, entry, say):
         raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
 
 
-def opened(entry: dict, path: Path | None) -> BinaryIO:
+def open_entry(entry: dict, path: Path | None) -> BinaryIO:
     """Return the bytes of a manifest's entry as a file: its local copy, or made while it is read."""
-    return content.stream(entry) if path is None else open(path, "rb")
+    return content.open_stream(entry) if path is None else open(path, "rb")
 
 
-def part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
+def choose_part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
     """Return the size of the parts of an object: `requested`, or, if that is 0, the fewest whole MiB that fit.
 
     It is a Problem if there would be more parts of the requested size.
@@ -147,22 +147,22 @@ def part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
     return requested or max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
 
 
-def _in_parts(target: Target, entry: dict) -> bool:
+def _has_parts(target: Target, entry: dict) -> bool:
     """Return whether an object has the parts that its manifest requests, as far as its store reports."""
     requested = entry.get("part_bytes")
-    return not requested or target.part_bytes(entry["name"]) in (None, min(requested, entry["bytes"]))
+    return not requested or target.fetch_part_bytes(entry["name"]) in (None, min(requested, entry["bytes"]))
 
 
-def _holds(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
+def _has_object(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
     """Say whether the object is there with the size, the parts and the sha256 of the manifest."""
     name, size = entry["name"], entry["bytes"]
     try:
-        identity = reader.identify(name)
+        identity = reader.fetch_identity(name)
     except (Absent, Changed):
         return False
-    if identity.size != size or not _in_parts(target, entry):
+    if identity.size != size or not _has_parts(target, entry):
         return False
-    hashed, progress = hashlib.sha256(), Progress(f"reading {target.key(name)}", size, say)
+    hashed, progress = hashlib.sha256(), Progress(f"reading {target.build_object_key(name)}", size, say)
     # As much and no more is held in memory, whatever the object's size.
     buffer = memoryview(bytearray(min(size, ACCESS.chunk_bytes * ACCESS.concurrency)))
     for offset in range(0, size, len(buffer)):
@@ -173,5 +173,5 @@ def _holds(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
             # Not every SDK asks again for an answer that was cut.
             reader.read(name, [(offset, len(view))], view, identity)
         hashed.update(view)
-        progress.add(len(view))
+        progress.add_bytes(len(view))
     return hashed.hexdigest() == entry["sha256"]

@@ -20,7 +20,7 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 _MOUNT = 'bundle=$1; shift; while [ "$1" != -- ]; do mount --bind "$bundle" "$1" || exit; shift; done; shift; exec "$@"'
 
 
-def variables(certificate: str) -> dict[str, str]:
+def install_certificate(certificate: str) -> dict[str, str]:
     """Keep a certificate (PEM) in the step's temporary folder; return what lets clients trust it, and no other.
 
     It holds for this process, too.
@@ -32,22 +32,24 @@ def variables(certificate: str) -> dict[str, str]:
     return named
 
 
-def wrapper(env: Mapping[str, str]) -> list[str]:
+def build_command_prefix(env: Mapping[str, str]) -> list[str]:
     """Return what comes before a command so that it sees the certificate in `env` in place of the system's."""
     there = [str(Path(bundle).resolve()) for bundle in _BUNDLES if Path(bundle).exists()]
-    return [*_namespace(), "sh", "-c", _MOUNT, "sh", env[VARIABLES[0]], *dict.fromkeys(there), "--"]
+    return [*_build_unshare_command(), "sh", "-c", _MOUNT, "sh", env[VARIABLES[0]], *dict.fromkeys(there), "--"]
 
 
 @functools.cache
-def obstacle() -> str:
+def describe_mount_obstacle() -> str:
     """Return why no process here can have mounts of its own; "" where it can."""
     if not shutil.which("unshare"):
         return "unshare (util-linux) is not there"
-    tried = subprocess.run([*_namespace(), "mount", "--bind", "/", "/"], capture_output=True, text=True, check=False)
+    tried = subprocess.run(
+        [*_build_unshare_command(), "mount", "--bind", "/", "/"], capture_output=True, text=True, check=False
+    )
     words = " ".join(tried.stderr.split())
     return "" if not tried.returncode else words or f"unshare ended with status {tried.returncode}"
 
 
-def _namespace() -> list[str]:
+def _build_unshare_command() -> list[str]:
     """Mounts of one's own: root has them, and others where the kernel gives them a user namespace."""
     return ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]

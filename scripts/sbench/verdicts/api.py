@@ -20,7 +20,7 @@ def judge(
 
     All comparisons are one family: the signs of whole blocks are flipped in all of them at once (Westfall & Young,
     Resampling-Based Multiple Testing, 1993), so that a family in which nothing differs raises a false alarm in 5 % of
-    runs. `stats.judge` has the formulas and their sources.
+    runs. `stats.judge_family` has the formulas and their sources.
 
     Args:
         blocks: times in any unit, positive; a row per block, a column per arm, NaN where an arm failed. Six complete
@@ -49,7 +49,7 @@ def judge(
     arms = blocks.columns.drop([baseline])
     logs = _take_logs(blocks)
     d = logs[arms].to_numpy() - logs[[baseline]].to_numpy()
-    return _make_table(stats.judge(d, equivalence_percent, seed, looks), arms)
+    return _make_table(stats.judge_family(d, equivalence_percent, seed, looks), arms)
 
 
 def compare_sessions(
@@ -63,7 +63,7 @@ def compare_sessions(
 
     What differs between two days differs between all sessions of these days. So whole sessions are exchanged between
     the sides, in all comparisons at once, and Welch's test has to agree where the sides scatter unequally.
-    `sessions.judge` has the formulas and their sources.
+    `sessions.judge_sessions` has the formulas and their sources.
 
     Args:
         base: times in any unit, positive; a row per session, a column per comparison, NaN where it has none. Four
@@ -92,7 +92,7 @@ def compare_sessions(
     if paired and len(base) != len(other):
         raise ValueError(f"pairs need as many sessions on both sides: {len(base)} and {len(other)}")
     logs = [_take_logs(side).to_numpy() for side in (base, other)]
-    return _make_table(sessions.judge(logs[0], logs[1], paired, equivalence_percent, seed), base.columns)
+    return _make_table(sessions.judge_sessions(logs[0], logs[1], paired, equivalence_percent, seed), base.columns)
 
 
 def _take_logs(times: pd.DataFrame) -> pd.DataFrame:

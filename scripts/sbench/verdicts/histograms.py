@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sbench.verdicts import MIN_BLOCKS
-from sbench.verdicts.stats import RESAMPLES, Floats, binomial_quantiles, draws, interval
+from sbench.verdicts.stats import RESAMPLES, Floats, compute_binomial_quantiles, compute_interval, count_draws
 
 MIN_ABOVE = 10  # operations that must lie beyond a percentile (METHOD 18)
 RESOLUTION = 1 / 64  # of a ratio of two percentiles: each is within half of this
@@ -47,7 +47,7 @@ class Moments(NamedTuple):
     largest: float
 
 
-def moments(histogram: Floats) -> Moments:
+def compute_moments(histogram: Floats) -> Moments:
     """Return what a histogram says of its operations; the standard deviation is that of a sample, as fio's."""
     values, counts = histogram.T.astype(float)
     n = counts.sum()
@@ -58,13 +58,13 @@ def moments(histogram: Floats) -> Moments:
     return Moments(int(n), mean, math.sqrt(variance), float(values[counts > 0].max()))
 
 
-def at_or_above(histogram: Floats, limit: float) -> Floats:
+def compute_at_or_above(histogram: Floats, limit: float) -> Floats:
     """Return the operations at or above a limit and the sum of their latencies: (least, middle, most) × (n, sum).
 
     The middle takes each operation at its bin's middle, or half of both bounds where there are ranges. An operation is
     somewhere in its bin: the bounds take all of them at its lower and at its upper edge.
     """
-    low, high, counts = as_ranges(histogram).T
+    low, high, counts = to_ranges(histogram).T
     least, most = (np.array([counts @ (edge >= limit), counts @ (edge * (edge >= limit))]) for edge in (low, high))
     if histogram.shape[1] == 3:
         return np.array([least, (least + most) / 2, most])
@@ -72,7 +72,7 @@ def at_or_above(histogram: Floats, limit: float) -> Floats:
     return np.array([least, [counts @ (values >= limit), counts @ (values * (values >= limit))], most])
 
 
-def as_ranges(histogram: Floats) -> Floats:
+def to_ranges(histogram: Floats) -> Floats:
     """Return a histogram, of bins or of ranges, as ranges: lowest and highest latency, count."""
     if histogram.shape[1] == 3:
         return histogram
@@ -88,7 +88,7 @@ def percentiles(histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1
     one job: exact order statistics of its operations as if they were independent (Hahn & Meeker, Statistical Intervals,
         section 5.2), so without the drift between jobs;
     2 to 5 jobs: the order statistics of the merged operations, widened to the range of the jobs' own percentiles;
-    6 or more: bootstrap that resamples whole jobs (`resampled`, `interval`), never narrower than the order statistics.
+    6 or more: bootstrap that resamples whole jobs (`resample_percentiles`, `compute_interval`), never narrower than the order statistics.
 
     Simulated with a level that drifts from job to job, intervals of p99 hold what further jobs would show in 94 to 98 %
     of cases at 6 to 50 jobs if the drift is 10 % (order statistics: 83 to 93 %). If it is 30 %, in 81 % at 6 jobs, 88 %
@@ -99,22 +99,22 @@ def percentiles(histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1
     >>> percentiles([job] * 6, [99])
     [Percentile(value=1.0, low=1.0, high=8.0, n=6000, reason='')]
     """
-    values, counts = _stack(histograms)
+    values, counts = _join_histograms(histograms)
     total = counts.sum(axis=0)
     n = int(total.sum())
     cumulative = np.cumsum(total)
     low, high = np.full((2, len(ps)), math.nan)
     if n and len(counts) >= MIN_BLOCKS:
-        low, high = interval(resampled(histograms, ps, seed)[1], len(counts))
+        low, high = compute_interval(resample_percentiles(histograms, ps, seed)[1], len(counts))
     elif n and len(counts) > 1:
-        own = _at(values, np.cumsum(counts, axis=1), ps)
+        own = _compute_percentiles(values, np.cumsum(counts, axis=1), ps)
         low, high = own.min(axis=0), own.max(axis=0)
     estimates = []
     for p, wide_low, wide_high in zip(ps, low, high, strict=True):
-        if reason := refusal(n, p):
+        if reason := describe_refusal(n, p):
             estimates.append(Percentile(math.nan, math.nan, math.nan, n, reason))
             continue
-        places = np.searchsorted(cumulative, [rank(n, p), *_ranks(n, p)])
+        places = np.searchsorted(cumulative, [compute_rank(n, p), *_compute_ranks(n, p)])
         value, least, most = values[places].tolist()
         estimates.append(Percentile(value, float(np.fmin(least, wide_low)), float(np.fmax(most, wide_high)), n))
     return estimates
@@ -127,7 +127,7 @@ def bounded_percentiles(ranges: Sequence[Floats], ps: Sequence[float], seed: int
     of all operations at their lowest, its upper end that of all at their highest. The value is NaN where these two tell
     more than a bin apart.
     """
-    ranges = [as_ranges(histogram) for histogram in ranges]
+    ranges = [to_ranges(histogram) for histogram in ranges]
     lowest, highest = (percentiles([own[:, [end, 2]] for own in ranges], ps, seed) for end in (0, 1))
     estimates = []
     for low, high in zip(lowest, highest, strict=True):
@@ -137,25 +137,25 @@ def bounded_percentiles(ranges: Sequence[Floats], ps: Sequence[float], seed: int
     return estimates
 
 
-def rank(n: int, p: float) -> int:
+def compute_rank(n: int, p: float) -> int:
     """Return which of n operations, in the order of their latencies, is the p-th percentile (from 1)."""
     return math.ceil(round(n * p / 100, 9))
 
 
-def refusal(n: float, p: float) -> str:
+def describe_refusal(n: float, p: float) -> str:
     """Return why the p-th percentile of `n` operations is refused, or "": fewer than 10 lie beyond it (METHOD 18).
 
     Below the median, beyond is below. An unknown n (NaN) refuses nothing.
     """
     if math.isnan(n):
         return ""
-    beyond = int(n) - rank(int(n), p) if p >= 50 else rank(int(n), p)
+    beyond = int(n) - compute_rank(int(n), p) if p >= 50 else compute_rank(int(n), p)
     if beyond >= MIN_ABOVE:
         return ""
     return f"p{p:g} is refused: {beyond} of {int(n):,} operations lie beyond it, {MIN_ABOVE} are needed"
 
 
-def bounds(values: Sequence[float]) -> Percentile:
+def compute_bounds(values: Sequence[float]) -> Percentile:
     """Return what the jobs' own p-th percentiles say of all their operations, where there are no bins to merge.
 
     The merged percentile lies between the smallest (m) and the largest (M) of the jobs' percentiles: at M each job has
@@ -170,19 +170,21 @@ def bounds(values: Sequence[float]) -> Percentile:
     return Percentile(float(np.median(finite)), float(finite.min()), float(finite.max()), math.nan)
 
 
-def resampled(
+def resample_percentiles(
     histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1, arm: int = 0
 ) -> tuple[list[float], Floats]:
     """Return percentiles of the jobs' merged histogram, and (2,000, ps) of jobs drawn with replacement.
 
     `arm` tells independent draws of one seed apart.
     """
-    values, counts = _stack(histograms)
-    merged = _at(values, np.cumsum(counts.sum(axis=0))[None, :], ps)[0]
-    return merged.tolist(), _at(values, draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), ps)
+    values, counts = _join_histograms(histograms)
+    merged = _compute_percentiles(values, np.cumsum(counts.sum(axis=0))[None, :], ps)[0]
+    return merged.tolist(), _compute_percentiles(
+        values, count_draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), ps
+    )
 
 
-def resampled_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
+def resample_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
     """Return 2,000 medians of values drawn with replacement; of fewer than 6, single values instead.
 
     The medians of so few hardly vary and would tell an interval that is too short; single values give their range.
@@ -194,7 +196,7 @@ def resampled_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Flo
     return medians
 
 
-def pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights: npt.ArrayLike) -> float:
+def compute_pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights: npt.ArrayLike) -> float:
     """Return the standard deviation of all operations of jobs from each job's N, mean and standard deviation.
 
     Exact: the sum of squares within jobs, (N - 1) s², plus that of the jobs' means around the common mean.
@@ -207,7 +209,7 @@ def pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights: npt.Arr
     return float(np.sqrt(squares / (n - 1)))
 
 
-def _stack(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
+def _join_histograms(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
     """Histograms over the union of their bins: (latencies, counts (jobs, bins)); those without operations are none."""
     histograms = [histogram for histogram in histograms if histogram[:, 1].sum()]
     if not histograms:
@@ -219,7 +221,7 @@ def _stack(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
     return values, counts
 
 
-def _at(values: Floats, cumulative: Floats, ps: Sequence[float]) -> Floats:
+def _compute_percentiles(values: Floats, cumulative: Floats, ps: Sequence[float]) -> Floats:
     """Percentiles (rows, ps) of histograms given as cumulative counts (rows, bins)."""
     n = cumulative[:, -1]
     ranks = np.stack([np.ceil(np.round(n * p / 100, 9)) for p in ps], axis=1)
@@ -231,10 +233,10 @@ def _at(values: Floats, cumulative: Floats, ps: Sequence[float]) -> Floats:
 
 
 @cache
-def _ranks(n: int, p: float) -> tuple[int, int]:
+def _compute_ranks(n: int, p: float) -> tuple[int, int]:
     """Ranks (from 1) that hold the percentile with at least 95 %: at most 2.5 % of Binomial(n, p) on either side.
 
-    They lie between 1 and n, as `refusal` refuses a percentile with fewer than ten operations on either side.
+    They lie between 1 and n, as `describe_refusal` refuses a percentile with fewer than ten operations on either side.
     """
-    low, high = binomial_quantiles(n, p / 100)
+    low, high = compute_binomial_quantiles(n, p / 100)
     return low, high + 1

@@ -13,7 +13,7 @@ _MODELLED = ("total_s", "task_cpu_s", "requests", "round_trip_s", "in_flight", "
 _LEAST = 4
 
 
-def modelled_s(cells: pd.DataFrame) -> pd.Series:
+def compute_modelled_s(cells: pd.DataFrame) -> pd.Series:
     """Return the seconds that a model gives each cell, fitted to the other cells of its store; NaN where unknown.
 
     T = CPU + requests x round trip / requests in flight + bytes / rate + opens x cost of an open (METHOD 11).
@@ -40,7 +40,7 @@ def modelled_s(cells: pd.DataFrame) -> pd.Series:
     return modelled
 
 
-def explains(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
+def is_explained(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
     """Return of which comparisons the model has the ratio of times to 10 % and to half of its own distance from 1.
 
     The logarithm counts: of ×1.03 any model of that sign would be within 10 %.

@@ -14,7 +14,7 @@ def find_stops(
 ) -> pd.DataFrame:
     """Return where each arm stops scaling: the workers beyond which no larger number is shown to take less time.
 
-    Less time: over complete blocks, the interval of the ratio of total times (`stats.bootstrap_interval`) lies below 1
+    Less time: over complete blocks, the interval of the ratio of total times (`stats.compute_bootstrap_interval`) lies below 1
     and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
 
     `runs` has one row per valid record (or several that are alike) with the factors `arm` that tell arms apart, the
@@ -44,7 +44,7 @@ def _find_stop(totals: pd.DataFrame, equivalence_percent: float) -> dict[str, ob
     logs = np.log(totals.to_numpy(dtype=float))
     for place, count in enumerate(counts[:-1]):
         d = logs[:, place + 1 :] - logs[:, [place]]
-        low, high = stats.bootstrap_interval(d)
+        low, high = stats.compute_bootstrap_interval(d)
         if ((high < 0) & (low < -bound)).any():
             continue
         if np.isnan(high).any():

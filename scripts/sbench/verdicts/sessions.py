@@ -52,15 +52,17 @@ def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
     days = [{session[:10] for session, number, _ in rows if number == side} for side in (0, 1)]
     nodes = [(" ".join(machines), number) for _, number, machines in rows]
     kinds = [(" ".join(name.partition(" ")[0] for name in machines), number) for _, number, machines in rows]
-    apart = [] if _take_turns([("", number) for _, number, _ in rows]) else ["times" if days[0] & days[1] else "days"]
+    apart = (
+        [] if _is_alternating([("", number) for _, number, _ in rows]) else ["times" if days[0] & days[1] else "days"]
+    )
     of_sides = [{place for place, number in nodes if number == side} for side in (0, 1)]
     by_machine = (sorted(order, key=lambda place: place[0]) for order in (nodes, kinds))
-    if all(map(_take_turns, by_machine)) or (apart and of_sides[0] == of_sides[1]):
+    if all(map(_is_alternating, by_machine)) or (apart and of_sides[0] == of_sides[1]):
         return apart
     return [*apart, "machines"]
 
 
-def _take_turns(order: Sequence[tuple[str, int]]) -> bool:
+def _is_alternating(order: Sequence[tuple[str, int]]) -> bool:
     """Return whether sessions, each with a place and a side, are enough stretches of one side in one place.
 
     Enough are two of each side, `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most so many (Wald
@@ -78,7 +80,7 @@ def _take_turns(order: Sequence[tuple[str, int]]) -> bool:
     return ways / math.comb(len(order), of_first) > 1 - stats.CONFIDENCE
 
 
-def judge(
+def judge_sessions(
     base: Floats,
     other: Floats,
     paired: bool = False,
@@ -91,7 +93,7 @@ def judge(
     Args:
         base: ln of what each session of one side says (sessions, comparisons), NaN where it does not.
         other: the same of the other side; ratios are other / base.
-        paired: whether the sessions of both sides are pairs, in their order: then `stats.judge` of the differences.
+        paired: whether the sessions of both sides are pairs, in their order: then `stats.judge_family` of the differences.
         equivalence_percent: what counts as the same.
         seed: of the splits, where they are too many to take all.
         means: of both sides the ln of the sessions' mean times where `base` and `other` are of medians: `same` needs
@@ -99,7 +101,7 @@ def judge(
 
     Without pairs the ratio is the median of all differences between two sessions (Hodges & Lehmann, Annals of
     Mathematical Statistics 34, 1963) with the interval of the exact rank-sum test, and sessions are split anew into two
-    sides in all comparisons at once, |t| being held against the largest of each split (`stats.max_t`). Splits take the
+    sides in all comparisons at once, |t| being held against the largest of each split (`stats.compute_max_t`). Splits take the
     sides for equally spread, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
     (Bonferroni) where one side has more sessions, or its sessions scatter `UNEQUAL` times as much as the other's; in
     the latter case the interval holds its own, too. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the
@@ -107,42 +109,42 @@ def judge(
     """
     bound = math.log1p(equivalence_percent / 100)
     if paired:
-        judged = stats.judge(other - base, equivalence_percent, seed)
-        low, high = stats.bootstrap_interval(means[1] - means[0]) if means else np.zeros((2, len(judged)))
+        judged = stats.judge_family(other - base, equivalence_percent, seed)
+        low, high = stats.compute_bootstrap_interval(means[1] - means[0]) if means else np.zeros((2, len(judged)))
     else:
-        judged = _of_splits(base, other, bound, seed)
-        shifts = [_shift(*columns) for columns in zip(means[0].T, means[1].T, strict=True)] if means else []
+        judged = _judge_unpaired(base, other, bound, seed)
+        shifts = [_estimate_shift(*columns) for columns in zip(means[0].T, means[1].T, strict=True)] if means else []
         low, high = np.array(shifts).T[1:] if shifts else np.zeros((2, len(judged)))
-    apart = _beyond(low, high, bound)
+    apart = _is_beyond(low, high, bound)
     return [
         one._replace(verdict=Outcome.NO_EVIDENCE) if parts and one.verdict == Outcome.SAME else one
         for one, parts in zip(judged, apart, strict=True)
     ]
 
 
-def _of_splits(base: Floats, other: Floats, bound: float, seed: int) -> list[Verdict]:
+def _judge_unpaired(base: Floats, other: Floats, bound: float, seed: int) -> list[Verdict]:
     counts = np.minimum(*(np.isfinite(side).sum(axis=0) for side in (base, other)))
     enough, p = counts >= LEAST, np.full(base.shape[1], math.nan)
     ends = np.full((2, base.shape[1]), math.nan)
     if enough.any():
-        p[enough], ends[:, enough] = _welch(base[:, enough], other[:, enough])
-        p[enough] = np.maximum(p[enough], _max_t(base[:, enough], other[:, enough], seed))
+        p[enough], ends[:, enough] = _compute_welch(base[:, enough], other[:, enough])
+        p[enough] = np.maximum(p[enough], _compute_adjusted_p(base[:, enough], other[:, enough], seed))
     verdicts = []
     for column, (is_enough, n) in enumerate(zip(enough, counts, strict=True)):
-        centre, low, high = _shift(base[:, column], other[:, column])
+        centre, low, high = _estimate_shift(base[:, column], other[:, column])
         low, high = np.fmin(low, ends[0, column]), np.fmax(high, ends[1, column])
-        verdict = stats.decide(low, high, p[column], stats.LEVEL, bound) if is_enough else Outcome.TOO_FEW
+        verdict = stats.choose_outcome(low, high, p[column], stats.LEVEL, bound) if is_enough else Outcome.TOO_FEW
         numbers = (*np.exp([centre, low, high]).tolist(), float(p[column]), math.nan)
         verdicts.append(Verdict(verdict, int(n), *numbers))
     return verdicts
 
 
-def _beyond(low: Floats, high: Floats, bound: float) -> Flags:
+def _is_beyond(low: Floats, high: Floats, bound: float) -> Flags:
     """Return which intervals do not lie within ±`bound`."""
     return ~((low >= -bound) & (high <= bound))
 
 
-def exactly(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
+def compare_counts(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
     """Return how a count of two sides compares: `same`, `more` or `fewer` of the other side, or why that is not known.
 
     Counts of records that read the same are compared; they repeat exactly, so two records of each side are enough
@@ -164,13 +166,13 @@ def exactly(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
     return of_sign[signs.pop()] if len(signs) == 1 else Outcome.DEPENDS
 
 
-def _max_t(base: Floats, other: Floats, seed: int) -> Floats:
+def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
     """The p of each comparison, adjusted for all: the share of splits that have a |t| as large in any of them."""
     values = np.vstack([other, base])
     present, filled = np.isfinite(values), np.nan_to_num(values)
     n, total, squares = present.sum(axis=0), filled.sum(axis=0), (filled**2).sum(axis=0)
     spread = squares - total**2 / n
-    splits = _splits(len(other), len(values), seed)
+    splits = _build_splits(len(other), len(values), seed)
     ours, sums = splits @ present, splits @ filled
     with np.errstate(divide="ignore", invalid="ignore"):
         between = np.where((ours > 0) & (ours < n), sums**2 / ours + (total - sums) ** 2 / (n - ours) - total**2 / n, 0)
@@ -181,7 +183,7 @@ def _max_t(base: Floats, other: Floats, seed: int) -> Floats:
     return p
 
 
-def _welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
+def _compute_welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
     """Welch's p of each comparison, and the ends of its 95 % interval, NaN where the sides are about equally spread.
 
     Where they are not, or one has more sessions, p is that of all comparisons together. It is 0 where no session
@@ -198,19 +200,19 @@ def _welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
     return together, ends if unequal else np.full(ends.shape, math.nan)
 
 
-def _shift(base: Floats, other: Floats) -> tuple[float, float, float]:
+def _estimate_shift(base: Floats, other: Floats) -> tuple[float, float, float]:
     """The median difference between two sessions, and its 95 % interval; NaN where they are too few."""
     base, other = base[np.isfinite(base)], other[np.isfinite(other)]
     if not len(base) or not len(other):
         return math.nan, math.nan, math.nan
     differences = np.sort((other[:, None] - base).ravel())
-    rank = _rank(len(base), len(other))
+    rank = _compute_rank(len(base), len(other))
     low, high = (float(differences[rank - 1]), float(differences[-rank])) if rank else (math.nan, math.nan)
     return float(np.median(differences)), low, high
 
 
 @cache
-def _rank(m: int, n: int) -> int:
+def _compute_rank(m: int, n: int) -> int:
     """The largest rank whose differences from below and above hold the shift with at least 95 %; 0 where none does.
 
     Of the rank-sum test: at most 2.5 % of the splits have fewer pairs in that order (Hollander & Wolfe, Nonparametric
@@ -227,7 +229,7 @@ def _rank(m: int, n: int) -> int:
 
 
 @cache
-def _splits(ours: int, sessions: int, seed: int) -> Floats:
+def _build_splits(ours: int, sessions: int, seed: int) -> Floats:
     """Which sessions are the first side's (splits, sessions), as they were first."""
     if math.comb(sessions, ours) <= SPLITS:
         chosen = np.array([*itertools.combinations(range(sessions), ours)])

@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
     detectable_ratio: float
 
 
-def median(values: npt.ArrayLike) -> Estimate:
+def estimate_median(values: npt.ArrayLike) -> Estimate:
     """Return the median with its order-statistics interval, NaN limits below 6 values.
 
     The interval assumes independent values of one distribution, whatever its shape, and covers at least 95 %: 96.9 % at
@@ -64,13 +64,13 @@ def median(values: npt.ArrayLike) -> Estimate:
     array = np.asarray(values, dtype=float)
     ordered = np.sort(array[np.isfinite(array)])
     n = len(ordered)
-    low, high = _ranks(n, 0.5)
+    low, high = _compute_ranks(n, 0.5)
     # np.median takes ten times as long for so few values, and tables have thousands of medians.
     middle = float(ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
-    return Estimate(middle, _at(ordered, low), _at(ordered, high), n)
+    return Estimate(middle, _get_ranked(ordered, low), _get_ranked(ordered, high), n)
 
 
-def share(events: int, n: int) -> Estimate:
+def estimate_share(events: int, n: int) -> Estimate:
     """Return the share of `n` trials in which an event was seen, with its exact 95 % interval (Clopper & Pearson 1934).
 
     The interval covers at least 95 %, whatever the share; of no trial nothing is known.
@@ -82,12 +82,12 @@ def share(events: int, n: int) -> Estimate:
     return Estimate(events / n, float(low), float(high), n)
 
 
-def at_most(events: int, n: int) -> float:
-    """Return the exact upper bound of 95 % confidence, one-sided, of a share: `events` of `n` trials (as `share`)."""
+def compute_upper_bound(events: int, n: int) -> float:
+    """Return the exact upper bound of 95 % confidence, one-sided, of a share: `events` of `n` trials (as `estimate_share`)."""
     return float(special.betaincinv(events + 1, n - events, CONFIDENCE)) if events < n else 1.0
 
 
-def rate(amounts: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
+def compute_rate(amounts: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
     """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16).
 
     Where no amount is known there is none.
@@ -96,7 +96,7 @@ def rate(amounts: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
     return float(np.sum(parts)) / time if time > 0 and np.isfinite(parts).any() else math.nan
 
 
-def total_over_total(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1) -> Estimate:
+def estimate_total_ratio(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1) -> Estimate:
     """Return the total of amounts by the total of weights with its interval over the jobs or records.
 
     Of 2 to 5 the interval is the range of their own ratios, of one there is none. `n` is their number.
@@ -108,39 +108,39 @@ def total_over_total(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int =
         return Estimate(math.nan, math.nan, math.nan, 0)
     ends = np.full(2, math.nan)
     if len(parts) >= MIN_BLOCKS:
-        ends = np.array(interval(resampled_totals(parts, by, seed), len(parts)))
+        ends = np.array(compute_interval(resample_totals(parts, by, seed), len(parts)))
     elif len(parts) > 1:
         ends = np.array([(parts / by).min(), (parts / by).max()])
     low, high = ends.tolist()
     return Estimate(float(parts.sum()) / float(by.sum()), low, high, len(parts))
 
 
-def resampled_totals(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
+def resample_totals(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
     """Return 2,000 totals of `amounts` by totals of `weights` of jobs drawn with replacement."""
     parts, by = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
-    drawn = draws(len(parts), seed, arm)
+    drawn = count_draws(len(parts), seed, arm)
     totals: Floats = (drawn @ parts) / (drawn @ by)
     return totals
 
 
-def interval(resampled: Floats, jobs: int) -> tuple[Floats, Floats]:
+def compute_interval(resampled: Floats, jobs: int) -> tuple[Floats, Floats]:
     """Return (low, high) of resampled statistics along the first axis: the 95 % expanded percentile interval.
 
-    Few jobs make the plain percentile interval too short, as few blocks do (`stats.bootstrap_interval`).
+    Few jobs make the plain percentile interval too short, as few blocks do (`stats.compute_bootstrap_interval`).
     """
-    tail = expanded_tail(jobs)
+    tail = compute_expanded_tail(jobs)
     low = np.quantile(resampled, tail, axis=0, method="lower")
     return low, np.quantile(resampled, 1 - tail, axis=0, method="higher")
 
 
 @lru_cache(maxsize=8)
-def draws(jobs: int, seed: int, arm: int) -> Floats:
+def count_draws(jobs: int, seed: int, arm: int) -> Floats:
     """How often each job is in each resample: (resamples, jobs)."""
     random = np.random.default_rng([seed, arm, jobs])
     return random.multinomial(jobs, np.full(jobs, 1 / jobs), RESAMPLES).astype(float)
 
 
-def bootstrap_interval(d: Floats) -> tuple[Floats, Floats]:
+def compute_bootstrap_interval(d: Floats) -> tuple[Floats, Floats]:
     """Return (low, high), the 95 % bootstrap interval of each column's median, resampling blocks; NaN below 6 blocks.
 
     Nothing is drawn: the distribution of a resample's median over all n**n resamples is known in closed form (Efron,
@@ -159,21 +159,21 @@ def bootstrap_interval(d: Floats) -> tuple[Floats, Floats]:
     for n in np.unique(counts[counts >= MIN_BLOCKS]):
         columns = np.flatnonzero(counts == n)
         ordered = np.sort(np.where(np.isfinite(d[:, columns]), d[:, columns], math.inf), axis=0)[:n]
-        first, second, weights = _resampled_medians(int(n))
+        first, second, weights = _list_resample_medians(int(n))
         medians = (ordered[first] + ordered[second]) / 2
         order = np.argsort(medians, axis=0)
         medians = np.take_along_axis(medians, order, axis=0)
         below = np.cumsum(weights[order], axis=0)
         above = np.cumsum(weights[order][::-1], axis=0)
-        covering = special.bdtrc(n // 2, n, _ranks(int(n), 0.5)[0] / n) if n % 2 else 1
-        tail = min(expanded_tail(int(n)), covering) * (1 - 1e-9)
+        covering = special.bdtrc(n // 2, n, _compute_ranks(int(n), 0.5)[0] / n) if n % 2 else 1
+        tail = min(compute_expanded_tail(int(n)), covering) * (1 - 1e-9)
         each = np.arange(len(columns))
         low[columns] = medians[(below < tail).sum(axis=0), each]
         high[columns] = medians[::-1][(above < tail).sum(axis=0), each]
     return low, high
 
 
-def max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tuple[Floats, Floats]:
+def compute_max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tuple[Floats, Floats]:
     """Return (p of each comparison, adjusted for all of them; the |t| that has to be exceeded for p <= `level`).
 
     Signs of whole blocks are flipped in all comparisons at once, which keeps what the comparisons share, and each |t|
@@ -188,7 +188,7 @@ def max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tuple[Floa
     n = present.sum(axis=0)
     filled = np.where(present, d, 0.0)
     squares = (filled**2).sum(axis=0)
-    signs = _flips(len(d), seed)
+    signs = _build_flips(len(d), seed)
     # Flips leave the sum of squares alone, so t follows from the flipped sum alone: t² = (n - 1) u / (1 - u).
     u = (signs @ filled) ** 2 / np.where(squares > 0, n * squares, 1.0)
     with np.errstate(divide="ignore"):
@@ -201,7 +201,7 @@ def max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tuple[Floa
     return p, critical
 
 
-def looks(sessions: Iterable[str]) -> int:
+def count_looks(sessions: Iterable[str]) -> int:
     """Return how often a verdict could have been read, by the sessions of its blocks in their order; at least once.
 
     A session after which there were 6 blocks or more is one.
@@ -210,7 +210,7 @@ def looks(sessions: Iterable[str]) -> int:
     return max(1, int((blocks >= MIN_BLOCKS).sum()))
 
 
-def level_of(looks: int) -> float:
+def compute_level(looks: int) -> float:
     """Return the level of a verdict that is read for the n-th time.
 
     A plan of fixed repeats spends `LEVEL` at its only look. At 6 blocks p is a multiple of 1/32, so they spend that.
@@ -220,7 +220,7 @@ def level_of(looks: int) -> float:
     return LEVEL if looks == 1 else (LEVEL - FIRST_LEVEL) / 2 ** (looks - 1)
 
 
-def without_lost(outcome: Outcome, lost_baseline: int, lost_contender: int) -> Outcome:
+def apply_losses(outcome: Outcome, lost_baseline: int, lost_contender: int) -> Outcome:
     """Return the outcome of a comparison whose arms lost so many records: failed, invalid or ended by a time limit.
 
     Lost records may be the slow ones. Where one arm lost `LOST` more, the arms are not the same, and it is not faster.
@@ -230,36 +230,36 @@ def without_lost(outcome: Outcome, lost_baseline: int, lost_contender: int) -> O
     return Outcome.NO_EVIDENCE if flattered.get(outcome, 0) >= LOST else outcome
 
 
-def unseen_share(blocks: int) -> float:
+def compute_unseen_share(blocks: int) -> float:
     """Return the share of reads that would stall in none of so many blocks with a probability of 5 %."""
     return 1 - math.pow(1 - CONFIDENCE, 1 / blocks)
 
 
-def serial_p(d: Floats, seed: int = 1) -> float:
+def compute_serial_p(d: Floats, seed: int = 1) -> float:
     """Return the p of blocks that resemble those before them, over all comparisons; NaN where none has enough blocks.
 
     The residuals of each comparison, d minus its median, have one scale. The sum of the products of neighbours is held
     against that of the blocks in other orders: all up to 7 blocks, beyond it so many seeded ones as there are flips.
     """
-    d = d[:, enough(d)]
+    d = d[:, has_enough_blocks(d)]
     if not d.shape[1]:
         return math.nan
     residuals = np.nan_to_num(d - np.nanmedian(d, axis=0))[np.isfinite(d).any(axis=1)]
     scale = np.sqrt((residuals**2).sum(axis=0))
     residuals = residuals[:, scale > 0] / scale[scale > 0]
     products = residuals @ residuals.T
-    orders = _orders(len(products), seed)
+    orders = _build_orders(len(products), seed)
     sums = products[orders[:, 1:], orders[:, :-1]].sum(axis=1)
     return float((sums >= sums[0] - 1e-9).mean())
 
 
-def enough(d: Floats) -> Flags:
+def has_enough_blocks(d: Floats) -> Flags:
     """Return which comparisons have enough complete blocks to be judged."""
     judged: Flags = np.isfinite(d).sum(axis=0) >= MIN_BLOCKS
     return judged
 
 
-def judge(
+def judge_family(
     d: Floats,
     equivalence_percent: float = 5.0,
     seed: int = 1,
@@ -276,7 +276,7 @@ def judge(
 
     `beside` is d of further comparisons in the same blocks, which belong to the family and have no verdict here.
 
-    `looks` is how often the results were seen, this time included, of each comparison or of all: who adds repeats where
+    `count_looks` is how often the results were seen, this time included, of each comparison or of all: who adds repeats where
     nothing was decided has several chances.
 
     The detectable ratio is the smallest above 1 + `equivalence_percent` that this run would have found `slower` with a
@@ -288,23 +288,25 @@ def judge(
     to 0.95 for normal noise, 0.57 to 0.8 with rare large spikes.
     """
     d = np.where(np.isfinite(d), d, math.nan)
-    n, family = np.isfinite(d).sum(axis=0), enough(d)
-    low, high = bootstrap_interval(d)
+    n, family = np.isfinite(d).sum(axis=0), has_enough_blocks(d)
+    low, high = compute_bootstrap_interval(d)
     p, centre, detectable = np.full((3, d.shape[1]), math.nan)
-    level = np.broadcast_to([level_of(number) for number in np.atleast_1d(looks)], d.shape[1:])
+    level = np.broadcast_to([compute_level(number) for number in np.atleast_1d(looks)], d.shape[1:])
     centre[n > 0] = np.nanmedian(d[:, n > 0], axis=0)
     if family.any():
         rows = d[:, family]
         if beside is not None:
-            rows = np.hstack([rows, beside[:, enough(beside)]])
+            rows = np.hstack([rows, beside[:, has_enough_blocks(beside)]])
         rows = rows[np.isfinite(rows).any(axis=1)]
-        adjusted, critical = max_t(rows, seed, level[family])
+        adjusted, critical = compute_max_t(rows, seed, level[family])
         rows, p[family] = rows[:, : family.sum()], adjusted[: family.sum()]
         reach = np.fmax(high - centre, centre - low)[family]
         error = np.nanstd(rows, axis=0, ddof=1) / np.sqrt(n[family])
-        detectable[family] = np.fmax(_detectable(critical, reach, error, n[family]), 1 + equivalence_percent / 100)
+        detectable[family] = np.fmax(
+            _compute_detectable(critical, reach, error, n[family]), 1 + equivalence_percent / 100
+        )
     bound = math.log1p(equivalence_percent / 100)
-    decided = [decide(*limits, bound) for limits in zip(low, high, p, level, strict=True)]
+    decided = [choose_outcome(*limits, bound) for limits in zip(low, high, p, level, strict=True)]
     if means is not None:
         apart = [not (math.exp(-bound) <= mean.low and mean.high <= math.exp(bound)) for mean in means]
         decided = [
@@ -316,7 +318,7 @@ def judge(
     return [Verdict(*values) for values in zip(verdicts, *(column.tolist() for column in numbers), strict=True)]
 
 
-def decide(low: float, high: float, p: float, level: float, bound: float) -> Outcome:
+def choose_outcome(low: float, high: float, p: float, level: float, bound: float) -> Outcome:
     """Return the verdict of METHOD 17 on ln ratios; `bound` is that of what counts as the same."""
     if -bound <= low and high <= bound:
         return Outcome.SAME
@@ -327,18 +329,18 @@ def decide(low: float, high: float, p: float, level: float, bound: float) -> Out
     return Outcome.NO_EVIDENCE
 
 
-def _detectable(critical: Floats, reach: Floats, error: Floats, n: Floats) -> Floats:
+def _compute_detectable(critical: Floats, reach: Floats, error: Floats, n: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         threshold = np.fmax(critical, reach / error)
         ratio = np.exp(error * special.nctdtrinc(n - 1, 1 - POWER, np.where(np.isfinite(threshold), threshold, 1.0)))
     return np.where(error > 0, np.where(np.isfinite(threshold), ratio, math.inf), 1.0)
 
 
-def _at(ordered: Floats, rank: int) -> float:
+def _get_ranked(ordered: Floats, rank: int) -> float:
     return float(ordered[rank - 1]) if 1 <= rank <= len(ordered) else math.nan
 
 
-def binomial_quantiles(n: int, p: float) -> tuple[int, int]:
+def compute_binomial_quantiles(n: int, p: float) -> tuple[int, int]:
     """Return the fewest successes of `n` that 2.5 %, and that 97.5 %, of Binomial(n, p) do not exceed.
 
     As scipy.stats.binom.ppf, whose import alone would take a second of each program.
@@ -351,17 +353,17 @@ def binomial_quantiles(n: int, p: float) -> tuple[int, int]:
 
 
 @cache
-def _ranks(n: int, quantile: float) -> tuple[int, int]:
+def _compute_ranks(n: int, quantile: float) -> tuple[int, int]:
     """Ranks (from 1) whose values hold the quantile with at least 95 %; (0, 0) where there are none.
 
     Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) on either side.
     """
-    low, high = binomial_quantiles(n, quantile) if n else (0, 0)
+    low, high = compute_binomial_quantiles(n, quantile) if n else (0, 0)
     return (low, high + 1) if low >= 1 and high < n else (0, 0)
 
 
 @cache
-def _flips(blocks: int, seed: int) -> Floats:
+def _build_flips(blocks: int, seed: int) -> Floats:
     """Signs (flips, blocks), the identity first. A flip and its mirror have one |t|: the first block's sign stays."""
     if blocks <= ALL_FLIPS_UP_TO:
         return np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=blocks - 1)])
@@ -370,7 +372,7 @@ def _flips(blocks: int, seed: int) -> Floats:
 
 
 @cache
-def _orders(blocks: int, seed: int) -> Places:
+def _build_orders(blocks: int, seed: int) -> Places:
     """Orders of blocks (orders, blocks), the one in which they were measured first."""
     if math.factorial(blocks) <= SAMPLED_FLIPS:
         return np.array([*itertools.permutations(range(blocks))])
@@ -380,13 +382,13 @@ def _orders(blocks: int, seed: int) -> Places:
 
 
 @cache
-def expanded_tail(n: int) -> float:
-    """Return the tail of the 95 % expanded percentile interval of `n` resampled values (see `bootstrap_interval`)."""
+def compute_expanded_tail(n: int) -> float:
+    """Return the tail of the 95 % expanded percentile interval of `n` resampled values (see `compute_bootstrap_interval`)."""
     return float(special.ndtr(-math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, 1 - _TAIL)))
 
 
 @cache
-def _resampled_medians(n: int) -> tuple[Places, Places, Floats]:
+def _list_resample_medians(n: int) -> tuple[Places, Places, Floats]:
     """The medians that a resample of n ordered values can have: (index, index, probability), of the mean of the two."""
     share = np.arange(n + 1) / n
     at_most = special.bdtrc((n - 1) // 2, n, share)  # probability that the lower middle value is among the first i

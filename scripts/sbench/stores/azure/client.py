@@ -59,7 +59,7 @@ _REMEDIES = {
 _NO_HOLDER = ("ContainerNotFound", "ShareNotFound")
 
 
-def holder(store: dict, env: Mapping[str, str] = os.environ, **options: object):
+def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: object):
     """Return the ContainerClient of an azure-blob store, or the ShareClient of an azure-files store.
 
     Args:
@@ -70,7 +70,7 @@ def holder(store: dict, env: Mapping[str, str] = os.environ, **options: object):
     Raises:
         Problem: the connection string is none, is another account's, or no account is named.
     """
-    options = PATIENCE | {"raw_response_hook": partial(_expect_storage, place(store))} | options
+    options = PATIENCE | {"raw_response_hook": partial(_expect_storage, describe_place(store))} | options
     text, url = env.get(CONNECTION), store.get("account_url")
     if "share" in store:
         from azure.storage.fileshare import ShareClient as Client
@@ -89,7 +89,7 @@ def holder(store: dict, env: Mapping[str, str] = os.environ, **options: object):
     # The SDK's own words about what it refuses may repeat it, and it may be secret.
     try:
         if not text:
-            return Client(url, name, credential=_credential(url, env), **options)
+            return Client(url, name, credential=_choose_credential(url, env), **options)
         client = Client.from_connection_string(text, **{argument: name}, **options)
         ours = not url or urlsplit(client.url)[1:3] == urlsplit(f"{url}/{name}")[1:3]
     except ValueError as error:
@@ -100,13 +100,13 @@ def holder(store: dict, env: Mapping[str, str] = os.environ, **options: object):
     return client
 
 
-def credentials(store: dict) -> str:
+def describe_credentials(store: dict) -> str:
     """Say where the credentials of a store are taken from; nothing is asked of the service.
 
     Raises:
         Problem: there are none, or the SAS token has expired.
     """
-    if expired := _expiry():
+    if expired := _check_expiry():
         raise Problem(expired)
     if os.environ.get(CONNECTION):
         return CONNECTION
@@ -114,28 +114,28 @@ def credentials(store: dict) -> str:
     return SAS if os.environ.get(SAS) else "azure-identity's chain (environment, managed identity, az login)"
 
 
-def base_url(store: dict) -> str:
-    """Return the URL of a container or share that is not embedded; errors as for `holder`."""
-    with holder(store) as client:
+def get_base_url(store: dict) -> str:
+    """Return the URL of a container or share that is not embedded; errors as for `build_client`."""
+    with build_client(store) as client:
         parts = urlsplit(client.url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
-def place(store: dict) -> str:
+def describe_place(store: dict) -> str:
     """Return what a store's container or share is called in messages."""
     what = f"share {store['share']}" if "share" in store else f"container {store['container']}"
     account = "the embedded account" if store.get("server") else f"the account of {CONNECTION}"
     return f"{what} of {store.get('account_url', account)}"
 
 
-def reachable(store: dict) -> str:
+def find_holder(store: dict) -> str:
     """Ask the service for the container or the share and say where it was found.
 
     Raises:
         Problem: the service, the credentials, the container or the share are not as the configuration says.
     """
-    where = place(store)
-    with explained(where), holder(store, retry_total=0) as client:
+    where = describe_place(store)
+    with convert_errors(where), build_client(store, retry_total=0) as client:
         if "share" in store:
             names = client.list_directories_and_files()
         else:
@@ -145,16 +145,16 @@ def reachable(store: dict) -> str:
 
 
 @contextlib.contextmanager
-def explained(where: str) -> Iterator[None]:
+def convert_errors(where: str) -> Iterator[None]:
     """Turn the SDK's errors into one line that names the place `where`."""
     try:
         yield
     except AzureError as error:
         absent = isinstance(error, ResourceNotFoundError) and error.error_code not in _NO_HOLDER
-        raise (Absent if absent else Problem)(_explain(error, where)) from error
+        raise (Absent if absent else Problem)(_describe_error(error, where)) from error
 
 
-def _explain(error: AzureError, where: str) -> str:
+def _describe_error(error: AzureError, where: str) -> str:
     name = type(error).__name__
     if isinstance(error, ClientAuthenticationError) and error.response is None:
         if name == "AzureSigningError":
@@ -165,7 +165,7 @@ def _explain(error: AzureError, where: str) -> str:
         code = str(getattr(code, "value", code) or "")
         remedy = _REMEDIES.get(code, "see the service's documentation of this code")
         if error.status_code in (401, 403):
-            remedy = _expiry() or remedy
+            remedy = _check_expiry() or remedy
         return f"{where} answers {error.status_code} {code or error.reason}; {remedy}"
     if isinstance(error, ServiceRequestError):
         return f"{where} cannot be reached ({name}); check account_url or {CONNECTION}, and the network"
@@ -184,7 +184,7 @@ def _expect_account(url: str | None) -> None:
         raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
 
 
-def _credential(url: str | None, env: Mapping[str, str]):
+def _choose_credential(url: str | None, env: Mapping[str, str]):
     """Return what a client without a connection string shows the service."""
     _expect_account(url)
     if token := env.get(SAS):
@@ -193,12 +193,12 @@ def _credential(url: str | None, env: Mapping[str, str]):
         raise Problem(f"account_url {url} is not https, over which alone azure-identity sends its tokens; set {SAS}")
     from azure.identity import DefaultAzureCredential
 
-    # It tells at length what it tried; the one line of `explained` says what to do.
+    # It tells at length what it tried; the one line of `convert_errors` says what to do.
     logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     return DefaultAzureCredential()
 
 
-def _expiry() -> str | None:
+def _check_expiry() -> str | None:
     """Return what to do about the environment's SAS token where its date has passed, else None."""
     signature = os.environ.get(CONNECTION, "").partition("SharedAccessSignature=")[2].partition(";")[0]
     for name, token in ((CONNECTION, signature), (SAS, os.environ.get(SAS, ""))):
@@ -210,28 +210,28 @@ def _expiry() -> str | None:
     return None
 
 
-def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
     """Return the URL of each object under a key with a credential in it, or with a token for its headers."""
-    with holder(store, env) as there:
+    with build_client(store, env) as there:
         of = there.get_file_client if "share" in store else there.get_blob_client
-        return {name: _address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}
+        return {name: _sign_address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}
 
 
-def _address(store: dict, client: Any, path: str) -> Address:
+def _sign_address(store: dict, client: Any, path: str) -> Address:
     credential = client.credential
     if hasattr(credential, "account_key"):
-        return f"{client.url}?{_signature(store, path, credential)}", {}
+        return f"{client.url}?{_build_signature(store, path, credential)}", {}
     if isinstance(credential, AzureSasCredential):
         return f"{client.url}?{credential.signature}", {}
     if not hasattr(credential, "get_token"):
         return client.url, {}
-    with explained(place(store)):
+    with convert_errors(describe_place(store)):
         token = credential.get_token(_AUDIENCE).token
     intent = {"x-ms-file-request-intent": "backup"} if "share" in store else {}
     return client.url, {"x-ms-version": client.api_version, **intent, "Authorization": f"Bearer {token}"}
 
 
-def _signature(store: dict, path: str, credential) -> str:
+def _build_signature(store: dict, path: str, credential) -> str:
     """Return the signature that lets whoever has it read one object; made here, nothing is asked."""
     account = {"account_name": credential.account_name, "account_key": credential.account_key}
     options = {"permission": "r", "expiry": datetime.now(UTC) + timedelta(seconds=VALID_S)}
@@ -249,21 +249,21 @@ class Target(transfer.Target):
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
         """Make the client; nothing is sent."""
-        super().__init__(place(store), key)
-        self._connect = partial(holder, store, env)
+        super().__init__(describe_place(store), key)
+        self._connect = partial(build_client, store, env)
         self.client = self._connect()
 
-    def explained(self) -> contextlib.AbstractContextManager:
+    def convert_errors(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into one line."""
-        return explained(self.where)
+        return convert_errors(self.where)
 
-    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
+    def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a file; of one that fails the rest is zeros, which its checksum tells."""
-        for folder in reversed(PurePosixPath(self.key(name)).parents[:-1]):
+        for folder in reversed(PurePosixPath(self.build_object_key(name)).parents[:-1]):
             with contextlib.suppress(ResourceExistsError):
                 self.client.create_directory(str(folder))
-        options = {"length": size, "max_concurrency": transfer.THREADS, "progress_hook": progress.at}
-        self.client.get_file_client(self.key(name)).upload_file(source, **options)
+        options = {"length": size, "max_concurrency": transfer.THREADS, "progress_hook": progress.set_bytes}
+        self.client.get_file_client(self.build_object_key(name)).upload_file(source, **options)
 
 
 class Container(Target):
@@ -276,19 +276,19 @@ class Container(Target):
         with contextlib.suppress(ResourceExistsError):
             self.client.create_container()
 
-    def part_bytes(self, name: str) -> int | None:
+    def fetch_part_bytes(self, name: str) -> int | None:
         """Return the bytes of a blob's first block, of all of it where it has none; None where it is no block blob."""
-        blob = self.client.get_blob_client(self.key(name))
+        blob = self.client.get_blob_client(self.build_object_key(name))
         try:
             blocks, _ = blob.get_block_list("committed")
         except HttpResponseError:
             return None
         return blocks[0].size if blocks else blob.get_blob_properties().size
 
-    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
+    def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a blob in blocks; those of an upload that fails are dropped by the service."""
         # With checksums, which the service compares; without them Azurite works out others, at half the speed.
         options = {"length": size, "overwrite": True, "validate_content": True, "max_concurrency": transfer.THREADS}
-        options["progress_hook"] = progress.at
+        options["progress_hook"] = progress.set_bytes
         with self._connect(max_block_size=part, max_single_put_size=part) as container:
-            container.upload_blob(self.key(name), source, **options)
+            container.upload_blob(self.build_object_key(name), source, **options)

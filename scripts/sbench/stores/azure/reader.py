@@ -33,7 +33,7 @@ class Reader(reading.Reader):
         super().__init__(spec, location, access, env)
         self._files = "share" in spec
         package = "azure-storage-file-share" if self._files else "azure-storage-blob"
-        self.client, self.place = f"{package} {version(package)}", azure.place(spec)
+        self.client, self.place = f"{package} {version(package)}", azure.describe_place(spec)
         options = {name: azure.PATIENCE[name] for name in ("connection_timeout", "read_timeout")}
         options |= {"connection_data_block_size": _BLOCK, "use_env_settings": spec.get("server") != "embedded"}
         self._transport = RequestsTransport(**options)
@@ -42,38 +42,38 @@ class Reader(reading.Reader):
         for adapter in self._transport.session.adapters.values():
             adapter.init_poolmanager(access.concurrency, access.concurrency)
         chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
-        with azure.explained(self.place):
-            options = {"transport": self._transport, "raw_request_hook": lambda _: self.count(1), **chunk}
-            self._holder = azure.holder(spec, env, **options)
+        with azure.convert_errors(self.place):
+            options = {"transport": self._transport, "raw_request_hook": lambda _: self.count_requests(1), **chunk}
+            self._holder = azure.build_client(spec, env, **options)
         self._objects: dict[str, Any] = {}
 
-    def identify(self, name: str) -> Identity:
+    def fetch_identity(self, name: str) -> Identity:
         """Return size and ETag."""
-        client = self._object(name)
+        client = self._get_object_client(name)
         ask = client.get_file_properties if self._files else client.get_blob_properties
-        attributes = self._explained(name, 1, ask)
+        attributes = self._call_service(name, 1, ask)
         return Identity(attributes.size, attributes.etag)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Let the SDK fill `view`, if the object is still the same."""
-        parts = self.chunks(extents, view, len(view))
+        parts = self.split_extents(extents, view, len(view))
         needed = sum(-(-len(part) // self.access.chunk_bytes) for _, part in parts)
         options = {"max_concurrency": self.access.concurrency if len(parts) == 1 else 1}
-        client = self._object(name)
+        client = self._get_object_client(name)
         if not self._files:
             options |= {"etag": identity.version, "match_condition": MatchConditions.IfNotModified}
 
-        def fetch(offset: int, part: memoryview) -> None:
+        def fetch_part(offset: int, part: memoryview) -> None:
             download = client.download_file if self._files else client.download_blob
             stream = download(offset, len(part), **options)
             if stream.properties.etag != identity.version or stream.size != len(part):
-                raise self.changed(name)
+                raise self.build_changed_error(name)
             into = _Into(part)
             stream.readinto(into)
             if into.written != len(part):
-                raise Problem(f"{self.where(name)}: {into.written} of {len(part)} bytes came; run again")
+                raise Problem(f"{self.describe_object(name)}: {into.written} of {len(part)} bytes came; run again")
 
-        self._explained(name, needed, lambda: self.each(parts, fetch))
+        self._call_service(name, needed, lambda: self.fetch_pieces(parts, fetch_part))
 
     def close(self) -> None:
         """Close connections and threads."""
@@ -81,21 +81,21 @@ class Reader(reading.Reader):
         self._holder.close()
         self._transport.close()
 
-    def _object(self, name: str) -> Any:
+    def _get_object_client(self, name: str) -> Any:
         if name not in self._objects:
             of = self._holder.get_file_client if self._files else self._holder.get_blob_client
             self._objects[name] = of(f"{self.location['key']}/{name}")
         return self._objects[name]
 
-    def _explained(self, name: str, needed: int, ask: Callable[[], object]) -> object:
+    def _call_service(self, name: str, needed: int, ask: Callable[[], object]) -> object:
         """Ask, count what was sent beyond the `needed` requests, and turn errors into one line."""
         before = self.attempts
-        with azure.explained(self.where(name)):
+        with azure.convert_errors(self.describe_object(name)):
             try:
                 return ask()
             except HttpResponseError as error:
                 if isinstance(error, ResourceModifiedError) or error.status_code in _CHANGED:
-                    raise self.changed(name) from error
+                    raise self.build_changed_error(name) from error
                 raise
             finally:
                 self.retries += max(0, self.attempts - before - needed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sbench.probe.program import Problem
 from sbench.stores.azure import CONNECTION
 from sbench.stores.embedded import AccessLog, Served, Server
-from sbench.stores.store import PLAIN, ObjectStore, with_own
+from sbench.stores.store import PLAIN, ObjectStore, apply_cloud_settings
 
 if TYPE_CHECKING:
     import obstore.store
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ACCOUNT = "benchmark"
 
 
-def connection_string(endpoint: str, credentials: dict[str, str]) -> str:
+def build_connection_string(endpoint: str, credentials: dict[str, str]) -> str:
     """Return the connection string of a server's account at an endpoint, {"account", "key"}."""
     protocol, account = endpoint.partition(":")[0], credentials["account"]
     return (
@@ -32,14 +32,14 @@ class _Azure(ObjectStore):
 
     copies = True
 
-    def account(self, url: str) -> dict[str, str]:
+    def get_account_url(self, url: str) -> dict[str, str]:
         return {"account_url": url.rpartition("/")[0]}
 
-    def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
+    def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         from sbench.stores.azure import client
 
-        client.credentials(self.spec)
-        return client.base_url(self.spec), with_own(env, "AZURE_")
+        client.describe_credentials(self.spec)
+        return client.get_base_url(self.spec), apply_cloud_settings(env, "AZURE_")
 
 
 class Files(_Azure):
@@ -73,7 +73,7 @@ class Blob(_Azure):
         """Return the environment with which a node of HSDS stores its objects in the container."""
         return {"AZURE_CONNECTION_STRING": _read_connection(), "BUCKET_NAME": self.spec["container"]}
 
-    def own_server(self, binaries: dict, folder: Path) -> Server:
+    def create_server(self, binaries: dict, folder: Path) -> Server:
         """Return how Azurite serves the containers in `folder` over Azure's REST.
 
         Two servers on one folder would overwrite each other's metadata.
@@ -91,15 +91,15 @@ class Blob(_Azure):
         env = {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{credentials['key']}"}
         return Server("azurite", command, AccessLog(), env, credentials)
 
-    def files_in(self, folder: Path, names: list[str]) -> list[Path]:
+    def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
         """Return the files of Azurite that hold the bytes of all its objects."""
-        return extents(folder)
+        return list_extent_files(folder)
 
-    def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
+    def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the container and the environment, with the server's credentials or the user's own."""
         if not served:
-            return super().address(served, env)
-        connection = connection_string(served.endpoint, served.credentials)
+            return super().resolve_holder_url(served, env)
+        connection = build_connection_string(served.endpoint, served.credentials)
         url = f"{served.endpoint}/{served.credentials['account']}/{self.spec['container']}"
         return url, env | {CONNECTION: connection}
 
@@ -111,7 +111,7 @@ def _read_connection() -> str:
     raise Problem(f"HSDS and Zarr take the credentials of Azure from {CONNECTION}; set it")
 
 
-def extents(folder: Path) -> list[Path]:
+def list_extent_files(folder: Path) -> list[Path]:
     """Return the files of an Azurite's folder that hold the bytes of its objects."""
     return sorted(path for path in (folder / "__blobstorage__").glob("*") if path.stat().st_size)
 

@@ -21,7 +21,7 @@ FILE = Path("~/.hscfg")
 _PATIENCE_S = 20
 
 
-def credentials() -> tuple[str, str]:
+def read_credentials() -> tuple[str, str]:
     """Return the user's name and password, of the environment or of h5pyd's own file.
 
     Raises:
@@ -42,39 +42,41 @@ class Hsds(Store):
     service = "HSDS"
     takes_files = False
 
-    def provide(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
+    def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
         """Put nothing there: what is written and read, is so through the service."""
-        self._about()
+        self._expect_service()
         return {"location": {"endpoint": self.spec["endpoint"]}, "local_files": []}
 
-    def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
+    def resolve_location(
+        self, provision: dict, served: Served | None, env: dict[str, str]
+    ) -> tuple[dict, dict[str, str]]:
         """Return the endpoint, and the environment with the user's credentials."""
-        return provision["location"], env | dict(zip(NAMES, credentials(), strict=True))
+        return provision["location"], env | dict(zip(NAMES, read_credentials(), strict=True))
 
-    def addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+    def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
         """Refuse to name objects: only the service knows them."""
         raise Problem("a service has no objects that a bare request could ask for")
 
-    def check(self) -> Iterator[tuple[str, Callable[[], str]]]:
+    def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the credentials, and the service, which takes them."""
-        yield "credentials", lambda: f"user {credentials()[0]}"
-        yield "service", self._about
+        yield "credentials", lambda: f"user {read_credentials()[0]}"
+        yield "service", self._expect_service
 
-    def limits(self, file_systems: Set[str]) -> str:
+    def describe_limits(self, file_systems: Set[str]) -> str:
         """Return whose caches are not controlled."""
         how = f" ({self.spec['deployment']})" if "deployment" in self.spec else ""
         return f"a service elsewhere{how}; its nodes, their caches and its other users are not controlled"
 
-    def _about(self) -> str:
+    def _expect_service(self) -> str:
         """Say which service answers, and that it lets the user in; a Problem if it does not."""
-        about = self._asked("/about")
+        about = self._fetch_json("/about")
         if about.get("state") != "READY":
             raise Problem(f"{self.spec['endpoint']}: the service is {about.get('state', 'no HDF service')}; try later")
-        self._asked(f"/?domain={self.spec['folder']}")
+        self._fetch_json(f"/?domain={self.spec['folder']}")
         return f"HSDS {about.get('hsds_version', '')}, {about.get('node_count', '?')} data nodes"
 
-    def _asked(self, path: str) -> dict:
-        token = base64.b64encode(":".join(credentials()).encode()).decode()
+    def _fetch_json(self, path: str) -> dict:
+        token = base64.b64encode(":".join(read_credentials()).encode()).decode()
         request = urllib.request.Request(f"{self.spec['endpoint']}{path}", headers={"Authorization": f"Basic {token}"})
         try:
             with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sbench.probe import host
-from sbench.probe.program import Problem, why
+from sbench.probe.program import Problem, describe_cause
 from sbench.stores import reading
 from sbench.stores.reading import Changed, Identity
 
@@ -29,30 +29,30 @@ class Reader(reading.Reader):
         super().__init__(*arguments)
         self._open: dict[str, int] = {}
 
-    def identify(self, name: str) -> Identity:
+    def fetch_identity(self, name: str) -> Identity:
         """Return size, inode and time of modification; see that the file can be opened."""
-        self._file(name)
-        return self._identity(name)
+        self._open_file(name)
+        return self._read_identity(name)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Fill `view`; the file stays open, and `confirm` says whether its path still leads to it.
 
         Opened again for each operation, the kernel would begin to read ahead anew each time.
         """
-        file, fill = self._file(name), _direct if self.access.direct else _fill
+        file, fill = self._open_file(name), _read_direct if self.access.direct else _read_fully
 
-        def fetch(offset: int, part: memoryview) -> None:
-            self.count(1)
+        def fetch_part(offset: int, part: memoryview) -> None:
+            self.count_requests(1)
             if not fill(file, offset, part):
-                raise Changed(f"{self.path(name)} ended before all of it was read")
+                raise Changed(f"{self.get_path(name)} ended before all of it was read")
 
-        with self._explained(name, "read"):
-            self.each(self.chunks(extents, view), fetch)
+        with self._convert_errors(name, "read"):
+            self.fetch_pieces(self.split_extents(extents, view), fetch_part)
 
-    def confirm(self, name: str, identity: Identity) -> None:
+    def expect_unchanged(self, name: str, identity: Identity) -> None:
         """See that a path leads to the file that was identified, which has not been modified."""
-        if self._identity(name) != identity:
-            raise Changed(f"{self.path(name)} was replaced or changed while it was measured")
+        if self._read_identity(name) != identity:
+            raise Changed(f"{self.get_path(name)} was replaced or changed while it was measured")
 
     def close(self) -> None:
         """Close files and threads."""
@@ -60,42 +60,42 @@ class Reader(reading.Reader):
         while self._open:
             os.close(self._open.popitem()[1])
 
-    def path(self, name: str) -> Path:
+    def get_path(self, name: str) -> Path:
         """Return where an object is."""
         return Path(self.location["folder"], name)
 
-    def _file(self, name: str) -> int:
+    def _open_file(self, name: str) -> int:
         if name not in self._open:
-            path, direct = self.path(name), self.access.direct
-            with self._explained(name, "opened"):
-                if direct and host.mount(path)["file_system"] in host.MEMORY_FILE_SYSTEMS:
+            path, direct = self.get_path(name), self.access.direct
+            with self._convert_errors(name, "opened"):
+                if direct and host.find_mount(path)["file_system"] in host.MEMORY_FILE_SYSTEMS:
                     # Newer kernels open files in memory with O_DIRECT and read them as ever.
                     raise OSError(errno.EINVAL, "no O_DIRECT")
                 self._open[name] = os.open(path, os.O_RDONLY | (os.O_DIRECT if direct else 0))
         return self._open[name]
 
-    def _identity(self, name: str) -> Identity:
+    def _read_identity(self, name: str) -> Identity:
         try:
-            status = os.stat(self.path(name))
+            status = os.stat(self.get_path(name))
         except FileNotFoundError as error:
-            raise Changed(f"{self.path(name)} was removed while it was measured") from error
+            raise Changed(f"{self.get_path(name)} was removed while it was measured") from error
         return Identity(status.st_size, f"inode {status.st_ino}, modified {status.st_mtime_ns}")
 
     @contextlib.contextmanager
-    def _explained(self, name: str, done: str) -> Iterator[None]:
-        path = self.path(name)
+    def _convert_errors(self, name: str, done: str) -> Iterator[None]:
+        path = self.get_path(name)
         try:
             yield
         except OSError as error:
             if error.errno != errno.EINVAL or not self.access.direct:
-                raise Problem(f"{path} cannot be {done}: {why(error)}") from error
-            kind = host.mount(path)["file_system"]
+                raise Problem(f"{path} cannot be {done}: {describe_cause(error)}") from error
+            kind = host.find_mount(path)["file_system"]
             raise Problem(
                 f"{path}: {kind} has no direct input (O_DIRECT); leave direct out of cache for this store"
             ) from error
 
 
-def _fill(file: int, offset: int, view: memoryview, needed: int = sys.maxsize, unit: int = 1) -> bool:
+def _read_fully(file: int, offset: int, view: memoryview, needed: int = sys.maxsize, unit: int = 1) -> bool:
     """Read until `needed` bytes of `view` are there, whole units but at the file's end; says whether they are."""
     done, needed = 0, min(needed, len(view))
     while done < needed:
@@ -106,11 +106,11 @@ def _fill(file: int, offset: int, view: memoryview, needed: int = sys.maxsize, u
     return True
 
 
-def _direct(file: int, offset: int, part: memoryview) -> bool:
+def _read_direct(file: int, offset: int, part: memoryview) -> bool:
     """Read past the page cache: what is aligned straight into `part`, the rest through an aligned buffer of its own."""
     address = ctypes.addressof(ctypes.c_char.from_buffer(part))
     straight = len(part) - len(part) % _ALIGNED if (offset | address) % _ALIGNED == 0 else 0
-    if not _fill(file, offset, part[:straight], straight, _ALIGNED):
+    if not _read_fully(file, offset, part[:straight], straight, _ALIGNED):
         return False
     offset, rest = offset + straight, part[straight:]
     if not rest:
@@ -119,6 +119,6 @@ def _direct(file: int, offset: int, part: memoryview) -> bool:
     before = offset % _ALIGNED
     end = before + len(rest)
     with mmap.mmap(-1, end + -end % _ALIGNED) as buffer, memoryview(buffer) as view:
-        whole = _fill(file, offset - before, view, end, _ALIGNED)
+        whole = _read_fully(file, offset - before, view, end, _ALIGNED)
         rest[:] = view[before:end]
     return whole

@@ -4,10 +4,10 @@ import shutil
 from collections.abc import Set
 from pathlib import Path
 
-from sbench.probe.program import Problem, file_digest, replacing
+from sbench.probe.program import Problem, compute_file_digest, replace_file
 from sbench.stores import transfer
 from sbench.stores.embedded import Served
-from sbench.stores.store import Store, with_own
+from sbench.stores.store import Store, apply_cloud_settings
 
 # Types of file systems whose files lie on other machines.
 _FAR = {"lustre", "nfs", "nfs4", "cifs", "smb3", "ceph", "gpfs", "beegfs", "glusterfs", "9p", "fuse.sshfs"}
@@ -21,7 +21,7 @@ class Posix(Store):
         """Whether programs here can open its files: not those that a shell leads to."""
         return "shell" not in self.spec
 
-    def provide(
+    def provide_dataset(
         self, dataset: str, files: list[transfer.File], folder: Path, binaries: Path | None, say: transfer.Say
     ) -> dict:
         """Copy files into the store's folder, or make them there."""
@@ -40,29 +40,31 @@ class Posix(Store):
                 raise Problem(f"the files of {dataset} lie in several folders; put them into one")
             return {"location": {"folder": folders.pop()}, "local_files": list(map(str, local))}
         for entry, path in files:
-            _put(entry, path, folder / entry["name"], say)
+            _ensure_file(entry, path, folder / entry["name"], say)
         return {"location": {"folder": str(folder)}, "local_files": [str(folder / entry["name"]) for entry, _ in files]}
 
-    def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
+    def resolve_location(
+        self, provision: dict, served: Served | None, env: dict[str, str]
+    ) -> tuple[dict, dict[str, str]]:
         """Return the folder, and the environment with AWS's settings where the volume is asked of the instance."""
         asks = self.spec.get("volume") == "instance"
-        return provision["location"], with_own(env, "AWS_") if asks else env
+        return provision["location"], apply_cloud_settings(env, "AWS_") if asks else env
 
-    def limits(self, file_systems: Set[str]) -> str:
+    def describe_limits(self, file_systems: Set[str]) -> str:
         """Return whose caches are not controlled."""
         if far := sorted(file_systems & _FAR):
             return f"a file system elsewhere ({', '.join(far)}); its servers' caches and other users are not known"
         return "a local file system; what the hypervisor and the device keep in their caches is not controlled"
 
 
-def _put(entry: dict, path: Path | None, target: Path, say: transfer.Say) -> None:
+def _ensure_file(entry: dict, path: Path | None, target: Path, say: transfer.Say) -> None:
     """Copy or make a file and verify it, unless it is there."""
-    if target.exists() and target.stat().st_size == entry["bytes"] and file_digest(target) == entry["sha256"]:
+    if target.exists() and target.stat().st_size == entry["bytes"] and compute_file_digest(target) == entry["sha256"]:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    with transfer.opened(entry, path) as source, replacing(target) as part, open(part, "wb") as copy:
+    with transfer.open_entry(entry, path) as source, replace_file(target) as part, open(part, "wb") as copy:
         shutil.copyfileobj(source, copy, transfer.MIB)
-    if file_digest(target) != entry["sha256"]:
+    if compute_file_digest(target) != entry["sha256"]:
         raise Problem(f"{target} reads back differently than it was written")
     say(f"{'made' if path is None else 'copied'} {target}")
 

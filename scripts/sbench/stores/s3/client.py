@@ -66,7 +66,7 @@ class NoCredentials(Problem):
         super().__init__(_NO_CREDENTIALS)
 
 
-def client(store: dict, env: Mapping[str, str] = os.environ, **config: object):
+def build_client(store: dict, env: Mapping[str, str] = os.environ, **config: object):
     """Return a boto3 client for a store of the configuration.
 
     Args:
@@ -95,16 +95,16 @@ def client(store: dict, env: Mapping[str, str] = os.environ, **config: object):
     if store.get("server") == "embedded":
         options["proxies"] = {}
         keys = {name.lower(): env[name] for name in KEYS}
-    with explained():
+    with convert_errors():
         made = boto3.client("s3", endpoint_url=endpoint, region_name=store["region"], config=Config(**options), **keys)
-    made.meta.events.register_first("needs-retry.s3", _expect_region(store))
+    made.meta.events.register_first("needs-retry.s3", _build_region_hook(store))
     return made
 
 
-def _expect_region(store: dict) -> Callable[..., None]:
+def _build_region_hook(store: dict) -> Callable[..., None]:
     """Return what stops the SDK from going on, unseen, in the region where the bucket lies: HDF5 does not follow."""
 
-    def look(response: tuple | None, **_: object) -> None:
+    def expect_region(response: tuple | None, **_: object) -> None:
         answer = response[1] if response else {}
         error = answer.get("Error", {})
         if error.get("Code") not in _OF_ANOTHER_REGION:
@@ -115,10 +115,10 @@ def _expect_region(store: dict) -> Callable[..., None]:
                 f"bucket {store['bucket']} lies in region {there}, not in {store['region']}; {_CORRECT_REGION}"
             )
 
-    return look
+    return expect_region
 
 
-def environment_credentials(store: dict) -> dict[str, str]:
+def load_credential_variables(store: dict) -> dict[str, str]:
     """Return the variables that give HDF5 the credentials of AWS's chain; HDF5 1.14 knows no chain of its own.
 
     Raises:
@@ -128,7 +128,7 @@ def environment_credentials(store: dict) -> dict[str, str]:
     _expect_no_endpoint_elsewhere(store.get("endpoint"))
     if store["anonymous"]:
         return {}
-    with explained():
+    with convert_errors():
         credentials = boto3.Session().get_credentials()
         frozen = credentials and credentials.get_frozen_credentials()
     if not frozen:
@@ -137,7 +137,7 @@ def environment_credentials(store: dict) -> dict[str, str]:
     return variables | ({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {})
 
 
-def store_from_environment(bucket: str) -> dict:
+def build_store_entry(bucket: str) -> dict:
     """Return the store's entry for a bucket as AWS's own tools would find it, anonymous where there are no credentials.
 
     Raises:
@@ -146,12 +146,12 @@ def store_from_environment(bucket: str) -> dict:
     endpoint = os.environ.get(f"{ENDPOINT}_S3") or os.environ.get(ENDPOINT)
     if "@" in (endpoint or ""):
         raise Problem(f"{ENDPOINT} holds credentials; give them as {' and '.join(KEYS)}, and the address without them")
-    with explained():
+    with convert_errors():
         region = os.environ.get("AWS_REGION") or boto3.Session().region_name or "us-east-1"
     entry = {"kind": "s3", "bucket": bucket, "prefix": "", "region": region, "anonymous": False}
     entry |= {"endpoint": endpoint.rstrip("/")} if endpoint else {}
     try:
-        environment_credentials(entry)
+        load_credential_variables(entry)
     except NoCredentials:
         entry["anonymous"] = True
     return entry
@@ -171,57 +171,59 @@ class Target(transfer.Target):
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
         """Make the client; nothing is sent."""
-        self._s3, self._bucket, self.writable = client(store, env), store["bucket"], not store["anonymous"]
-        super().__init__(place_of(self._s3, store), key)
+        self._s3, self._bucket, self.writable = build_client(store, env), store["bucket"], not store["anonymous"]
+        super().__init__(describe_place(self._s3, store), key)
 
-    def explained(self) -> contextlib.AbstractContextManager:
+    def convert_errors(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into one line."""
-        return explained(self.where)
+        return convert_errors(self.where)
 
     def make_holder(self) -> None:
         """Make the bucket."""
         with contextlib.suppress(self._s3.exceptions.BucketAlreadyOwnedByYou):
             self._s3.create_bucket(Bucket=self._bucket)
 
-    def part_bytes(self, name: str) -> int | None:
+    def fetch_part_bytes(self, name: str) -> int | None:
         """Return the bytes of an object's first part; None where the service knows none of an object that has some."""
         try:
-            answer = self._s3.head_object(Bucket=self._bucket, Key=self.key(name), PartNumber=1)
+            answer = self._s3.head_object(Bucket=self._bucket, Key=self.build_object_key(name), PartNumber=1)
         except ClientError:
             return None
         # The ETag of an object that was uploaded in parts ends with their number.
         return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer.get("ETag", "-") else None
 
-    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
+    def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload an object, in parts where it is large; an upload that fails leaves none of them behind."""
         parts = {"multipart_threshold": part, "multipart_chunksize": part, "max_concurrency": transfer.THREADS}
         config = TransferConfig(**parts, preferred_transfer_client="classic")
         # Parts that wait are in memory, too.
         config.max_in_memory_upload_chunks = transfer.THREADS
-        self._s3.upload_fileobj(source, self._bucket, self.key(name), Config=config, Callback=progress.add)
+        self._s3.upload_fileobj(
+            source, self._bucket, self.build_object_key(name), Config=config, Callback=progress.add_bytes
+        )
 
 
-def credentials(store: dict) -> str:
+def describe_credentials(store: dict) -> str:
     """Say whether AWS's chain finds credentials."""
-    return "found" if environment_credentials(store) else "anonymous, none needed"
+    return "found" if load_credential_variables(store) else "anonymous, none needed"
 
 
-def reachable(store: dict) -> str:
+def find_holder(store: dict) -> str:
     """Ask the service for the bucket and say where it was found.
 
     Raises:
         Problem: the service, the credentials or the bucket are not as the configuration says.
     """
-    s3 = client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
-    place = place_of(s3, store)
-    with explained(place):
+    s3 = build_client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
+    place = describe_place(s3, store)
+    with convert_errors(place):
         answer = s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
     if "Name" not in answer:
-        raise Problem(_no_s3(place))
+        raise Problem(_describe_wrong_service(place))
     return place
 
 
-def listed(store: dict, prefix: str, keys: list[str], below: bool = True) -> dict[str, tuple[int, dict]]:
+def list_objects(store: dict, prefix: str, keys: list[str], below: bool = True) -> dict[str, tuple[int, dict]]:
     """Return {key: (bytes, version)} of the objects named by `keys`, or else of all whose keys begin with `prefix`.
 
     Args:
@@ -233,37 +235,37 @@ def listed(store: dict, prefix: str, keys: list[str], below: bool = True) -> dic
     Raises:
         Problem: the bucket cannot be listed, or one of the keys is not there.
     """
-    s3 = client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
+    s3 = build_client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
     if keys:
-        return {key: _asked(s3, store, key) for key in keys}
-    place, entries = place_of(s3, store), {}
-    with explained(place):
-        for page in _pages(s3, store, place, {"Prefix": prefix} | ({} if below else {"Delimiter": "/"})):
+        return {key: _fetch_entry(s3, store, key) for key in keys}
+    place, entries = describe_place(s3, store), {}
+    with convert_errors(place):
+        for page in _list_pages(s3, store, place, {"Prefix": prefix} | ({} if below else {"Delimiter": "/"})):
             entries |= {entry["Prefix"]: (0, {}) for entry in page.get("CommonPrefixes", [])}
-            entries |= {entry["Key"]: (entry["Size"], version(entry)) for entry in page.get("Contents", [])}
+            entries |= {entry["Key"]: (entry["Size"], get_version(entry)) for entry in page.get("Contents", [])}
     return entries
 
 
-def _asked(s3, store: dict, key: str) -> tuple[int, dict]:
+def _fetch_entry(s3, store: dict, key: str) -> tuple[int, dict]:
     """Return the bytes and the version of an object; the answer to HEAD has no words for what is wrong."""
-    place = place_of(s3, store)
-    with explained(f"{key} in {place}"):
+    place = describe_place(s3, store)
+    with convert_errors(f"{key} in {place}"):
         try:
             answer = s3.get_object(Bucket=store["bucket"], Key=key, Range="bytes=0-0")
         except ClientError as error:
             if error.response["Error"].get("Code") not in NO_RANGE:
                 raise
             # An empty object has no first byte.
-            return 0, version(s3.head_object(Bucket=store["bucket"], Key=key))
+            return 0, get_version(s3.head_object(Bucket=store["bucket"], Key=key))
         answer["Body"].close()
-    return object_size(answer, place), version(answer)
+    return parse_object_size(answer, place), get_version(answer)
 
 
-def _pages(s3, store: dict, place: str, wanted: dict) -> Iterator[dict]:
+def _list_pages(s3, store: dict, place: str, wanted: dict) -> Iterator[dict]:
     try:
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=store["bucket"], **wanted):
             if "Name" not in page:
-                raise Problem(_no_s3(place))
+                raise Problem(_describe_wrong_service(place))
             yield page
     except ClientError as error:
         if error.response["Error"].get("Code") != "AccessDenied":
@@ -274,7 +276,7 @@ def _pages(s3, store: dict, place: str, wanted: dict) -> Iterator[dict]:
         ) from error
 
 
-def version(answer: dict) -> dict[str, str | None]:
+def get_version(answer: dict) -> dict[str, str | None]:
     """Return what changes when an object is replaced: {"etag"}, or {"modified"} where the service gives no ETag.
 
     Args:
@@ -287,49 +289,49 @@ def version(answer: dict) -> dict[str, str | None]:
     return {"modified": modified and modified.astimezone(UTC).isoformat(timespec="seconds")}
 
 
-def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
     """Return the presigned URL of each object under a key."""
-    s3 = client(store, env, signature_version="s3v4")
+    s3 = build_client(store, env, signature_version="s3v4")
 
-    def signed(name: str) -> str:
+    def sign_address(name: str) -> str:
         wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}".lstrip("/")}
         return s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S)
 
-    with explained():
-        return {name: (signed(name), {}) for name in names}
+    with convert_errors():
+        return {name: (sign_address(name), {}) for name in names}
 
 
-def object_size(answer: dict, place: str) -> int:
+def parse_object_size(answer: dict, place: str) -> int:
     """Return the bytes of an object from the answer to a request for a range of it.
 
     Raises:
         Problem: what answers at `place` does not know ranges, as S3 does.
     """
     if "ContentRange" not in answer:
-        raise Problem(_no_s3(place))
+        raise Problem(_describe_wrong_service(place))
     return int(answer["ContentRange"].rpartition("/")[2])
 
 
-def place_of(s3, store: dict) -> str:
+def describe_place(s3, store: dict) -> str:
     """Return what a bucket is called in messages."""
     return f"bucket {store['bucket']} at {s3.meta.endpoint_url}"
 
 
 @contextlib.contextmanager
-def explained(place: str = "") -> Iterator[None]:
+def convert_errors(place: str = "") -> Iterator[None]:
     """Turn the SDK's errors into one line that names the place, or what is amiss in settings before one is asked."""
     try:
         yield
     except ClientError as error:
         kinds = {"NoSuchKey": Absent, "404": Absent, "AccessDenied": Denied, "403": Denied}
         kind = kinds.get(error.response["Error"].get("Code"), Problem)
-        raise kind(_explain(error, place)) from error
+        raise kind(_describe_error(error, place)) from error
     except (ConnectionError, HTTPClientError, IncompleteReadError, Boto3Error) as error:
         raise Problem(
             f"{place} cannot be reached ({type(error).__name__}); check the endpoint and the network"
         ) from error
     except ResponseParserError as error:
-        raise Problem(_no_s3(place)) from error
+        raise Problem(_describe_wrong_service(place)) from error
     except NoCredentialsError as error:
         raise NoCredentials from error
     except (BotoCoreError, ValueError) as error:
@@ -338,15 +340,15 @@ def explained(place: str = "") -> Iterator[None]:
         raise Problem(f"the S3 client refuses its settings: {words}; {remedy}") from error
 
 
-def _no_s3(place: str) -> str:
+def _describe_wrong_service(place: str) -> str:
     return f"{place} answers, but not as S3 does; check the endpoint"
 
 
-def _explain(error: ClientError, place: str) -> str:
+def _describe_error(error: ClientError, place: str) -> str:
     code = error.response["Error"].get("Code", "?")
     kind = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-type", "")
     # The SDK makes an error out of a page that it cannot parse.
     if code not in _REMEDIES and kind.startswith("text/html"):
-        return _no_s3(place)
+        return _describe_wrong_service(place)
     remedy = _REMEDIES.get(code, "see the service's documentation of this code")
     return f"{place} answers {code} to {error.operation_name}; {remedy}"

@@ -34,34 +34,36 @@ class Reader(reading.Reader):
         """Make the client, whose credentials and endpoint are the environment's; nothing is sent."""
         super().__init__(spec, location, access, env)
         options = {"max_pool_connections": access.concurrency, "response_checksum_validation": "when_required"}
-        self._s3 = s3.client(spec, env, **options)
-        self.place = s3.place_of(self._s3, spec)
-        self._s3.meta.events.register("after-call.s3.GetObject", self._count)
+        self._s3 = s3.build_client(spec, env, **options)
+        self.place = s3.describe_place(self._s3, spec)
+        self._s3.meta.events.register("after-call.s3.GetObject", self._count_attempts)
 
-    def identify(self, name: str) -> Identity:
+    def fetch_identity(self, name: str) -> Identity:
         """Return size and version; asked of the first byte, since the answer to HEAD has no words for what is wrong."""
-        answer = self._get(name, 0, 1)
+        answer = self._fetch_range(name, 0, 1)
         answer["Body"].close()
-        return Identity(s3.object_size(answer, self.place), _version(answer))
+        return Identity(s3.parse_object_size(answer, self.place), _format_version(answer))
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Fill `view`, a request a chunk."""
-        self.each(self.chunks(extents, view), lambda offset, part: self._fetch(name, offset, part, identity))
+        self.fetch_pieces(
+            self.split_extents(extents, view), lambda offset, part: self._fetch_chunk(name, offset, part, identity)
+        )
 
     def close(self) -> None:
         """Close connections and threads."""
         super().close()
         self._s3.close()
 
-    def _fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
+    def _fetch_chunk(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
         """Get a chunk of the same object; the rest of an answer that was cut is asked for again, a retry."""
         done, condition = 0, {} if identity.version.startswith(_MODIFIED) else {"IfMatch": identity.version}
         for attempt in range(_ATTEMPTS):
-            answer = self._get(name, offset + done, len(part) - done, **condition)
-            self.count(0, attempt > 0)
-            if _version(answer) != identity.version or answer["ContentLength"] != len(part) - done:
+            answer = self._fetch_range(name, offset + done, len(part) - done, **condition)
+            self.count_requests(0, attempt > 0)
+            if _format_version(answer) != identity.version or answer["ContentLength"] != len(part) - done:
                 answer["Body"].close()
-                raise self.changed(name)
+                raise self.build_changed_error(name)
             # An answer may end early, or be cut.
             with contextlib.suppress(BotoCoreError, OSError), contextlib.closing(answer["Body"]) as body:
                 while done < len(part) and (count := body.readinto(part[done : done + _PIECE])):
@@ -69,26 +71,26 @@ class Reader(reading.Reader):
             if done == len(part):
                 return
         raise Problem(
-            f"{self.where(name)}: answers were cut {_ATTEMPTS} times, {done} of {len(part)} bytes came;"
+            f"{self.describe_object(name)}: answers were cut {_ATTEMPTS} times, {done} of {len(part)} bytes came;"
             " check the network and run again"
         )
 
-    def _get(self, name: str, offset: int, length: int, **conditions: str) -> dict:
+    def _fetch_range(self, name: str, offset: int, length: int, **conditions: str) -> dict:
         place = {"Bucket": self.spec["bucket"], "Key": f"{self.location['key']}/{name}".lstrip("/")}
-        with s3.explained(self.where(name)):
+        with s3.convert_errors(self.describe_object(name)):
             try:
                 return self._s3.get_object(**place, Range=f"bytes={offset}-{offset + length - 1}", **conditions)
             except ClientError as error:
                 if error.response["Error"].get("Code") in _CHANGED:
-                    raise self.changed(name) from error
+                    raise self.build_changed_error(name) from error
                 raise
 
-    def _count(self, parsed: dict, **_: object) -> None:
+    def _count_attempts(self, parsed: dict, **_: object) -> None:
         """Count the requests of a call, those that the SDK has tried again included."""
         again = parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
-        self.count(1 + again, again)
+        self.count_requests(1 + again, again)
 
 
-def _version(answer: dict) -> str:
-    version = s3.version(answer)
+def _format_version(answer: dict) -> str:
+    version = s3.get_version(answer)
     return version.get("etag") or f"{_MODIFIED}{version['modified']}"

@@ -28,7 +28,7 @@ class S3(ObjectStore):
     emulated = ("an S3 server", "AWS or another service")
 
     @property
-    def billed(self) -> str:
+    def billed_service(self) -> str:
         """AWS's own service; what others charge is not known."""
         return "s3" if self.elsewhere and not self.spec.get("endpoint") else ""
 
@@ -48,7 +48,7 @@ class S3(ObjectStore):
         gateway = os.environ.get(ENDPOINT, f"https://s3.{region}.amazonaws.com")
         return keys | {"AWS_S3_GATEWAY": gateway, "AWS_REGION": region, "BUCKET_NAME": self.spec["bucket"]}
 
-    def own_server(self, binaries: dict, folder: Path) -> Server:
+    def create_server(self, binaries: dict, folder: Path) -> Server:
         """Return how versitygw serves the buckets that are folders in `folder`."""
         keys = {"access_key": "benchmark", "secret_key": secrets.token_hex(20)}
         counter = StatsD()
@@ -63,11 +63,11 @@ class S3(ObjectStore):
         env = {"ROOT_ACCESS_KEY": keys["access_key"], "ROOT_SECRET_KEY": keys["secret_key"]}
         return Server("versitygw", command, counter, env, keys)
 
-    def files_in(self, folder: Path, names: list[str]) -> list[Path]:
+    def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
         """Return the objects' files, one for each."""
         return [folder / self.spec["bucket"] / name for name in names]
 
-    def listed(self, prefix: str, keys: Sequence[str] = (), below: bool = True) -> dict[str, tuple[int, dict]]:
+    def list_objects(self, prefix: str, keys: Sequence[str] = (), below: bool = True) -> dict[str, tuple[int, dict]]:
         """Return {key: (bytes, version)} of the objects named by `keys`, or else of those that begin with `prefix`.
 
         Without `below` what lies in folders behind the prefix is left out, and the folders are there, with a slash.
@@ -75,29 +75,29 @@ class S3(ObjectStore):
         Raises:
             Problem: the bucket cannot be listed, or one of the keys is not there.
         """
-        return self._module("client").listed(self.spec, prefix, keys, below)
+        return self._load_module("client").list_objects(self.spec, prefix, keys, below)
 
-    def replaced(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
+    def list_replaced_files(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
         """Return which objects that were read in place have another version or size now."""
         in_place = [entry for entry in files if entry.keys() & {"etag", "modified"}]
         if not in_place:
-            return super().replaced(files, location, env)
+            return super().list_replaced_files(files, location, env)
         named = {f"{location['key']}/{entry['name']}".lstrip("/"): entry for entry in in_place}
         try:
             # Those who may read objects may not always list them.
-            there = self.listed(location["key"], list(named) if len(named) <= _FEW else [])
+            there = self.list_objects(location["key"], list(named) if len(named) <= _FEW else [])
         except Problem:
-            there = self.listed("", list(named))
+            there = self.list_objects("", list(named))
         return [key for key, entry in named.items() if not _is_same(entry, *there.get(key, (-1, {})))]
 
-    def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
+    def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the bucket and the environment with the credentials."""
         if served:
             endpoint, variables = served.endpoint, dict(zip(KEYS, served.credentials.values(), strict=True))
         else:
             from sbench.stores.s3 import client
 
-            endpoint, variables = self.spec.get("endpoint"), client.environment_credentials(self.spec)
+            endpoint, variables = self.spec.get("endpoint"), client.load_credential_variables(self.spec)
         if endpoint:
             variables[ENDPOINT] = endpoint
             url = f"{endpoint}/{self.spec['bucket']}"

@@ -57,30 +57,30 @@ class Backend(ABC):
     shared = True
 
     @abstractmethod
-    def writing(self, target: Target, new: bool) -> AbstractContextManager[Write]:
+    def open_for_writing(self, target: Target, new: bool) -> AbstractContextManager[Write]:
         """Make a new array and open it for writing, or open one that is there."""
 
     @abstractmethod
-    def reading(self, target: Target) -> AbstractContextManager[Read]:
+    def open_for_reading(self, target: Target) -> AbstractContextManager[Read]:
         """Open an array that is there for reading."""
 
     @abstractmethod
-    def store(self, target: Target) -> None:
+    def wait_until_stored(self, target: Target) -> None:
         """Return when all that was acknowledged is stored: on the disk, or in the object store (METHOD 7)."""
 
     @abstractmethod
-    def effective(self, target: Target) -> dict:
+    def read_settings(self, target: Target) -> dict:
         """Return "chunks" and "compression" as levels, read back, and what else is in force (METHOD 10)."""
 
     @abstractmethod
-    def stored(self, target: Target) -> tuple[int, int]:
+    def count_stored(self, target: Target) -> tuple[int, int]:
         """Return how many objects or files hold the array, and their bytes."""
 
     @abstractmethod
-    def remove(self, target: Target) -> None:
+    def remove_array(self, target: Target) -> None:
         """Remove an array from where objects of others are."""
 
 
-def of(name: str) -> Backend:
+def get_backend(name: str) -> Backend:
     """Return a backend by its level."""
     return importlib.import_module(f"sbench.studies.arrays.{name}").BACKEND

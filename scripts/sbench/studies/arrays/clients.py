@@ -20,7 +20,7 @@ class Work:
         target: the array that it writes or reads.
         pieces: in which parts, each written or read at once.
         first_row: the row of the whole array that is the first of `target`: a client may have an array of its own.
-        kind, seed: of the values (`values.make`).
+        kind, seed: of the values (`values.make_values`).
         writes: whether it writes; else it reads.
         new: whether it makes the array before it writes.
         control: the cell's level of it: a slowed control waits after each piece.
@@ -43,30 +43,34 @@ class _Client:
         self.work, self.results = work, []
         self._first = min(piece.rows[0] for piece in work.pieces)
         rows = slice(work.first_row + self._first, work.first_row + max(piece.rows[1] for piece in work.pieces))
-        self._values = values.make(work.kind, work.target.shape.columns, rows, work.seed)
-        self._backend = backends.of(work.target.backend)
+        self._values = values.make_values(work.kind, work.target.shape.columns, rows, work.seed)
+        self._backend = backends.get_backend(work.target.backend)
 
-    def values(self, piece: Piece) -> np.ndarray:
+    def get_values(self, piece: Piece) -> np.ndarray:
         rows = slice(piece.rows[0] - self._first, piece.rows[1] - self._first)
         return self._values[rows, slice(*piece.columns)]
 
-    def perform(self) -> dict:
+    def run_work(self) -> dict:
         work, waits = self.work, Waits(self.work.control)
-        opening = self._backend.writing(work.target, work.new) if work.writes else self._backend.reading(work.target)
+        opening = (
+            self._backend.open_for_writing(work.target, work.new)
+            if work.writes
+            else self._backend.open_for_reading(work.target)
+        )
         first, longest, began = None, 0.0, time.perf_counter()
         with opening as do:
             opened = time.perf_counter() - began
             for piece in work.pieces:
                 start = time.perf_counter()
                 if work.writes:
-                    do(piece, self.values(piece))
+                    do(piece, self.get_values(piece))
                 else:
                     result, first_byte = do(piece)
                     self.results.append((piece, result))
                     first = first if first is not None or first_byte is None else start - began + first_byte
                 seconds = time.perf_counter() - start
                 longest = max(longest, seconds)
-                waits.after(seconds)
+                waits.wait_after(seconds)
         seconds = time.perf_counter() - began
         times = {"open_s": opened, "first_byte_s": first, "longest_s": longest, "client_s": seconds}
         amounts = {"pieces": len(work.pieces), "bytes": sum(piece.bytes for piece in work.pieces)}
@@ -76,23 +80,23 @@ class _Client:
 _clients: dict[int, _Client] = {}
 
 
-def prepare(task: tuple[int, Work]) -> None:
+def create_client(task: tuple[int, Work]) -> None:
     """Make the values that a client of this process writes or expects, and import what it needs."""
     number, work = task
     _clients[number] = _Client(work)
 
 
-def perform(number: int) -> dict:
+def run_client(number: int) -> dict:
     """Do a client's work and return its account: seconds, pieces and bytes; this is what is timed."""
-    return _clients[number].perform()
+    return _clients[number].run_work()
 
 
-def nothing(number: int) -> None:
+def do_nothing(number: int) -> None:
     """Do nothing: what is left is what the harness costs."""
 
 
-def right(number: int) -> int:
+def count_right_bytes(number: int) -> int:
     """Return how many bytes a client has read that are as they should be, and forget what it has read."""
     client = _clients[number]
     results, client.results = client.results, []
-    return sum(piece.bytes for piece, result in results if np.array_equal(result, client.values(piece)))
+    return sum(piece.bytes for piece, result in results if np.array_equal(result, client.get_values(piece)))

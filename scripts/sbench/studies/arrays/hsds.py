@@ -16,7 +16,7 @@ from sbench.stores import store as stores
 from sbench.studies.arrays import backends, stored_objects
 from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
 from sbench.studies.arrays.pieces import Piece
-from sbench.studies.arrays.zarr import force
+from sbench.studies.arrays.zarr import sync_files
 
 DATASET = "array"
 BINARY = "application/octet-stream"
@@ -45,60 +45,60 @@ class Hsds(backends.Backend):
     """A dataset of a domain; the nodes cut it into an object per chunk."""
 
     @contextlib.contextmanager
-    def writing(self, target: Target, new: bool) -> Iterator[Write]:
+    def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
         """Open the domain; the nodes acknowledge what they hold in memory and store it about a second later.
 
         To open one that is there takes as long as to store all that the nodes hold: h5pyd asks for that.
         """
         if target.protocol == "client":
-            with _file(target, "w" if new else "r+") as file:
-                dataset = _created(file, target) if new else _dataset(file)
+            with _open_file(target, "w" if new else "r+") as file:
+                dataset = _create_dataset(file, target) if new else _get_dataset(file)
 
-                def write(piece: Piece, values: np.ndarray) -> None:
-                    with _broken("a write by h5pyd"):
+                def write_piece(piece: Piece, values: np.ndarray) -> None:
+                    with _convert_errors("a write by h5pyd"):
                         dataset[piece.slices] = values
 
-                yield write
+                yield write_piece
             return
         if new:
-            with _file(target, "w") as file:
-                _created(file, target)
+            with _open_file(target, "w") as file:
+                _create_dataset(file, target)
         with Rest(target) as rest:
-            rest.look_up()
-            yield rest.put if target.protocol == "binary" else rest.put_json
+            rest.resolve_dataset()
+            yield rest.put_binary if target.protocol == "binary" else rest.put_json
 
     @contextlib.contextmanager
-    def reading(self, target: Target) -> Iterator[Read]:
+    def open_for_reading(self, target: Target) -> Iterator[Read]:
         """Open the domain."""
         if target.protocol == "client":
-            with _file(target, "r") as file:
-                dataset = _dataset(file)
+            with _open_file(target, "r") as file:
+                dataset = _get_dataset(file)
 
-                def read(piece: Piece) -> tuple[np.ndarray, None]:
-                    with _broken("a read by h5pyd"):
+                def read_piece(piece: Piece) -> tuple[np.ndarray, None]:
+                    with _convert_errors("a read by h5pyd"):
                         return dataset[piece.slices], None
 
-                yield read
+                yield read_piece
             return
         with Rest(target) as rest:
-            rest.look_up()
-            yield rest.get if target.protocol == "binary" else rest.get_json
+            rest.resolve_dataset()
+            yield rest.get_binary if target.protocol == "binary" else rest.get_json
 
-    def store(self, target: Target) -> None:
+    def wait_until_stored(self, target: Target) -> None:
         """Let the nodes store all that they hold, which `flush` of h5pyd's files does not, and force files to the disk.
 
         Raises:
             Problem: they did not, within the service's `flush_timeout`.
         """
         with Rest(target) as rest:
-            rest.flush()
-        force(target)
+            rest.flush_domain()
+        sync_files(target)
 
-    def effective(self, target: Target) -> dict:
+    def read_settings(self, target: Target) -> dict:
         """Return the dataset's layout, the versions, and the service's nodes and limits, as it tells them."""
-        with _file(target, "r") as file, Rest(target) as rest:
-            dataset = _dataset(file)
-            about, domain = rest.ask("/about"), rest.ask("/", verbose=1)
+        with _open_file(target, "r") as file, Rest(target) as rest:
+            dataset = _get_dataset(file)
+            about, domain = rest.fetch_json("/about"), rest.fetch_json("/", verbose=1)
             return {
                 "chunks": "x".join(map(str, dataset.chunks)),
                 "compression": dataset.compression or "none",
@@ -106,26 +106,31 @@ class Hsds(backends.Backend):
                 "request_limit": domain["limits"]["max_request_size"],
             }
 
-    def stored(self, target: Target) -> tuple[int, int]:
+    def count_stored(self, target: Target) -> tuple[int, int]:
         """Return the objects of the dataset's root and their bytes; of a service elsewhere the chunks that it tells."""
         with Rest(target) as rest:
-            if _elsewhere(target):
-                rest.look_up()
-                rest.send("PUT", "/", {"flush": 1, "rescan": 1})
-                facts = rest.ask(rest.dataset, verbose=1)
+            if _is_elsewhere(target):
+                rest.resolve_dataset()
+                rest.send_request("PUT", "/", {"flush": 1, "rescan": 1})
+                facts = rest.fetch_json(rest.dataset, verbose=1)
                 return facts["num_chunks"], facts["allocated_size"]
-            return stored_objects.held(stored_objects.opened(_all_of(target), target.store), rest.prefix())
+            return stored_objects.count_objects(
+                stored_objects.open_store(_get_service_place(target), target.store), rest.fetch_key_prefix()
+            )
 
-    def remove(self, target: Target) -> None:
+    def remove_array(self, target: Target) -> None:
         """Remove the objects of the domain, and the domain; a service of our own need not run for that."""
-        if _elsewhere(target):
+        if _is_elsewhere(target):
             with Rest(target) as rest:
-                rest.send("DELETE", "/", {})
+                rest.send_request("DELETE", "/", {})
             return
-        store, domain = stored_objects.opened(_all_of(target), target.store), target.place["domain"].strip("/")
-        if about := stored_objects.content(store, f"{domain}/.domain.json"):
-            stored_objects.remove(store, _prefix(json.loads(about)["root"]))
-        stored_objects.remove(store, domain)
+        store, domain = (
+            stored_objects.open_store(_get_service_place(target), target.store),
+            target.place["domain"].strip("/"),
+        )
+        if about := stored_objects.read_object(store, f"{domain}/.domain.json"):
+            stored_objects.remove_objects(store, _build_key_prefix(json.loads(about)["root"]))
+        stored_objects.remove_objects(store, domain)
 
 
 class Rest:
@@ -148,22 +153,24 @@ class Rest:
         """Close the connection."""
         self._session.close()
 
-    def look_up(self) -> None:
+    def resolve_dataset(self) -> None:
         """Ask for the dataset's address."""
-        with _file(self._target, "r") as file:
-            self.dataset = f"/datasets/{_dataset(file).id.uuid}"
+        with _open_file(self._target, "r") as file:
+            self.dataset = f"/datasets/{_get_dataset(file).id.uuid}"
 
-    def put(self, piece: Piece, values: np.ndarray) -> None:
+    def put_binary(self, piece: Piece, values: np.ndarray) -> None:
         """Write values as they lie in memory, in one request."""
         body = np.ascontiguousarray(values).data.cast("B")
-        self.send("PUT", f"{self.dataset}/value", _select(piece), data=body, headers={"Content-Type": BINARY})
+        self.send_request(
+            "PUT", f"{self.dataset}/value", _build_selection(piece), data=body, headers={"Content-Type": BINARY}
+        )
 
     def put_json(self, piece: Piece, values: np.ndarray) -> None:
         """Write values as numbers in a text."""
         ends = {"start": [piece.rows[0], piece.columns[0]], "stop": [piece.rows[1], piece.columns[1]]}
-        self.send("PUT", f"{self.dataset}/value", {}, json=ends | {"value": values.tolist()})
+        self.send_request("PUT", f"{self.dataset}/value", {}, json=ends | {"value": values.tolist()})
 
-    def get(self, piece: Piece, between: Callable[[], None] = lambda: None) -> tuple[np.ndarray, float]:
+    def get_binary(self, piece: Piece, between: Callable[[], None] = lambda: None) -> tuple[np.ndarray, float]:
         """Read values as they lie in memory, and the seconds to the first byte of them.
 
         `between` is called when that is there, before any other is taken.
@@ -172,10 +179,12 @@ class Rest:
             Broken: the answer is shorter than it should be, or the next of it did not come in time.
         """
         began = time.perf_counter()
-        answer = self.send("GET", f"{self.dataset}/value", _select(piece), headers={"Accept": BINARY}, stream=True)
+        answer = self.send_request(
+            "GET", f"{self.dataset}/value", _build_selection(piece), headers={"Accept": BINARY}, stream=True
+        )
         values = np.empty(piece.bytes, np.uint8)
         view = memoryview(values)
-        with _broken(f"an answer of {len(view)} bytes"):
+        with _convert_errors(f"an answer of {len(view)} bytes"):
             # Whoever asks urllib3 for many bytes waits for all of them.
             done = answer.raw.readinto(view[:1])
             first = time.perf_counter() - began
@@ -184,34 +193,34 @@ class Rest:
                 done += count
         if done < len(view):
             raise Broken(f"HSDS sent {done} of {len(view)} bytes; its words are in the log")
-        return _shaped(values.view(self._target.dtype), piece), first
+        return _reshape_values(values.view(self._target.dtype), piece), first
 
     def get_json(self, piece: Piece) -> tuple[np.ndarray, None]:
         """Read values as numbers in a text."""
-        values = self.send("GET", f"{self.dataset}/value", _select(piece)).json()["value"]
+        values = self.send_request("GET", f"{self.dataset}/value", _build_selection(piece)).json()["value"]
         return np.array(values, self._target.dtype), None
 
-    def strings(self, count: int) -> str:
+    def create_strings(self, count: int) -> str:
         """Make a dataset of so many strings of a variable length, all empty, and return the path of its values."""
         kind = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
-        answer = self.send(
+        answer = self.send_request(
             "POST", "/datasets", {}, json={"type": kind | {"strPad": "H5T_STR_NULLTERM"}, "shape": count}
         )
         return f"/datasets/{answer.json()['id']}/value"
 
-    def flush(self) -> None:
+    def flush_domain(self) -> None:
         """Return when the nodes have stored all that they hold of the domain."""
-        self.send("PUT", "/", {"flush": 1})
+        self.send_request("PUT", "/", {"flush": 1})
 
-    def prefix(self) -> str:
+    def fetch_key_prefix(self) -> str:
         """Return what the keys of the domain's objects begin with, its own aside."""
-        return _prefix(self.ask("/")["root"])
+        return _build_key_prefix(self.fetch_json("/")["root"])
 
-    def ask(self, path: str, **parameters: int) -> dict:
+    def fetch_json(self, path: str, **parameters: int) -> dict:
         """Return the JSON of an answer."""
-        return self.send("GET", path, parameters).json()
+        return self.send_request("GET", path, parameters).json()
 
-    def send(self, method: str, path: str, parameters: dict, **options: object) -> requests.Response:
+    def send_request(self, method: str, path: str, parameters: dict, **options: object) -> requests.Response:
         """Send a request and return the answer.
 
         Raises:
@@ -220,7 +229,7 @@ class Rest:
         """
         place = self._target.place
         parameters = {name: place[name] for name in ("domain", "bucket") if name in place} | parameters
-        with _broken(f"{method} {path}"):
+        with _convert_errors(f"{method} {path}"):
             answer = self._session.request(
                 method, f"{place['endpoint']}{path}", params=parameters, timeout=self._timeout_s, **options
             )
@@ -229,7 +238,7 @@ class Rest:
         return answer
 
 
-def _created(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
+def _create_dataset(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
     shape, gzip = target.shape, target.compression == "gzip"
     options = {"compression": "gzip", "compression_opts": LEVEL} if gzip else {}
     sides, chunks = (shape.rows, shape.columns), (shape.chunk_rows, shape.chunk_columns)
@@ -237,7 +246,7 @@ def _created(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
 
 
 @contextlib.contextmanager
-def _broken(what: str) -> Iterator[None]:
+def _convert_errors(what: str) -> Iterator[None]:
     """Say in one line that `what` was not answered in a `with` block: Refused with a status, else Broken."""
     try:
         yield
@@ -247,7 +256,7 @@ def _broken(what: str) -> Iterator[None]:
         raise Broken(f"HSDS did not go on with {what}: {type(error).__name__}") from error
 
 
-def _dataset(file: h5pyd.File) -> h5pyd.Dataset:
+def _get_dataset(file: h5pyd.File) -> h5pyd.Dataset:
     """Return the dataset of a domain; a Problem where what described it was not stored."""
     try:
         return file[DATASET]
@@ -255,32 +264,32 @@ def _dataset(file: h5pyd.File) -> h5pyd.Dataset:
         raise Problem(f"HSDS has no dataset {DATASET} in {file.filename}; it was not stored") from error
 
 
-def _select(piece: Piece) -> dict[str, str]:
+def _build_selection(piece: Piece) -> dict[str, str]:
     (first, end), (left, right) = piece.rows, piece.columns
     return {"select": f"[{first}:{end},{left}:{right}]"}
 
 
-def _shaped(values: np.ndarray, piece: Piece) -> np.ndarray:
+def _reshape_values(values: np.ndarray, piece: Piece) -> np.ndarray:
     return values.reshape(piece.rows[1] - piece.rows[0], piece.columns[1] - piece.columns[0])
 
 
-def _prefix(root: str) -> str:
+def _build_key_prefix(root: str) -> str:
     """Return what the keys of all objects below a root group begin with."""
     first, second = root.removeprefix("g-").split("-")[:2]
     return f"db/{first}-{second}"
 
 
-def _elsewhere(target: Target) -> bool:
-    return bool(target.store) and not stores.of(target.store).takes_files
+def _is_elsewhere(target: Target) -> bool:
+    return bool(target.store) and not stores.get_store(target.store).takes_files
 
 
-def _all_of(target: Target) -> dict[str, str]:
+def _get_service_place(target: Target) -> dict[str, str]:
     """Return the place of all objects of the service."""
     place = target.place
     return {"folder": f"{place['folder']}/{place['bucket']}"} if "folder" in place else {"prefix": ""}
 
 
-def _file(target: Target, mode: str) -> h5pyd.File:
+def _open_file(target: Target, mode: str) -> h5pyd.File:
     user, password = target.secrets
     place = target.place
     try:

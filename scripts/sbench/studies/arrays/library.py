@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import h5py
 
 from sbench import drivers
-from sbench.probe.program import sync
+from sbench.probe.program import sync_path
 from sbench.studies.arrays import backends
 from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
 from sbench.studies.arrays.pieces import Piece, Shape
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 DATASET = "array"
 
 
-def create(file: h5py.File, shape: Shape, dtype: "np.dtype | str", compression: str) -> h5py.Dataset:
+def create_dataset(file: h5py.File, shape: Shape, dtype: "np.dtype | str", compression: str) -> h5py.Dataset:
     """Return a new dataset of a file that is open for writing, in chunks, with nothing in it."""
     chunks = (min(shape.chunk_rows, shape.rows), min(shape.chunk_columns, shape.columns))
     options = {"compression": "gzip", "compression_opts": LEVEL} if compression == "gzip" else {}
     return file.create_dataset(DATASET, (shape.rows, shape.columns), dtype, chunks=chunks, track_times=False, **options)
 
 
-def layout(path: Path) -> dict:
+def read_layout(path: Path) -> dict:
     """Return the layout of a file's array, read back: shape, chunks, compression, and the bytes that are stored."""
     with h5py.File(path, "r") as file:
         dataset = file[DATASET]
@@ -41,45 +41,45 @@ class Library(backends.Backend):
     shared = False
 
     @contextlib.contextmanager
-    def writing(self, target: Target, new: bool) -> Iterator[Write]:
+    def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
         """Open the file; the library and the kernel hold what is written until it is closed and forced to the disk."""
         with h5py.File(target.place["address"], "w" if new else "r+") as file:
-            dataset = create(file, target.shape, target.dtype, target.compression) if new else file[DATASET]
+            dataset = create_dataset(file, target.shape, target.dtype, target.compression) if new else file[DATASET]
 
-            def write(piece: Piece, values: "np.ndarray") -> None:
+            def write_piece(piece: Piece, values: "np.ndarray") -> None:
                 dataset[piece.slices] = values
 
-            yield write
+            yield write_piece
 
     @contextlib.contextmanager
-    def reading(self, target: Target) -> Iterator[Read]:
+    def open_for_reading(self, target: Target) -> Iterator[Read]:
         """Open the file with the driver for its store."""
-        with contextlib.closing(_open(target)) as file:
+        with contextlib.closing(_open_file(target)) as file:
             yield lambda piece: (file.read(DATASET, piece.slices), None)
 
-    def store(self, target: Target) -> None:
+    def wait_until_stored(self, target: Target) -> None:
         """Force the file to the disk."""
-        sync(target.place["address"])
+        sync_path(target.place["address"])
 
-    def effective(self, target: Target) -> dict:
+    def read_settings(self, target: Target) -> dict:
         """Return what is in force for the file, and its layout where it lies here."""
-        with contextlib.closing(_open(target)) as file:
-            in_force = file.effective()
-        of_file = layout(Path(target.place["address"])) if target.place["driver"] == "sec2" else {}
-        return drivers.of(target.place["driver"]).versions() | in_force | of_file
+        with contextlib.closing(_open_file(target)) as file:
+            in_force = file.read_settings()
+        of_file = read_layout(Path(target.place["address"])) if target.place["driver"] == "sec2" else {}
+        return drivers.get_driver(target.place["driver"]).list_versions() | in_force | of_file
 
-    def stored(self, target: Target) -> tuple[int, int]:
+    def count_stored(self, target: Target) -> tuple[int, int]:
         """Return the file and its bytes."""
         return 1, Path(target.place["address"]).stat().st_size
 
-    def remove(self, target: Target) -> None:
+    def remove_array(self, target: Target) -> None:
         """Leave it: it lies in a folder that is removed."""
 
 
-def _open(target: Target) -> drivers.File:
-    buffer = drivers.page_buffer_bytes("unset")
+def _open_file(target: Target) -> drivers.File:
+    buffer = drivers.parse_page_buffer("unset")
     access = drivers.Access(target.place["driver"], buffer, target.place["rdcc_nbytes"], target.store)
-    return drivers.of(target.place["driver"]).open(target.place["address"], access)
+    return drivers.get_driver(target.place["driver"]).open(target.place["address"], access)
 
 
 BACKEND = Library()

@@ -57,18 +57,18 @@ class Answer(NamedTuple):
     last_s: float
 
 
-def measure(step: Step, settings: Settings) -> dict:
+def measure_trials(step: Step, settings: Settings) -> dict:
     """Return the program's part of a record whose cell tries what a service does."""
     job, cell = step.job, settings.cell
-    with operations.folder(job, settings):
-        trials = Trials(settings, operations.target_of(job, settings), operations.folder_of(job, settings))
+    with operations.make_record_folder(job, settings):
+        trials = Trials(settings, operations.build_target(job, settings), operations.get_record_folder(job, settings))
         try:
-            in_force = trials.write()
+            in_force = trials.write_array()
             step.open_window()
-            rows = list(trials.limits() if cell.operation == "limits" else trials.faults())
+            rows = list(trials.run_limit_trials() if cell.operation == "limits" else trials.run_fault_trials())
             step.close_window()
         finally:
-            hsds.BACKEND.remove(trials.target)
+            hsds.BACKEND.remove_array(trials.target)
     crc = read_json(job["manifest"])["crc32"]
     wrong = any(row["outcome"] == WRONG for row in rows)
     total = sum(row["trial_s"] for row in rows)
@@ -76,10 +76,10 @@ def measure(step: Step, settings: Settings) -> dict:
         "samples": [{"number": number, "total_s": total, **row} for number, row in enumerate(rows, 1)],
         "seconds": {"total": total, "null": 0.0},
         "work": {"checksum_asked": crc, "checksum": WRONG if wrong else crc},
-        "effective": {**drivers.of("sec2").versions(), **in_force, "clients": 1, "clients_asked": 1},
+        "effective": {**drivers.get_driver("sec2").list_versions(), **in_force, "clients": 1, "clients_asked": 1},
         "verified": "after each trial",
         "cache": {"asked": cell.cache, "state": "any", "resident_before": None},
-        "modules": provenance.package("studies/arrays"),
+        "modules": provenance.list_package_modules("studies/arrays"),
     }
 
 
@@ -90,74 +90,78 @@ class Trials:
         """Take the array that is there, and the folder for what a record writes."""
         self._settings, self.target, self._folder = settings, target, folder
         cell, shape = settings.cell, target.shape
-        self._limit, self._streaming = sizes.in_bytes(cell.request_limit), cell.streaming == "on"
+        self._limit, self._streaming = sizes.parse_size(cell.request_limit), cell.streaming == "on"
         self._service = service.Settings(int(cell.nodes), self._limit, self._streaming)
-        self._values = values.make(cell.values, shape.columns, slice(0, shape.rows), settings.data.seed)
+        self._values = values.make_values(cell.values, shape.columns, slice(0, shape.rows), settings.data.seed)
 
-    def write(self) -> dict:
+    def write_array(self) -> dict:
         """Write the array, in pieces that every service takes, and return what is in force, as read back."""
-        with self._running(self._service) as (_, target):
-            clients.prepare((0, operations.written_ahead(self._settings, target)))
-            clients.perform(0)
-            hsds.BACKEND.store(target)
-            return hsds.BACKEND.effective(target)
+        with self._run_service(self._service) as (_, target):
+            clients.create_client((0, operations.plan_write_ahead(self._settings, target)))
+            clients.run_client(0)
+            hsds.BACKEND.wait_until_stored(target)
+            return hsds.BACKEND.read_settings(target)
 
-    def limits(self) -> Iterator[dict]:
+    def run_limit_trials(self) -> Iterator[dict]:
         """Yield what came of requests below and above the limit, and by how much they made memory grow."""
-        with self._running(self._service) as (running, target):
+        with self._run_service(self._service) as (running, target):
             plain = replace(target, protocol="client")
             for times in TIMES:
-                piece = self._piece(times)
-                yield self._tried(running, "binary read", times, piece, partial(self._get, target, piece))
-                yield self._tried(running, "binary write", times, piece, partial(self._put, target, piece))
-                yield self._tried(running, "h5pyd read", times, piece, partial(self._read, plain, piece))
+                piece = self._build_piece(times)
+                yield self._run_trial(running, "binary read", times, piece, partial(self._get_binary, target, piece))
+                yield self._run_trial(running, "binary write", times, piece, partial(self._put_binary, target, piece))
+                yield self._run_trial(running, "h5pyd read", times, piece, partial(self._read_piece, plain, piece))
             for times in (FEW, MANY):
-                piece = self._piece(times)
-                yield self._tried(running, "JSON read", times, piece, partial(self._get_json, target, piece))
-            yield from self._strings(running, target)
+                piece = self._build_piece(times)
+                yield self._run_trial(running, "JSON read", times, piece, partial(self._get_json, target, piece))
+            yield from self._run_string_trials(running, target)
 
-    def faults(self) -> Iterator[dict]:
+    def run_fault_trials(self) -> Iterator[dict]:
         """Yield what came of clients that wait or do not, of too many requests, of too little memory, and of a kill."""
-        whole = self._piece(MOST)
+        whole = self._build_piece(MOST)
         times = MOST
         # Without streaming the request is one that the service does not refuse.
         roomy = self._service if self._streaming else replace(self._service, request_limit=2 * times * self._limit)
-        with self._running(roomy) as (running, target):
-            yield self._tried(
-                running, "client stops reading", times, whole, partial(self._get, target, whole, between=_stop)
+        with self._run_service(roomy) as (running, target):
+            yield self._run_trial(
+                running,
+                "client stops reading",
+                times,
+                whole,
+                partial(self._get_binary, target, whole, between=_stop_reading),
             )
         delay = SLOW_S / self.target.shape.chunks
         slow = replace(roomy, in_flight=1, more=(("posix_delay", delay), *_SOON))
-        with self._running(slow) as (running, target):
+        with self._run_service(slow) as (running, target):
             patience = PATIENCE * SLOW_S
-            yield self._tried(
+            yield self._run_trial(
                 running,
                 "client wants bytes in less time than all take",
                 times,
                 whole,
-                partial(self._get, target, whole, patience),
+                partial(self._get_binary, target, whole, patience),
             )
-        with self._running(slow) as (running, target):
+        with self._run_service(slow) as (running, target):
             kill = running.nodes["dn1"].kill
-            get = partial(self._get, target, whole, between=kill)
-            yield self._tried(running, "data node killed in a binary read", times, whole, get)
-        with self._running(slow) as (running, target), _later(running.nodes["dn1"].kill):
-            read = partial(self._read, replace(target, protocol="client"), whole)
-            yield self._tried(running, "data node killed in an h5pyd read", times, whole, read)
+            get = partial(self._get_binary, target, whole, between=kill)
+            yield self._run_trial(running, "data node killed in a binary read", times, whole, get)
+        with self._run_service(slow) as (running, target), _call_later(running.nodes["dn1"].kill):
+            read = partial(self._read_piece, replace(target, protocol="client"), whole)
+            yield self._run_trial(running, "data node killed in an h5pyd read", times, whole, read)
         for room in ROOM:
-            with self._running(replace(roomy, more=_SOON)) as (running, target):
-                _give(running, int(room * whole.bytes))
+            with self._run_service(replace(roomy, more=_SOON)) as (running, target):
+                _set_memory_limit(running, int(room * whole.bytes))
                 what = f"data node may take {room:g} × the request"
-                yield self._tried(running, what, times, whole, partial(self._get, target, whole))
-        with self._running(replace(roomy, more=(("max_task_count", _TASKS),))) as (running, target):
-            yield self._at_once(running, target)
+                yield self._run_trial(running, what, times, whole, partial(self._get_binary, target, whole))
+        with self._run_service(replace(roomy, more=(("max_task_count", _TASKS),))) as (running, target):
+            yield self._run_busy_trial(running, target)
 
     @contextlib.contextmanager
-    def _running(self, settings: service.Settings) -> Iterator[tuple[Service, Target]]:
+    def _run_service(self, settings: service.Settings) -> Iterator[tuple[Service, Target]]:
         """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
         place = self.target.place
-        where = service.storage(place, self.target.store) | _GIVES_BACK
-        with service.running(settings, where, self._folder, together=False) as running:
+        where = service.get_storage_variables(place, self.target.store) | _GIVES_BACK
+        with service.run_service(settings, where, self._folder, together=False) as running:
             secrets = service.USER, running.password
             here = {**place, "endpoint": running.endpoint}
             yield running, replace(self.target, place=here, protocol="binary", secrets=secrets)
@@ -165,16 +169,16 @@ class Trials:
             for node in running.nodes.values():
                 node.kill()
 
-    def _piece(self, times: float) -> Piece:
+    def _build_piece(self, times: float) -> Piece:
         """Return whole rows of so many times the limit, and of a row less."""
         columns = self.target.shape.columns
         rows = int((times * self._limit - 1) // (ITEM * columns))
         return Piece((0, max(1, rows)), (0, columns))
 
-    def _tried(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], Answer]) -> dict:
+    def _run_trial(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], Answer]) -> dict:
         """Return what came of a request: the outcome in a word or two, its seconds, and how memory grew."""
-        grown = running.grown()
-        outcome, first, seconds = _waited(do)
+        grown = running.start_growth_meter()
+        outcome, first, seconds = _wait_for_outcome(do)
         growth = grown()
         data = [size for name, size in growth.items() if name != "sn"]
         return {
@@ -183,71 +187,71 @@ class Trials:
             **{"service_node_bytes": growth["sn"], "data_node_bytes": max(data)},
         }
 
-    def _get(
+    def _get_binary(
         self, target: Target, piece: Piece, timeout_s: float = _WAIT_S, between: Callable[[], None] = lambda: None
     ) -> Answer:
         with hsds.Rest(target, timeout_s) as rest:
-            rest.look_up()
+            rest.resolve_dataset()
             began = time.perf_counter()
-            result, first = rest.get(piece, between)
-        return self._answer(began, result, piece, first)
+            result, first = rest.get_binary(piece, between)
+        return self._build_answer(began, result, piece, first)
 
-    def _put(self, target: Target, piece: Piece) -> Answer:
+    def _put_binary(self, target: Target, piece: Piece) -> Answer:
         """Write other values than are there, which the next read must bring."""
         other = self._values[piece.slices] + self._values.dtype.type(1)
         with hsds.Rest(target, _WAIT_S) as rest:
-            rest.look_up()
+            rest.resolve_dataset()
             began = time.perf_counter()
-            rest.put(piece, other)
+            rest.put_binary(piece, other)
         seconds = time.perf_counter() - began
         self._values[piece.slices] = other
         return Answer(True, None, seconds)
 
     def _get_json(self, target: Target, piece: Piece) -> Answer:
         with hsds.Rest(target, _WAIT_S) as rest:
-            rest.look_up()
+            rest.resolve_dataset()
             began = time.perf_counter()
             result, _ = rest.get_json(piece)
-        return self._answer(began, result, piece)
+        return self._build_answer(began, result, piece)
 
-    def _read(self, target: Target, piece: Piece) -> Answer:
-        with hsds.BACKEND.reading(target) as read:
+    def _read_piece(self, target: Target, piece: Piece) -> Answer:
+        with hsds.BACKEND.open_for_reading(target) as read:
             began = time.perf_counter()
             result, _ = read(piece)
-            return self._answer(began, result, piece)
+            return self._build_answer(began, result, piece)
 
-    def _answer(self, began: float, result: np.ndarray, piece: Piece, first: float | None = None) -> Answer:
+    def _build_answer(self, began: float, result: np.ndarray, piece: Piece, first: float | None = None) -> Answer:
         seconds = time.perf_counter() - began
         return Answer(np.array_equal(result, self._values[piece.slices]), first, seconds)
 
-    def _strings(self, running: Service, target: Target) -> Iterator[dict]:
+    def _run_string_trials(self, running: Service, target: Target) -> Iterator[dict]:
         """Yield what came of strings of a variable length, read and written as bytes, above the limit."""
         count = -(-MANY * self._limit // GUESSED)
         piece = Piece((0, count), (0, GUESSED // ITEM))
         with hsds.Rest(target, _WAIT_S) as rest:
-            path = rest.strings(count)
+            path = rest.create_strings(count)
 
-            def send(method: str, **options: object) -> Answer:
+            def send_request(method: str, **options: object) -> Answer:
                 began = time.perf_counter()
-                rest.send(method, path, {}, **options)
+                rest.send_request(method, path, {}, **options)
                 return Answer(True, None, time.perf_counter() - began)
 
-            get = partial(send, "GET", headers={"Accept": hsds.BINARY})
+            get = partial(send_request, "GET", headers={"Accept": hsds.BINARY})
             many = bytes(MANY * self._limit)
-            put = partial(send, "PUT", data=many, headers={"Content-Type": hsds.BINARY})
-            yield self._tried(running, "binary read of strings", MANY, piece, get)
-            yield self._tried(running, "binary write of strings", MANY, piece, put)
+            put = partial(send_request, "PUT", data=many, headers={"Content-Type": hsds.BINARY})
+            yield self._run_trial(running, "binary read of strings", MANY, piece, get)
+            yield self._run_trial(running, "binary write of strings", MANY, piece, put)
 
-    def _at_once(self, running: Service, target: Target) -> dict:
+    def _run_busy_trial(self, running: Service, target: Target) -> dict:
         """Return how many of many small requests at once were turned away."""
         piece = Piece((0, 1), (0, self.target.shape.columns))
         with hsds.Rest(target, _WAIT_S) as rest:
-            rest.look_up()
-            ask = partial(rest.get, piece)
-            grown, began = running.grown(), time.perf_counter()
+            rest.resolve_dataset()
+            ask = partial(rest.get_binary, piece)
+            grown, began = running.start_growth_meter(), time.perf_counter()
             with ThreadPoolExecutor(_REQUESTS) as pool:
                 outcomes = list(
-                    pool.map(lambda _: _outcome(lambda: Answer(bool(ask()), None, 0.0))[0], range(_REQUESTS))
+                    pool.map(lambda _: _run_request(lambda: Answer(bool(ask()), None, 0.0))[0], range(_REQUESTS))
                 )
         growth = grown()
         busy = outcomes.count(_STATUS[503])
@@ -258,18 +262,18 @@ class Trials:
         }
 
 
-def _waited(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
-    """Return as `_outcome` does, or that it did not end; what hangs ends with its service."""
+def _wait_for_outcome(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
+    """Return as `_run_request` does, or that it did not end; what hangs ends with its service."""
     pool = ThreadPoolExecutor(1)
     try:
-        return pool.submit(_outcome, do).result(_WAIT_S)
+        return pool.submit(_run_request, do).result(_WAIT_S)
     except TimeoutError:
         return f"no end within {_WAIT_S:g} s", None, _WAIT_S
     finally:
         pool.shutdown(wait=False)
 
 
-def _outcome(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
+def _run_request(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
     """Do it, and return what came of it, the seconds to the first byte where they are known, and to the last."""
     began = time.perf_counter()
     try:
@@ -282,21 +286,21 @@ def _outcome(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
     return outcome, None, time.perf_counter() - began
 
 
-def _stop() -> None:
+def _stop_reading() -> None:
     """Read nothing for a while."""
     time.sleep(_STOPPED_S)
 
 
-def _give(running: Service, room: int) -> None:
+def _set_memory_limit(running: Service, room: int) -> None:
     """Limit how much memory each data node may take beside what it has (prlimit(2), RLIMIT_DATA)."""
     for name, process in running.nodes.items():
         if name != "sn":
-            limit = memory.data(process.pid) + room
+            limit = memory.read_data_bytes(process.pid) + room
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
 
 
 @contextlib.contextmanager
-def _later(do: Callable[[], None]) -> Iterator[None]:
+def _call_later(do: Callable[[], None]) -> Iterator[None]:
     """Do something in the middle of what is done within a `with` block on a slowed store."""
     timer = threading.Timer(KILLED * SLOW_S, do)
     timer.start()

@@ -15,7 +15,7 @@ from sbench import drivers
 from sbench.probe import dask_workers, host, page_cache, provenance, sizes, slowed
 from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
-from sbench.probe.program import read_json, run
+from sbench.probe.program import read_json, run_main
 from sbench.stores import store as stores
 from sbench.stores.hsds.store import NAMES
 from sbench.studies.arrays import backends, clients, operations
@@ -26,27 +26,27 @@ from sbench.studies.arrays.settings import Settings
 def main(argv: list[str] | None = None) -> int:
     """Measure what the step says on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
-    return run_measurement(measure)
+    return run_measurement(measure_cell)
 
 
-def measure(step: Step) -> dict:
+def measure_cell(step: Step) -> dict:
     """Return the program's part of the record."""
     settings = read_fields(Settings, step.job["settings"])
     if settings.cell.operation in TRIALS:
         # What it needs is not in every library.
         from sbench.studies.arrays import limit_trials
 
-        return limit_trials.measure(step, settings)
+        return limit_trials.measure_trials(step, settings)
     count = int(settings.cell.clients)
     if count > 1:
-        dask_workers.begin()
+        dask_workers.start_forkserver()
     with contextlib.ExitStack() as stack:
         measured = _Measured(stack, step.job, settings, _Team(stack, count))
-        measured.prepare()
+        measured.prepare_operation()
         step.open_window(sets_cache=True)
-        measured.perform()
+        measured.run_operation()
         step.close_window()
-        return measured.record()
+        return measured.build_record()
 
 
 class _Team:
@@ -55,14 +55,14 @@ class _Team:
     def __init__(self, stack: contextlib.ExitStack, count: int) -> None:
         self.start_s, self._workers = 0.0, None
         if count > 1:
-            self._workers, self.start_s = stack.enter_context(dask_workers.cluster(count))
+            self._workers, self.start_s = stack.enter_context(dask_workers.start_cluster(count))
 
     def map(self, function: Callable, batches: Sequence) -> list:
-        return self._workers.map(function, batches) if self._workers else list(map(function, batches))
+        return self._workers.run_batches(function, batches) if self._workers else list(map(function, batches))
 
-    def files(self) -> dict:
+    def get_loaded_files(self) -> dict:
         """Return what the workers have loaded, beside what this process has."""
-        return self._workers.loaded() if self._workers else {}
+        return self._workers.list_loaded_libraries() if self._workers else {}
 
 
 class _Measured:
@@ -71,15 +71,15 @@ class _Measured:
     def __init__(self, stack: contextlib.ExitStack, job: dict, settings: Settings, team: _Team) -> None:
         self._job, self._settings, self._cell, self._team = job, settings, settings.cell, team
         self._manifest, self._writes = read_json(job["manifest"]), self._cell.operation == "write"
-        self._target, self._backend = operations.target_of(job, settings), backends.of(self._cell.backend)
+        self._target, self._backend = operations.build_target(job, settings), backends.get_backend(self._cell.backend)
         # What a file or a service that is there already holds is not written first.
         self._ahead = not self._writes and self._cell.backend != "library"
-        self._folder = stack.enter_context(operations.folder(job, settings))
+        self._folder = stack.enter_context(operations.make_record_folder(job, settings))
         # When no node of a service is there to store more.
-        stack.push(self._remove)
+        stack.push(self._remove_array)
         self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
 
-    def prepare(self) -> None:
+    def prepare_operation(self) -> None:
         """Start the service; where the operation reads, write the array first, and read it once to warm what caches it.
 
         A cold service is a fresh one: nodes hold what they have written.
@@ -87,50 +87,54 @@ class _Measured:
         began = time.perf_counter()
         if not self._target.place.keys() & {"folder", "endpoint"}:
             # What an attempt has left under the same name that was ended from outside.
-            self._remove(None)
-        self._serve()
+            self._remove_array(None)
+        self._start_service()
         if self._ahead:
-            self._team.map(clients.prepare, [(0, operations.written_ahead(self._settings, self._target))])
-            self._team.map(clients.perform, [0])
-            self._backend.store(self._target)
-            self._serve()
-        self._plan(self._writes)
+            self._team.map(clients.create_client, [(0, operations.plan_write_ahead(self._settings, self._target))])
+            self._team.map(clients.run_client, [0])
+            self._backend.wait_until_stored(self._target)
+            self._start_service()
+        self._plan_works(self._writes)
         if self._ahead and self._cell.cache == "warm":
-            self._read()
+            self._read_untimed()
         self._prepared = time.perf_counter() - began
         began = time.perf_counter()
-        self._team.map(clients.nothing, self._numbers)
+        self._team.map(clients.do_nothing, self._numbers)
         self._null = time.perf_counter() - began
 
-    def perform(self) -> None:
+    def run_operation(self) -> None:
         """Do it: the time until all is read, or acknowledged and then stored."""
-        files = [] if self._writes else self._files()
+        files = [] if self._writes else self._list_files()
         self._state = self._set_cache(files)
-        waits, meter = slowed.Waits(self._cell.control), self._service and self._service.metered()
+        waits, meter = slowed.Waits(self._cell.control), self._service and self._service.start_meter()
         began = time.perf_counter()
         if self._writes and not self._works[0].new:
-            with self._backend.writing(self._target, new=True):
+            with self._backend.open_for_writing(self._target, new=True):
                 pass
-        self._accounts = self._team.map(clients.perform, self._numbers)
+        self._accounts = self._team.map(clients.run_client, self._numbers)
         self._acknowledged = time.perf_counter() - began
         if self._writes:
-            for target in self._targets():
-                self._backend.store(target)
-            waits.after(time.perf_counter() - began - self._acknowledged)
+            for target in self._list_targets():
+                self._backend.wait_until_stored(target)
+            waits.wait_after(time.perf_counter() - began - self._acknowledged)
         self._total = time.perf_counter() - began
         self._waited = waits.seconds + max(account["waited_s"] for account in self._accounts)
         self._nodes = meter.close() if meter else {}
-        self._state["resident_after"] = page_cache.resident(files)
+        self._state["resident_after"] = page_cache.measure_resident(files)
 
-    def record(self) -> dict:
+    def build_record(self) -> dict:
         """Return the program's part of the record; what was written is read back, from a fresh service, by then."""
-        counted = [self._backend.stored(target) for target in self._targets()] if self._writes or self._ahead else []
+        counted = (
+            [self._backend.count_stored(target) for target in self._list_targets()]
+            if self._writes or self._ahead
+            else []
+        )
         tasks = sum(len(work.pieces) for work in self._works)
         if self._writes:
-            self._serve()
-            self._plan(writes=False)
-        correct = self._read() if self._writes else self._right()
-        effective = self._effective()
+            self._start_service()
+            self._plan_works(writes=False)
+        correct = self._read_untimed() if self._writes else self._count_right_bytes()
+        effective = self._read_effective()
         first = [account["first_byte_s"] for account in self._accounts if account["first_byte_s"] is not None]
         acknowledged = self._acknowledged if self._writes else None
         alike = {"total_s": self._total, "acknowledged_s": acknowledged}
@@ -144,50 +148,50 @@ class _Measured:
                 "null": self._null,
                 **({"cluster_start": self._team.start_s} if self._team.start_s else {}),
             },
-            "work": self._work(tasks, correct, counted),
+            "work": self._build_work(tasks, correct, counted),
             "effective": effective,
             "verified": "after the operation",
             "cache": self._state,
-            "files": self._team.files(),
+            "files": self._team.get_loaded_files(),
             # Arms are the same code, whichever backend each has loaded.
-            "modules": provenance.package("studies/arrays"),
+            "modules": provenance.list_package_modules("studies/arrays"),
         }
 
-    def _remove(self, failure: type[BaseException] | None, *_: object) -> None:
+    def _remove_array(self, failure: type[BaseException] | None, *_: object) -> None:
         """Remove what was written from where objects of others are; what has failed before has the last word."""
         if self._ahead or self._writes:
             with contextlib.suppress(Exception) if failure else contextlib.nullcontext():
-                self._backend.remove(self._target)
+                self._backend.remove_array(self._target)
 
-    def _plan(self, writes: bool) -> None:
+    def _plan_works(self, writes: bool) -> None:
         """Decide what each client does, and let it make its values."""
-        self._works = operations.works(self._settings, self._target, writes)
+        self._works = operations.plan_works(self._settings, self._target, writes)
         self._numbers = range(len(self._works))
-        self._team.map(clients.prepare, list(enumerate(self._works)))
+        self._team.map(clients.create_client, list(enumerate(self._works)))
 
-    def _read(self) -> int:
+    def _read_untimed(self) -> int:
         """Read outside the time and return how many bytes were right."""
-        self._team.map(clients.perform, self._numbers)
-        return self._right()
+        self._team.map(clients.run_client, self._numbers)
+        return self._count_right_bytes()
 
-    def _right(self) -> int:
-        return sum(self._team.map(clients.right, self._numbers))
+    def _count_right_bytes(self) -> int:
+        return sum(self._team.map(clients.count_right_bytes, self._numbers))
 
-    def _targets(self) -> list[backends.Target]:
+    def _list_targets(self) -> list[backends.Target]:
         """Return the array, or those of all clients where each has its own."""
         return [work.target for work in self._works[: 1 if self._backend.shared else None]]
 
-    def _files(self) -> list[Path]:
+    def _list_files(self) -> list[Path]:
         if not self._ahead:
             return list(map(Path, self._job["local_files"]))
         held = self._target.place.get("folder") or self._job["served_folder"]
         return [path for path in Path(held).rglob("*") if path.is_file()] if held else []
 
-    def _serve(self) -> None:
+    def _start_service(self) -> None:
         """Start a service of our own, or a fresh one in place of the one that runs; one elsewhere gets its user."""
         if self._cell.backend != "hsds":
             return
-        if not stores.of(self._target.store).takes_files:
+        if not stores.get_store(self._target.store).takes_files:
             self._target = replace(self._target, secrets=tuple(os.environ[name] for name in NAMES))
             return
         # Libraries under test that are no service's lack what it needs.
@@ -195,21 +199,21 @@ class _Measured:
 
         self._services.close()
         cell, place = self._cell, self._target.place
-        limit, streaming = sizes.in_bytes(cell.request_limit), cell.streaming == "on"
+        limit, streaming = sizes.parse_size(cell.request_limit), cell.streaming == "on"
         wanted = service.Settings(int(cell.nodes), limit, streaming, self._target.in_flight)
-        where = service.storage(place, self._target.store)
-        self._service = self._services.enter_context(service.running(wanted, where, self._folder))
+        where = service.get_storage_variables(place, self._target.store)
+        self._service = self._services.enter_context(service.run_service(wanted, where, self._folder))
         secrets = service.USER, self._service.password
         self._target = replace(self._target, place={**place, "endpoint": self._service.endpoint}, secrets=secrets)
 
     def _set_cache(self, files: list[Path]) -> dict:
         """Bring the page cache into the state that the cell asks for; of what is written there is none."""
-        state = page_cache.prepare(self._cell.cache, files)
+        state = page_cache.set_cache_state(self._cell.cache, files)
         if self._writes:
             return state | {"state": "any"}
-        return state | ({"state": "elsewhere"} if stores.of(self._target.store).elsewhere else {})
+        return state | ({"state": "elsewhere"} if stores.get_store(self._target.store).elsewhere else {})
 
-    def _work(self, tasks: int, correct: int, counted: list[tuple[int, int]]) -> dict:
+    def _build_work(self, tasks: int, correct: int, counted: list[tuple[int, int]]) -> dict:
         """Return what was asked and what was done (METHOD 9), and how it is stored."""
         shape, crc = self._target.shape, self._manifest["crc32"]
         held = counted or [(1, self._manifest["layout"]["stored_bytes"])]
@@ -223,10 +227,10 @@ class _Measured:
             "stored_bytes": sum(size for _, size in held),
             "checksum_asked": crc,
             "checksum": crc if correct == shape.bytes else "wrong",
-            **slowed.waited(self._cell.control, self._waited),
+            **slowed.report_waited(self._cell.control, self._waited),
         }
 
-    def _effective(self) -> dict:
+    def _read_effective(self) -> dict:
         """Return what was in force, read back, and what the nodes of a service took (METHOD 10, 14)."""
         nodes = {name: taken for name, taken in self._nodes.items() if name != "machine"}
         cpu = {name: taken["user_s"] + taken["system_s"] for name, taken in nodes.items()}
@@ -241,15 +245,15 @@ class _Measured:
             "ready_s": self._service and self._service.ready_s,
         }
         return {
-            **drivers.of("sec2").versions(),
-            **self._backend.effective(self._works[0].target),
+            **drivers.get_driver("sec2").list_versions(),
+            **self._backend.read_settings(self._works[0].target),
             **(of_service if nodes else {}),
             "clients": len({account["worker-pid"] for account in self._accounts}),
             "clients_asked": int(self._cell.clients),
-            "usable_cores": host.usable_cores(),
+            "usable_cores": host.count_usable_cores(),
             "prepare_s": self._prepared,
         }
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

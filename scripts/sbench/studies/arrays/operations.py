@@ -20,21 +20,21 @@ from sbench.studies.arrays.settings import Settings
 BUCKET = "arrays"
 
 
-def name_of(job: dict) -> str:
+def build_record_name(job: dict) -> str:
     """Return a name for what a record writes that no other record has."""
     return hashlib.sha256(job["scratch"].encode()).hexdigest()[:10]
 
 
-def folder_of(job: dict, settings: Settings) -> Path:
+def get_record_folder(job: dict, settings: Settings) -> Path:
     """Return the folder for what a record writes: on the file system under test, where there is one."""
     own_disk = "path" in settings.store
-    return Path(job["location"]["folder"], f".{name_of(job)}") if own_disk else Path(job["scratch"])
+    return Path(job["location"]["folder"], f".{build_record_name(job)}") if own_disk else Path(job["scratch"])
 
 
 @contextlib.contextmanager
-def folder(job: dict, settings: Settings) -> Iterator[Path]:
+def make_record_folder(job: dict, settings: Settings) -> Iterator[Path]:
     """Make that folder for the length of a `with` block; what an earlier attempt left there is removed, too."""
-    path = folder_of(job, settings)
+    path = get_record_folder(job, settings)
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     try:
@@ -43,29 +43,29 @@ def folder(job: dict, settings: Settings) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def target_of(job: dict, settings: Settings) -> Target:
+def build_target(job: dict, settings: Settings) -> Target:
     """Return the array that a record writes or reads; of a service that is not started yet without its endpoint."""
     cell = settings.cell
     return Target(
         cell.backend,
-        pieces.of_levels(cell.shape, cell.chunks),
-        str(values.dtype(cell.values)),
+        pieces.parse_shape(cell.shape, cell.chunks),
+        str(values.get_dtype(cell.values)),
         cell.compression,
-        _place(job, settings),
+        _build_place(job, settings),
         cell.protocol,
         None if cell.concurrency == "unset" else int(cell.concurrency),
         settings.store,
     )
 
 
-def _place(job: dict, settings: Settings) -> dict:
-    location, name, own = job["location"], name_of(job), folder_of(job, settings)
+def _build_place(job: dict, settings: Settings) -> dict:
+    location, name, own = job["location"], build_record_name(job), get_record_folder(job, settings)
     cell, store = settings.cell, settings.store
-    of_kind = stores.of(store)
+    of_kind = stores.get_store(store)
     here = of_kind.files
     match cell.backend:
         case "library":
-            address = str(own / NAME) if cell.operation == "write" else drivers.address_of(location, NAME)
+            address = str(own / NAME) if cell.operation == "write" else drivers.build_address(location, NAME)
             driver = "sec2" if here else "ros3"
             return {"address": address, "driver": driver, "rdcc_nbytes": settings.rdcc_nbytes}
         case "zarr":
@@ -78,31 +78,37 @@ def _place(job: dict, settings: Settings) -> dict:
             return {"domain": f"/{name}.h5"} | holder | ({"folder": str(own / "hsds")} if here else {})
 
 
-def works(settings: Settings, target: Target, writes: bool) -> list[Work]:
+def plan_works(settings: Settings, target: Target, writes: bool) -> list[Work]:
     """Return what each client does; there are fewer than were asked for where the array has too few rows of chunks."""
-    cell, shared = settings.cell, backends.of(target.backend).shared
-    bands = pieces.bands(target.shape, int(cell.clients))
+    cell, shared = settings.cell, backends.get_backend(target.backend).shared
+    bands = pieces.split_rows(target.shape, int(cell.clients))
     apart = not shared and cell.operation == "write" and len(bands) > 1
-    own = _own_arrays(target, bands) if apart else ((target, band, 0) for band in bands)
-    limit, new = sizes.in_bytes(cell.request_limit), writes and (apart or len(bands) == 1)
+    own = _split_target(target, bands) if apart else ((target, band, 0) for band in bands)
+    limit, new = sizes.parse_size(cell.request_limit), writes and (apart or len(bands) == 1)
     return [
         Work(
-            *(part, list(pieces.cut(part.shape, band, cell.access, limit)), first, cell.values, settings.data.seed),
+            *(
+                part,
+                list(pieces.iter_pieces(part.shape, band, cell.access, limit)),
+                first,
+                cell.values,
+                settings.data.seed,
+            ),
             *(writes, new, cell.control),
         )
         for part, band, first in own
     ]
 
 
-def written_ahead(settings: Settings, target: Target) -> Work:
+def plan_write_ahead(settings: Settings, target: Target) -> Work:
     """Return what writes the array that is read then, in one go or in pieces that every service takes."""
-    limit = sizes.in_bytes(settings.cell.request_limit)
-    parts = list(pieces.cut(target.shape, (0, target.shape.rows), "pieces", limit))
+    limit = sizes.parse_size(settings.cell.request_limit)
+    parts = list(pieces.iter_pieces(target.shape, (0, target.shape.rows), "pieces", limit))
     plain = replace(target, protocol="client")
     return Work(plain, parts, 0, settings.cell.values, settings.data.seed, writes=True, new=True)
 
 
-def _own_arrays(target: Target, bands: list[tuple[int, int]]) -> Iterator[tuple[Target, tuple[int, int], int]]:
+def _split_target(target: Target, bands: list[tuple[int, int]]) -> Iterator[tuple[Target, tuple[int, int], int]]:
     """Yield for each client an array of its own rows, all of them, and the first of them."""
     for number, (first, end) in enumerate(bands):
         shape = replace(target.shape, rows=end - first)

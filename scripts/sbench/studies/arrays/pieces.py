@@ -52,19 +52,19 @@ class Piece:
         return ITEM * (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
 
 
-def of_levels(shape: str, chunks: str) -> Shape:
+def parse_shape(shape: str, chunks: str) -> Shape:
     """Return the shape of two levels such as "12000x2200" and "1500x275"."""
     return Shape(*map(int, shape.split("x")), *map(int, chunks.split("x")))
 
 
-def bands(shape: Shape, clients: int) -> list[tuple[int, int]]:
+def split_rows(shape: Shape, clients: int) -> list[tuple[int, int]]:
     """Return the rows of each client: whole chunks, so that no two write to the same; fewer than clients if too few."""
     chunk_rows = -(-shape.rows // shape.chunk_rows)
     each = -(-chunk_rows // clients) * shape.chunk_rows
     return [(start, min(start + each, shape.rows)) for start in range(0, shape.rows, each)]
 
 
-def cut(shape: Shape, band: tuple[int, int], access: str, limit: int) -> Iterator[Piece]:
+def iter_pieces(shape: Shape, band: tuple[int, int], access: str, limit: int) -> Iterator[Piece]:
     """Yield the pieces in which a client gets or writes its rows; none is larger than the first.
 
     Args:

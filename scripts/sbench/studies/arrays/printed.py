@@ -26,14 +26,14 @@ HERE = ("here, as published", "here, stored or cold")
 LIKE = {"write": ("acknowledged_rate", "any"), "read": ("rate", "warm")}
 
 
-def read(path: Path) -> list[dict]:
+def read_printed(path: Path) -> list[dict]:
     """Return the printed rates: test, compression, machine, backend and operation (as called here), and mib_s.
 
     Raises:
         Problem: the file cannot be read, lacks a column, or has a row that is no rate of the study's tests.
     """
     remedy = "correct studies.arrays.published"
-    table = csv_file.read(path, COLUMNS, remedy)
+    table = csv_file.read_table(path, COLUMNS, remedy)
     if not table["test"].isin(TESTS).all():
         raise Problem(f"{path} has rates of other tests than {' and '.join(TESTS)}; {remedy}")
     return [
@@ -47,7 +47,7 @@ def read(path: Path) -> list[dict]:
     ]
 
 
-def beside(run: Results) -> Table:
+def build_published_table(run: Results) -> Table:
     """Return the printed rates, a column per machine, and what was measured here in the same way, and until stored."""
     printed = pd.DataFrame(run.facts.get("printed") or [])
     if printed.empty:
@@ -62,7 +62,7 @@ def beside(run: Results) -> Table:
         row = {"test": test, "compression": compression, "operation": OPERATIONS[operation]}
         row |= {"backend": BACKENDS[backend], **dict(zip(some["machine"], some["mib_s"], strict=True))}
         honest = levels | {"cache": "any" if operation == "write" else "cold"}
-        own = _rate(run, levels | {"cache": state}, column), _rate(run, honest, "rate")
+        own = _format_fastest_rate(run, levels | {"cache": state}, column), _format_fastest_rate(run, honest, "rate")
         rows.append(row | dict(zip(HERE, own, strict=True)))
     machines = list(dict.fromkeys(printed["machine"]))
     caption = (
@@ -70,14 +70,14 @@ def beside(run: Results) -> Table:
         "published: writes until they are acknowledged, reads from memory."
     )
     frame = pd.DataFrame(rows)[[*keys, *machines, *HERE]]
-    return Table("published", caption, frame, dict.fromkeys(machines, names.rate))
+    return Table("published", caption, frame, dict.fromkeys(machines, names.format_rate))
 
 
-def _rate(run: Results, levels: dict, column: str) -> str:
+def _format_fastest_rate(run: Results, levels: dict, column: str) -> str:
     """Return a rate of the fastest cell with some levels, with its interval; "" where there is none."""
     cells = run.measured
     cells = cells[(cells[list(levels)] == list(levels.values())).all(axis=1)]
     if cells.empty or cells[column].isna().all():
         return ""
     cell = cells.loc[cells[column].idxmax()]
-    return names.with_interval(*cell[[column, f"{column}_low", f"{column}_high"]])
+    return names.format_with_interval(*cell[[column, f"{column}_low", f"{column}_high"]])

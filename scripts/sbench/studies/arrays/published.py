@@ -13,9 +13,9 @@ MACHINES = {"macpro": "MacBook Pro", "devone": "HP Dev One"}
 NODES = {("stream_test", "m5.2xlarge"): "4"}
 
 
-def records(files: Mapping[str, Path]) -> Iterator[dict]:
+def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
     """Yield a record for each rate; a store is a machine with the storage that it has."""
-    for row in printed.read(files[FILE]):
+    for row in printed.read_printed(files[FILE]):
         shape, protocol = printed.TESTS[row["test"]]
         # Writes are timed until they are acknowledged, and reads come from what the service has in memory.
         cell = {

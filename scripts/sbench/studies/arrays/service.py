@@ -14,8 +14,8 @@ from pathlib import Path
 import requests
 
 from sbench.probe import memory
-from sbench.probe.processes import free_port, owned, wait_for_port
-from sbench.probe.program import Problem, make_command, write_json
+from sbench.probe.processes import find_free_port, run_process, wait_for_port
+from sbench.probe.program import Problem, build_command, write_json
 from sbench.probe.resources import Meter
 from sbench.stores import store as stores
 
@@ -42,7 +42,7 @@ class Settings:
     in_flight: int | None = None
     more: tuple[tuple[str, int | float], ...] = ()
 
-    def overrides(self) -> dict:
+    def build_overrides(self) -> dict:
         """Return what differs from the service's own defaults, by key of its configuration."""
         limits = {"max_request_size": self.request_limit, "http_streaming": self.streaming}
         tasks = {"max_tasks_per_node_per_request": self.in_flight} if self.in_flight else {}
@@ -67,14 +67,16 @@ class Service:
     began: float
     ready_s: float = 0.0
 
-    def grown(self) -> Callable[[], dict[str, int]]:
+    def start_growth_meter(self) -> Callable[[], dict[str, int]]:
         """Return what says by how many bytes the peak of each node's memory is above what is in memory now."""
         for process in self.nodes.values():
             memory.forget_peak(process.pid)
-        before = {name: memory.peak(process.pid) for name, process in self.nodes.items()}
-        return lambda: {name: max(0, (memory.peak(self.nodes[name].pid) or 0) - size) for name, size in before.items()}
+        before = {name: memory.read_peak_bytes(process.pid) for name, process in self.nodes.items()}
+        return lambda: {
+            name: max(0, (memory.read_peak_bytes(self.nodes[name].pid) or 0) - size) for name, size in before.items()
+        }
 
-    def metered(self) -> Meter:
+    def start_meter(self) -> Meter:
         """Return what counts each node's CPU seconds, and the peak of its memory, from now on."""
         for process in self.nodes.values():
             memory.forget_peak(process.pid)
@@ -83,18 +85,18 @@ class Service:
         return meter
 
 
-def storage(place: Mapping[str, str], spec: Mapping) -> dict[str, str]:
+def get_storage_variables(place: Mapping[str, str], spec: Mapping) -> dict[str, str]:
     """Return the environment that says where nodes store: a folder, or the bucket or container of a store."""
     if "folder" in place:
         return {"ROOT_DIR": place["folder"], "BUCKET_NAME": place["bucket"]}
-    return stores.of(spec).list_node_variables()
+    return stores.get_store(spec).list_node_variables()
 
 
 @contextlib.contextmanager
-def running(settings: Settings, store: Mapping[str, str], folder: Path, together: bool = True) -> Iterator[Service]:
+def run_service(settings: Settings, store: Mapping[str, str], folder: Path, together: bool = True) -> Iterator[Service]:
     """Run a service for the length of a `with` block; what its nodes say goes to standard error, the step's log.
 
-    `store` says where it stores (`storage`), `folder` is where its configuration may be written. Its nodes end
+    `store` says where it stores (`get_storage_variables`), `folder` is where its configuration may be written. Its nodes end
     `together` where one ends by itself: h5pyd asks a service that has lost a node again and again, for minutes.
 
     Raises:
@@ -106,7 +108,7 @@ def running(settings: Settings, store: Mapping[str, str], folder: Path, together
         for starts_left in reversed(range(_STARTS)):
             with contextlib.ExitStack() as attempt:
                 try:
-                    service = _start(attempt, settings, store, folder)
+                    service = _start_service(attempt, settings, store, folder)
                 except Problem:
                     # Somebody may have taken a port in between.
                     if not starts_left:
@@ -116,23 +118,23 @@ def running(settings: Settings, store: Mapping[str, str], folder: Path, together
                 break
         _wait_until_ready(service)
         if together:
-            stack.enter_context(_watched(service.nodes.values()))
+            stack.enter_context(_watch_nodes(service.nodes.values()))
         yield service
 
 
 @contextlib.contextmanager
-def _watched(nodes: Collection[subprocess.Popen]) -> Iterator[None]:
+def _watch_nodes(nodes: Collection[subprocess.Popen]) -> Iterator[None]:
     """End all nodes as soon as one has ended, for the length of a `with` block."""
     left = threading.Event()
 
-    def watch() -> None:
+    def kill_when_ended() -> None:
         while not left.wait(_WATCH_S):
             if any(node.poll() is not None for node in nodes):
                 for node in nodes:
                     node.kill()
                 return
 
-    thread = threading.Thread(target=watch, daemon=True)
+    thread = threading.Thread(target=kill_when_ended, daemon=True)
     thread.start()
     try:
         yield
@@ -141,9 +143,9 @@ def _watched(nodes: Collection[subprocess.Popen]) -> Iterator[None]:
         thread.join()
 
 
-def _start(stack: contextlib.ExitStack, settings: Settings, store: Mapping[str, str], folder: Path) -> Service:
+def _start_service(stack: contextlib.ExitStack, settings: Settings, store: Mapping[str, str], folder: Path) -> Service:
     began, password = time.perf_counter(), secrets.token_hex(16)
-    port, *ports = (free_port() for _ in range(settings.nodes + 1))
+    port, *ports = (find_free_port() for _ in range(settings.nodes + 1))
     endpoint, places = f"http://127.0.0.1:{port}", [f"http://127.0.0.1:{other}" for other in sorted(ports)]
     common = ["--standalone", f"--dn_urls={','.join(places)}", f"--hsds_endpoint={endpoint}"]
     user = [f"--hs_username={USER}", f"--hs_password={password}", f"--admin_user={USER}"]
@@ -153,12 +155,14 @@ def _start(stack: contextlib.ExitStack, settings: Settings, store: Mapping[str, 
     } | {"sn": ["--node_type=sn", f"--sn_url={endpoint}", *user, *common]}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     # In a file, as any text in the environment would switch streaming on.
-    write_json(overrides := folder / "hsds.override.yml", settings.overrides())
+    write_json(overrides := folder / "hsds.override.yml", settings.build_overrides())
     # Without a file of passwords there is the one user.
     plain = {"CONFIG_OVERRIDE_PATH": str(overrides), "LOG_LEVEL": "WARN", "PASSWORD_FILE": ""}
     env = kept | dict(store) | plain
-    program = make_command("sbench.studies.arrays.node")
-    nodes = {name: stack.enter_context(owned([*program, *more], sys.stderr, env)) for name, more in commands.items()}
+    program = build_command("sbench.studies.arrays.node")
+    nodes = {
+        name: stack.enter_context(run_process([*program, *more], sys.stderr, env)) for name, more in commands.items()
+    }
     for name, at in zip(nodes, [*sorted(ports), port], strict=True):
         wait_for_port(at, nodes[name], f"HSDS's node {name}", READY_S)
     return Service(endpoint, password, nodes, began)

@@ -8,7 +8,7 @@ from obstore.store import LocalStore, ObjectStore
 from sbench.stores import store as stores
 
 
-def opened(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
+def open_store(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
     """Return the objects of a place: {"folder"}, or {"prefix"} in the store of a configuration's entry.
 
     Raises:
@@ -16,10 +16,10 @@ def opened(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
     """
     if "folder" in place:
         return LocalStore(place["folder"], mkdir=True)
-    return stores.of(spec).open_objects(place["prefix"])
+    return stores.get_store(spec).open_objects(place["prefix"])
 
 
-def content(store: ObjectStore, key: str) -> bytes:
+def read_object(store: ObjectStore, key: str) -> bytes:
     """Return what an object holds; nothing where there is none."""
     try:
         return bytes(obstore.get(store, key).bytes())
@@ -27,13 +27,13 @@ def content(store: ObjectStore, key: str) -> bytes:
         return b""
 
 
-def held(store: ObjectStore, prefix: str = "") -> tuple[int, int]:
+def count_objects(store: ObjectStore, prefix: str = "") -> tuple[int, int]:
     """Return how many objects lie below a prefix, and their bytes."""
     sizes = [entry["size"] for entries in obstore.list(store, prefix) for entry in entries]
     return len(sizes), sum(sizes)
 
 
-def remove(store: ObjectStore, prefix: str = "") -> None:
+def remove_objects(store: ObjectStore, prefix: str = "") -> None:
     """Remove all objects below a prefix."""
     for entries in obstore.list(store, prefix):
         obstore.delete(store, [entry["path"] for entry in entries])

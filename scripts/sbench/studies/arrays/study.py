@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from sbench.design.checks import check_page_cache, check_requests, check_work
-from sbench.design.study import Cell, Study, lacking, unreadable
+from sbench.design.study import Cell, Study, check_distributions, check_readable
 from sbench.probe import sizes
 from sbench.probe.fields import read_fields
 from sbench.stores import network as networks
@@ -32,17 +32,17 @@ class Arrays(Study):
 
     of_record = ("repeat", "effective", "work")
 
-    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+    def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         cell = read_fields(Levels, levels)
         entry, backend, clients = config["stores"][cell.store], cell.backend, int(cell.clients)
         reads, writes, trials = cell.operation == "read", cell.operation == "write", cell.operation in TRIALS
-        store, shape = stores.of(entry), pieces.of_levels(cell.shape, cell.chunks)
+        store, shape = stores.get_store(entry), pieces.parse_shape(cell.shape, cell.chunks)
         running = not store.takes_files
-        limit, service = sizes.in_bytes(cell.request_limit), backend == "hsds"
+        limit, service = sizes.parse_size(cell.request_limit), backend == "hsds"
         others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
-        bands = pieces.bands(shape, clients)
-        largest = next(pieces.cut(shape, bands[0], cell.access, limit)).bytes
+        bands = pieces.split_rows(shape, clients)
+        largest = next(pieces.iter_pieces(shape, bands[0], cell.access, limit)).bytes
         reasons = {
             "an array lies in files, or in objects of S3 or Azure Blob": bool(
                 {"device", "shell", "share"} & entry.keys()
@@ -53,7 +53,7 @@ class Arrays(Study):
             ),
             "the HDF5 library does not write to an object store": backend == "library" and writes and not store.files,
             "a chunk is larger than the array": shape.chunk_rows > shape.rows or shape.chunk_columns > shape.columns,
-            f"a chunk is larger than what a data node holds, {sizes.text(_HOLDS)}; take smaller chunks": (
+            f"a chunk is larger than what a data node holds, {sizes.format_size(_HOLDS)}; take smaller chunks": (
                 service and shape.padded_bytes // shape.chunks > _HOLDS
             ),
             "the array has fewer rows of chunks than clients": len(bands) < clients,
@@ -72,7 +72,7 @@ class Arrays(Study):
             f"trials ask for up to {MOST} times the request limit, more than the array has": (
                 trials and MOST * limit > shape.bytes
             ),
-            f"without streaming HSDS refuses requests of {sizes.text(largest)}; take pieces": (
+            f"without streaming HSDS refuses requests of {sizes.format_size(largest)}; take pieces": (
                 service and not trials and cell.streaming == "off" and largest >= limit
             ),
             "a text of so many numbers is above the request limit; take pieces and a higher limit, or binary": (
@@ -81,23 +81,23 @@ class Arrays(Study):
         }
         yield from (reason for reason, holds in reasons.items() if holds)
         if backend == "library":
-            yield from unreadable(levels | {"driver": "sec2" if writes or store.files else "ros3"}, config)
-        yield from lacking(levels, config, NEEDS[backend], f"backend {backend}")
+            yield from check_readable(levels | {"driver": "sec2" if writes or store.files else "ros3"}, config)
+        yield from check_distributions(levels, config, NEEDS[backend], f"backend {backend}")
 
-    def steady(self, cells: list[Cell]) -> list[Cell]:
+    def select_steady(self, cells: list[Cell]) -> list[Cell]:
         """Return the cells that take a time."""
-        return [cell for cell in cells if self.timed(cell.levels)]
+        return [cell for cell in cells if self.is_timed(cell.levels)]
 
-    def timed(self, levels: dict[str, str]) -> bool:
+    def is_timed(self, levels: dict[str, str]) -> bool:
         """Return whether cells of these levels take a time; trials do not."""
         return levels["operation"] not in TRIALS
 
-    def estimate(self, settings: dict) -> dict:
+    def estimate_record(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
-        shape, backend = pieces.of_levels(cell.shape, cell.chunks), cell.backend
-        rate = min(_RATES[backend], networks.mib_s(network, 8) * 2**20)
+        shape, backend = pieces.parse_shape(cell.shape, cell.chunks), cell.backend
+        rate = min(_RATES[backend], networks.compute_rate_limit(network, 8) * 2**20)
         gzip = shape.bytes / _GZIP if cell.compression == "gzip" else 0
         # All but the library's files are written before they are read, and what is written is read back.
         once = shape.bytes / rate + shape.chunks * network.get("latency_ms", 0) / 1000 / 8
@@ -109,22 +109,22 @@ class Arrays(Study):
         counts = {"requests": shape.chunks * (1 + ahead), "puts": shape.chunks * ahead}
         return counts | {"bytes": shape.bytes * (1 + ahead), "seconds": seconds}
 
-    def data_bytes(self, data: dict) -> int:
+    def estimate_data_bytes(self, data: dict) -> int:
         """Return the bytes of an array's file, uncompressed."""
         given = read_fields(Data, data)
-        return pieces.of_levels(given.shape, given.chunks).padded_bytes
+        return pieces.parse_shape(given.shape, given.chunks).padded_bytes
 
-    def disk_bytes(self, settings: dict) -> int:
+    def estimate_disk_bytes(self, settings: dict) -> int:
         """Return the bytes of what a record writes."""
-        return self.data_bytes(settings["data"])
+        return self.estimate_data_bytes(settings["data"])
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
         given, effective = read_fields(Settings, settings), {**manifest["layout"], **record["effective"]}
         cell = given.cell
         label = {"chunks": cell.chunks, "compression": cell.compression, "hdf5": given.library["hdf5"]}
-        if cell.backend == "hsds" and not stores.of(given.store).elsewhere:
-            label |= {"nodes": int(cell.nodes), "request_limit": sizes.in_bytes(cell.request_limit)}
+        if cell.backend == "hsds" and not stores.get_store(given.store).elsewhere:
+            label |= {"nodes": int(cell.nodes), "request_limit": sizes.parse_size(cell.request_limit)}
         if cell.concurrency != "unset" and "concurrency" in effective:
             label |= {"concurrency": int(cell.concurrency)}
         counted = check_requests(record, settings) if cell.operation == "read" else []

@@ -7,7 +7,7 @@ _BLOCK = 256
 _MEAN, _WAVE, _NOISE = 280.0, 15.0, 0.5
 
 
-def make(kind: str, columns: int, rows: slice, seed: int) -> np.ndarray:
+def make_values(kind: str, columns: int, rows: slice, seed: int) -> np.ndarray:
     """Return rows of an array, (rows, columns) of 8 bytes each.
 
     Args:
@@ -18,17 +18,17 @@ def make(kind: str, columns: int, rows: slice, seed: int) -> np.ndarray:
         seed: of what is random in them.
     """
     blocks = range(rows.start // _BLOCK, -(-rows.stop // _BLOCK))
-    made = np.concatenate([_block(kind, columns, number, seed) for number in blocks])
+    made = np.concatenate([_make_block(kind, columns, number, seed) for number in blocks])
     first = rows.start - blocks.start * _BLOCK
     return made[first : first + rows.stop - rows.start]
 
 
-def dtype(kind: str) -> np.dtype:
+def get_dtype(kind: str) -> np.dtype:
     """Return the type of the values."""
     return np.dtype("f8" if kind == "floats" else "u8")
 
 
-def _block(kind: str, columns: int, number: int, seed: int) -> np.ndarray:
+def _make_block(kind: str, columns: int, number: int, seed: int) -> np.ndarray:
     row = np.arange(number * _BLOCK, (number + 1) * _BLOCK, dtype="u8")[:, None]
     column = np.arange(columns, dtype="u8")
     if kind == "formula":

@@ -11,7 +11,7 @@ import zarr
 from zarr.codecs import GzipCodec
 from zarr.storage import ObjectStore
 
-from sbench.probe.program import sync
+from sbench.probe.program import sync_path
 from sbench.studies.arrays import backends, stored_objects
 from sbench.studies.arrays.backends import LEVEL, Read, Target, Write
 from sbench.studies.arrays.pieces import Piece
@@ -21,31 +21,31 @@ class Zarr(backends.Backend):
     """Chunks, and one small object that describes them."""
 
     @contextlib.contextmanager
-    def writing(self, target: Target, new: bool) -> Iterator[Write]:
+    def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
         """Write or read what describes the array; a piece's chunks are written in requests under way together."""
-        with _in_flight(target):
-            array = _created(target) if new else zarr.open_array(_store(target), mode="r+")
+        with _set_in_flight(target):
+            array = _create_array(target) if new else zarr.open_array(_open_store(target), mode="r+")
 
-            def write(piece: Piece, values: np.ndarray) -> None:
+            def write_piece(piece: Piece, values: np.ndarray) -> None:
                 array[piece.slices] = values
 
-            yield write
+            yield write_piece
 
     @contextlib.contextmanager
-    def reading(self, target: Target) -> Iterator[Read]:
+    def open_for_reading(self, target: Target) -> Iterator[Read]:
         """Read what describes the array."""
-        with _in_flight(target):
-            array = zarr.open_array(_store(target), mode="r")
+        with _set_in_flight(target):
+            array = zarr.open_array(_open_store(target), mode="r")
             yield lambda piece: (array[piece.slices], None)
 
-    def store(self, target: Target) -> None:
+    def wait_until_stored(self, target: Target) -> None:
         """Force files to the disk; an object store has stored what it has acknowledged."""
-        force(target)
+        sync_files(target)
 
-    def effective(self, target: Target) -> dict:
+    def read_settings(self, target: Target) -> dict:
         """Return the array's layout and codec, the versions, and how many requests may be under way."""
-        array = zarr.open_array(_store(target), mode="r")
-        with _in_flight(target):
+        array = zarr.open_array(_open_store(target), mode="r")
+        with _set_in_flight(target):
             in_flight = zarr.config.get("async.concurrency")
         return {
             "chunks": "x".join(map(str, array.chunks)),
@@ -53,26 +53,26 @@ class Zarr(backends.Backend):
             **{"zarr": zarr.__version__, "obstore": version("obstore"), "concurrency": in_flight},
         }
 
-    def stored(self, target: Target) -> tuple[int, int]:
+    def count_stored(self, target: Target) -> tuple[int, int]:
         """Return all objects, that which describes the array included, and their bytes."""
-        return stored_objects.held(stored_objects.opened(target.place, target.store))
+        return stored_objects.count_objects(stored_objects.open_store(target.place, target.store))
 
-    def remove(self, target: Target) -> None:
+    def remove_array(self, target: Target) -> None:
         """Remove all objects."""
-        stored_objects.remove(stored_objects.opened(target.place, target.store))
+        stored_objects.remove_objects(stored_objects.open_store(target.place, target.store))
 
 
-def force(target: Target) -> None:
+def sync_files(target: Target) -> None:
     """Force all files of a place to the disk, where they are files."""
     for folder, _, names in os.walk(target.place.get("folder", "")):
         for name in (*names, "."):
-            sync(Path(folder, name))
+            sync_path(Path(folder, name))
 
 
-def _created(target: Target) -> zarr.Array:
+def _create_array(target: Target) -> zarr.Array:
     shape, gzip = target.shape, target.compression == "gzip"
     return zarr.create_array(
-        _store(target),
+        _open_store(target),
         shape=(shape.rows, shape.columns),
         chunks=(shape.chunk_rows, shape.chunk_columns),
         dtype=target.dtype,
@@ -81,11 +81,11 @@ def _created(target: Target) -> zarr.Array:
     )
 
 
-def _store(target: Target) -> ObjectStore:
-    return ObjectStore(stored_objects.opened(target.place, target.store))
+def _open_store(target: Target) -> ObjectStore:
+    return ObjectStore(stored_objects.open_store(target.place, target.store))
 
 
-def _in_flight(target: Target) -> contextlib.AbstractContextManager:
+def _set_in_flight(target: Target) -> contextlib.AbstractContextManager:
     return zarr.config.set({"async.concurrency": target.in_flight} if target.in_flight else {})
 
 

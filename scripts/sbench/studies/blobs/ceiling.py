@@ -5,19 +5,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from sbench.stores.bare import Getter
-from sbench.studies.blobs.patterns import Operation, Plan, split
+from sbench.studies.blobs.patterns import Operation, Plan, split_extents
 
 
-def shares(plan: Plan, rank: int) -> list[Operation]:
+def list_shares(plan: Plan, rank: int) -> list[Operation]:
     """Return what each thread of a process reads: a part of its first operation, whole pages but for the last.
 
     There are as many threads as the process has chunks under way at once; [] where it asks the store for nothing.
     A contiguous operation is one request a thread; of an interleaved one each extent is.
     """
     work = []
-    for first in plan.fetched(rank)[:1]:
-        share = -(-first.bytes // plan.at_once)
-        work += split(first.object, first.extents, share + -share % 4096)
+    for first in plan.list_fetches(rank)[:1]:
+        share = -(-first.bytes // plan.chunks_in_flight)
+        work += split_extents(first.object, first.extents, share + -share % 4096)
     return work
 
 
@@ -38,20 +38,20 @@ class BareClient:
         # Each thread waits for the last, so that there is one for each connection.
         together = threading.Barrier(max(1, len(self._pairs)))
 
-        def open_one(getter: Getter, share: Operation) -> None:
+        def open_connection(getter: Getter, share: Operation) -> None:
             together.wait()
             getter.connect(self._names[share.object])
 
-        self._each(open_one)
+        self._call_each(open_connection)
 
-    def read(self) -> int:
+    def read_shares(self) -> int:
         """Read everything once and drop it; returns the bytes."""
 
-        def read_one(getter: Getter, share: Operation) -> None:
+        def read_share(getter: Getter, share: Operation) -> None:
             for offset, length in share.extents:
-                getter.get(self._names[share.object], offset, length)
+                getter.read_range(self._names[share.object], offset, length)
 
-        self._each(read_one)
+        self._call_each(read_share)
         return sum(share.bytes for _, share in self._pairs)
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class BareClient:
         for getter, _ in self._pairs:
             getter.close()
 
-    def _each(self, do: Callable[[Getter, Operation], None]) -> None:
+    def _call_each(self, do: Callable[[Getter, Operation], None]) -> None:
         others = [self._pool.submit(do, *pair) for pair in self._pairs[1:]]
         for pair in self._pairs[:1]:
             do(*pair)

@@ -13,7 +13,7 @@ _PAGE_CACHE = "the page cache"
 def check_size(manifest: dict, label: str) -> Iterator[str]:
     """Check that objects have the size of their label."""
     size = manifest["layout"]["size_bytes"]
-    if size != sizes.in_bytes(label):
+    if size != sizes.parse_size(label):
         yield f"{manifest['dataset']}: objects have {size} bytes, {label} was asked"
 
 
@@ -34,4 +34,4 @@ def check_memory(memory: dict) -> Iterator[str]:
     """Check that no process held more of an object than it was to hold at once."""
     grown, allowed = memory["growth_bytes"], memory["allowed_bytes"]
     if grown > allowed:
-        yield f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed"
+        yield f"a process grew by {sizes.format_size(grown)}, {sizes.format_size(allowed)} are allowed"

@@ -20,7 +20,7 @@ Check = Callable[[Operation, memoryview], None]
 _SOON_S = 2e-4
 
 
-def patiently(request, pause_s: float = 5e-5) -> None:
+def wait_for_request(request, pause_s: float = 5e-5) -> None:
     """Wait for an MPI request without taking the core from a server or a slower process, as MPI's own waits do."""
     soon = time.perf_counter() + _SOON_S
     while not request.Test():
@@ -37,35 +37,37 @@ class Independent:
     def __init__(self, comm: MPI.Comm, plan: Plan, reader: Reader, names: list[str], view: memoryview) -> None:
         """Take what stays the same in all iterations; `view` is the process's buffer."""
         self.comm, self.plan, self.reader, self.names, self.view = comm, plan, reader, names, view
-        self.gets, self.fetches = plan.operations(comm.rank), plan.fetched(comm.rank)
+        self.gets, self.fetches = plan.list_operations(comm.rank), plan.list_fetches(comm.rank)
         # Where one process reads for all: the seconds that it has read.
         self.fetched_s = 0.0
         self.identities: dict[int, Identity] = {}
 
-    def identify(self) -> dict[int, Identity]:
+    def identify_objects(self) -> dict[int, Identity]:
         """Find out what the objects are that this process reads, by number, and keep it for all iterations."""
-        self.identities = {number: self.reader.identify(self.names[number]) for number in self.numbers()}
+        self.identities = {
+            number: self.reader.fetch_identity(self.names[number]) for number in self.list_object_numbers()
+        }
         return self.identities
 
-    def confirm(self) -> None:
+    def expect_unchanged(self) -> None:
         """See that the objects are still those that were identified, where reading them does not; raises Changed."""
-        for number in self.numbers():
-            self.reader.confirm(self.names[number], self.identities[number])
+        for number in self.list_object_numbers():
+            self.reader.expect_unchanged(self.names[number], self.identities[number])
 
     def close(self) -> None:
         """Let go of what all processes hold together; called by all of them."""
 
-    def numbers(self) -> set[int]:
+    def list_object_numbers(self) -> set[int]:
         """Return the numbers of the objects that this process reads."""
         return {one.object for one in self.fetches}
 
-    def without_bytes(self) -> "Independent":
+    def build_empty_copy(self) -> "Independent":
         """Return the same delivery of no bytes, operation by operation: what is left of its time is the harness's."""
         empty = copy.copy(self)
         empty.gets, empty.fetches = ([Operation(one.object, ()) for one in some] for some in (self.gets, self.fetches))
         return empty
 
-    def iterate(self, check: Check | None = None) -> int:
+    def run_iteration(self, check: Check | None = None) -> int:
         """Bring all operations into the buffer, one after the other; returns the bytes that this process got.
 
         Raises:
@@ -73,22 +75,22 @@ class Independent:
         """
         done = 0
         for number, one in enumerate(self.gets):
-            self._bring(number, one)
-            done += self._got(one, check)
+            self._load_operation(number, one)
+            done += self._count_received(one, check)
         return done
 
-    def hints(self) -> dict[str, str] | None:
+    def get_hints(self) -> dict[str, str] | None:
         """Return the hints that MPI-IO used, None where it is not used (METHOD 10)."""
         return None
 
-    def _bring(self, number: int, operation: Operation) -> None:
-        self._fetch(operation)
+    def _load_operation(self, number: int, operation: Operation) -> None:
+        self._fetch_operation(operation)
 
-    def _fetch(self, operation: Operation) -> None:
+    def _fetch_operation(self, operation: Operation) -> None:
         name, identity = self.names[operation.object], self.identities[operation.object]
         self.reader.read(name, operation.extents, self.view[: operation.bytes], identity)
 
-    def _got(self, operation: Operation, check: Check | None) -> int:
+    def _count_received(self, operation: Operation, check: Check | None) -> int:
         if check:
             check(operation, self.view[: operation.bytes])
         return operation.bytes
@@ -97,17 +99,17 @@ class Independent:
 class Broadcast(Independent):
     """Rank 0 reads operation after operation, and MPI_Bcast gives every process all of it before the next is read."""
 
-    def _bring(self, number: int, operation: Operation) -> None:
+    def _load_operation(self, number: int, operation: Operation) -> None:
         """Return when rank 0 has read an operation and passed it on; all hear of it if it cannot."""
         token = bytearray(b"\1")
         began = time.perf_counter()
         if self.comm.rank:
-            patiently(self.comm.Irecv([token, MPI.BYTE], 0))
+            wait_for_request(self.comm.Irecv([token, MPI.BYTE], 0))
             if not token[0]:
                 raise Changed("")
         else:
             try:
-                self._fetch(self.fetches[number])
+                self._fetch_operation(self.fetches[number])
             except Changed:
                 token[0] = 0
                 raise
@@ -115,15 +117,15 @@ class Broadcast(Independent):
                 self.fetched_s += time.perf_counter() - began
                 for rank in range(1, self.comm.size):
                     self.comm.Send([token, MPI.BYTE], rank)
-        self._pass_on(number, operation)
+        self._distribute_operation(number, operation)
 
-    def distribute(self) -> int:
+    def distribute_operations(self) -> int:
         """Do with what is in rank 0's memory what an iteration does once it is read; returns what this process got."""
         for number, operation in enumerate(self.gets):
-            self._pass_on(number, operation)
+            self._distribute_operation(number, operation)
         return sum(operation.bytes for operation in self.gets)
 
-    def _pass_on(self, number: int, operation: Operation) -> None:
+    def _distribute_operation(self, number: int, operation: Operation) -> None:
         """Let every process have its part of an operation that rank 0 has read."""
         self.comm.Bcast([self.view[: operation.bytes], MPI.BYTE])
 
@@ -134,16 +136,16 @@ class Scatter(Broadcast):
     def __init__(self, *arguments) -> None:
         """See `Independent`."""
         super().__init__(*arguments)
-        everybody = [self.plan.operations(rank) for rank in range(self.comm.size)]
+        everybody = [self.plan.list_operations(rank) for rank in range(self.comm.size)]
         self._counts = [[one.bytes for one in together] for together in zip(*everybody, strict=True)]
 
-    def without_bytes(self) -> "Scatter":
+    def build_empty_copy(self) -> "Scatter":
         """See `Independent`."""
-        empty = super().without_bytes()
+        empty = super().build_empty_copy()
         empty._counts = [[0] * len(counts) for counts in self._counts]
         return empty
 
-    def _pass_on(self, number: int, operation: Operation) -> None:
+    def _distribute_operation(self, number: int, operation: Operation) -> None:
         if self.comm.rank:
             self.comm.Scatterv(None, [self.view[: operation.bytes], MPI.BYTE])
             return
@@ -169,14 +171,14 @@ class MpiIo(Independent):
         self._file: MPI.File | None = None
         self._path = reader.path(names[0])
 
-    def numbers(self) -> set[int]:
+    def list_object_numbers(self) -> set[int]:
         """Return the one file's number, since all processes open it."""
         return {0}
 
-    def identify(self) -> dict[int, Identity]:
+    def identify_objects(self) -> dict[int, Identity]:
         """Find out what the file is, and open it together."""
         try:
-            identities = super().identify()
+            identities = super().identify_objects()
         except Changed:
             identities = None
         # All processes open the file together, or none.
@@ -184,24 +186,24 @@ class MpiIo(Independent):
             raise Changed(f"{self._path} was replaced or changed as the cell began")
         try:
             self._file = MPI.File.Open(self.comm, str(self._path), MPI.MODE_RDONLY)
-            self._show()
+            self._set_view()
         except MPI.Exception as error:
-            raise _problem(self._path, "opened", error) from error
+            raise _build_problem(self._path, "opened", error) from error
         return identities
 
-    def iterate(self, check: Check | None = None) -> int:
+    def run_iteration(self, check: Check | None = None) -> int:
         """Read all operations; see `Independent.iterate`. Nobody leaves a collective read before the others."""
         done, cut, at = 0, False, self._begin
         for number in range(self._rounds if self._collective else len(self.gets)):
             one = self.gets[number] if number < len(self.gets) else Operation(0, ())
-            cut |= self._read(at, self.view[: one.bytes]) < one.bytes
+            cut |= self._read_bytes(at, self.view[: one.bytes]) < one.bytes
             at += one.bytes
-            done += self._got(one, None if cut else check)
+            done += self._count_received(one, None if cut else check)
         if cut:
             raise Changed(f"{self._path} ended before all of it was read")
         return done
 
-    def hints(self) -> dict[str, str]:
+    def get_hints(self) -> dict[str, str]:
         """Return the hints that the library says it used."""
         if not self._file:
             return {}
@@ -215,7 +217,7 @@ class MpiIo(Independent):
         if self._file:
             self._file.Close()
 
-    def _show(self) -> None:
+    def _set_view(self) -> None:
         """Let this process see its own pieces and nothing else, if it has more than one; all do this together."""
         extents = [extent for one in self.gets for extent in one.extents]
         self._begin = extents[0][0] if extents else 0
@@ -230,7 +232,7 @@ class MpiIo(Independent):
         self._file.Set_view(0, MPI.BYTE, shown)
         shown.Free()
 
-    def _read(self, at: int, view: memoryview) -> int:
+    def _read_bytes(self, at: int, view: memoryview) -> int:
         """Read from a place of what this process sees; returns the bytes that came."""
         self.reader.attempts += 1
         status = MPI.Status()
@@ -238,11 +240,11 @@ class MpiIo(Independent):
         try:
             read(at, [view, MPI.BYTE], status)
         except MPI.Exception as error:
-            raise _problem(self._path, "read", error) from error
+            raise _build_problem(self._path, "read", error) from error
         return status.Get_count(MPI.BYTE)
 
 
-def _problem(path: Path, what: str, error: MPI.Exception) -> Problem:
+def _build_problem(path: Path, what: str, error: MPI.Exception) -> Problem:
     reason = error.Get_error_string().splitlines()[0].split(", error stack")[0]
     return Problem(f"{path} cannot be {what} through MPI-IO: {reason}")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sbench.probe import content, sizes
 from sbench.probe.fields import read_fields
-from sbench.probe.program import Problem, dataset_options, run, write_json
+from sbench.probe.program import Problem, parse_dataset_options, run_main, write_json
 from sbench.studies.blobs.settings import Data
 
 GENERATOR = "make_blobs"
@@ -19,21 +19,21 @@ _SETTINGS = {"size", "objects", "seed"}
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
-    options = dataset_options(
+    options = parse_dataset_options(
         argv,
         __doc__.splitlines()[0],
         'JSON as {"size": "16MiB", "objects": 4, "seed": 1}; "part_size" is passed on to the stores',
     )
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
-    manifest = make(settings)
+    manifest = build_manifest(settings)
     write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **parts, **manifest})
     layout = manifest["layout"]
-    print(f"{options.out}: {layout['objects']} objects of {sizes.text(layout['size_bytes'])}")
+    print(f"{options.out}: {layout['objects']} objects of {sizes.format_size(layout['size_bytes'])}")
     return 0
 
 
-def make(settings: dict) -> dict:
+def build_manifest(settings: dict) -> dict:
     """Return the manifest's facts about the objects of `settings`, whose checksums are taken block by block.
 
     Raises:
@@ -42,19 +42,19 @@ def make(settings: dict) -> dict:
     if settings.keys() != _SETTINGS:
         raise Problem(f"objects have the settings {', '.join(sorted(_SETTINGS))}, not {', '.join(sorted(settings))}")
     given = read_fields(Data, settings)
-    size, count, seed = sizes.in_bytes(given.size), given.objects, given.seed
+    size, count, seed = sizes.parse_size(given.size), given.objects, given.seed
     if size < 1 or not isinstance(count, int) or count < 1 or not isinstance(seed, int) or seed < 0:
         raise Problem(f"{settings} describe no objects: size and number are at least 1, the seed at least 0")
-    files = [content.entry(f"{number:04d}.bin", size, seed, number) for number in range(count)]
+    files = [content.build_entry(f"{number:04d}.bin", size, seed, number) for number in range(count)]
     lines = "\n".join(f"{file['name']} {file['bytes']} {file['sha256']}" for file in files)
     return {
         "generator": {"name": GENERATOR, "version": VERSION, "numpy": np.__version__},
         "settings": settings,
         "data_sha256": hashlib.sha256(lines.encode()).hexdigest(),
-        "layout": {"size_bytes": size, "objects": count, "block_bytes": sizes.block_bytes(size)},
+        "layout": {"size_bytes": size, "objects": count, "block_bytes": sizes.compute_block_bytes(size)},
         "files": files,
     }
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

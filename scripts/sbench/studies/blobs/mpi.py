@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sbench.probe import slurm
-from sbench.probe.processes import expect_shared_memory, owned
-from sbench.probe.program import Problem, make_command
+from sbench.probe.processes import expect_shared_memory, run_process
+from sbench.probe.program import Problem, build_command
 from sbench.studies.blobs.settings import Mpi
 
 PROGRAM = "sbench.studies.blobs.read"
@@ -54,19 +54,19 @@ class Ranks:
         self.launcher = " ".join([Path(command[0]).name, *command[1 : command.index("-n")]])
         self._words: list[str] = []
         self._last = ""
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener = threading.Thread(target=self._read_stderr, daemon=True)
         self._listener.start()
 
-    def seconds(self) -> float:
+    def measure_elapsed(self) -> float:
         """Return the seconds since the processes were started."""
         return time.perf_counter() - self._began
 
-    def say(self, message: dict) -> None:
+    def send_message(self, message: dict) -> None:
         """Send rank 0 a line."""
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(message), file=self._process.stdin, flush=True)
 
-    def hear(self) -> dict:
+    def receive_message(self) -> dict:
         """Return what rank 0 says next.
 
         Raises:
@@ -79,30 +79,30 @@ class Ranks:
                     return json.loads(line)
             elif '{"event": ' in line:
                 raise Problem("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
-            _repeat(line)
+            _print_line(line)
         status = self._process.wait()
         self._listener.join(_PATIENCE_S)
-        raise Problem(self._reason(status))
+        raise Problem(self._describe_end(status))
 
-    def end(self) -> None:
+    def stop_processes(self) -> None:
         """Let the processes go once rank 0 has said its last word, which is after MPI_Finalize."""
         # What they found is known already, so that they do not end well makes nothing invalid.
         with contextlib.suppress(Problem):
-            self.hear()
+            self.receive_message()
         if self.launcher.startswith("mpiexec.gforker"):
             # It would wait for two seconds before it ends by itself; all that it would wait for is done, once the
             # others have left MPI_Finalize too, in which one of them removes their shared memory.
             deadline = time.monotonic() + _PATIENCE_S
-            while _living_children(self._process.pid) and time.monotonic() < deadline:
+            while _has_living_children(self._process.pid) and time.monotonic() < deadline:
                 time.sleep(0.002)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_PATIENCE_S)
 
-    def _listen(self) -> None:
+    def _read_stderr(self) -> None:
         for line in self._process.stderr:
-            _repeat(line)
+            _print_line(line)
             words = line.strip()
             # A line of signs, as tracebacks have them, says nothing.
             if re.search(r"\w", words) and not words.startswith(_ABORTED):
@@ -110,7 +110,7 @@ class Ranks:
             if words.startswith(PROBLEM) or _SIGNALLED.match(words):
                 self._words.append(words)
 
-    def _reason(self, status: int) -> str:
+    def _describe_end(self, status: int) -> str:
         for words in self._words:
             if words.startswith(PROBLEM):
                 return json.loads(words.removeprefix(PROBLEM))
@@ -122,12 +122,12 @@ class Ranks:
         return f"{self.launcher} ended with status {status} before all was read: {self._last or 'it said nothing'}"
 
 
-def _repeat(line: str) -> None:
+def _print_line(line: str) -> None:
     """Pass a line on as a whole one: what a process was saying when it was killed has no end, and would run on."""
     print(line.removesuffix("\n"), file=sys.stderr, flush=True)
 
 
-def _living_children(pid: int) -> bool:
+def _has_living_children(pid: int) -> bool:
     """Say whether a process has children that have not ended (proc(5): children, stat)."""
     with contextlib.suppress(OSError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
@@ -139,7 +139,7 @@ def _living_children(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
+def start_ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
     """Start `count` MPI processes for the length of a `with` block; none of them lives longer.
 
     Args:
@@ -151,7 +151,7 @@ def ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
         Problem: there is no such launcher, the hostfile has too few slots, this is no job of a cluster, or processes
             cannot share memory.
     """
-    command = [*_launcher(mpi, count, nodes), "-n", str(count), *make_command(PROGRAM)]
+    command = [*_build_launcher(mpi, count, nodes), "-n", str(count), *build_command(PROGRAM)]
     env = dict(os.environ)
     if nodes == 1 and not mpi.launcher and not mpi.hostfile:
         env |= WITHIN_A_MACHINE
@@ -162,7 +162,7 @@ def ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with contextlib.ExitStack() as stack:
         try:
-            process = stack.enter_context(owned(command, sys.stderr, env, text=True, errors="replace", **pipes))
+            process = stack.enter_context(run_process(command, sys.stderr, env, text=True, errors="replace", **pipes))
         except OSError as error:
             raise Problem(f"{command[0]} does not start ({error.strerror}); correct launcher under mpi") from error
         yield Ranks(process, command, count)
@@ -188,9 +188,9 @@ def _is_ours_and_old(path: Path) -> bool:
     return False
 
 
-def _launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
+def _build_launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
     per_node = str(-(-count // nodes))
-    if mpi.hostfile and (there := slots(Path(mpi.hostfile))) < count:
+    if mpi.hostfile and (there := count_slots(Path(mpi.hostfile))) < count:
         raise Problem(
             f"{mpi.hostfile} has {there} slots for {count} processes; add hosts (name:slots, a line each),"
             " or ask for fewer processes"
@@ -202,23 +202,23 @@ def _launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
         divided = ["-ppn", per_node] if nodes > 1 else []
         return [str(bundled / "mpiexec"), "-f", mpi.hostfile, *divided]
     if nodes > 1:
-        return [*slurm.across(nodes, count), "--mpi=pmi2"]
+        return [*slurm.build_srun_command(nodes, count), "--mpi=pmi2"]
     return [str(bundled / "mpiexec.gforker")]
 
 
-def slots(hostfile: Path) -> int:
+def count_slots(hostfile: Path) -> int:
     """Return how many processes a hostfile has room for: lines of "host:slots", one where nothing is said.
 
     What cannot be read or understood is a Problem.
     """
-    hosts = hosts_of(hostfile)
+    hosts = read_hosts(hostfile)
     counts = [host.partition(":")[2] or "1" for host in hosts]
     if wrong := [host for host, many in zip(hosts, counts, strict=True) if not (many.isascii() and many.isdigit())]:
         raise Problem(f"{hostfile}: {wrong[0]!r} is no host:slots")
     return sum(map(int, counts))
 
 
-def hosts_of(hostfile: Path) -> list[str]:
+def read_hosts(hostfile: Path) -> list[str]:
     """Return the entries of a hostfile, without comments, or raise a Problem if it cannot be read."""
     try:
         lines = hostfile.read_text(encoding="utf-8").splitlines()
@@ -229,7 +229,7 @@ def hosts_of(hostfile: Path) -> list[str]:
     return [words[0] for line in lines if (words := line.partition("#")[0].split())]
 
 
-def see_alike(hosts: list[str], versions_of: list[dict[str, str]]) -> None:
+def expect_same_software(hosts: list[str], versions_of: list[dict[str, str]]) -> None:
     """See that all MPI processes run the software of rank 0 (METHOD 14).
 
     Args:
@@ -249,7 +249,7 @@ def see_alike(hosts: list[str], versions_of: list[dict[str, str]]) -> None:
             )
 
 
-def span(rows: list[dict]) -> tuple[float, float]:
+def compute_span(rows: list[dict]) -> tuple[float, float]:
     """Return the seconds of an iteration, and those until the first process that had something to read was done.
 
     Each row has `host`, `times` (began, ended) and `bytes` of a process.

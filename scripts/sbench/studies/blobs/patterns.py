@@ -35,7 +35,7 @@ class Pattern:
     explained: str = ""
 
     @property
-    def from_one(self) -> bool:
+    def has_single_reader(self) -> bool:
         """Whether rank 0 reads for all."""
         return self.by in ("broadcast", "scatter")
 
@@ -45,14 +45,14 @@ class Pattern:
         return self.by in ("mpi-io", "collective")
 
     @property
-    def split(self) -> bool:
+    def is_split(self) -> bool:
         """Whether each process reads its own part of an object, which may as well be part of an object of its own."""
         return self.by == "each" and self.gives != "whole"
 
     @property
-    def once(self) -> bool:
+    def is_read_once(self) -> bool:
         """Whether the object's bytes are asked for once, and not by each process."""
-        return self.by != "each" or self.split
+        return self.by != "each" or self.is_split
 
 
 # In the order of the report's pages.
@@ -115,7 +115,7 @@ PATTERNS = {
         explained="interleaved pieces through a file view, read together: the MPI library decides who reads what",
     ),
 }
-FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.from_one)
+FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.has_single_reader)
 # That give each process a whole object; the others give it a section of one.
 WHOLE = tuple(name for name, pattern in PATTERNS.items() if pattern.gives == "whole")
 # The least that an operation asks for.
@@ -159,63 +159,65 @@ class Plan:
         self.size, self.block = layout["size_bytes"], layout["block_bytes"]
         self._one_each = cell.objects == "own" or self.kind.one_each
         self.objects = self.processes if self._one_each else 1
-        self._chunk_bytes, self._concurrency = sizes.in_bytes(cell.chunk_size), int(cell.concurrency)
-        most = sizes.in_bytes(cell.operation_size)
+        self._chunk_bytes, self._concurrency = sizes.parse_size(cell.chunk_size), int(cell.concurrency)
+        most = sizes.parse_size(cell.operation_size)
         self.operation_bytes = most - most % (self.block if most >= self.block else PAGE)
 
     @property
-    def at_once(self) -> int:
+    def chunks_in_flight(self) -> int:
         """Return how many chunks a process has under way at most: as many as asked, if an operation has so many."""
-        counts = (sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._fetched_by_all())
+        counts = (sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._iter_all_fetches())
         return min(self._concurrency, max(counts, default=1))
 
     @property
     def largest_request(self) -> int:
         """Return the bytes of the largest chunk."""
-        lengths = (length for one in self._fetched_by_all() for _, length in one.extents)
+        lengths = (length for one in self._iter_all_fetches() for _, length in one.extents)
         return min(self._chunk_bytes, max(lengths, default=0))
 
-    def operations(self, rank: int) -> list[Operation]:
+    def list_operations(self, rank: int) -> list[Operation]:
         """Return what a process gets, operation by operation; in a scatter an operation may be empty."""
         if self.kind.by == "scatter":
-            return [Operation(0, tuple(self._section(rank, *piece.extents[0]))) for piece in self.fetched(0)]
-        return list(split(rank if self._one_each else 0, self._extents(rank), self.operation_bytes))
+            return [
+                Operation(0, tuple(self._compute_section(rank, *piece.extents[0]))) for piece in self.list_fetches(0)
+            ]
+        return list(split_extents(rank if self._one_each else 0, self._list_extents(rank), self.operation_bytes))
 
-    def fetched(self, rank: int) -> list[Operation]:
+    def list_fetches(self, rank: int) -> list[Operation]:
         """Return what a process asks the store for."""
-        if not self.kind.from_one:
-            return self.operations(rank)
-        return [] if rank else list(split(0, [(0, self.size)], self.operation_bytes))
+        if not self.kind.has_single_reader:
+            return self.list_operations(rank)
+        return [] if rank else list(split_extents(0, [(0, self.size)], self.operation_bytes))
 
-    def _fetched_by_all(self) -> Iterator[Operation]:
-        return (one for rank in range(self.processes) for one in self.fetched(rank))
+    def _iter_all_fetches(self) -> Iterator[Operation]:
+        return (one for rank in range(self.processes) for one in self.list_fetches(rank))
 
-    def buffer_bytes(self, rank: int) -> int:
+    def compute_buffer_bytes(self, rank: int) -> int:
         """Return the bytes that a process holds at most at once."""
-        return max((one.bytes for one in [*self.operations(rank), *self.fetched(rank)]), default=0)
+        return max((one.bytes for one in [*self.list_operations(rank), *self.list_fetches(rank)]), default=0)
 
-    def delivered(self, rank: int) -> int:
+    def count_delivered_bytes(self, rank: int) -> int:
         """Return the bytes that a process gets in an iteration."""
-        return sum(one.bytes for one in self.operations(rank))
+        return sum(one.bytes for one in self.list_operations(rank))
 
-    def blocks_of(self, rank: int) -> Iterator[tuple[int, int]]:
+    def iter_blocks(self, rank: int) -> Iterator[tuple[int, int]]:
         """Yield (object, block) of all blocks that a process gets."""
-        for one in self.operations(rank):
+        for one in self.list_operations(rank):
             for offset, length in one.extents:
                 for block in range(-(-offset // self.block), -(-(offset + length) // self.block)):
                     yield one.object, block
 
-    def _extents(self, rank: int) -> list[tuple[int, int]]:
+    def _list_extents(self, rank: int) -> list[tuple[int, int]]:
         if self.kind.gives == "whole":
             return [(0, self.size)]
         if self.kind.gives == "section":
-            return self._section(rank, 0, self.size)
+            return self._compute_section(rank, 0, self.size)
         blocks = -(-self.size // self.block)
         piece = self.block * max(1, min(self._chunk_bytes // self.block, -(-blocks // self.processes) // _PIECES))
         starts = range(rank * piece, self.size, self.processes * piece)
         return [(start, min(piece, self.size - start)) for start in starts]
 
-    def _section(self, rank: int, start: int, length: int) -> list[tuple[int, int]]:
+    def _compute_section(self, rank: int, start: int, length: int) -> list[tuple[int, int]]:
         """Return the section of a process in `length` bytes from `start` on, [] if there is none left for it."""
         blocks = -(-length // self.block)
         share = -(-blocks // self.processes) * self.block
@@ -223,7 +225,7 @@ class Plan:
         return [(start + rank * share, count)] if count > 0 else []
 
 
-def split(number: int, extents: Iterable[tuple[int, int]], limit: int) -> Iterator[Operation]:
+def split_extents(number: int, extents: Iterable[tuple[int, int]], limit: int) -> Iterator[Operation]:
     """Cut extents of the object `number` into operations of `limit` bytes, of which the last may have fewer."""
     parts: list[tuple[int, int]] = []
     room = limit

@@ -24,9 +24,9 @@ from sbench.stores import bare
 from sbench.stores import store as stores
 from sbench.stores.reading import Access, Changed, Reader
 from sbench.studies.blobs import verify
-from sbench.studies.blobs.ceiling import BareClient, shares
-from sbench.studies.blobs.delivery import DELIVERIES, Check, Independent, patiently
-from sbench.studies.blobs.mpi import see_alike, span
+from sbench.studies.blobs.ceiling import BareClient, list_shares
+from sbench.studies.blobs.delivery import DELIVERIES, Check, Independent, wait_for_request
+from sbench.studies.blobs.mpi import compute_span, expect_same_software
 from sbench.studies.blobs.patterns import Plan
 from sbench.studies.blobs.settings import Settings
 
@@ -34,18 +34,18 @@ _FIRST_BROADCAST = 2**20
 _ANOTHER = bytes([*range(1, 256), 0])
 
 
-def converse(comm: MPI.Comm) -> None:
+def serve_parent(comm: MPI.Comm) -> None:
     """Read what the parent of rank 0 asks for, and tell it."""
     parent = Step() if comm.rank == 0 else None
 
-    def tell(event: str, *, wait: bool = False, **facts: object) -> None:
+    def send_event(event: str, *, wait: bool = False, **facts: object) -> None:
         """Say something to the parent; all processes wait until it lets them go on, if they are to."""
         if parent:
-            parent.say({"event": event, **facts})
+            parent.send_message({"event": event, **facts})
         if wait:
             if parent:
-                parent.hear()
-            patiently(comm.Ibarrier())
+                parent.receive_message()
+            wait_for_request(comm.Ibarrier())
 
     job = comm.bcast(parent.job if parent else None)
     job["manifest"] = comm.bcast(read_json(job["manifest"]) if parent else None)
@@ -56,24 +56,24 @@ def converse(comm: MPI.Comm) -> None:
             " does the launcher belong to the MPI library (library under mpi)?"
         )
     process = Process(comm, job, settings)
-    facts, versions_of = comm.gather(process.facts()), comm.gather(process.versions())
+    facts, versions_of = comm.gather(process.describe_process()), comm.gather(process.list_versions())
     if parent:
-        see_alike([one["host"] for one in facts], versions_of)
-    tell("started", facts=facts)
-    process.prepare()
-    tell("ready", wait=True)
-    process.measure()
-    tell("read", wait=True)
-    outcome = process.finish()
-    modules = comm.gather(provenance.loaded())
+        expect_same_software([one["host"] for one in facts], versions_of)
+    send_event("started", facts=facts)
+    process.prepare_reading()
+    send_event("ready", wait=True)
+    process.run_iterations()
+    send_event("read", wait=True)
+    outcome = process.gather_outcome()
+    modules = comm.gather(provenance.list_loaded_modules())
     if parent:
         outcome["modules"] = sorted({name for names in modules for name in names})
-        outcome["files"] = software.loaded()
-    tell("done", outcome=outcome)
+        outcome["files"] = software.list_loaded_libraries()
+    send_event("done", outcome=outcome)
     rounds, problem = process.measure_ceiling()
-    tell("ceiling", samples=rounds, problem=problem)
+    send_event("ceiling", samples=rounds, problem=problem)
     MPI.Finalize()
-    tell("ended")
+    send_event("ended")
 
 
 class Process:
@@ -87,9 +87,9 @@ class Process:
         self._neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._host = MPI.Get_processor_name()
         # By rank; a machine may be several nodes.
-        self._nodes = comm.allgather(host.name())
-        self._store = stores.of(settings.store)
-        self._reader = self._connect()
+        self._nodes = comm.allgather(host.get_node_name())
+        self._store = stores.get_store(settings.store)
+        self._reader = self._open_reader()
         self._changed: list[str] = []
         self._samples: list[dict] = []
         local = [Path(file) for file in job["local_files"]]
@@ -98,32 +98,32 @@ class Process:
         self._done = Counter()
         self._waits = slowed.Waits(self._cell.control)
 
-    def _connect(self) -> Reader:
-        chunk, concurrency = sizes.in_bytes(self._cell.chunk_size), int(self._cell.concurrency)
-        return self._store.reader(self._job["location"], Access(chunk, concurrency, self._cell.cache == "direct"))
+    def _open_reader(self) -> Reader:
+        chunk, concurrency = sizes.parse_size(self._cell.chunk_size), int(self._cell.concurrency)
+        return self._store.build_reader(self._job["location"], Access(chunk, concurrency, self._cell.cache == "direct"))
 
-    def facts(self) -> dict:
+    def describe_process(self) -> dict:
         """Return where this process runs and what it is to read."""
         file = next(iter(self._job["local_files"]), self._settings.store.get("path", "."))
         masks = self._neighbours.gather(os.sched_getaffinity(0))
-        speaks = self._nodes.index(host.name()) == self._comm.rank
+        speaks = self._nodes.index(host.get_node_name()) == self._comm.rank
         return {
             "host": self._host,
-            "node": host.name(),
-            "cores": host.usable_cores(set().union(*masks)) if masks else 0,
-            "machine": host.facts(file) if masks or speaks else None,
-            "mpi": _library(),
-            "client": f"MPI-IO of {_library()}" if self._plan.kind.mpi_io else self._reader.client,
+            "node": host.get_node_name(),
+            "cores": host.count_usable_cores(set().union(*masks)) if masks else 0,
+            "machine": host.read_facts(file) if masks or speaks else None,
+            "mpi": _get_mpi_library(),
+            "client": f"MPI-IO of {_get_mpi_library()}" if self._plan.kind.mpi_io else self._reader.client,
         }
 
-    def versions(self) -> dict[str, str]:
+    def list_versions(self) -> dict[str, str]:
         """Return the versions of MPI, of the store's client, and of all distributions; of several nodes also hashes."""
-        hashes = software.hashes() if len(set(self._nodes)) > 1 else {}
-        return {"mpi": _library(), "client": self._reader.client} | software.distributions() | hashes
+        hashes = software.compute_library_hashes() if len(set(self._nodes)) > 1 else {}
+        return {"mpi": _get_mpi_library(), "client": self._reader.client} | software.list_distributions() | hashes
 
-    def prepare(self) -> None:
+    def prepare_reading(self) -> None:
         """Connect, identify the objects, take the buffer, and measure what costs apart from reading."""
-        self._fits()
+        self._expect_memory()
         first = bytearray(_FIRST_BROADCAST)
         self._comm.Barrier()
         began = time.perf_counter()
@@ -131,28 +131,28 @@ class Process:
         self._first_broadcast = time.perf_counter() - began
         del first
         names = [entry["name"] for entry in self._files]
-        length = self._plan.buffer_bytes(self._comm.rank)
+        length = self._plan.compute_buffer_bytes(self._comm.rank)
         # Pages are there only once they are written, so what is resident now is all but the buffer.
         self._buffer = mmap.mmap(-1, max(1, length))
         view = memoryview(self._buffer)[:length]
         self._delivery = DELIVERIES[self._plan.kind.by](self._comm, self._plan, self._reader, names, view)
-        self._identify()
+        self._identify_objects()
         # Whoever identified an object has a connection already: no client begins its first iteration with one.
         self._reader.close()
-        self._reader = self._delivery.reader = self._connect()
-        self._null = self._empty_iterations()
+        self._reader = self._delivery.reader = self._open_reader()
+        self._null = self._measure_empty_iterations()
         memory.forget_peak()
-        self._start = memory.resident()
+        self._start = memory.read_resident_bytes()
         pages = memoryview(self._buffer)[:: mmap.PAGESIZE]
         pages[:] = bytes(len(pages))
         self._several = self._comm.allreduce(len(self._delivery.gets), MPI.MAX) > 1
         self._spot = verify.Verifier(self._files, self._plan.block)
         self._verify_s = 0.0
 
-    def _identify(self) -> None:
+    def _identify_objects(self) -> None:
         """Find out what the objects are; a size that is not the manifest's, and two answers, are changes."""
         try:
-            identities = self._delivery.identify()
+            identities = self._delivery.identify_objects()
         except Changed as changed:
             identities, self._changed = {}, [str(changed)]
         everybody = self._comm.allgather(identities)
@@ -163,103 +163,103 @@ class Process:
             for answer in answers:
                 if answer.size != entry["bytes"]:
                     self._changed.append(f"{entry['name']} has {answer.size} bytes, the manifest says {entry['bytes']}")
-        self._agree()
+        self._merge_changes()
 
-    def _agree(self) -> None:
+    def _merge_changes(self) -> None:
         """Let all processes know what any of them has seen change, so that all stop together."""
         lines = {line for lines in self._comm.allgather(self._changed) for line in lines if line}
         self._changed = sorted(lines)
 
-    def _fits(self) -> None:
+    def _expect_memory(self) -> None:
         """Raise a Problem if the buffers of all processes of this machine do not fit into its memory."""
-        buffers = self._neighbours.allgather(self._plan.buffer_bytes(self._comm.rank))
-        free = memory.available() if self._neighbours.rank == 0 else 0
+        buffers = self._neighbours.allgather(self._plan.compute_buffer_bytes(self._comm.rank))
+        free = memory.compute_available_bytes() if self._neighbours.rank == 0 else 0
         needed = sum(buffers) + len(buffers) * memory.SPARE
         if self._neighbours.rank == 0 and needed > free:
             alike = "=" if len(set(buffers)) == 1 else "at most, together"
             raise Problem(
-                f"{len(buffers)} processes × ({sizes.text(max(buffers))} + {sizes.text(memory.SPARE)}) {alike}"
-                f" {sizes.text(needed)} do not fit into the {sizes.text(free)} of free memory of host {self._host};"
+                f"{len(buffers)} processes × ({sizes.format_size(max(buffers))} + {sizes.format_size(memory.SPARE)}) {alike}"
+                f" {sizes.format_size(needed)} do not fit into the {sizes.format_size(free)} of free memory of host {self._host};"
                 " choose a smaller operation_size, or fewer processes"
             )
         self._neighbours.Barrier()
 
-    def measure(self) -> None:
+    def run_iterations(self) -> None:
         """Read as often as asked; stop when an object is not the one that it was. Then the connections are closed."""
         self._done.subtract(attempts=self._reader.attempts, retries=self._reader.retries)
-        self._confirm()
-        self._agree()
+        self._check_unchanged()
+        self._merge_changes()
         for number in range(1, self._settings.iterations + 1):
             if self._changed:
                 break
             before, waited, fetched = self._reader.retries, self._waits.seconds, self._delivery.fetched_s
-            row = self._timed(self._read_slowed)
+            row = self._measure_read(self._read_slowed)
             row["read_s"] = self._delivery.fetched_s - fetched
             count = row["bytes"]
-            self._confirm()
+            self._check_unchanged()
             if not self._changed:
                 self._check_last(count)
             row |= {"retries": self._reader.retries - before, "waited_s": self._waits.seconds - waited}
-            patiently(self._comm.Ibarrier())
-            self._agree()
+            wait_for_request(self._comm.Ibarrier())
+            self._merge_changes()
             rows = self._comm.gather(row)
             if not self._changed:
                 self._done.update(bytes=count, tasks=bool(count))
-                self._samples += [_sample(number, rows)] if rows else []
+                self._samples += [_build_sample(number, rows)] if rows else []
         self._done.update(attempts=self._reader.attempts, retries=self._reader.retries)
-        self._hints = self._delivery.hints()
+        self._hints = self._delivery.get_hints()
         self._reader.close()
 
-    def _timed(self, read: Callable[[], int]) -> dict:
+    def _measure_read(self, read: Callable[[], int]) -> dict:
         """Return the row of this process: it reads between barriers, with the page cache as it is asked for."""
         # One process of a host brings its page cache into that state (METHOD 8).
         sets = self._local and not self._neighbours.rank
-        state = page_cache.prepare(self._cell.cache, self._local) if sets else None
-        times, count = self._between(read)
-        state = state and state | {"resident_after": page_cache.resident(self._local)}
+        state = page_cache.set_cache_state(self._cell.cache, self._local) if sets else None
+        times, count = self._run_between_barriers(read)
+        state = state and state | {"resident_after": page_cache.measure_resident(self._local)}
         return {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": state, "host": self._host}
 
     def _read_slowed(self) -> int:
         """Read, and wait where this is a control that is slowed (METHOD 6); returns the bytes that this process got."""
         began = time.perf_counter()
-        count = self._read(self._delivery)
-        self._waits.after(time.perf_counter() - began)
+        count = self._run_iteration(self._delivery)
+        self._waits.wait_after(time.perf_counter() - began)
         return count
 
-    def _between(self, read: Callable[[], int]) -> tuple[tuple[float, float], int]:
+    def _run_between_barriers(self, read: Callable[[], int]) -> tuple[tuple[float, float], int]:
         """Read between barriers; returns when this process began and ended, and the bytes that it got."""
-        patiently(self._comm.Ibarrier())
+        wait_for_request(self._comm.Ibarrier())
         self._comm.Barrier()
         began = time.perf_counter()
         count = read()
         ended = time.perf_counter()
-        patiently(self._comm.Ibarrier())
+        wait_for_request(self._comm.Ibarrier())
         return (began, ended), count
 
-    def _empty_iterations(self) -> float:
+    def _measure_empty_iterations(self) -> float:
         """Return the seconds of as many iterations without bytes as the total has: the harness's part (METHOD 13)."""
         if self._changed:
             return 0.0
-        empty, seconds = self._delivery.without_bytes(), 0.0
+        empty, seconds = self._delivery.build_empty_copy(), 0.0
         for _ in range(max(1, self._settings.iterations - 1)):
-            times, _ = self._between(lambda: self._read(empty))
+            times, _ = self._run_between_barriers(lambda: self._run_iteration(empty))
             rows = self._comm.gather({"host": self._host, "times": times, "bytes": 0})
-            seconds += span(rows)[0] if rows else 0.0
-        self._agree()
+            seconds += compute_span(rows)[0] if rows else 0.0
+        self._merge_changes()
         return seconds
 
-    def _read(self, delivered: Independent, check: Check | None = None) -> int:
+    def _run_iteration(self, delivered: Independent, check: Check | None = None) -> int:
         try:
-            return delivered.iterate(check)
+            return delivered.run_iteration(check)
         except Changed as changed:
             self._changed = [str(changed)]
             return 0
 
-    def _confirm(self) -> None:
+    def _check_unchanged(self) -> None:
         """See, outside the time, that the objects are still those that were identified."""
         if not self._changed:
             try:
-                self._delivery.confirm()
+                self._delivery.expect_unchanged()
             except Changed as changed:
                 self._changed = [str(changed)]
 
@@ -271,19 +271,19 @@ class Process:
         if count:
             began = time.perf_counter()
             last = self._delivery.gets[-1]
-            self._spot.check(last, self._delivery.view[: last.bytes])
+            self._spot.check_blocks(last, self._delivery.view[: last.bytes])
             pages = memoryview(self._buffer)[:: mmap.PAGESIZE]
             pages[:] = bytes(pages).translate(_ANOTHER)
             self._verify_s += time.perf_counter() - began
 
-    def finish(self) -> dict | None:
+    def gather_outcome(self) -> dict | None:
         """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
         verifier = self._verify_all() if self._several and not self._changed else self._spot
-        distributed = self._distribute()
+        distributed = self._measure_distribution()
         self._delivery.close()
         gathered = self._comm.gather(
             {
-                "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
+                "rank": {"start_bytes": self._start, "peak_bytes": memory.read_peak_bytes()},
                 "operations": len(self._delivery.gets),
                 "seconds": {"verify": self._verify_s, "null": self._null, "first_broadcast": self._first_broadcast},
                 "totals": self._done + Counter(blocks_verified=verifier.right, blocks_wrong=verifier.wrong),
@@ -299,7 +299,7 @@ class Process:
             "distributed": distributed,
             "changed": self._changed,
             "verified": "in a pass of its own" if self._several else "after every iteration",
-            "checksum": verify.checksum(lines) if lines else None,
+            "checksum": verify.compute_checksum(lines) if lines else None,
             "ranks": [one["rank"] for one in gathered],
             "operations": max(one["operations"] for one in gathered),
             "seconds": {key: max(one["seconds"][key] for one in gathered) for key in gathered[0]["seconds"]},
@@ -307,17 +307,17 @@ class Process:
             **{key: sum(one["totals"][key] for one in gathered) for key in totals},
         }
 
-    def _distribute(self) -> list[dict]:
+    def _measure_distribution(self) -> list[dict]:
         """Return, at rank 0, the rounds in which what is in its memory is passed on, where one process reads for all.
 
         That is the bound of what an iteration takes beside reading.
         """
-        samples, rounds = [], self._settings.ceiling_rounds if self._plan.kind.from_one else 0
+        samples, rounds = [], self._settings.ceiling_rounds if self._plan.kind.has_single_reader else 0
         for number in range(1, rounds + 1 if not self._changed else 1):
-            times, count = self._between(self._delivery.distribute)
+            times, count = self._run_between_barriers(self._delivery.distribute_operations)
             row = {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": None, "host": self._host}
             rows = self._comm.gather(row)
-            samples += [_sample(number, rows, "distribution")] if rows else []
+            samples += [_build_sample(number, rows, "distribution")] if rows else []
         return samples
 
     def measure_ceiling(self) -> tuple[list[dict], str | None]:
@@ -331,19 +331,19 @@ class Process:
             return [], None
         # What the iterations held is not beside what the bare client holds.
         self._delivery = self._buffer = None
-        addresses, self._refused = self._comm.bcast(None if self._comm.rank else self._addresses(names))
-        connect = bare.of(self._job["location"], addresses, self._cell.cache == "direct")
-        client = BareClient(shares(self._plan, self._comm.rank), names, connect)
+        addresses, self._refused = self._comm.bcast(None if self._comm.rank else self._get_addresses(names))
+        connect = bare.build_connector(self._job["location"], addresses, self._cell.cache == "direct")
+        client = BareClient(list_shares(self._plan, self._comm.rank), names, connect)
         samples = []
-        self._bare(client.connect)
+        self._call_bare_client(client.connect)
         for number in range(1, rounds + 1):
-            rows = self._comm.gather(self._timed(lambda: self._bare(client.read)))
-            samples += [_sample(number, rows, "ceiling")] if rows else []
+            rows = self._comm.gather(self._measure_read(lambda: self._call_bare_client(client.read_shares)))
+            samples += [_build_sample(number, rows, "ceiling")] if rows else []
         client.close()
         problem = next(filter(None, self._comm.allgather(self._refused)), None)
         return [] if problem else samples, problem
 
-    def _bare(self, ask: Callable[[], int | None]) -> int:
+    def _call_bare_client(self, ask: Callable[[], int | None]) -> int:
         """Let the bare client ask for something, unless it was refused before."""
         if not self._refused:
             try:
@@ -352,10 +352,10 @@ class Process:
                 self._refused = str(error)
         return 0
 
-    def _addresses(self, names: list[str]) -> tuple[dict, str | None]:
+    def _get_addresses(self, names: list[str]) -> tuple[dict, str | None]:
         """Return the objects' signed addresses for bare requests, or why there are none."""
         try:
-            return self._store.addresses(self._job["location"], names[: self._plan.objects], os.environ), None
+            return self._store.sign_addresses(self._job["location"], names[: self._plan.objects], os.environ), None
         except Problem as problem:
             return {}, str(problem)
 
@@ -364,18 +364,18 @@ class Process:
         verifier = verify.Verifier(self._files, self._plan.block)
         verifier.wrong = self._spot.wrong
         began = time.perf_counter()
-        self._delivery.reader = self._connect()
-        self._read(self._delivery, verifier.check)
+        self._delivery.reader = self._open_reader()
+        self._run_iteration(self._delivery, verifier.check_blocks)
         self._delivery.reader.close()
-        self._confirm()
+        self._check_unchanged()
         self._verify_s += time.perf_counter() - began
-        patiently(self._comm.Ibarrier())
-        self._agree()
+        wait_for_request(self._comm.Ibarrier())
+        self._merge_changes()
         return verifier
 
 
-def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
-    latency, first_done = span(rows)
+def _build_sample(number: int, rows: list[dict], phase: str = "read") -> dict:
+    latency, first_done = compute_span(rows)
     states = [{**row["cache"], "host": row["host"]} for row in rows if row["cache"]]
     before, after = (
         [state[key] for state in states if state[key] is not None] for key in ("resident_before", "resident_after")
@@ -389,7 +389,7 @@ def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
         # Of the process that reads for all.
         "read_s": rows[0].get("read_s") or None,
         "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
-        "resident_before": page_cache.furthest(states[0]["asked"], before) if states else None,
+        "resident_before": page_cache.find_furthest(states[0]["asked"], before) if states else None,
         "retries": sum(row["retries"] for row in rows),
         # Side by side: the process that read longest waited longest, and the iteration ends with it.
         "waited_s": max(row["waited_s"] for row in rows),
@@ -402,7 +402,7 @@ def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
     }
 
 
-def _library() -> str:
+def _get_mpi_library() -> str:
     """Return the name and version of the MPI library, such as "MPICH 5.0.2"."""
     line = MPI.Get_library_version().splitlines()[0]
     match = re.match(r"(.+?) Version:\s+(\S+)", line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages.run_files import opened
+from sbench.pages.run_files import open_cleaned
 from sbench.probe import sizes
 from sbench.probe.program import Problem
 
@@ -20,10 +20,10 @@ _SIZE = re.compile(r"(?:File|Object) Size ?\((\w+)\)")
 _COLUMN = re.compile(r"(.+) (?:Latency \(s\)|Bandwidth \(MiB/s\))")
 
 
-def records(files: Mapping[str, Path]) -> Iterator[dict]:
+def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
     """Yield a record for each latency; what it was measured with beside pattern, size and processes is not printed."""
     for path in files.values():
-        for row in read(path).to_dict("records"):
+        for row in read_table(path).to_dict("records"):
             own = {
                 "store": STORES.get(row["store"], row["store"]),
                 "pattern": row["pattern"],
@@ -33,14 +33,14 @@ def records(files: Mapping[str, Path]) -> Iterator[dict]:
             unknown = dict.fromkeys(("operation_size", "chunk_size", "concurrency"), "")
             # Of sections, all processes together get one object.
             objects = 1 if row["pattern"] == "sections" else PROCESSES
-            size, latency = sizes.in_bytes(row["size"]) * objects, float(row["latency"])
+            size, latency = sizes.parse_size(row["size"]) * objects, float(row["latency"])
             sample = {"phase": "read", "iteration": 1, "latency_s": latency, "bytes": size, "rank_s": ""}
             work = {"logical_bytes": size, "timed_bytes": size}
             cell = own | unknown | {"objects": "shared", "cache": "any"}
             yield {"cell": cell, "repeat": 1, "seconds": {"total": latency}, "work": work, "samples": [sample]}
 
 
-def read(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> pd.DataFrame:
     """Return a printed table as rows: pattern, size (text), store, latency, bandwidth (both as printed).
 
     The pattern follows from the file's name: …Single…, …Multiple…, …Extended…. A number that is not there is left out.
@@ -48,13 +48,13 @@ def read(path: Path) -> pd.DataFrame:
     Raises:
         Problem: the file's name tells no pattern, or a column is no latency or bandwidth.
     """
-    table = pd.concat([pd.DataFrame(columns=COLUMNS, dtype=str), *_parts(path)])
+    table = pd.concat([pd.DataFrame(columns=COLUMNS, dtype=str), *_read_parts(path)])
     return table[table["latency"].str.fullmatch(r"[\d.]+") & table["bandwidth"].str.fullmatch(r"[\d.]+")]
 
 
-def _parts(path: Path) -> list[pd.DataFrame]:
+def _read_parts(path: Path) -> list[pd.DataFrame]:
     """One table as `COLUMNS` for each of its stores; of another file none."""
-    lines = opened(path)
+    lines = open_cleaned(path)
     if not (unit := _SIZE.match(lines.readline())):
         return []
     lines.seek(0)

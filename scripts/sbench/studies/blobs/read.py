@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         from sbench.studies.blobs import process
 
-        process.converse(comm)
+        process.serve_parent(comm)
     except BaseException as error:
         words = str(error)
         if not isinstance(error, Problem):

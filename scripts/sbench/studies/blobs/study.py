@@ -5,15 +5,15 @@ from functools import cache
 from pathlib import Path
 
 from sbench.design.checks import check_bytes, check_nodes, check_pages_kept, check_requests, check_work
-from sbench.design.study import Cell, Study, apart, mappings
+from sbench.design.study import Cell, Study, check_node_count, list_mappings
 from sbench.probe import memory, sizes
 from sbench.probe.fields import read_fields
-from sbench.probe.program import Problem, read_yaml, tool
+from sbench.probe.program import Problem, find_tool, read_yaml
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.blobs import patterns
 from sbench.studies.blobs.checks import check_iterations, check_memory, check_page_caches, check_size
-from sbench.studies.blobs.mpi import BY_NODES, hosts_of, slots
+from sbench.studies.blobs.mpi import BY_NODES, count_slots, read_hosts
 from sbench.studies.blobs.settings import Data, Levels, Section, Settings
 
 # What stores and patterns that are compared pairwise have in common, beside the size.
@@ -29,27 +29,27 @@ class Blobs(Study):
     spans_nodes = True
     of_record = ("repeat", "effective", "memory", "retries", "attempts", "ceiling")
 
-    def mistakes(self, config: dict) -> Iterator[str]:
+    def list_mistakes(self, config: dict) -> Iterator[str]:
         """Yield too few objects for the processes, comparisons that cannot be made, and lists of machines not there."""
-        section, parts = read_fields(Section, self.section(config)), mappings(self.section(config))
+        section, parts = read_fields(Section, self.get_section(config)), list_mappings(self.get_section(config))
         for part in parts:
             own = any(patterns.PATTERNS[name].one_each for name in part["pattern"]) or "own" in part["objects"]
             needed = max(part["processes"]) if own else 1
             for size in part["size"]:
-                if not _at(section.iterations, size):
+                if not _get_for_size(section.iterations, size):
                     yield f"studies.blobs.iterations: how often {size} is read is not said"
-                if not _at(section.time_limit_s, size):
+                if not _get_for_size(section.time_limit_s, size):
                     yield f"studies.blobs.time_limit_s: how long a cell of {size} may take is not said"
-                if (there := _at(section.data["objects"], size)) < needed:
+                if (there := _get_for_size(section.data["objects"], size)) < needed:
                     one = "; each process has one of its own" if own else ""
                     few = f"{there} of {size} are fewer than the {needed} that the matrix reads"
                     yield f"studies.blobs.data.objects: {few}{one}"
-        yield from _never_compared(section.compare, {name for part in parts for name in part["pattern"]})
+        yield from _list_never_compared(section.compare, {name for part in parts for name in part["pattern"]})
         launcher, hostfile, library = section.mpi.launcher, section.mpi.hostfile, section.mpi.library
         most = max(count for part in parts for count in part["processes"])
         if hostfile and not Path(hostfile).is_file():
             yield f"studies.blobs.mpi.hostfile: there is no {hostfile}"
-        elif hostfile and (there := slots(Path(hostfile))) < most:
+        elif hostfile and (there := count_slots(Path(hostfile))) < most:
             yield f"studies.blobs.mpi.hostfile: {hostfile} has {there} slots, the matrix asks for {most} processes"
         several = any(max(part["nodes"]) > 1 for part in parts)
         if launcher and several and not any(word in part for word in BY_NODES for part in launcher):
@@ -57,12 +57,12 @@ class Blobs(Study):
         if library and "/" in library and not Path(library).is_file():
             yield f"studies.blobs.mpi.library: there is no {library}"
 
-    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+    def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        cell, hostfile = read_fields(Levels, levels), read_fields(Section, self.section(config)).mpi.hostfile
+        cell, hostfile = read_fields(Levels, levels), read_fields(Section, self.get_section(config)).mpi.hostfile
         pattern, entry = patterns.PATTERNS[cell.pattern], config["stores"][cell.store]
-        kind, store = entry["kind"], stores.of(entry)
-        direct, own = cell.cache == "direct", cell.objects == "own" and not pattern.split
+        kind, store = entry["kind"], stores.get_store(entry)
+        direct, own = cell.cache == "direct", cell.objects == "own" and not pattern.is_split
         reasons = {
             "objects cannot be read from a raw device": "device" in entry,
             f"MPI-IO reads files, not a store of the kind {kind}": pattern.mpi_io and not store.files,
@@ -73,65 +73,65 @@ class Blobs(Study):
                 store.embedded and hostfile
             ),
             f"{cell.pattern} reads an object for each process already": own and pattern.one_each,
-            f"{cell.pattern} reads one object": own and pattern.once,
+            f"{cell.pattern} reads one object": own and pattern.is_read_once,
             "each process reading an object of its own is the pattern multiple-files": (
-                own and not (pattern.one_each or pattern.once)
+                own and not (pattern.one_each or pattern.is_read_once)
             ),
         }
         yield from (reason for reason, holds in reasons.items() if holds)
-        yield from apart(levels, config, int(cell.processes))
-        yield from _sizes(cell, store.copies)
-        limit = object_limits().get(kind)
-        if limit and sizes.in_bytes(cell.size) > limit["gib"] * 2**30:
-            largest = sizes.text(limit["gib"] * 2**30)
+        yield from check_node_count(levels, config, int(cell.processes))
+        yield from _list_size_conflicts(cell, store.copies)
+        limit = read_object_limits().get(kind)
+        if limit and sizes.parse_size(cell.size) > limit["gib"] * 2**30:
+            largest = sizes.format_size(limit["gib"] * 2**30)
             yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
 
-    def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
+    def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the launcher, or the memory of this machine: others are looked at by the cells themselves."""
-        mpi = read_fields(Section, self.section(config)).mpi
+        mpi = read_fields(Section, self.get_section(config)).mpi
         if launcher := mpi.launcher:
             remedy = "load the cluster's module for it, or correct mpi.launcher"
-            yield f"tool {launcher[0]}", lambda: tool(launcher[0], remedy=remedy, trial=())
+            yield f"tool {launcher[0]}", lambda: find_tool(launcher[0], remedy=remedy, trial=())
         if not (mpi.launcher or mpi.hostfile):
-            yield "memory", lambda: _memory(cells)
+            yield "memory", lambda: _expect_memory(cells)
 
-    def complete(self, settings: dict, config: dict) -> dict:
+    def complete_settings(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings with the number of iterations of its size, and all that says how MPI is started."""
-        cell, section = read_fields(Levels, settings["cell"]), read_fields(Section, self.section(config))
+        cell, section = read_fields(Levels, settings["cell"]), read_fields(Section, self.get_section(config))
         mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
         # Other machines in a file of the same name make another cell.
-        hosts = {"hosts": hosts_of(Path(section.mpi.hostfile))} if section.mpi.hostfile else {}
-        return settings | {"iterations": _at(section.iterations, cell.size), "mpi": mpi | hosts}
+        hosts = {"hosts": read_hosts(Path(section.mpi.hostfile))} if section.mpi.hostfile else {}
+        return settings | {"iterations": _get_for_size(section.iterations, cell.size), "mpi": mpi | hosts}
 
-    def estimate(self, settings: dict) -> dict:
+    def estimate_record(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
         A round of the ceiling reads no more than the first operation of each process.
         """
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
-        size, processes, concurrency = sizes.in_bytes(cell.size), int(cell.processes), int(cell.concurrency)
-        read = size if patterns.PATTERNS[cell.pattern].once else size * processes
-        ceiling = min(read, sizes.in_bytes(cell.operation_size) * processes)
+        size, processes, concurrency = sizes.parse_size(cell.size), int(cell.processes), int(cell.concurrency)
+        read = size if patterns.PATTERNS[cell.pattern].is_read_once else size * processes
+        ceiling = min(read, sizes.parse_size(cell.operation_size) * processes)
         # What needs several operations is read once more to be verified.
         again = read if read > ceiling else 0
         total = given.iterations * read + again + given.ceiling_rounds * ceiling
         rounds = given.iterations + given.ceiling_rounds
-        requests = max(rounds * processes, total / sizes.in_bytes(cell.chunk_size))
-        rate = min(1000, networks.mib_s(network, processes * concurrency)) * 2**20
+        requests = max(rounds * processes, total / sizes.parse_size(cell.chunk_size))
+        rate = min(1000, networks.compute_rate_limit(network, processes * concurrency)) * 2**20
         waiting = requests * network.get("latency_ms", 0) / 1000 / processes / concurrency
         return {"requests": requests, "bytes": total, "seconds": _START_S + total / rate + waiting}
 
-    def data_bytes(self, data: dict) -> int:
+    def estimate_data_bytes(self, data: dict) -> int:
         """Return the bytes of the objects of one size."""
         given = read_fields(Data, data)
-        return sizes.in_bytes(given.size) * given.objects
+        return sizes.parse_size(given.size) * given.objects
 
-    def data_objects(self, data: dict) -> int:
+    def count_data_objects(self, data: dict) -> int:
         """Return how many objects of one size there are."""
         return read_fields(Data, data).objects
 
-    def made_bytes(self, data: dict) -> int:
+    def estimate_made_bytes(self, data: dict) -> int:
         """Return the bytes of objects that lie where they are described: none."""
         return 0
 
@@ -153,29 +153,29 @@ class Blobs(Study):
             *check_bytes(record, record["work"].get("fetched_bytes")),
         ]
 
-    def contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
+    def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
         """Return what stores and patterns that deliver the same have in common: each is compared with each."""
         cell, context = read_fields(Levels, levels), (level for factor, level in levels.items() if factor in CONTEXT)
         return (cell.pattern in patterns.WHOLE, cell.size, *context)
 
 
 @cache
-def object_limits() -> dict[str, dict]:
+def read_object_limits() -> dict[str, dict]:
     """Return how large an object may be by kind of store: {"gib", "as_of", "source"}."""
     return read_yaml(LIMITS)["limits"]
 
 
-def _sizes(cell: Levels, copies: bool) -> Iterator[str]:
+def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
     """Yield which sizes do not go together; `copies`: an SDK has a second copy of each chunk that is under way."""
     pattern, concurrency = patterns.PATTERNS[cell.pattern], int(cell.concurrency)
-    size, operation, chunk = map(sizes.in_bytes, (cell.size, cell.operation_size, cell.chunk_size))
-    block = sizes.block_bytes(size)
+    size, operation, chunk = map(sizes.parse_size, (cell.size, cell.operation_size, cell.chunk_size))
+    block = sizes.compute_block_bytes(size)
     if operation < patterns.PAGE:
         yield f"an operation_size of {cell.operation_size} is smaller than a page"
     elif pattern.by == "scatter" and operation < block:
-        yield f"scatter cuts operations into whole blocks, of {sizes.text(block)} in an object of {cell.size}"
+        yield f"scatter cuts operations into whole blocks, of {sizes.format_size(block)} in an object of {cell.size}"
     # What the process with most bytes of an object asks for at once; interleaved, each piece is a chunk.
-    buffer = min(operation, -(-size // int(cell.processes)) if pattern.split else size)
+    buffer = min(operation, -(-size // int(cell.processes)) if pattern.is_split else size)
     chunks = -(-buffer // chunk)
     if concurrency > chunks and pattern.gives != "pieces":
         has = f"{chunks} chunk{'s' * (chunks != 1)} of {cell.chunk_size}"
@@ -184,30 +184,30 @@ def _sizes(cell: Levels, copies: bool) -> Iterator[str]:
     held = buffer + 2 * min(chunk, buffer) * concurrency
     if copies and held > operation + memory.SPARE:
         yield (
-            f"the SDK holds two copies of each chunk: {sizes.text(buffer)} + 2 × {sizes.text(chunk)} × {concurrency} ="
-            f" {sizes.text(held)} is more than an operation and {sizes.text(memory.SPARE)}"
+            f"the SDK holds two copies of each chunk: {sizes.format_size(buffer)} + 2 × {sizes.format_size(chunk)} × {concurrency} ="
+            f" {sizes.format_size(held)} is more than an operation and {sizes.format_size(memory.SPARE)}"
         )
 
 
-def _memory(cells: Sequence[Cell]) -> str:
+def _expect_memory(cells: Sequence[Cell]) -> str:
     """Say how much the processes of the largest cell take; each cell looks again when it begins."""
     needs = []
     for cell in cells:
         given = read_fields(Settings, cell.settings)
-        size = sizes.in_bytes(given.data.size)
-        plan = patterns.Plan(given.cell, {"size_bytes": size, "block_bytes": sizes.block_bytes(size)})
-        buffers = sum(map(plan.buffer_bytes, range(plan.processes)))
+        size = sizes.parse_size(given.data.size)
+        plan = patterns.Plan(given.cell, {"size_bytes": size, "block_bytes": sizes.compute_block_bytes(size)})
+        buffers = sum(map(plan.compute_buffer_bytes, range(plan.processes)))
         needs.append((buffers + plan.processes * memory.SPARE, plan.processes))
     needed, count = max(needs)
-    free = memory.available()
+    free = memory.compute_available_bytes()
     processes = "process needs" if count == 1 else "processes need"
-    words = f"{count} {processes} {sizes.text(needed)}, {sizes.text(free)} are free"
+    words = f"{count} {processes} {sizes.format_size(needed)}, {sizes.format_size(free)} are free"
     if needed > free:
         raise Problem(f"{words}; choose a smaller operation_size, or fewer processes")
     return words
 
 
-def _never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[str]:
+def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[str]:
     """Yield comparisons whose sides deliver different amounts, which no run can judge."""
     for number, entry in enumerate(compare):
         if entry["factor"] == "size":
@@ -225,7 +225,7 @@ def _never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[str]:
         )
 
 
-def _at(setting: int | dict[str, int], size: str) -> int:
+def _get_for_size(setting: int | dict[str, int], size: str) -> int:
     """A setting that is one number, or one for each size; 0 where the size has none."""
     return setting.get(size, 0) if isinstance(setting, dict) else setting
 

@@ -17,7 +17,7 @@ class Verifier:
         self.right = self.wrong = 0
         self.lines: set[tuple[int, int, int, int]] = set()
 
-    def check(self, operation: Operation, view: memoryview) -> None:
+    def check_blocks(self, operation: Operation, view: memoryview) -> None:
         """Check the blocks of an operation whose bytes are in `view`; a block without its beginning is left out."""
         number, at = operation.object, 0
         for offset, length in operation.extents:
@@ -31,10 +31,10 @@ class Verifier:
                 if checksum is not None:
                     checksum = self._running[number, block] = zlib.crc32(view[at : at + count], checksum)
                     if offset + count == stop:
-                        self._done(number, block, stop - start)
+                        self._record_block(number, block, stop - start)
                 offset, at = offset + count, at + count
 
-    def _done(self, number: int, block: int, count: int) -> None:
+    def _record_block(self, number: int, block: int, count: int) -> None:
         checksum = self._running.pop((number, block))
         self.lines.add((number, block, count, checksum))
         if checksum == self._files[number]["crc32"][block]:
@@ -43,7 +43,9 @@ class Verifier:
             self.wrong += 1
 
 
-def expected(files: list[dict], block: int, numbers: Iterable[tuple[int, int]]) -> set[tuple[int, int, int, int]]:
+def get_manifest_lines(
+    files: list[dict], block: int, numbers: Iterable[tuple[int, int]]
+) -> set[tuple[int, int, int, int]]:
     """Return the lines of the manifest for (object, block)."""
     return {
         (number, one, min(block, files[number]["bytes"] - one * block), files[number]["crc32"][one])
@@ -51,7 +53,7 @@ def expected(files: list[dict], block: int, numbers: Iterable[tuple[int, int]]) 
     }
 
 
-def checksum(lines: Iterable[tuple[int, int, int, int]]) -> str:
+def compute_checksum(lines: Iterable[tuple[int, int, int, int]]) -> str:
     """Return the sha256 over the distinct lines "object block bytes crc32", sorted: processes do not matter."""
     text = "\n".join(sorted({"{} {} {} {}".format(*line) for line in lines}))
     return hashlib.sha256(text.encode()).hexdigest()

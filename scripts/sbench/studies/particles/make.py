@@ -8,7 +8,7 @@ import numpy as np
 
 from sbench.probe.fields import read_fields
 from sbench.probe.formats import is_named_hdf5
-from sbench.probe.program import Problem, dataset_options, run, sync, why, write_json
+from sbench.probe.program import Problem, describe_cause, parse_dataset_options, run_main, sync_path, write_json
 from sbench.studies.particles import snapshots
 from sbench.studies.particles.settings import Data
 
@@ -17,15 +17,15 @@ GENERATOR = {"name": "make_particles", "version": 1}
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
-    options = dataset_options(
+    options = parse_dataset_options(
         argv,
         __doc__,
         'JSON as {"particles": "A", "per_file": 400000, "seed": 1}: A, B or a number; or {"files": "folder", '
         '"group": "PartType0", "field": "Density"}: describe existing files; "part_size" is passed on to the stores',
     )
     data = read_fields(Data, options.settings)
-    paths = of_source(Path(data.files)) if data.files else make(data, options.out)
-    facts = snapshots.describe(paths, *((data.group, data.field) if data.files else ()))
+    paths = list_source_files(Path(data.files)) if data.files else make_snapshot(data, options.out)
+    facts = snapshots.describe_snapshot(paths, *((data.group, data.field) if data.files else ()))
     for entry, path in zip(facts["files"], paths, strict=True):
         entry |= {"path": str(path.absolute())} if data.files else {}
     digests = "\n".join(entry["sha256"] for entry in facts["files"])
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def planned(data: Data) -> tuple[int, int]:
+def plan_snapshot(data: Data) -> tuple[int, int]:
     """Return the particles and files of a snapshot to make."""
     if data.particles in snapshots.PRESETS:
         return snapshots.PRESETS[data.particles][:2]
@@ -47,7 +47,7 @@ def planned(data: Data) -> tuple[int, int]:
     return particles, -(-particles // data.per_file)
 
 
-def of_source(source: Path) -> list[Path]:
+def list_source_files(source: Path) -> list[Path]:
     """Return the files of a snapshot that a file or a folder of a user means, as its numbers order them.
 
     Raises:
@@ -59,30 +59,32 @@ def of_source(source: Path) -> list[Path]:
     return sorted(paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in path.name.split(".")])
 
 
-def make(data: Data, out: Path) -> list[Path]:
+def make_snapshot(data: Data, out: Path) -> list[Path]:
     """Write the files of a snapshot beside its manifest-to-be; return them.
 
     Raises:
         Problem: the folder cannot be written.
     """
-    held = snapshots.numbers(*planned(data))
+    held = snapshots.split_particles(*plan_snapshot(data))
     paths = [out.parent / f"snapshot.{number}.hdf5" for number in range(len(held))]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.unlink(missing_ok=True)
         for number, path in enumerate(paths):
             part = path.with_suffix(".part")
-            snapshots.write(part, number, held, data.seed)
-            sync(part)
+            snapshots.write_file(part, number, held, data.seed)
+            sync_path(part)
             part.replace(path)
-        sync(out.parent)
+        sync_path(out.parent)
     except (OSError, RuntimeError) as error:
         for path in paths:
             path.unlink(missing_ok=True)
             path.with_suffix(".part").unlink(missing_ok=True)
-        raise Problem(f"{out.parent} cannot be written: {why(error, '; free the disk or make it writable')}") from error
+        raise Problem(
+            f"{out.parent} cannot be written: {describe_cause(error, '; free the disk or make it writable')}"
+        ) from error
     return paths
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

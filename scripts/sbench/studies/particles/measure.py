@@ -19,7 +19,7 @@ from sbench import drivers
 from sbench.probe import dask_workers, memory, page_cache, sizes, slowed
 from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
-from sbench.probe.program import Problem, read_json, run
+from sbench.probe.program import Problem, read_json, run_main
 from sbench.stores import store as stores
 from sbench.studies.particles import methods, parquet_copy, snapshot_reading, snapshots, through_yt
 from sbench.studies.particles.settings import Settings
@@ -31,33 +31,33 @@ _SAME, _CANCELLED = 1e-9, 1e-12
 def main(argv: list[str] | None = None) -> int:
     """Measure what the step says on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
-    return run_measurement(measure)
+    return run_measurement(measure_cell)
 
 
-def measure(step: Step) -> dict:
+def measure_cell(step: Step) -> dict:
     """Return the program's part of the record."""
-    dask_workers.begin()
+    dask_workers.start_forkserver()
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     cell = settings.cell
-    threads, limit = int(cell.threads), _memory_bytes(cell.memory)
+    threads, limit = int(cell.threads), _parse_memory_limit(cell.memory)
     workers, nodes = int(cell.workers), int(cell.nodes)
     processes = cell.pool == "processes"
     # The cluster is there for all methods, as in the published study, also for those that do without it.
-    started = dask_workers.cluster(workers, threads, processes, limit // workers, nodes, step.job["scratch"])
+    started = dask_workers.start_cluster(workers, threads, processes, limit // workers, nodes, step.job["scratch"])
     with started as (cluster, cluster_start):
         measured = _Measured(step.job, settings, manifest, cluster)
-        facts = cluster.each(drivers.of(cell.driver).versions)
-        with dask_workers.losses(f"at most {cell.memory} together" if limit else ""):
-            measured.prepare()
+        facts = cluster.run_on_each(drivers.get_driver(cell.driver).list_versions)
+        with dask_workers.expect_no_losses(f"at most {cell.memory} together" if limit else ""):
+            measured.prepare_method()
             step.open_window(sets_cache=True)
             for number in range(1, settings.iterations + 1):
-                measured.iterate(number)
+                measured.run_iteration(number)
             step.close_window()
-            empty = measured.empty()
-        files = cluster.loaded()
-        if replaced := cluster.replaced():
+            empty = measured.measure_empty_iteration()
+        files = cluster.list_loaded_libraries()
+        if replaced := cluster.list_replaced():
             raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
-    return measured.record(facts, files, cluster_start, empty)
+    return measured.build_record(facts, files, cluster_start, empty)
 
 
 @dataclass
@@ -81,18 +81,18 @@ class _Measured:
         if cell.selection not in manifest["expected"]:
             raise Problem(f"{job['manifest']}: the files have no Coordinates or no BoxSize; take the selection all")
         self._expected = manifest["expected"][cell.selection]
-        buffer = drivers.page_buffer_bytes(cell.page_buffer)
+        buffer = drivers.parse_page_buffer(cell.page_buffer)
         self._access = drivers.Access(cell.driver, buffer, settings.rdcc_nbytes, settings.store)
         self._scratch, self._location = Path(job["scratch"]), job["location"]
         self._manifest, self._entries = job["manifest"], manifest["files"]
         region = tuple(self._expected["region"]) if self._expected["region"] else None
         source = snapshot_reading.Source(self._access, layout["group"], layout["field"], region, cell.control)
         names = [entry["name"] for entry in manifest["files"]]
-        pieces = list(snapshots.chunks([entry["particles"] for entry in manifest["files"]], int(cell.chunk)))
+        pieces = list(snapshots.list_chunks([entry["particles"] for entry in manifest["files"]], int(cell.chunk)))
         self._distinct, self._stored = len(pieces), layout["stored_bytes"]
         chunks = [
             snapshot_reading.Chunk(
-                number, 0 if self._method.pure else turn, drivers.address_of(job["location"], names[file]), *of
+                number, 0 if self._method.pure else turn, drivers.build_address(job["location"], names[file]), *of
             )
             for turn in range(self._rereads)
             for number, (file, *of) in enumerate(pieces)
@@ -103,11 +103,14 @@ class _Measured:
         self._iterations: list[_Iteration] = []
         self._host: dict | None = None
 
-    def prepare(self) -> None:
+    def prepare_method(self) -> None:
         """Make the copy or yt's index, let all processes import what they need, and find out how large tasks are."""
-        self._see_files()
+        self._expect_unchanged_files()
         began, self._prepared = time.perf_counter(), 0.0
-        for needed, prepare in ((self._cell.driver == "parquet", self._convert), (self._method.yt, self._open_yt)):
+        for needed, prepare in (
+            (self._cell.driver == "parquet", self._convert_to_parquet),
+            (self._method.yt, self._open_yt),
+        ):
             if needed:
                 prepare()
                 self._prepared = time.perf_counter() - began
@@ -115,21 +118,21 @@ class _Measured:
         self._method.run(
             replace(self._task, source=replace(self._task.source, empty=True), chunks=self._task.chunks[:1])
         )
-        self._accounts()
-        self._cores = self._cluster.usable_cores()
+        self._take_accounts()
+        self._cores = self._cluster.count_usable_cores()
         if len(set(self._cluster.nodes)) > 1:
-            self._host = self._cluster.prepared("any", self._files)["host"]
+            self._host = self._cluster.prepare_nodes("any", self._files)["host"]
         memory.forget_peak()
-        self._cluster.each(memory.forget_peak)
+        self._cluster.run_on_each(memory.forget_peak)
 
-    def _see_files(self) -> None:
+    def _expect_unchanged_files(self) -> None:
         """See that the files here are as large as they were when they were described.
 
         Raises:
             Problem: one is not, or is gone.
         """
         for entry in self._entries if "folder" in self._location else ():
-            path = Path(drivers.address_of(self._location, entry["name"]))
+            path = Path(drivers.build_address(self._location, entry["name"]))
             size = path.stat().st_size if path.exists() else 0
             if size != entry["bytes"]:
                 raise Problem(
@@ -137,12 +140,12 @@ class _Measured:
                     f" bring it back, or remove {self._manifest} and run again"
                 )
 
-    def _convert(self) -> None:
+    def _convert_to_parquet(self) -> None:
         """Copy the files to Parquet, each chunk once, and read the copies from now on."""
         source, chunks = self._task.source, self._task.chunks
         access = replace(self._access, driver="sec2")
         once = chunks[: self._distinct]
-        self._files = parquet_copy.converted(once, f"{source.group}/{source.field}", access, self._scratch)
+        self._files = parquet_copy.write_copies(once, f"{source.group}/{source.field}", access, self._scratch)
         self._stored = sum(copy.stat().st_size for copy in self._files)
         copy_of = dict(zip(dict.fromkeys(chunk.address for chunk in once), map(str, self._files), strict=True))
         chunks = [replace(chunk, address=copy_of[chunk.address]) for chunk in chunks]
@@ -155,74 +158,79 @@ class _Measured:
             through_yt.open_snapshot, chunks[0].address, str(self._scratch / "index"), self._task.source.control
         )
         open_it()
-        through_yt.see_alike(through_yt.dataset_of(chunks[0].address), chunks)
-        self._cluster.each(open_it)
+        through_yt.expect_same_chunks(through_yt.get_dataset(chunks[0].address), chunks)
+        self._cluster.run_on_each(open_it)
 
-    def iterate(self, number: int) -> None:
+    def run_iteration(self, number: int) -> None:
         """Bring the page cache into its state, do it once, and see what was read and whether the result is right."""
-        state = self._cluster.prepare_caches(self._cell.cache, self._files) if self._files else {}
-        moved = self._moved()
+        state = self._cluster.set_cache_states(self._cell.cache, self._files) if self._files else {}
+        moved = self._count_moved_bytes()
         began = time.perf_counter()
         result = self._method.run(self._task)
         seconds = time.perf_counter() - began
-        moved = self._moved() - moved
+        moved = self._count_moved_bytes() - moved
         if state:
-            state["resident_after"] = self._cluster.resident(self._files)
+            state["resident_after"] = self._cluster.measure_resident(self._files)
         right = self._is_right(result)
         del result
-        self._iterations.append(_Iteration(number, seconds, self._accounts(), right, moved, state))
+        self._iterations.append(_Iteration(number, seconds, self._take_accounts(), right, moved, state))
 
-    def empty(self) -> float:
+    def measure_empty_iteration(self) -> float:
         """Return the seconds of an iteration that reads nothing: what Dask and the account of reads cost."""
         began = time.perf_counter()
         source = replace(self._task.source, empty=True, region=(0.0, 0.0), control="")
         self._method.run(replace(self._task, source=source))
         seconds = time.perf_counter() - began
-        self._accounts()
+        self._take_accounts()
         return seconds
 
-    def record(self, facts: list[dict], files: dict, cluster_start: float, empty: float) -> dict:
+    def build_record(self, facts: list[dict], files: dict, cluster_start: float, empty: float) -> dict:
         """Return the program's part of the record; the total is that of the iterations after the first, or of it."""
         later = self._iterations[1:] or self._iterations
         accounts = [account for one in self._iterations for account in one.accounts]
         return {
-            "samples": [row | self._alike(empty) for one in self._iterations for row in _samples(one)],
+            "samples": [
+                row | self._get_common_columns(empty) for one in self._iterations for row in _build_samples(one)
+            ],
             "seconds": {
                 "total": sum(one.seconds for one in later),
                 "first": self._iterations[0].seconds,
                 "chunk": statistics.median(row["seconds"] / len(row["chunks"]) for row in accounts if row["chunks"]),
-                "null": self._null() * len(later),
+                "null": self._measure_harness() * len(later),
                 **({"prepare": self._prepared} if self._prepared else {}),
                 "cluster_start": cluster_start,
             },
-            "work": self._work(later),
-            "effective": self._effective(facts, accounts),
+            "work": self._count_work(later),
+            "effective": self._describe_effective(facts, accounts),
             "verified": "after every iteration",
-            "cache": self._cache(),
+            "cache": self._compute_cache_state(),
             "files": files,
             **({"host": self._host} if self._host else {}),
         }
 
-    def _alike(self, empty: float) -> dict:
+    def _get_common_columns(self, empty: float) -> dict:
         """Return what all samples have: the chunks and particles that were listed, and the seconds without reading."""
         return {"listed": len(self._task.chunks), "particles_listed": self._task.particles, "empty_s": empty}
 
-    def _accounts(self) -> list[dict]:
+    def _take_accounts(self) -> list[dict]:
         """Return what each process has read since it was last asked, this one last; threads share this one's."""
         own = self._cell.pool == "processes"
-        return [*(self._cluster.each(snapshot_reading.taken) if own else ()), snapshot_reading.taken()]
+        return [
+            *(self._cluster.run_on_each(snapshot_reading.take_account) if own else ()),
+            snapshot_reading.take_account(),
+        ]
 
-    def _moved(self) -> int:
+    def _count_moved_bytes(self) -> int:
         """Return the bytes that workers have sent to other processes so far."""
-        return sum(self._cluster.each(_sent))
+        return sum(self._cluster.run_on_each(_get_sent_bytes))
 
-    def _null(self) -> float:
+    def _measure_harness(self) -> float:
         """Return the seconds that the account of an iteration's reads takes, one after the other (METHOD 13)."""
         began = time.perf_counter()
         for chunk in self._task.chunks:
-            snapshot_reading.account([chunk.number], 0.0, 0, "")
+            snapshot_reading.record_reads([chunk.number], 0.0, 0, "")
         seconds = time.perf_counter() - began
-        snapshot_reading.taken()
+        snapshot_reading.take_account()
         return seconds
 
     def _is_right(self, result: Any) -> bool:
@@ -230,28 +238,28 @@ class _Measured:
         expected, times = self._expected, self._rereads
         least = _CANCELLED * max(map(abs, expected["edges"]))
 
-        def close(value: float, other: float, tolerance: float) -> bool:
+        def is_close(value: float, other: float, tolerance: float) -> bool:
             return math.isclose(value, other, rel_tol=_SAME, abs_tol=tolerance)
 
         match self._cell.operation:
             case "load":
                 count = expected["count"]
                 if self._method.by_name and len(result) == count:
-                    result = through_yt.in_order_of_files(result, self._task.chunks)
+                    result = through_yt.sort_by_file(result, self._task.chunks)
                 parts = (result[turn * count : (turn + 1) * count] for turn in range(times))
                 return len(result) == times * count and all(
                     f"{zlib.crc32(values):08x}" == expected["crc32"] for values in parts
                 )
             case "sum":
-                return close(result, times * expected["sum"], least * times * expected["count"])
+                return is_close(result, times * expected["sum"], least * times * expected["count"])
             case "moments":
                 mean, variance = map(float, result)
                 spread = least * (math.sqrt(expected["variance"]) + least)
-                return close(mean, expected["mean"], least) and close(variance, expected["variance"], spread)
+                return is_close(mean, expected["mean"], least) and is_close(variance, expected["variance"], spread)
             case _:
                 return list(map(int, result)) == [times * count for count in expected["histogram"]]
 
-    def _work(self, later: list[_Iteration]) -> dict:
+    def _count_work(self, later: list[_Iteration]) -> dict:
         """Return what was asked and what was done, counted by the processes that did it (METHOD 9).
 
         A method whose equal tasks run once is asked for its distinct chunks; how many were listed stands beside it.
@@ -273,10 +281,12 @@ class _Measured:
             "timed_bytes": sum(read[one.number] for one in later),
             "checksum_asked": self._expected["crc32"],
             "checksum": self._expected["crc32"] if all(one.right for one in self._iterations) else "wrong",
-            **slowed.waited(self._cell.control, sum(max(row["waited"] for row in one.accounts) for one in later)),
+            **slowed.report_waited(
+                self._cell.control, sum(max(row["waited"] for row in one.accounts) for one in later)
+            ),
         }
 
-    def _effective(self, facts: list[dict], accounts: list[dict]) -> dict:
+    def _describe_effective(self, facts: list[dict], accounts: list[dict]) -> dict:
         """Return the library of all workers, and the settings that held (METHOD 10, 12)."""
         if any(fact != facts[0] for fact in facts):
             raise Problem("workers run different libraries")
@@ -309,20 +319,20 @@ class _Measured:
             "worker_peak_bytes": max((row["peak_bytes"] for row in others), default=client["peak_bytes"]),
         }
 
-    def _cache(self) -> dict:
+    def _compute_cache_state(self) -> dict:
         """Return the state of the page cache that was furthest from the one asked for, of all iterations."""
         wanted = self._cell.cache
         before, after = (
             [one.state[key] for one in self._iterations if one.state.get(key) is not None]
             for key in ("resident_before", "resident_after")
         )
-        worst = page_cache.furthest(wanted, before)
-        seen = "elsewhere" if stores.of(self._store).elsewhere else page_cache.verified_state(worst)
+        worst = page_cache.find_furthest(wanted, before)
+        seen = "elsewhere" if stores.get_store(self._store).elsewhere else page_cache.get_verified_state(worst)
         state = {"asked": wanted, "state": seen, "resident_before": worst}
         return state | {"resident_after": statistics.fmean(after) if after else None}
 
 
-def _samples(iteration: _Iteration) -> list[dict]:
+def _build_samples(iteration: _Iteration) -> list[dict]:
     """Return a row for each process that read in an iteration, whose seconds all of them have."""
     return [
         {
@@ -339,13 +349,13 @@ def _samples(iteration: _Iteration) -> list[dict]:
     ]
 
 
-def _sent(dask_worker: Any) -> int:
+def _get_sent_bytes(dask_worker: Any) -> int:
     return dask_worker.transfer_outgoing_bytes_total
 
 
-def _memory_bytes(level: str) -> int:
-    return 0 if level == "none" else sizes.in_bytes(level)
+def _parse_memory_limit(level: str) -> int:
+    return 0 if level == "none" else sizes.parse_size(level)
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

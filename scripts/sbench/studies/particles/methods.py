@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sbench.studies.particles import through_yt
-from sbench.studies.particles.snapshot_reading import Chunk, Source, account, read
+from sbench.studies.particles.snapshot_reading import Chunk, Source, read_chunk, record_reads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,7 @@ class Task:
         """The number of particles in all chunks."""
         return sum(chunk.end - chunk.start for chunk in self.chunks)
 
-    def together(self, parts: Sequence[Any]) -> Any:
+    def merge_parts(self, parts: Sequence[Any]) -> Any:
         """Return what the operation makes of what it made of each chunk."""
         return OPERATIONS[self.operation].together(parts)
 
@@ -68,20 +68,20 @@ class Operation:
     of_array: Callable[[Any, Sequence[float]], Any]
 
 
-def _joined(parts: Sequence["np.ndarray"]) -> "np.ndarray":
+def _join_values(parts: Sequence["np.ndarray"]) -> "np.ndarray":
     import numpy as np
 
     return np.concatenate(parts)
 
 
-def _moments(values: "np.ndarray", _edges: Sequence[float]) -> tuple[int, float, float]:
+def _compute_moments(values: "np.ndarray", _edges: Sequence[float]) -> tuple[int, float, float]:
     if not len(values):
         return 0, 0.0, 0.0
     mean = float(values.mean())
     return len(values), mean, float(((values - mean) ** 2).sum())
 
 
-def _merged(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
+def _merge_moments(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
     """Mean and variance of all of several sets (Chan, Golub and LeVeque, 1979)."""
     count, mean, squares = 0, 0.0, 0.0
     for more, other, others in parts:
@@ -92,13 +92,15 @@ def _merged(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
     return mean, squares / count if count else math.nan
 
 
-def _histogram(values: "np.ndarray", edges: Sequence[float]) -> "np.ndarray":
+def _compute_histogram(values: "np.ndarray", edges: Sequence[float]) -> "np.ndarray":
     import numpy as np
 
     return np.histogram(values, edges)[0]
 
 
-def _of_array(function: Callable[[Any, Any, Sequence[float]], Any]) -> Callable[[Any, Sequence[float]], Any]:
+def _build_array_function(
+    function: Callable[[Any, Any, Sequence[float]], Any],
+) -> Callable[[Any, Sequence[float]], Any]:
     """Return what lets Dask compute a function of its module `dask.array`, an array and edges."""
 
     def compute(array: Any, edges: Sequence[float]) -> Any:
@@ -112,85 +114,91 @@ def _of_array(function: Callable[[Any, Any, Sequence[float]], Any]) -> Callable[
 
 
 OPERATIONS = {
-    "load": Operation(lambda values, _: values, _joined, _of_array(lambda _, array, __: array)),
-    "sum": Operation(lambda values, _: float(values.sum()), sum, _of_array(lambda _, array, __: array.sum())),
-    "moments": Operation(_moments, _merged, _of_array(lambda _, array, __: (array.mean(), array.var()))),
-    "histogram": Operation(_histogram, sum, _of_array(lambda da, array, edges: da.histogram(array, bins=edges)[0])),
+    "load": Operation(lambda values, _: values, _join_values, _build_array_function(lambda _, array, __: array)),
+    "sum": Operation(
+        lambda values, _: float(values.sum()), sum, _build_array_function(lambda _, array, __: array.sum())
+    ),
+    "moments": Operation(
+        _compute_moments, _merge_moments, _build_array_function(lambda _, array, __: (array.mean(), array.var()))
+    ),
+    "histogram": Operation(
+        _compute_histogram, sum, _build_array_function(lambda da, array, edges: da.histogram(array, bins=edges)[0])
+    ),
 }
 
 
-def part(source: Source, chunk: Chunk, operation: str, edges: Sequence[float]) -> Any:
+def reduce_chunk(source: Source, chunk: Chunk, operation: str, edges: Sequence[float]) -> Any:
     """Read a chunk and return what an operation makes of it: the task of a reduction."""
-    return OPERATIONS[operation].of_chunk(read(source, chunk), edges)
+    return OPERATIONS[operation].of_chunk(read_chunk(source, chunk), edges)
 
 
-def _serial(task: Task) -> Any:
-    values = _joined([read(task.source, chunk) for chunk in task.chunks])
-    return task.together([OPERATIONS[task.operation].of_chunk(values, task.edges)])
+def _run_serial(task: Task) -> Any:
+    values = _join_values([read_chunk(task.source, chunk) for chunk in task.chunks])
+    return task.merge_parts([OPERATIONS[task.operation].of_chunk(values, task.edges)])
 
 
-def _preallocated(task: Task) -> "np.ndarray":
+def _run_preallocated(task: Task) -> "np.ndarray":
     import numpy as np
 
     values, place = np.empty(task.particles), 0
     for chunk in task.chunks:
-        read_now = read(task.source, chunk)
+        read_now = read_chunk(task.source, chunk)
         values[place : place + len(read_now)] = read_now
         place += len(read_now)
     return values[:place]
 
 
-def _chunkwise(task: Task) -> Any:
-    return task.together([part(task.source, chunk, task.operation, task.edges) for chunk in task.chunks])
+def _run_chunkwise(task: Task) -> Any:
+    return task.merge_parts([reduce_chunk(task.source, chunk, task.operation, task.edges) for chunk in task.chunks])
 
 
-def _yt_part(piece: Any, source: Source, operation: str, edges: Sequence[float]) -> Any:
+def _reduce_yt_chunk(piece: Any, source: Source, operation: str, edges: Sequence[float]) -> Any:
     """The same of a chunk of yt's, which has yt's dataset and reader with it."""
     import numpy as np
 
     if source.empty:
-        account([through_yt.number_of(piece)], 0.0, 0, "")
+        record_reads([through_yt.get_chunk_number(piece)], 0.0, 0, "")
         values = np.empty(0)
     else:
-        values = through_yt.of_piece(piece, source)
+        values = through_yt.read_piece(piece, source)
     return OPERATIONS[operation].of_chunk(values, edges)
 
 
-def _own_arguments(task: Task) -> list[tuple]:
+def _build_arguments(task: Task) -> list[tuple]:
     return [(task.source, chunk, task.operation, task.edges) for chunk in task.chunks]
 
 
-def _yt_arguments(task: Task) -> list[tuple]:
-    pieces = through_yt.pieces(through_yt.dataset_of(task.chunks[0].address))
+def _build_yt_arguments(task: Task) -> list[tuple]:
+    pieces = through_yt.list_pieces(through_yt.get_dataset(task.chunks[0].address))
     return [(pieces[chunk.number], task.source, task.operation, task.edges) for chunk in task.chunks]
 
 
-def _yt_serial(task: Task) -> Any:
+def _run_yt_serial(task: Task) -> Any:
     if task.source.empty:
-        return _serial(task)
-    values = through_yt.all_data(through_yt.dataset_of(task.chunks[0].address), task.source)
-    return task.together([OPERATIONS[task.operation].of_chunk(values, task.edges)])
+        return _run_serial(task)
+    values = through_yt.read_all_data(through_yt.get_dataset(task.chunks[0].address), task.source)
+    return task.merge_parts([OPERATIONS[task.operation].of_chunk(values, task.edges)])
 
 
-def _delayed(task: Task, function: Callable = part, arguments: Callable = _own_arguments) -> Any:
+def _run_delayed(task: Task, function: Callable = reduce_chunk, arguments: Callable = _build_arguments) -> Any:
     import dask
 
     lazy = dask.delayed(function, pure=False)
-    return task.together(dask.compute(*(lazy(*each) for each in arguments(task))))
+    return task.merge_parts(dask.compute(*(lazy(*each) for each in arguments(task))))
 
 
-def _futures(task: Task, pure: bool = False) -> Any:
+def _run_futures(task: Task, pure: bool = False) -> Any:
     submit = task.client.submit
-    futures = [submit(part, *each, pure=pure, retries=0) for each in _own_arguments(task)]
-    return task.together(task.client.gather(futures))
+    futures = [submit(reduce_chunk, *each, pure=pure, retries=0) for each in _build_arguments(task)]
+    return task.merge_parts(task.client.gather(futures))
 
 
-def _array(task: Task) -> Any:
+def _run_array(task: Task) -> Any:
     import dask
     import dask.array
     import numpy as np
 
-    lazy = dask.delayed(read, pure=False)
+    lazy = dask.delayed(read_chunk, pure=False)
     # How many particles of a chunk are selected is not known before it is read.
     counted = not task.source.region
     parts = [
@@ -227,7 +235,7 @@ class Method:
     pure: bool = False
     yt: bool = False
     by_name: bool = False
-    arguments: Callable[[Task], list[tuple]] = _own_arguments
+    arguments: Callable[[Task], list[tuple]] = _build_arguments
     load: str = ""
     add: str = ""
 
@@ -263,45 +271,45 @@ if __name__ == "__main__":
     {lines}"""
 METHODS = {
     "serial": Method(
-        _serial,
+        _run_serial,
         "one loop reads chunk after chunk, then all is joined",
         dask=False,
         load="np.concatenate([read(*chunk) for chunk in chunks])",
         add="np.concatenate([read(*chunk) for chunk in chunks]).sum()",
     ),
     "preallocated": Method(
-        _preallocated,
+        _run_preallocated,
         "one loop reads chunk after chunk into one array",
         reduces=False,
         dask=False,
         load="into_one(chunks)",
     ),
     "chunkwise": Method(
-        _chunkwise,
+        _run_chunkwise,
         "one loop reduces chunk after chunk",
         loads=False,
         dask=False,
         add="sum(add(*chunk) for chunk in chunks)",
     ),
     "delayed": Method(
-        _delayed,
+        _run_delayed,
         "a delayed task per chunk; what they return is put together in the client",
         load="np.concatenate(dask.compute(*[dask.delayed(read, pure=False)(*chunk) for chunk in chunks]))",
         add="sum(dask.compute(*[dask.delayed(add, pure=False)(*chunk) for chunk in chunks]))",
     ),
     "futures": Method(
-        _futures,
+        _run_futures,
         "a future per chunk, each a task of its own; what they return is put together",
         load="np.concatenate(client.gather([client.submit(read, *chunk, pure=False) for chunk in chunks]))",
         add="sum(client.gather([client.submit(add, *chunk, pure=False) for chunk in chunks]))",
     ),
     "futures-pure": Method(
-        lambda task: _futures(task, pure=True),
+        lambda task: _run_futures(task, pure=True),
         "a future per chunk as Dask submits it by default: tasks that read the same run once",
         pure=True,
     ),
     "array": Method(
-        _array,
+        _run_array,
         "a Dask array of delayed chunks, computed",
         load="dask.array.concatenate([dask.array.from_delayed(dask.delayed(read, pure=False)(f, s, e), (e - s,), float)"
         " for f, s, e in chunks]).compute()",
@@ -309,7 +317,7 @@ METHODS = {
         " for f, s, e in chunks]).sum().compute()",
     ),
     "yt-serial": Method(
-        _yt_serial,
+        _run_yt_serial,
         "yt's all_data()[field] in the client",
         dask=False,
         yt=True,
@@ -318,15 +326,15 @@ METHODS = {
         add='yt.load(chunks[0][0]).all_data()["{group}", "{field}"].d.sum()',
     ),
     "yt-delayed": Method(
-        lambda task: _delayed(task, _yt_part, _yt_arguments),
+        lambda task: _run_delayed(task, _reduce_yt_chunk, _build_yt_arguments),
         "a delayed task per chunk, which is sent yt's chunk with its dataset as yt pickles them",
         yt=True,
-        arguments=_yt_arguments,
+        arguments=_build_yt_arguments,
     ),
 }
 
 
-def script(lines: Sequence[str], **levels: object) -> str:
+def format_script(lines: Sequence[str], **levels: object) -> str:
     """Return a whole script with lines of code; `levels`: group, field, chunk, workers and threads."""
     needed = ["import yt"] if any("yt.load" in line for line in lines) else []
     return SCRIPT.format(lines="\n    ".join([*needed, *lines]), **levels)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sbench import drivers
-from sbench.probe.program import Problem, sync
+from sbench.probe.program import Problem, sync_path
 from sbench.studies.particles.snapshot_reading import Chunk
 
 # More rows than these pyarrow cuts into several groups.
 _MOST_ROWS = 64 * 2**20
 
 
-def converted(chunks: Sequence[Chunk], field: str, access: drivers.Access, folder: Path) -> list[Path]:
+def write_copies(chunks: Sequence[Chunk], field: str, access: drivers.Access, folder: Path) -> list[Path]:
     """Write the field of each file as a Parquet file with one row group per chunk, as pyarrow does by default.
 
     Returns:
@@ -26,8 +26,8 @@ def converted(chunks: Sequence[Chunk], field: str, access: drivers.Access, folde
     for address, pieces in itertools.groupby(chunks, lambda chunk: chunk.address):
         copy = folder / f"{Path(address).name}.parquet"
         try:
-            _copy(address, pieces, field, access, copy)
-            sync(copy)
+            _write_copy(address, pieces, field, access, copy)
+            sync_path(copy)
         except OSError as error:
             words = " ".join(str(error).split())
             raise Problem(
@@ -37,11 +37,11 @@ def converted(chunks: Sequence[Chunk], field: str, access: drivers.Access, folde
     return copies
 
 
-def _copy(address: str, pieces: Iterable[Chunk], field: str, access: drivers.Access, copy: Path) -> None:
+def _write_copy(address: str, pieces: Iterable[Chunk], field: str, access: drivers.Access, copy: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    file, writer = drivers.of(access.driver).open(address, access), None
+    file, writer = drivers.get_driver(access.driver).open(address, access), None
     with contextlib.closing(file), contextlib.ExitStack() as stack:
         for chunk in pieces:
             values = file.read(field, slice(chunk.start, chunk.end))

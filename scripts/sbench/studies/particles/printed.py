@@ -30,14 +30,14 @@ LISTS = {
 }
 
 
-def read(path: Path) -> list[dict]:
+def read_printed(path: Path) -> list[dict]:
     """Return the printed timings: chunks, operation, method (as it is called here), mean_s and std_s.
 
     Raises:
         Problem: the file cannot be read, lacks a column, or has a row that is no timing of the study's methods.
     """
     remedy = "correct studies.particles.published"
-    table = csv_file.read(path, COLUMNS, remedy).reindex(columns=[*COLUMNS, "std_s"])
+    table = csv_file.read_table(path, COLUMNS, remedy).reindex(columns=[*COLUMNS, "std_s"])
     table["std_s"] = pd.to_numeric(table["std_s"], errors="coerce")
     called = {published: method for method, published in PUBLISHED.items()}
     rows = []
@@ -53,7 +53,7 @@ def read(path: Path) -> list[dict]:
     return rows
 
 
-def beside(run: Results) -> Table:
+def build_printed_table(run: Results) -> Table:
     """Return the printed timings and, of the same list of chunks, operation and method, what was measured here."""
     printed = pd.DataFrame(run.facts.get("printed") or [])
     if printed.empty:
@@ -69,7 +69,7 @@ def beside(run: Results) -> Table:
         particles, rereads = LISTS.get(row["chunks"], ("", ""))
         # Where no chunk is listed twice, tasks that Dask takes for one are those of futures.
         method = "futures" if METHODS[row["method"]].pure and rereads == "1" else row["method"]
-        own, serial = (_cell(cells, particles, rereads, row["operation"], name) for name in (method, "serial"))
+        own, serial = (_find_cell(cells, particles, rereads, row["operation"], name) for name in (method, "serial"))
         alike = printed[(printed["chunks"] == row["chunks"]) & (printed["operation"] == row["operation"])]
         base = alike.loc[alike["method"] == "serial", "mean_s"]
         time, *ends = own[["iteration_s", "iteration_s_low", "iteration_s_high"]]
@@ -78,9 +78,9 @@ def beside(run: Results) -> Table:
                 "chunks listed": row["chunks"],
                 "operation": OPERATIONS[row["operation"]],
                 "method": PUBLISHED[row["operation"], row["method"]],
-                "published / s": _with_deviation(row["mean_s"], row["std_s"]),
+                "published / s": _format_with_deviation(row["mean_s"], row["std_s"]),
                 "published: × as fast as serial": base.iloc[0] / row["mean_s"] if len(base) else math.nan,
-                "measured / s": "" if pd.isna(time) else names.with_interval(time, *ends, prose.number),
+                "measured / s": "" if pd.isna(time) else names.format_with_interval(time, *ends, prose.format_number),
                 "measured: × as fast as serial": serial["iteration_s"] / time,
                 "workers × threads": "" if pd.isna(time) else f"{own['workers']} × {own['threads']}",
             }
@@ -89,13 +89,13 @@ def beside(run: Results) -> Table:
         "The published timings, mean ± standard deviation, with 4 workers of 2 threads, and what was measured here "
         "with as many particles, cut and listed alike. Published futures that list a chunk again read it once."
     )
-    digits = dict.fromkeys(("published: × as fast as serial", "measured: × as fast as serial"), prose.ratio)
+    digits = dict.fromkeys(("published: × as fast as serial", "measured: × as fast as serial"), prose.format_ratio)
     return Table("published", caption, pd.DataFrame(rows), digits)
 
 
-def _cell(cells: pd.DataFrame, *key: str) -> pd.Series:
+def _find_cell(cells: pd.DataFrame, *key: str) -> pd.Series:
     return cells.loc[key] if key in cells.index else pd.Series(math.nan, cells.columns)
 
 
-def _with_deviation(mean: float, deviation: float | None) -> str:
-    return prose.number(mean) + (f" ± {prose.number(deviation)}" if pd.notna(deviation) else "")
+def _format_with_deviation(mean: float, deviation: float | None) -> str:
+    return prose.format_number(mean) + (f" ± {prose.format_number(deviation)}" if pd.notna(deviation) else "")

@@ -12,9 +12,9 @@ FILE = "timings_from_notebook.csv"
 BYTES = 4  # of a particle's density, float32 in the files
 
 
-def records(files: Mapping[str, Path]) -> Iterator[dict]:
+def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
     """Yield a record for each timing."""
-    for row in printed.read(files[FILE]):
+    for row in printed.read_printed(files[FILE]):
         particles, rereads = printed.LISTS[row["chunks"]]
         listed = int(particles) * int(rereads)
         # What Dask takes for one task is read once; without re-reads each task reads something else.

@@ -64,9 +64,9 @@ class _Account:
 
     def __init__(self) -> None:
         self.lock, self.times_taken = threading.Lock(), 0
-        self.forget()
+        self.reset_counts()
 
-    def forget(self) -> None:
+    def reset_counts(self) -> None:
         self.chunks: list[int] = []
         self.seconds, self.longest, self.bytes, self.waited = 0.0, 0.0, 0, 0.0
 
@@ -75,7 +75,7 @@ _account, _of_thread = _Account(), threading.local()
 _effective: dict = {}
 
 
-def read(source: Source, chunk: Chunk) -> "np.ndarray":
+def read_chunk(source: Source, chunk: Chunk) -> "np.ndarray":
     """Return the values of a chunk's particles as float64: all, or of those that are selected.
 
     Raises:
@@ -88,35 +88,35 @@ def read(source: Source, chunk: Chunk) -> "np.ndarray":
     values = np.empty(0)
     try:
         if not source.empty:
-            file = drivers.of(source.access.driver).open(chunk.address, source.access)
+            file = drivers.get_driver(source.access.driver).open(chunk.address, source.access)
             with contextlib.closing(file):
                 rows = slice(chunk.start, chunk.end)
                 values = file.read(f"{source.group}/{source.field}", rows).astype("float64")
                 count = values.nbytes
                 if source.region:
                     places = file.read(f"{source.group}/{PLACES}", rows)
-                    values = values[within(places, source.region)]
+                    values = values[is_in_region(places, source.region)]
                     count += places.nbytes
                 if not _effective:
-                    opened_with(file.effective())
+                    record_effective(file.read_settings())
     except (OSError, KeyError) as error:
         raise Problem(f"{chunk.address} cannot be read: {' '.join(map(str, error.args))}") from error
-    account([chunk.number], time.perf_counter() - began, count, source.control)
+    record_reads([chunk.number], time.perf_counter() - began, count, source.control)
     return values
 
 
-def opened_with(effective: dict) -> None:
+def record_effective(effective: dict) -> None:
     """Note how this process opens files, as it was read back (METHOD 10)."""
     _effective.update(effective)
 
 
-def within(places: "np.ndarray", region: Sequence[float]) -> "np.ndarray":
+def is_in_region(places: "np.ndarray", region: Sequence[float]) -> "np.ndarray":
     """Return which of the places, (n, 3), lie in the region: from its low end up to its high one in each dimension."""
     low, high = region
     return ((places >= low) & (places < high)).all(axis=1)
 
 
-def account(chunks: list[int], seconds: float, count: int, control: str) -> None:
+def record_reads(chunks: list[int], seconds: float, count: int, control: str) -> None:
     """Note that chunks were read in so many seconds: `count` bytes in memory; a slowed control waits for its share.
 
     A wait that took longer than asked shortens the next of the same thread, until the account is taken.
@@ -126,7 +126,7 @@ def account(chunks: list[int], seconds: float, count: int, control: str) -> None
         _of_thread.own, _of_thread.waits = own, Waits(control)
     waits = _of_thread.waits
     before = waits.seconds
-    waits.after(seconds)
+    waits.wait_after(seconds)
     waited = waits.seconds - before
     with _account.lock:
         _account.chunks += chunks
@@ -136,12 +136,12 @@ def account(chunks: list[int], seconds: float, count: int, control: str) -> None
         _account.waited += waited
 
 
-def taken() -> dict:
+def take_account() -> dict:
     """Return and forget what this process has read: numbers of chunks, seconds of all and of the longest, bytes."""
     with _account.lock:
         answer = {name: getattr(_account, name) for name in ("chunks", "seconds", "longest", "bytes", "waited")}
-        _account.forget()
+        _account.reset_counts()
         _account.times_taken += 1
     # Processes of several machines may have one number.
-    answer |= {"pid": os.getpid(), "process": f"{host.name()} {os.getpid()}"}
-    return answer | {"peak_bytes": memory.peak(), "effective": dict(_effective)}
+    answer |= {"pid": os.getpid(), "process": f"{host.get_node_name()} {os.getpid()}"}
+    return answer | {"peak_bytes": memory.read_peak_bytes(), "effective": dict(_effective)}

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 
 from sbench.probe import formats
-from sbench.probe.program import Problem, file_digest
-from sbench.studies.particles.snapshot_reading import PLACES, within
+from sbench.probe.program import Problem, compute_file_digest
+from sbench.studies.particles.snapshot_reading import PLACES, is_in_region
 
 TYPE, FIELD = "PartType0", "Density"
 # So many particles of a file yt reads at a time, and so do we by default: 64³.
@@ -26,14 +26,14 @@ BOX = 25.0
 BINS = 64
 
 
-def numbers(particles: int, files: int) -> list[int]:
+def split_particles(particles: int, files: int) -> list[int]:
     """Return how many particles each file holds, unevenly, so that some files are one chunk and others are two."""
     mean = particles / files
     held = [round(mean * (1 + UNEVEN * (-1) ** number)) for number in range(files)]
     return [*held[:-1], particles - sum(held[:-1])]
 
 
-def write(path: Path, number: int, held: list[int], seed: int) -> None:
+def write_file(path: Path, number: int, held: list[int], seed: int) -> None:
     """Write file `number` of a snapshot; its values follow from seed and number alone, on every machine.
 
     Densities are those of a few dense and many thin places, as simulations have them.
@@ -66,7 +66,7 @@ def write(path: Path, number: int, held: list[int], seed: int) -> None:
             group.create_dataset(name, data=values, track_times=False)
 
 
-def describe(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> dict:
+def describe_snapshot(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> dict:
     """Return `files`, `layout` and `expected` of a manifest, read back from the files of a snapshot.
 
     `expected` has, of all particles and, where there are places and a box, of those in the region: count, sum, mean,
@@ -77,27 +77,27 @@ def describe(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> di
             or the field is not of finite numbers, one for each particle.
     """
     paths = list(paths)
-    files = looked_at(paths, group, field)
+    files = describe_files(paths, group, field)
     of_all = [(path, file["particles"]) for path, file in zip(paths, files, strict=True)]
     total = sum(file["particles"] for file in files)
     boxes, stored = {file.pop("box") for file in files}, sum(file.pop("stored") for file in files)
     box = boxes.pop() if len(boxes) == 1 else None
     chosen = {"all": None} | ({"region": [edge * box for edge in REGION]} if box else {})
-    expected = {name: _expected(of_all, group, field, region) for name, region in chosen.items()}
+    expected = {name: _compute_expected(of_all, group, field, region) for name, region in chosen.items()}
     for path, file in zip(paths, files, strict=True):
-        file["sha256"] = file_digest(path)
+        file["sha256"] = compute_file_digest(path)
     layout = {"files": len(files), "particles": total, "group": group, "field": field, "stored_bytes": stored}
     return {"files": files, "layout": layout, "expected": expected}
 
 
-def chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, int, int]]:
+def list_chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, int, int]]:
     """Yield (file, start, end) of each chunk of files with so many particles, `at_most` in each, as yt cuts them."""
     for file, count in enumerate(particles):
         for start in range(0, count, at_most):
             yield file, start, min(start + at_most, count)
 
 
-def looked_at(paths: list[Path], group: str, field: str) -> list[dict]:
+def describe_files(paths: list[Path], group: str, field: str) -> list[dict]:
     """Return of each file of a snapshot its name, bytes, particles, stored bytes of the field, and the box.
 
     The box is None where the header does not say it or there are no places.
@@ -106,7 +106,7 @@ def looked_at(paths: list[Path], group: str, field: str) -> list[dict]:
         Problem: one is missing, truncated or not HDF5, lacks the field, or has other particles than its header says;
             the field is not one number for each particle, or there are no particles.
     """
-    files = [_file(path, group, field) for path in paths]
+    files = [_describe_file(path, group, field) for path in paths]
     if wrong := {file.pop("of") for file in files} - {None, len(files)}:
         raise Problem(
             f"{paths[0].parent} has {len(files)} files, the headers say {wrong.pop()}; name all of a snapshot"
@@ -116,8 +116,8 @@ def looked_at(paths: list[Path], group: str, field: str) -> list[dict]:
     return files
 
 
-def _file(path: Path, group: str, field: str) -> dict:
-    with _read(path) as file:
+def _describe_file(path: Path, group: str, field: str) -> dict:
+    with _open_file(path) as file:
         if not isinstance(dataset := file.get(f"{group}/{field}"), h5py.Dataset):
             raise Problem(f"{path} has no {group}/{field}; correct group or field of studies.particles.data")
         if dataset.ndim != 1 or dataset.dtype.kind not in "fiu":
@@ -139,8 +139,8 @@ def _file(path: Path, group: str, field: str) -> dict:
     }
 
 
-def _expected(files: list[tuple[Path, int]], group: str, field: str, region: list[float] | None) -> dict:
-    blocks = partial(_blocks, files, group, field, region)
+def _compute_expected(files: list[tuple[Path, int]], group: str, field: str, region: list[float] | None) -> dict:
+    blocks = partial(_read_blocks, files, group, field, region)
     count, total, crc, low, high = 0, 0.0, 0, np.inf, -np.inf
     for values in blocks():
         count, total, crc = count + len(values), total + float(values.sum()), zlib.crc32(values, crc)
@@ -162,17 +162,19 @@ def _expected(files: list[tuple[Path, int]], group: str, field: str, region: lis
     }
 
 
-def _blocks(files: list[tuple[Path, int]], group: str, field: str, region: list[float] | None) -> Iterator[np.ndarray]:
-    for number, start, end in chunks([count for _, count in files], AT_MOST):
-        with _read(files[number][0]) as file:
+def _read_blocks(
+    files: list[tuple[Path, int]], group: str, field: str, region: list[float] | None
+) -> Iterator[np.ndarray]:
+    for number, start, end in list_chunks([count for _, count in files], AT_MOST):
+        with _open_file(files[number][0]) as file:
             values = file[f"{group}/{field}"][start:end].astype("float64")
-            yield values if region is None else values[within(file[f"{group}/{PLACES}"][start:end], region)]
+            yield values if region is None else values[is_in_region(file[f"{group}/{PLACES}"][start:end], region)]
 
 
 @contextlib.contextmanager
-def _read(path: Path) -> Iterator[h5py.File]:
+def _open_file(path: Path) -> Iterator[h5py.File]:
     try:
         with h5py.File(path, "r") as file:
             yield file
     except (OSError, RuntimeError) as error:
-        raise Problem(formats.explain_path(path, error)) from error
+        raise Problem(formats.describe_path_error(path, error)) from error

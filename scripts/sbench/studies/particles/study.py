@@ -16,10 +16,10 @@ from sbench.design.checks import (
 from sbench.design.study import (
     Cell,
     Study,
-    apart,
-    lacking,
-    mappings,
-    unreadable,
+    check_distributions,
+    check_node_count,
+    check_readable,
+    list_mappings,
 )
 from sbench.probe import sizes
 from sbench.probe.fields import read_fields
@@ -49,19 +49,19 @@ class Particles(Study):
     of_tasks = ("chunk",)
     of_record = ("repeat", "effective")
 
-    def mistakes(self, config: dict) -> Iterator[str]:
+    def list_mistakes(self, config: dict) -> Iterator[str]:
         """Yield that snapshots to make are asked for beside files of the user's own, or own ones without files."""
-        section = self.section(config)
-        wanted = {str(level) for mapping in mappings(section) for level in mapping["particles"]}
+        section = self.get_section(config)
+        wanted = {str(level) for mapping in list_mappings(section) for level in mapping["particles"]}
         own = read_fields(Data, section["data"]).files
         if own and wanted != {"own"}:
             yield "studies.particles.matrix.particles: data.files are your own; write particles: [own]"
         if not own and "own" in wanted:
             yield "studies.particles.data.files is missing: particles: [own] needs it"
 
-    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+    def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        yield from unreadable(levels, config)
+        yield from check_readable(levels, config)
         cell = read_fields(Levels, levels)
         name, method, load = cell.method, METHODS[cell.method], cell.operation == "load"
         limited, copied = cell.memory != "none", cell.driver == "parquet"
@@ -73,8 +73,8 @@ class Particles(Study):
             f"{name} does not reduce": not load and not method.reduces,
             "a load holds all values in memory; a limit of it is for reductions": limited and load,
             f"{name} reads in the client, which no memory limit of Dask's concerns": limited and not method.dask,
-            f"a worker of Dask's needs {sizes.text(_LEAST_MEMORY)} for itself and what it reads: raise memory": (
-                limited and sizes.in_bytes(cell.memory) < int(cell.workers) * _LEAST_MEMORY
+            f"a worker of Dask's needs {sizes.format_size(_LEAST_MEMORY)} for itself and what it reads: raise memory": (
+                limited and sizes.parse_size(cell.memory) < int(cell.workers) * _LEAST_MEMORY
             ),
             "Dask limits the memory of processes, not of threads": limited and cell.pool == "threads",
             "workers on several nodes are processes; take the pool processes": spread and cell.pool == "threads",
@@ -86,50 +86,50 @@ class Particles(Study):
             "tasks that read the same are there where chunks are listed again": method.pure and cell.rereads == "1",
         }
         yield from (reason for reason, holds in reasons.items() if holds)
-        yield from lacking(levels, config, ("yt",) if method.yt else (), f"method {name}")
-        yield from apart(levels, config, int(cell.workers))
+        yield from check_distributions(levels, config, ("yt",) if method.yt else (), f"method {name}")
+        yield from check_node_count(levels, config, int(cell.workers))
 
-    def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
+    def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own snapshot beside what all studies have."""
-        data = read_fields(Data, self.section(config)["data"])
+        data = read_fields(Data, self.get_section(config)["data"])
         if data.files:
-            yield "data.files", lambda: _own_files(data)
-        yield from super().inputs(config)
+            yield "data.files", lambda: _describe_files(data)
+        yield from super().list_inputs(config)
 
-    def complete(self, settings: dict, config: dict) -> dict:
+    def complete_settings(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings; those of a user's own snapshot have nothing of one that is made, and vice versa."""
         data = settings["data"]
         unused = ("particles", "per_file", "seed") if "files" in data else ("group", "field")
         return settings | {"data": {key: value for key, value in data.items() if key not in unused}}
 
-    def steady(self, cells: list[Cell]) -> list[Cell]:
+    def select_steady(self, cells: list[Cell]) -> list[Cell]:
         """Return the cells in which one thread reads, if any: of several, one that waits may let another one read."""
-        return [cell for cell in cells if _readers(read_fields(Levels, cell.levels)) == 1] or cells
+        return [cell for cell in cells if _count_readers(read_fields(Levels, cell.levels)) == 1] or cells
 
-    def estimate(self, settings: dict) -> dict:
+    def estimate_record(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
-        particles, rereads = _particles(given.data), int(cell.rereads)
+        particles, rereads = _count_particles(given.data), int(cell.rereads)
         chunks = -(-particles // int(cell.chunk)) * rereads
         size = particles * _FIELD_BYTES * rereads
         at_once = int(cell.workers) if METHODS[cell.method].dask else 1
-        rate = min(300, networks.mib_s(network, at_once)) * 2**20
+        rate = min(300, networks.compute_rate_limit(network, at_once)) * 2**20
         task = _ARRAY_TASK_S if cell.method == "array" else _TASK_S
         waiting = chunks * (task + 4 * network.get("latency_ms", 0) / 1000 / at_once)
         once = size / rate + waiting
         times = given.iterations
         return {"requests": times * chunks, "bytes": times * size, "seconds": _START_S + (times + 1) * once}
 
-    def data_bytes(self, data: dict) -> int:
+    def estimate_data_bytes(self, data: dict) -> int:
         """Return the bytes of a snapshot that is made."""
         given = read_fields(Data, data)
-        return 0 if given.files else _particles(given) * _PARTICLE_BYTES
+        return 0 if given.files else _count_particles(given) * _PARTICLE_BYTES
 
-    def disk_bytes(self, settings: dict) -> int:
+    def estimate_disk_bytes(self, settings: dict) -> int:
         """Return the bytes of a copy in Parquet."""
         given = read_fields(Settings, settings)
-        return _particles(given.data) * _FIELD_BYTES if given.cell.driver == "parquet" else 0
+        return _count_particles(given.data) * _FIELD_BYTES if given.cell.driver == "parquet" else 0
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
@@ -138,7 +138,7 @@ class Particles(Study):
         return [
             *check_driver(effective, given.library["hdf5"], cell.driver),
             *check_threads(effective, int(cell.threads)),
-            *(check_particles(manifest["layout"], wanted, _particles(given.data)) if wanted else []),
+            *(check_particles(manifest["layout"], wanted, _count_particles(given.data)) if wanted else []),
             *check_nodes(effective, settings),
             *check_requests(record, settings),
         ]
@@ -155,33 +155,33 @@ class Particles(Study):
             *check_bytes(record, work["stored_bytes"]),
         ]
 
-    def contest(self, levels: dict[str, str], config: dict) -> tuple[str | None, ...] | None:
+    def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str | None, ...] | None:
         """Return what methods have in common that do the same: each is compared with each."""
         return None if METHODS[levels["method"]].pure else tuple(levels.get(factor) for factor in CONTEXT)
 
 
-def _readers(cell: Levels) -> int:
+def _count_readers(cell: Levels) -> int:
     return int(cell.workers) * int(cell.threads) if METHODS[cell.method].dask else 1
 
 
-def _particles(data: Data) -> int:
+def _count_particles(data: Data) -> int:
     """Return the particles of a snapshot; of a user's own an estimate, by the bytes of its files."""
     # What makes snapshots reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
-    from sbench.studies.particles.make import of_source, planned
+    from sbench.studies.particles.make import list_source_files, plan_snapshot
 
     if data.files:
-        return sum(path.stat().st_size for path in of_source(Path(data.files))) // _PARTICLE_BYTES
-    return planned(data)[0]
+        return sum(path.stat().st_size for path in list_source_files(Path(data.files))) // _PARTICLE_BYTES
+    return plan_snapshot(data)[0]
 
 
-def _own_files(data: Data) -> str:
+def _describe_files(data: Data) -> str:
     """Say what the user's own snapshot is, and see that each of its files has the field."""
     from sbench.studies.particles import make, snapshots
 
-    paths = make.of_source(Path(data.files))
-    files = snapshots.looked_at(paths, data.group, data.field)
+    paths = make.list_source_files(Path(data.files))
+    files = snapshots.describe_files(paths, data.group, data.field)
     total = sum(file["particles"] for file in files)
-    size = sizes.text(sum(file["bytes"] for file in files))
+    size = sizes.format_size(sum(file["bytes"] for file in files))
     return f"{len(files)} files, {size}, {total} values of {data.group}/{data.field}"
 
 

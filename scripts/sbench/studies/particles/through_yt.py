@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbench.probe.program import Problem
-from sbench.studies.particles.snapshot_reading import Chunk, Source, account, opened_with
+from sbench.studies.particles.snapshot_reading import Chunk, Source, record_effective, record_reads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,42 +44,42 @@ def open_snapshot(address: str, index: Path | str, control: str = "") -> None:
     except YTUnidentifiedDataType as error:
         raise Problem(f"{address}: yt does not know this kind of file; leave its methods out") from error
     dataset.index_filename = str(index)
-    _numbers.update({_place(piece): number for number, piece in enumerate(pieces(dataset))})
-    _count(type(dataset.index.io), control)
+    _numbers.update({_get_place(piece): number for number, piece in enumerate(list_pieces(dataset))})
+    _add_accounting(type(dataset.index.io), control)
     _datasets[address] = dataset
     # As yt opens files: with the defaults of h5py, whatever the access list of the other methods is.
     with h5py.File(address, "r") as file:
-        opened_with({"driver": file.driver})
+        record_effective({"driver": file.driver})
 
 
-def dataset_of(address: str) -> Any:
+def get_dataset(address: str) -> Any:
     """Return yt's dataset of the snapshot that was opened by its file `address`."""
     return _datasets[address]
 
 
-def pieces(dataset: Any) -> list:
+def list_pieces(dataset: Any) -> list:
     """Return the chunks in which yt reads a dataset, each with filename, start and end."""
     return dataset.index.data_files
 
 
-def see_alike(dataset: Any, chunks: Sequence[Chunk]) -> None:
+def expect_same_chunks(dataset: Any, chunks: Sequence[Chunk]) -> None:
     """See that yt cuts the files into the chunks that the other methods read.
 
     Raises:
         Problem: it does not.
     """
-    own = [(*_place(piece), int(piece.end)) for piece in pieces(dataset)]
+    own = [(*_get_place(piece), int(piece.end)) for piece in list_pieces(dataset)]
     if own != [(Path(chunk.address).name, chunk.start, chunk.end) for chunk in chunks]:
         raise Problem(f"{chunks[0].address}: yt reads other chunks ({len(own)}) than are listed ({len(chunks)})")
 
 
-def all_data(dataset: Any, source: Source) -> Any:
+def read_all_data(dataset: Any, source: Source) -> Any:
     """Return the values of all particles as float64, which yt reads chunk after chunk."""
     return dataset.all_data()[source.group, source.field].d
 
 
-def in_order_of_files(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndarray":
-    """Return what `all_data` gave in the order of the chunks: yt sorts files by name, in which 10 is before 2."""
+def sort_by_file(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndarray":
+    """Return what `read_all_data` gave in the order of the chunks: yt sorts files by name, in which 10 is before 2."""
     import numpy as np
 
     order = sorted(range(len(chunks)), key=lambda at: (chunks[at].address, chunks[at].start))
@@ -88,30 +88,30 @@ def in_order_of_files(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndar
     return np.concatenate([parts[at] for at in range(len(chunks))])
 
 
-def of_piece(piece: Any, source: Source) -> Any:
+def read_piece(piece: Any, source: Source) -> Any:
     """Return the values of one of yt's chunks as float64, read by the reader that it has with it, as yt reads it."""
     field = source.group, source.field
     return piece.io._read_particle_data_file(piece, {field[0]: [field[1]]})[field].astype("float64")
 
 
-def number_of(piece: Any) -> int:
+def get_chunk_number(piece: Any) -> int:
     """Return the number of one of yt's chunks among those of its snapshot."""
-    return _numbers[_place(piece)]
+    return _numbers[_get_place(piece)]
 
 
-def _place(piece: Any) -> tuple[str, int]:
+def _get_place(piece: Any) -> tuple[str, int]:
     return Path(piece.filename).name, piece.start
 
 
-def _count(reader: type, control: str) -> None:
+def _add_accounting(reader: type, control: str) -> None:
     """Let yt's own reader account for what it reads; its class is changed, since readers are sent to workers."""
     read = reader._read_particle_data_file
 
-    def counting(self: Any, piece: Any, *arguments: Any) -> dict:
+    def read_and_record(self: Any, piece: Any, *arguments: Any) -> dict:
         began = time.perf_counter()
         values = read(self, piece, *arguments)
         count = 8 * sum(part.size for part in values.values())
-        account([number_of(piece)], time.perf_counter() - began, count, control)
+        record_reads([get_chunk_number(piece)], time.perf_counter() - began, count, control)
         return values
 
-    reader._read_particle_data_file = counting
+    reader._read_particle_data_file = read_and_record

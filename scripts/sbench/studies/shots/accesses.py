@@ -24,7 +24,7 @@ class Accesses:
     shares: dict[str, float]
 
 
-def parse(text: str) -> Accesses:
+def parse_accesses(text: str) -> Accesses:
     """Return the accesses of a text such as "files [:, 0] 70 %; all 30 %"; without shares all are equal.
 
     Raises:
@@ -37,7 +37,7 @@ def parse(text: str) -> Accesses:
         match = _SHARE.fullmatch(part.strip())
         level, share = (match[1], float(match[2])) if match else (part.strip(), None)
         level = level or selection.ALL
-        if not _LEVEL.fullmatch(level) or selection.mistake(level):
+        if not _LEVEL.fullmatch(level) or selection.find_mistake(level):
             raise Problem(
                 f"{text!r} is no access: write files or datasets, then all, metadata, [0:100, ...] or 1/10, several"
                 " with their shares behind a semicolon, as in --access 'files [0:100, ...] 70 %; all 30 %'"
@@ -45,10 +45,10 @@ def parse(text: str) -> Accesses:
         if level in shares:
             raise Problem(f"{text!r} names {level} twice; give it one share")
         shares[level] = share
-    return Accesses(unit, _normalise(text, shares))
+    return Accesses(unit, _resolve_shares(text, shares))
 
 
-def _normalise(text: str, shares: dict[str, float | None]) -> dict[str, float]:
+def _resolve_shares(text: str, shares: dict[str, float | None]) -> dict[str, float]:
     given = [share for share in shares.values() if share is not None]
     if not given:
         return dict.fromkeys(shares, 1 / len(shares))

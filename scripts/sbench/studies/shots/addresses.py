@@ -19,13 +19,13 @@ def get_bucket(what: str | Sequence[str]) -> str:
     Raises:
         Problem: they do not lie in one place, or in none that files are read from.
     """
-    buckets = set(map(_bucket, [what] if isinstance(what, str) else what))
+    buckets = set(map(_parse_bucket, [what] if isinstance(what, str) else what))
     if len(buckets) != 1:
         raise Problem("the files of a set lie in one bucket, or all of them here; make two sets of them")
     return buckets.pop()
 
 
-def _bucket(place: str) -> str:
+def _parse_bucket(place: str) -> str:
     """Return the bucket of an address, "" of a path."""
     address = _ADDRESS.fullmatch(place)
     if not address:
@@ -33,14 +33,14 @@ def _bucket(place: str) -> str:
     if not place.startswith(IN_BUCKET):
         # A question mark may be followed by a signature.
         public = place.partition("?")[0]
-        raise Problem(f"{public} is not read; {_remedy(address[1].lower(), public.partition('://')[2])}")
+        raise Problem(f"{public} is not read; {_describe_remedy(address[1].lower(), public.partition('://')[2])}")
     bucket = address[2].partition("/")[0]
     if not re.fullmatch(r"[A-Za-z0-9._-]+", bucket):
         raise Problem(f"{place}: no bucket is called {bucket!r}; write s3://bucket/key")
     return bucket
 
 
-def _remedy(scheme: str, rest: str) -> str:
+def _describe_remedy(scheme: str, rest: str) -> str:
     """Return how to name the files of an address that is not a bucket's."""
     if scheme in ("s3", "s3a", "s3n"):
         return f"write {IN_BUCKET}{rest}"

@@ -35,16 +35,16 @@ class Arm:
         """Its levels by factor."""
         return {factor: getattr(self, factor) for factor in FACTORS}
 
-    def mean(self, what: str, accesses: Accesses) -> float:
+    def compute_mean(self, what: str, accesses: Accesses) -> float:
         """Return the mean of a forecast over all accesses, weighted by their shares."""
         return sum(share * getattr(self, what)[level] for level, share in accesses.shares.items())
 
-    def rank(self, accesses: Accesses) -> tuple[float, float]:
+    def compute_rank(self, accesses: Accesses) -> tuple[float, float]:
         """Return the key that sorts the best arm first: by time, then by bytes."""
-        return self.mean("seconds", accesses), self.mean("bytes", accesses)
+        return self.compute_mean("seconds", accesses), self.compute_mean("bytes", accesses)
 
 
-def key_of(levels: Mapping[str, object]) -> tuple[str, ...]:
+def get_arm_key(levels: Mapping[str, object]) -> tuple[str, ...]:
     """Return the levels that tell an arm from others; where one is not said, it is the default."""
     return tuple(str(levels.get(factor, DEFAULT)) for factor in FACTORS)
 

@@ -15,11 +15,11 @@ _PIECE = 2**20
 
 
 def has_known_size(values: object) -> bool:
-    """Return whether `values.nbytes` is the size that `fingerprint` gives, so that the elements need no visit."""
+    """Return whether `values.nbytes` is the size that `compute_checksum` gives, so that the elements need no visit."""
     return hasattr(values, "nbytes") and not values.dtype.hasobject and values.dtype.names is None
 
 
-def fingerprint(values: object) -> tuple[int, int]:
+def compute_checksum(values: object) -> tuple[int, int]:
     """Return (bytes, crc32) of values that a driver read, in C order and native byte order.
 
     Members of structures follow each other without gaps. A text of variable length is followed by a NUL, a sequence by
@@ -35,38 +35,38 @@ def fingerprint(values: object) -> tuple[int, int]:
     import numpy as np
 
     if isinstance(values, list):
-        pieces = [b"\n".join(sorted(drivers.described(*item) for item in values))]
+        pieces = [b"\n".join(sorted(drivers.encode_object(*item) for item in values))]
     elif isinstance(values, h5py.Empty):
         pieces = []
     else:
         # A single text is a str or bytes; numpy would pad it, and cut NULs at its end.
-        pieces = _pieces(np.asarray(values, object if type(values) in (str, bytes) else None))
+        pieces = _iter_pieces(np.asarray(values, object if type(values) in (str, bytes) else None))
     size, crc = 0, 0
     for piece in pieces:
         size, crc = size + len(piece), zlib.crc32(piece, crc)
     return size, crc
 
 
-def _pieces(values: "np.ndarray") -> "Iterator[np.ndarray | bytes]":
+def _iter_pieces(values: "np.ndarray") -> "Iterator[np.ndarray | bytes]":
     """Yield the bytes of values; those of plain numbers are not copied, others piece by piece."""
     import numpy as np
 
     kind = values.dtype
     if kind.hasobject and kind.names:
         for name in kind.names:
-            yield from _pieces(values[name])
+            yield from _iter_pieces(values[name])
         return
     if kind.hasobject:
-        yield b"".join(_bytes_of_element(value) for value in values.ravel())
+        yield b"".join(_convert_to_bytes(value) for value in values.ravel())
         return
-    packed, flat = _without_gaps(kind), np.ascontiguousarray(values).reshape(-1)
+    packed, flat = _remove_gaps(kind), np.ascontiguousarray(values).reshape(-1)
     step = max(1, len(flat) if packed == kind and kind.char not in "gG" else _PIECE)
     for start in range(0, len(flat), step):
         piece = np.ascontiguousarray(flat[start : start + step], packed).view(np.uint8)
-        yield _without_padding(piece, kind) if kind.char in "gG" else piece
+        yield _clear_padding(piece, kind) if kind.char in "gG" else piece
 
 
-def _bytes_of_element(value: object) -> bytes:
+def _convert_to_bytes(value: object) -> bytes:
     import numpy as np
 
     if isinstance(value, str):
@@ -78,22 +78,22 @@ def _bytes_of_element(value: object) -> bytes:
         raise Unable(f"an element is of type {type(value).__name__}, of which there is no checksum")
     # A sequence of numbers is in the file's byte order, which h5py does not always name.
     is_plain = not (array.dtype.hasobject or array.dtype.names)
-    data = array.tobytes() if is_plain else b"".join(map(bytes, _pieces(array)))
+    data = array.tobytes() if is_plain else b"".join(map(bytes, _iter_pieces(array)))
     return data + len(array).to_bytes(8, "little")
 
 
-def _without_gaps(kind: "np.dtype") -> "np.dtype":
+def _remove_gaps(kind: "np.dtype") -> "np.dtype":
     """Return a type in native byte order; the members of a structure, however nested, follow each other."""
     import numpy as np
 
     if kind.subdtype:
-        return np.dtype((_without_gaps(kind.subdtype[0]), kind.subdtype[1]))
+        return np.dtype((_remove_gaps(kind.subdtype[0]), kind.subdtype[1]))
     if kind.names is None:
         return kind.newbyteorder("=")
-    return np.dtype([(f"{number}", _without_gaps(kind[name])) for number, name in enumerate(kind.names)])
+    return np.dtype([(f"{number}", _remove_gaps(kind[name])) for number, name in enumerate(kind.names)])
 
 
-def _without_padding(data: "np.ndarray", kind: "np.dtype") -> "np.ndarray":
+def _clear_padding(data: "np.ndarray", kind: "np.dtype") -> "np.ndarray":
     """Return bytes of long doubles with zeros in place of the bytes that hold no value."""
     import numpy as np
 

@@ -10,9 +10,9 @@ import h5py
 
 from sbench.probe import hdf5_tree
 from sbench.probe.program import Problem
-from sbench.studies.shots.datasets import Dataset, Entry, entry_of, excess
-from sbench.studies.shots.elsewhere import holders
-from sbench.studies.shots.files import expression
+from sbench.studies.shots.datasets import Dataset, Entry, build_entry, describe_excess
+from sbench.studies.shots.elsewhere import find_holders
+from sbench.studies.shots.files import build_regex
 
 ALL = "/**"
 _NAMED = 3
@@ -24,17 +24,17 @@ class Pattern:
     def __init__(self, text: str) -> None:
         """Take a pattern as users write it."""
         self.text = text.removeprefix("!")
-        self._compiled = re.compile(expression(self.text))
+        self._compiled = re.compile(build_regex(self.text))
         # What the path of a group, with the slash behind it, may match of a pattern that has more.
         ends = [part.end() for part in re.finditer(r"\*\*/?|/(?!\*\*)", self.text)]
         ends = [end for end in ends if end < len(self.text) or self.text.endswith("**")]
-        self._leading = [re.compile(expression(self.text[:end])) for end in ends]
+        self._leading = [re.compile(build_regex(self.text[:end])) for end in ends]
 
     def matches(self, path: str) -> bool:
         """Return whether a path matches."""
         return bool(self._compiled.fullmatch(path))
 
-    def positions_below(self, group: str) -> frozenset[int]:
+    def find_positions_below(self, group: str) -> frozenset[int]:
         """Return the positions in the pattern that the path of a group leads to; none if no path below it matches."""
         path = f"{group.rstrip('/')}/"
         return frozenset(number for number, one in enumerate(self._leading) if one.fullmatch(path))
@@ -54,23 +54,23 @@ class Choice:
     left_out: dict[str, list[Entry]] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
-    def add(self, pattern: str, entry: Entry) -> None:
+    def add_entry(self, pattern: str, entry: Entry) -> None:
         """Add a dataset, or a link, that a pattern means."""
         if entry.reason:
             self.left_out.setdefault(pattern, []).append(entry)
         else:
             self.meant.setdefault(pattern, []).append(entry.dataset)
 
-    def all_meant(self) -> list[Dataset]:
+    def list_meant(self) -> list[Dataset]:
         """Return the datasets that can be read, whichever pattern means them."""
         return [dataset for of_pattern in self.meant.values() for dataset in of_pattern]
 
-    def all_left_out(self) -> list[Entry]:
+    def list_left_out(self) -> list[Entry]:
         """Return what is left out, whichever pattern means it."""
         return [entry for of_pattern in self.left_out.values() for entry in of_pattern]
 
 
-def choose(
+def choose_datasets(
     file: h5py.File, patterns: Sequence[str], where: str, level: str = "", root: str = "", inside: bool = False
 ) -> Choice:
     """Return what patterns mean in the file at `where`: a dataset once per pattern, under its first path that matches.
@@ -89,20 +89,20 @@ def choose(
         Problem: two patterns mean the same path.
     """
     chooser, links = _Chooser(patterns, where, level, root, inside), []
-    for link in hdf5_tree.walk(file):
+    for link in hdf5_tree.walk_links(file):
         if link.object is not None and not link.first:
             links.append(link)
         else:
-            chooser.take(link)
+            chooser.add_link(link)
     if any(pattern.text != ALL for pattern in chooser.wanted):
-        for link in chooser.behind(links):
-            chooser.take(link)
+        for link in chooser.walk_links(links):
+            chooser.add_link(link)
     return chooser.choice
 
 
-def leave_out_elsewhere(file: h5py.File, patterns: Sequence[str], where: str) -> list[Entry]:
+def list_datasets_elsewhere(file: h5py.File, patterns: Sequence[str], where: str) -> list[Entry]:
     """Return the datasets that patterns mean and whose values are in other files, as what is left out."""
-    entries = choose(file, patterns, where, inside=True).all_left_out()
+    entries = choose_datasets(file, patterns, where, inside=True).list_left_out()
     return [entry for entry in entries if entry.dataset is not None and entry.dataset.elsewhere]
 
 
@@ -114,20 +114,20 @@ class _Chooser:
         # Datasets by pattern: whatever leads to one of these again is not another.
         self._done: set[tuple[str, hdf5_tree.Address]] = set()
 
-    def take(self, link: hdf5_tree.Link) -> None:
+    def add_link(self, link: hdf5_tree.Link) -> None:
         if link.object is None:
-            self._take_broken(link)
+            self._add_broken_link(link)
         elif isinstance(link.object, h5py.h5d.DatasetID):
-            self._take_dataset(link)
+            self._add_dataset(link)
 
-    def _take_broken(self, link: hdf5_tree.Link) -> None:
-        entry = entry_of(link)
+    def _add_broken_link(self, link: hdf5_tree.Link) -> None:
+        entry = build_entry(link)
         for pattern in self.wanted:
-            below = pattern.text != ALL and pattern.positions_below(link.name)
+            below = pattern.text != ALL and pattern.find_positions_below(link.name)
             if (below or pattern.matches(link.name)) and not self._is_unwanted(link):
-                self.choice.add(pattern.text, entry)
+                self.choice.add_entry(pattern.text, entry)
 
-    def _take_dataset(self, link: hdf5_tree.Link) -> None:
+    def _add_dataset(self, link: hdf5_tree.Link) -> None:
         meaning = [one.text for one in self.wanted if one.matches(link.name)]
         new = [text for text in meaning if (text, link.address) not in self._done]
         self._done |= {(text, link.address) for text in meaning}
@@ -137,18 +137,18 @@ class _Chooser:
             return
         if len(new) > 1:
             raise Problem(f"{self._where}: {link.name} is meant by {new[0]} and by {new[1]}; leave one of them out")
-        entry = entry_of(link)
-        if not entry.reason and (obstacle := self._obstacle(entry.dataset)):
+        entry = build_entry(link)
+        if not entry.reason and (obstacle := self._find_obstacle(entry.dataset)):
             entry = replace(entry, reason=obstacle[0], detail=obstacle[1])
-        self.choice.add(new[0], entry)
+        self.choice.add_entry(new[0], entry)
 
-    def _obstacle(self, dataset: Dataset) -> tuple[str, str] | None:
-        if self._level and (detail := excess(dataset, self._level)):
+    def _find_obstacle(self, dataset: Dataset) -> tuple[str, str] | None:
+        if self._level and (detail := describe_excess(dataset, self._level)):
             return "too large", detail
         if self._inside and dataset.elsewhere:
             return dataset.elsewhere, "its values are in other files"
         if self._root and (where := dataset.elsewhere):
-            outside = [path for path in holders(dataset).files if not path.is_relative_to(self._root)]
+            outside = [path for path in find_holders(dataset).files if not path.is_relative_to(self._root)]
             if outside:
                 at = os.path.relpath(min(outside), self._root)
                 return where, f"{at} is outside the folder of the set; name it among the files, too"
@@ -157,7 +157,7 @@ class _Chooser:
     def _is_unwanted(self, link: hdf5_tree.Link) -> bool:
         return any(pattern.matches(link.name) for pattern in self._unwanted)
 
-    def behind(self, links: list[hdf5_tree.Link]) -> Iterator[hdf5_tree.Link]:
+    def walk_links(self, links: list[hdf5_tree.Link]) -> Iterator[hdf5_tree.Link]:
         """Yield links to objects that were reached before, and those below such groups as far as patterns lead."""
         # Short paths come first. A group is entered once for all paths that leave the same of each pattern to match.
         rest = [(link.path.count(b"/"), link.path, link) for link in links]
@@ -168,14 +168,14 @@ class _Chooser:
             if not isinstance(link.object, h5py.h5g.GroupID):
                 yield link
                 continue
-            positions = tuple(pattern.positions_below(link.name) for pattern in self.wanted)
+            positions = tuple(pattern.find_positions_below(link.name) for pattern in self.wanted)
             if any(positions) and (link.address, positions) not in entered:
                 entered.add((link.address, positions))
-                for member in hdf5_tree.members(link):
+                for member in hdf5_tree.list_members(link):
                     heapq.heappush(rest, (member.path.count(b"/"), member.path, member))
 
 
-def describe(entries: Iterable[Entry]) -> str:
+def describe_left_out(entries: Iterable[Entry]) -> str:
     """Return what is left out in words: the first of each reason, and how many more there are."""
     by_reason: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -183,10 +183,10 @@ def describe(entries: Iterable[Entry]) -> str:
     return ", ".join(f"{of[0]}{f' and {len(of) - 1:,} more' * (len(of) > 1)}" for of in by_reason.values())
 
 
-def nothing_to_read(choice: Choice, patterns: Sequence[str], where: str) -> str:
+def describe_empty_choice(choice: Choice, patterns: Sequence[str], where: str) -> str:
     """Return why patterns leave nothing to read of a file."""
-    if left_out := choice.all_left_out():
-        return f"{where} has nothing that can be read: {describe(left_out)}"
+    if left_out := choice.list_left_out():
+        return f"{where} has nothing that can be read: {describe_left_out(left_out)}"
     if list(patterns) == [ALL]:
         return f"{where} has no datasets"
     some = f"; it has {', '.join(choice.others)}" if choice.others else ""

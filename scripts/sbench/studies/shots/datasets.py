@@ -7,10 +7,10 @@ import h5py
 import numpy as np
 
 from sbench.probe import hdf5_tree, memory, sizes
-from sbench.probe.formats import reason
-from sbench.probe.program import shortened
+from sbench.probe.formats import format_error
+from sbench.probe.program import shorten_name
 from sbench.studies.shots import elsewhere, selection
-from sbench.studies.shots.files import lacking_filters
+from sbench.studies.shots.files import list_lacking_filters
 
 LACKS_FILTER = "a filter is lacking"
 
@@ -31,7 +31,7 @@ class Dataset(h5py.Dataset):
     @property
     def elsewhere(self) -> str:
         """How its values lie in other files, "virtual" or "external storage"; "" if they are in its own."""
-        return elsewhere.kind_of(self.id.get_create_plist())
+        return elsewhere.get_storage_kind(self.id.get_create_plist())
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,23 @@ class Entry:
 
     def __str__(self) -> str:
         """Return the path with the reason."""
-        return f"{shortened(self.path)} ({self.reason}{self.detail and f'; {self.detail}'})"
+        return f"{shorten_name(self.path)} ({self.reason}{self.detail and f'; {self.detail}'})"
 
 
-def entry_of(link: hdf5_tree.Link) -> Entry:
+def build_entry(link: hdf5_tree.Link) -> Entry:
     """Return the entry of a link that leads to a dataset or to nothing that can be opened."""
     if link.object is not None:
         dataset = Dataset(link.object, link.name)
-        return Entry(link.name, dataset, *_obstacle(dataset, link.path))
+        return Entry(link.name, dataset, *_find_obstacle(dataset, link.path))
     if link.error and link.path == b"/":
         raise link.error
     detail = f"to {link.target}" if link.target else ""
     if link.error:
-        detail = f"{link.target} is not there" if link.kind == hdf5_tree.SOFT else reason(link.error)
+        detail = f"{link.target} is not there" if link.kind == hdf5_tree.SOFT else format_error(link.error)
     return Entry(link.name, reason=link.kind or "cannot be opened", detail=detail)
 
 
-def excess(dataset: h5py.Dataset, level: str) -> str:
+def describe_excess(dataset: h5py.Dataset, level: str) -> str:
     """Return in words that memory has no room for what a selection reads of a dataset at once, "" if it has.
 
     Args:
@@ -78,16 +78,16 @@ def excess(dataset: h5py.Dataset, level: str) -> str:
     shape = dataset.shape or ()
     if level == selection.METADATA:
         return ""
-    if (place := next(selection.places(level, shape, dataset.chunks), None)) is None:
+    if (place := next(selection.iter_places(level, shape, dataset.chunks), None)) is None:
         return ""
     # One chunk is unpacked at a time.
-    size = (selection.count(place, shape) + math.prod(dataset.chunks or (0,))) * dataset.dtype.itemsize
-    if size < memory.SPARE or size <= (free := memory.free()):
+    size = (selection.count_elements(place, shape) + math.prod(dataset.chunks or (0,))) * dataset.dtype.itemsize
+    if size < memory.SPARE or size <= (free := memory.compute_free_bytes()):
         return ""
-    return f"{sizes.text(size)} are needed, and {sizes.text(free)} of memory are free"
+    return f"{sizes.format_size(size)} are needed, and {sizes.format_size(free)} of memory are free"
 
 
-def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
+def _find_obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
     """Return why a dataset cannot be read whatever part of it is asked for, and a detail; "" if it can."""
     if not hdf5_tree.is_utf8(path):
         return "its name is not UTF-8", ""
@@ -95,17 +95,17 @@ def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
         kind = dataset.dtype
         _expect_conversion(dataset.id.get_type(), kind)
     except Exception as error:
-        return "h5py has no such type", _type_in_words(dataset.id.get_type(), error)
+        return "h5py has no such type", _describe_type(dataset.id.get_type(), error)
     try:
         created = dataset.id.get_create_plist()
         if _has_references(kind):
             return "references", ""
-        if created.get_nfilters() and (lacking := ", ".join(lacking_filters(dataset))):
+        if created.get_nfilters() and (lacking := ", ".join(list_lacking_filters(dataset))):
             return LACKS_FILTER, lacking
-        if (where := elsewhere.kind_of(created)) and (amiss := elsewhere.holders(dataset).amiss):
+        if (where := elsewhere.get_storage_kind(created)) and (amiss := elsewhere.find_holders(dataset).amiss):
             return where, amiss
     except Exception as error:
-        return "cannot be opened", reason(error)
+        return "cannot be opened", format_error(error)
     return "", ""
 
 
@@ -116,13 +116,13 @@ def _expect_conversion(kind: h5py.h5t.TypeID, values: np.dtype) -> None:
         raise TypeError("HDF5 does not convert it")
 
 
-def _type_in_words(kind: h5py.h5t.TypeID, error: Exception) -> str:
+def _describe_type(kind: h5py.h5t.TypeID, error: Exception) -> str:
     classes = {h5py.h5t.INTEGER: "integer", h5py.h5t.FLOAT: "float", h5py.h5t.TIME: "time"}
     classes |= {h5py.h5t.REFERENCE: "reference", h5py.h5t.COMPOUND: "structure", h5py.h5t.OPAQUE: "opaque value"}
     classes |= {h5py.h5t.BITFIELD: "bit field"}
     words = f"{classes.get(kind.get_class(), 'type')} of {kind.get_size()} bytes"
     # Some errors are no more than a number.
-    return f"{words}: {reason(error)}" if " " in reason(error) else words
+    return f"{words}: {format_error(error)}" if " " in format_error(error) else words
 
 
 def _has_references(kind: np.dtype) -> bool:

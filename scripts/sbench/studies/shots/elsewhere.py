@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 
 from sbench.probe import hdf5_tree
-from sbench.probe.formats import reason
+from sbench.probe.formats import format_error
 
 VIRTUAL, EXTERNAL = "virtual", "external storage"
 # How HDF5 names the file itself among the sources of a virtual dataset, and h5py its driver of Python's file objects.
@@ -32,47 +32,49 @@ class Holders:
     fixed: bool = False
 
 
-def kind_of(created: h5py.h5p.PropDCID) -> str:
+def get_storage_kind(created: h5py.h5p.PropDCID) -> str:
     """Return "virtual" or "external storage" by a dataset's creation properties, "" if its values are in its file."""
     if created.get_layout() == h5py.h5d.VIRTUAL:
         return VIRTUAL
     return EXTERNAL if created.get_external_count() else ""
 
 
-def holders(dataset: h5py.Dataset) -> Holders:
+def find_holders(dataset: h5py.Dataset) -> Holders:
     """Return the other files that hold values of a dataset; sources of virtual datasets may be virtual, too.
 
     HDF5 itself gives fill values where a source is not there.
     """
-    return _holders(dataset, set())
+    return _find_holders(dataset, set())
 
 
 def list_sources(file: h5py.File) -> list[str]:
     """Return the names of other files that virtual datasets of a file have, with `%b` where they are numbered."""
     names = set()
-    for dataset in (link.object for link in hdf5_tree.walk(file) if isinstance(link.object, h5py.h5d.DatasetID)):
+    for dataset in (link.object for link in hdf5_tree.walk_links(file) if isinstance(link.object, h5py.h5d.DatasetID)):
         # What cannot be looked into is left out with that reason when it is to be read.
         with contextlib.suppress(Exception):
-            if kind_of(created := dataset.get_create_plist()) == VIRTUAL:
+            if get_storage_kind(created := dataset.get_create_plist()) == VIRTUAL:
                 names |= {created.get_virtual_filename(number) for number in range(created.get_virtual_count())}
     return sorted(names - {_SAME})
 
 
-def _holders(dataset: h5py.Dataset, seen: set[tuple]) -> Holders:
+def _find_holders(dataset: h5py.Dataset, seen: set[tuple]) -> Holders:
     created = dataset.id.get_create_plist()
-    if kind_of(created) == EXTERNAL:
-        return _merge(_outside(created.get_external(number)[0]) for number in range(created.get_external_count()))
-    if kind_of(created) == VIRTUAL:
+    if get_storage_kind(created) == EXTERNAL:
+        return _merge_holders(
+            _find_external_file(created.get_external(number)[0]) for number in range(created.get_external_count())
+        )
+    if get_storage_kind(created) == VIRTUAL:
         origin = dataset.file.filename
         numbers = range(created.get_virtual_count())
         names = {(created.get_virtual_filename(number), created.get_virtual_dsetname(number)) for number in numbers}
         new = sorted(one for one in names if (origin, *one) not in seen)
         seen |= {(origin, *one) for one in new}
-        return _merge(held for one in new for held in _blocks(dataset.file, *one, seen))
+        return _merge_holders(held for one in new for held in _iter_block_holders(dataset.file, *one, seen))
     return Holders()
 
 
-def _merge(parts: Iterable[Holders]) -> Holders:
+def _merge_holders(parts: Iterable[Holders]) -> Holders:
     """Return the files of all parts up to the first in which something is amiss."""
     files, fixed = set(), False
     for part in parts:
@@ -83,56 +85,56 @@ def _merge(parts: Iterable[Holders]) -> Holders:
     return Holders(frozenset(files), "", fixed)
 
 
-def _outside(name: bytes) -> Holders:
+def _find_external_file(name: bytes) -> Holders:
     # HDF5 takes the name as one in the working directory.
     path = Path(os.fsdecode(name))
     return Holders(frozenset({path.absolute()}), "" if path.is_file() else f"its file {path} is not there", True)
 
 
-def _blocks(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Iterator[Holders]:
+def _iter_block_holders(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Iterator[Holders]:
     """Yield what holds each block of a source; where its names have a number, there are as many as are found."""
     for number in itertools.count() if "%b" in name + path else range(1):
-        held = _block(file, number_name(name, number), number_name(path, number), seen)
+        held = _find_block_holders(file, expand_block_name(name, number), expand_block_name(path, number), seen)
         if not (number and held.amiss):
             yield held
         if held.amiss:
             return
 
 
-def _block(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Holders:
+def _find_block_holders(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Holders:
     if name == _SAME:
-        return _within(file, path, seen)
+        return _find_source_holders(file, path, seen)
     if file.driver == _FILE_OBJECT:
         return Holders(amiss=f"its source {name} is another object")
-    there = _resolve(name, file.filename)
+    there = _resolve_source(name, file.filename)
     if not there:
         return Holders(amiss=f"its source {name} is not there")
     try:
         with h5py.File(there) as source:
-            held = _within(source, path, seen)
+            held = _find_source_holders(source, path, seen)
     except OSError as error:
-        return Holders(amiss=f"its source {name} cannot be read: {reason(error)}")
+        return Holders(amiss=f"its source {name} cannot be read: {format_error(error)}")
     fixed = held.fixed or os.path.isabs(name) or there != Path(os.path.abspath(file.filename)).parent / name
     return Holders(held.files | {there}, held.amiss and f"{held.amiss} in {name}", fixed)
 
 
-def _within(file: h5py.File, path: str, seen: set[tuple]) -> Holders:
+def _find_source_holders(file: h5py.File, path: str, seen: set[tuple]) -> Holders:
     source = file.get(path)
     if not isinstance(source, h5py.Dataset):
         return Holders(amiss=f"its source {path} is not there")
-    held = _holders(source, seen)
+    held = _find_holders(source, seen)
     if source.file.filename == file.filename:
         return held
     # Its path leads through a link to another file.
     return Holders(held.files | {Path(os.path.abspath(source.file.filename))}, held.amiss, True)
 
 
-def number_name(name: str, number: int) -> str:
+def expand_block_name(name: str, number: int) -> str:
     """Return a name with the number of a block, as H5Pset_virtual defines it."""
     return "%".join(part.replace("%b", str(number)) for part in name.split("%%"))
 
 
-def _resolve(name: str, origin: str) -> Path | None:
+def _resolve_source(name: str, origin: str) -> Path | None:
     """Return the file that HDF5 opens as a source, by the rules of H5Pset_virtual; None if there is none."""
     folder = os.path.dirname(os.path.abspath(origin))
     folders = [part.replace("${ORIGIN}", folder) for part in os.environ.get("HDF5_VDS_PREFIX", "").split(":") if part]

@@ -11,7 +11,7 @@ _PLUGINS |= {32017: "sz", 32018: "fcidecomp", 32020: "vbz", 32022: "bitgroom", 3
 _PLUGINS |= {32026: "blosc2", 32028: "sperr"}
 
 
-def creation(file: h5py.File) -> dict:
+def get_creation_facts(file: h5py.File) -> dict:
     """Return what a file's creation fixed: {"paged", "page_size" (bytes; None without pages), "superblock"}."""
     created = file.id.get_create_plist()
     paged = created.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
@@ -22,15 +22,17 @@ def creation(file: h5py.File) -> dict:
     }
 
 
-def filters_of(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
+def list_filters(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
     """Return the number and the name of each filter that a dataset was created with."""
     filters = [created.get_filter(index) for index in range(created.get_nfilters())]
-    return [(number, _name(number, name.decode(errors="backslashreplace"))) for number, _, _, name in filters]
+    return [
+        (number, _get_filter_name(number, name.decode(errors="backslashreplace"))) for number, _, _, name in filters
+    ]
 
 
-def lacking_filters(dataset: h5py.Dataset) -> list[str]:
+def list_lacking_filters(dataset: h5py.Dataset) -> list[str]:
     """Return the filters that some chunk of a dataset needs and the HDF5 of this process lacks, in words."""
-    filters = filters_of(dataset.id.get_create_plist())
+    filters = list_filters(dataset.id.get_create_plist())
     lacking = [index for index, (number, _) in enumerate(filters) if not h5py.h5z.filter_avail(number)]
     if not lacking:
         return []
@@ -46,11 +48,11 @@ def describe_lacking(number: int, name: str) -> str:
     return f"{name}, which {'this HDF5 was built without' if number in _FILTERS else 'HDF5 has only as a plugin'}"
 
 
-def _name(number: int, name: str) -> str:
+def _get_filter_name(number: int, name: str) -> str:
     return _FILTERS.get(number) or _PLUGINS.get(number) or f"filter {number}{name and f' ({name})'}"
 
 
-def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
+def list_extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
     """Return the (first, behind last) byte in the file of each piece of a dataset's raw data, ascending."""
     spans = []
     if dataset.chunks:
@@ -60,12 +62,12 @@ def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
     return sorted(spans)
 
 
-def common(values: set) -> object:
+def get_common_value(values: set) -> object:
     """Return the one value that all have, None where they differ."""
     return next(iter(values)) if len(values) == 1 else None
 
 
-def expression(pattern: str) -> str:
+def build_regex(pattern: str) -> str:
     """Return a pattern of paths as a regular expression: `*` and `?` within a name, `**` across several."""
     kinds = {"**/": "(?:(?s:.*)/)?", "**": "(?s:.*)", "*": "[^/]*", "?": "[^/]"}
     return "".join(kinds.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern) if part)

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 
 from sbench.studies.shots.addresses import IN_BUCKET
-from sbench.studies.shots.elsewhere import list_sources, number_name
+from sbench.studies.shots.elsewhere import expand_block_name, list_sources
 from sbench.studies.shots.inputs import Source, find_object
 
 # Bytes that are copied for the values of one object.
@@ -36,22 +36,22 @@ def open_gathered(source: Source, store: dict | None) -> Iterator[tuple[Source, 
         Problem: it cannot be opened, or an object changes meanwhile.
     """
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(source.opened())
+        file = stack.enter_context(source.open_hdf5())
         if source.reader and list_sources(file):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            if copy := _gather(source, store, folder):
-                source, file = copy, stack.enter_context(copy.opened())
+            if copy := _copy_objects(source, store, folder):
+                source, file = copy, stack.enter_context(copy.open_hdf5())
         yield source, file
 
 
-def _gather(source: Source, store: dict, folder: Path) -> Source | None:
+def _copy_objects(source: Source, store: dict, folder: Path) -> Source | None:
     """Copy an object, those that it has values in, and theirs, into a folder, each by its key; None if too large."""
     key = source.where.removeprefix(f"{IN_BUCKET}{store['bucket']}/")
     root, waiting, seen, facts = key.removesuffix(source.name), [key], set(), {}
     room = min(_MOST, shutil.disk_usage(folder).free)
     while waiting:
         key = waiting.pop()
-        if _leads_out(posixpath.normpath(key)):
+        if _is_outside(posixpath.normpath(key)):
             return None
         if key in seen or not (one := find_object(key, store)):
             continue
@@ -60,24 +60,26 @@ def _gather(source: Source, store: dict, folder: Path) -> Source | None:
             return None
         path = folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        with one.raw() as content, open(path, "wb") as copy:
+        with one.open_raw() as content, open(path, "wb") as copy:
             shutil.copyfileobj(content, copy, 2**22)
         facts[posixpath.relpath(key, root or ".")] = {"bytes": one.bytes, **one.version}
         with contextlib.suppress(OSError), h5py.File(path) as file:
-            waiting += [near for name in list_sources(file) for near in _keys(posixpath.dirname(key), name, store)]
+            waiting += [
+                near for name in list_sources(file) for near in _iter_source_keys(posixpath.dirname(key), name, store)
+            ]
     return replace(source, copy=str(folder / root / source.name), gathered=facts)
 
 
-def _leads_out(key: str) -> bool:
+def _is_outside(key: str) -> bool:
     """Return whether a key, taken as a path, leads out of the folder that it is taken from."""
     return key.startswith(("/", "../"))
 
 
-def _keys(folder: str, name: str, store: dict) -> Iterator[str]:
+def _iter_source_keys(folder: str, name: str, store: dict) -> Iterator[str]:
     """Yield the key of a source, or those of as many numbered ones as there are; none for a name outside the bucket."""
     key = posixpath.normpath(posixpath.join(folder, name))
-    if _leads_out(key):
+    if _is_outside(key):
         return
     numbers = itertools.count() if "%b" in key else range(1)
-    keys = (number_name(key, number) for number in numbers)
+    keys = (expand_block_name(key, number) for number in numbers)
     yield from itertools.takewhile(lambda near: find_object(near, store), keys)

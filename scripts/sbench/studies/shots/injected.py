@@ -8,7 +8,7 @@ from sbench.design.records import Kept
 from sbench.stores import faults
 
 
-def outcomes(kept: Sequence[Kept]) -> list[dict]:
+def list_outcomes(kept: Sequence[Kept]) -> list[dict]:
     """Return a row for each cell into whose reads faults were injected; controls are left out.
 
     Returns:
@@ -21,7 +21,7 @@ def outcomes(kept: Sequence[Kept]) -> list[dict]:
     """
     own = [one for one in kept if one.record and not one.levels.get("control")]
     plain = {
-        (*_place(one.levels), one.repeat): one.record
+        (*_get_other_levels(one.levels), one.repeat): one.record
         for one in own
         if one.levels.get("fault") == faults.NONE and not validity.list_faults(one.record)
     }
@@ -29,17 +29,17 @@ def outcomes(kept: Sequence[Kept]) -> list[dict]:
     for one in own:
         if "injected" in one.record:
             of_cells.setdefault(one.cell, []).append(one)
-    return [_row(cell, rows, plain) for cell, rows in of_cells.items()]
+    return [_build_row(cell, rows, plain) for cell, rows in of_cells.items()]
 
 
-def _place(levels: Mapping[str, str]) -> tuple:
+def _get_other_levels(levels: Mapping[str, str]) -> tuple:
     return tuple(level for factor, level in levels.items() if factor != "fault")
 
 
-def _row(cell: str, rows: list[Kept], plain: Mapping[tuple, dict]) -> dict:
+def _build_row(cell: str, rows: list[Kept], plain: Mapping[tuple, dict]) -> dict:
     met = [one for one in rows if one.record["injected"]["count"]]
     recovered = [one for one in met if not validity.list_faults(one.record)]
-    pairs = [(one.record, plain.get((*_place(one.levels), one.repeat))) for one in recovered]
+    pairs = [(one.record, plain.get((*_get_other_levels(one.levels), one.repeat))) for one in recovered]
     extra = [
         (
             (faulty["injected"]["gets"] - base["requests"]["GET"]["count"]) / faulty["injected"]["count"],

@@ -21,7 +21,7 @@ from sbench.stores.reading import Absent, Denied, Reader
 from sbench.stores.store import Store
 from sbench.stores.transfer import ACCESS
 from sbench.studies.shots.addresses import IN_BUCKET, get_bucket
-from sbench.studies.shots.files import expression
+from sbench.studies.shots.files import build_regex
 
 _WILD = re.compile(r"[*?\[]")
 _BELOW = "means those below it, too"
@@ -54,7 +54,7 @@ class Source:
         """The folder that holds all files, "" in a bucket."""
         return (self.copy or ("" if self.reader else self.where)).removesuffix(self.name).rstrip("/")
 
-    def raw(self) -> BinaryIO | AsFile:
+    def open_raw(self) -> BinaryIO | AsFile:
         """Open its bytes for reading.
 
         Raises:
@@ -67,26 +67,26 @@ class Source:
             _expect_file(self.where)
             return open(self.where, "rb")
         except OSError as error:
-            raise Problem(f"{self.where} cannot be read: {_system_reason(self.where, error)}") from error
+            raise Problem(f"{self.where} cannot be read: {_describe_error(self.where, error)}") from error
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[h5py.File]:
+    def open_hdf5(self) -> Iterator[h5py.File]:
         """Open it for the length of a `with` block, by h5py: from a bucket through requests of our own.
 
         Raises:
             Problem: it is not HDF5, or cannot be read.
         """
-        with self.raw() as content:
+        with self.open_raw() as content:
             try:
                 file = h5py.File(self.copy or (content if self.reader else self.where), "r")
             except (OSError, RuntimeError, ValueError) as error:
-                raise Problem(formats.explain(self.where, content, error)) from error
+                raise Problem(formats.describe_open_error(self.where, content, error)) from error
             try:
                 with file:
                     yield file
             except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
                 # Its beginning can be read, and something further in cannot.
-                raise Problem(f"{self.where} cannot be read as HDF5: {formats.reason(error)}") from error
+                raise Problem(f"{self.where} cannot be read as HDF5: {formats.format_error(error)}") from error
 
 
 def _expect_file(path: str) -> None:
@@ -97,7 +97,7 @@ def _expect_file(path: str) -> None:
         raise Problem(f"{path} cannot be read: it is a pipe, a socket or a device; leave it out")
 
 
-def _system_reason(path: str, error: OSError) -> str:
+def _describe_error(path: str, error: OSError) -> str:
     if not os.path.islink(path) or os.path.exists(path):
         return error.strerror
     target = os.readlink(path)
@@ -105,7 +105,7 @@ def _system_reason(path: str, error: OSError) -> str:
     return f"it is a link to {target}, which is not there; {remedy}"
 
 
-def sources(what: str | Sequence[str], store: dict | None = None) -> list[Source]:
+def find_sources(what: str | Sequence[str], store: dict | None = None) -> list[Source]:
     """Return the files that paths, folders and patterns mean, in the order of their names.
 
     Args:
@@ -117,19 +117,21 @@ def sources(what: str | Sequence[str], store: dict | None = None) -> list[Source
     """
     wanted = [what] if isinstance(what, str) else list(what)
     if store:
-        return _in_bucket(wanted, store)
+        return _list_bucket_sources(wanted, store)
     if get_bucket(wanted):
         raise Problem(f"{wanted[0]} is in a bucket, where only sets are read; write files: {{mine: {wanted[0]}}}")
-    return _here(wanted)
+    return _list_local_sources(wanted)
 
 
-def _here(wanted: Iterable[str]) -> list[Source]:
-    paths = sorted({os.path.abspath(path) for pattern in wanted for path in _paths(os.path.expanduser(pattern))})
+def _list_local_sources(wanted: Iterable[str]) -> list[Source]:
+    paths = sorted(
+        {os.path.abspath(path) for pattern in wanted for path in _expand_pattern(os.path.expanduser(pattern))}
+    )
     root = os.path.commonpath([os.path.dirname(path) for path in paths])
-    return [_local(path, os.path.relpath(path, root)) for path in paths]
+    return [_build_local_source(path, os.path.relpath(path, root)) for path in paths]
 
 
-def _local(path: str, name: str) -> Source:
+def _build_local_source(path: str, name: str) -> Source:
     """Return a file of this machine; a link to nothing has no bytes, and is reported when it is opened."""
     try:
         state = os.stat(path)
@@ -138,13 +140,13 @@ def _local(path: str, name: str) -> Source:
     return Source(name, state.st_size, {"mtime_ns": state.st_mtime_ns}, path)
 
 
-def _paths(pattern: str) -> list[str]:
+def _expand_pattern(pattern: str) -> list[str]:
     """Return the paths that a file, a folder or a pattern means."""
     if os.path.isfile(pattern):
         return [pattern]
     if os.path.isdir(pattern) and not _is_zarr(pattern):
-        return _in_folder(pattern)
-    matches = globs.expand(pattern)
+        return _list_folder(pattern)
+    matches = globs.expand_pattern(pattern)
     if files := [path for path in matches if not os.path.isdir(path) or _is_zarr(path)]:
         return files
     if matches:
@@ -152,19 +154,19 @@ def _paths(pattern: str) -> list[str]:
     raise Problem(f"{pattern}: no file is there; correct the path or the pattern")
 
 
-def _in_folder(folder: str) -> list[str]:
+def _list_folder(folder: str) -> list[str]:
     """Return the files of a folder that are HDF5 by their endings, or else by their content."""
     there = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and not path.is_dir()]
     named = [path for path in there if formats.is_named_hdf5(path.name)]
-    files = named or [path for path in there if _begins_as_hdf5(path)]
+    files = named or [path for path in there if _is_hdf5(path)]
     if not files:
         raise Problem(f"{folder} has no HDF5 file of its own; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
     return list(map(str, files))
 
 
-def _begins_as_hdf5(path: Path) -> bool:
+def _is_hdf5(path: Path) -> bool:
     try:
-        with Source(path.name, 0, {}, str(path)).raw() as content:
+        with Source(path.name, 0, {}, str(path)).open_raw() as content:
             return formats.is_hdf5(content)
     except Problem:
         return False
@@ -174,57 +176,59 @@ def _is_zarr(path: str) -> bool:
     return any(os.path.exists(os.path.join(path, name)) for name in formats.ZARR)
 
 
-def _in_bucket(wanted: Iterable[str], spec: dict) -> list[Source]:
-    store, objects = stores.of(spec), {}
+def _list_bucket_sources(wanted: Iterable[str], spec: dict) -> list[Source]:
+    store, objects = stores.get_store(spec), {}
     for one in wanted:
-        objects |= _objects(store, one)
-    return _sources_of(objects, store, spec)
+        objects |= _find_objects(store, one)
+    return _build_sources(objects, store, spec)
 
 
 def find_object(key: str, spec: dict) -> Source | None:
     """Return an object of a bucket, None where there is none."""
-    store = stores.of(spec)
+    store = stores.get_store(spec)
     with contextlib.suppress(Absent, Denied):
-        return _sources_of(store.listed("", [key]), store, spec)[0]
+        return _build_sources(store.list_objects("", [key]), store, spec)[0]
     return None
 
 
-def _sources_of(objects: Mapping[str, tuple[int, dict]], store: Store, spec: dict) -> list[Source]:
-    root = _shared_folder(objects)
-    reader = store.reader({"key": root}, ACCESS, store.locate({"location": {"key": root}}, None, dict(os.environ))[1])
+def _build_sources(objects: Mapping[str, tuple[int, dict]], store: Store, spec: dict) -> list[Source]:
+    root = _find_shared_folder(objects)
+    reader = store.build_reader(
+        {"key": root}, ACCESS, store.resolve_location({"location": {"key": root}}, None, dict(os.environ))[1]
+    )
     return [
         Source(key.removeprefix(f"{root}/"), size, version, f"{IN_BUCKET}{spec['bucket']}/{key}", reader)
         for key, (size, version) in sorted(objects.items())
     ]
 
 
-def _shared_folder(keys: Iterable[str]) -> str:
+def _find_shared_folder(keys: Iterable[str]) -> str:
     """Return the folder that all keys share; unlike os.path.commonpath this keeps two slashes in a row."""
     folders = zip(*(key.split("/")[:-1] for key in keys), strict=False)
     return "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, folders))
 
 
-def _objects(store: Store, address: str) -> dict[str, tuple[int, dict]]:
+def _find_objects(store: Store, address: str) -> dict[str, tuple[int, dict]]:
     """Return {key: (bytes, version)} of the objects that an address, a folder or a pattern in a bucket means."""
     key = address.removeprefix(IN_BUCKET).partition("/")[2]
     literal = _WILD.split(key)[0]
     if literal != key:
-        listed = store.listed(literal, below="/" in key[len(literal) :] or "**" in key)
-        matches = {name: entry for name, entry in listed.items() if re.fullmatch(expression(key), name)}
+        listed = store.list_objects(literal, below="/" in key[len(literal) :] or "**" in key)
+        matches = {name: entry for name, entry in listed.items() if re.fullmatch(build_regex(key), name)}
     elif key and not key.endswith("/"):
-        matches = _object_or_folder(store, address, key)
+        matches = _find_object_or_folder(store, address, key)
     else:
-        matches = _choose_hdf5(address, store.listed(key, below=False))
+        matches = _choose_hdf5(address, store.list_objects(key, below=False))
     if objects := {name: entry for name, entry in matches.items() if not name.endswith("/")}:
         return objects
     raise Problem(f"{address}: no object is there; correct the address or the pattern")
 
 
-def _object_or_folder(store: Store, address: str, key: str) -> dict[str, tuple[int, dict]]:
+def _find_object_or_folder(store: Store, address: str, key: str) -> dict[str, tuple[int, dict]]:
     with contextlib.suppress(Absent):
-        return store.listed("", [key])
+        return store.list_objects("", [key])
     try:
-        listed = store.listed(f"{key}/", below=False)
+        listed = store.list_objects(f"{key}/", below=False)
     except Problem:
         # Those who may read objects may not always list them.
         return {}
@@ -241,8 +245,8 @@ def _choose_hdf5(folder: str, listed: dict[str, tuple[int, dict]]) -> dict[str, 
     return files
 
 
-def store_of(bucket: str) -> dict:
+def build_store_entry(bucket: str) -> dict:
     """Return the store's entry for a bucket that no configuration names."""
     from sbench.stores.s3 import client
 
-    return client.store_from_environment(bucket)
+    return client.build_store_entry(bucket)

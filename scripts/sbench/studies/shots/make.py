@@ -11,14 +11,21 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from sbench.probe.formats import reason
-from sbench.probe.program import Problem, dataset_options, run, sync, write_json
+from sbench.probe.formats import format_error
+from sbench.probe.program import Problem, parse_dataset_options, run_main, sync_path, write_json
 from sbench.studies.shots import manifest
-from sbench.studies.shots.checksums import fingerprint
-from sbench.studies.shots.files import extents
-from sbench.studies.shots.inputs import sources
-from sbench.studies.shots.shot_files import SMALL, describe
-from sbench.studies.shots.signals import Settings, axis_values, ordered_pairs, plan, signal_values, table
+from sbench.studies.shots.checksums import compute_checksum
+from sbench.studies.shots.files import list_extents
+from sbench.studies.shots.inputs import find_sources
+from sbench.studies.shots.shot_files import SMALL, describe_files
+from sbench.studies.shots.signals import (
+    Settings,
+    compute_axis_values,
+    compute_signal_values,
+    load_signals,
+    plan_shots,
+    sort_pairs,
+)
 
 GENERATOR = "make_shots"
 VERSION = 1
@@ -29,7 +36,7 @@ HEAP_BYTES = 4096  # HDF5 puts the collections that hold references to scales am
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
-    options = dataset_options(
+    options = parse_dataset_options(
         argv,
         __doc__,
         'make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
@@ -41,11 +48,15 @@ def main(argv: list[str] | None = None) -> int:
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
     head = {"manifest": 1, "status": "done", "dataset": options.dataset}
     if "datasets" in settings:
-        contents = manifest.of_set(settings)
-        head["data_sha256"] = manifest.data_sha256(contents["objects"])
+        contents = manifest.describe_set(settings)
+        head["data_sha256"] = manifest.compute_data_sha256(contents["objects"])
     else:
-        contents = existing(settings["files"]) if "files" in settings else make(Settings(**settings), options.out)
-        head["data_sha256"] = data_sha256(contents["objects"])
+        contents = (
+            describe_existing_files(settings["files"])
+            if "files" in settings
+            else make_files(Settings(**settings), options.out)
+        )
+        head["data_sha256"] = compute_data_sha256(contents["objects"])
     write_json(options.out, head | parts | contents)
     layout = contents["layout"]
     print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} dataset reads")
@@ -55,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def data_sha256(shots: dict) -> str:
+def compute_data_sha256(shots: dict) -> str:
     """Return one hash for all values of a dataset, whatever the layout of its files (METHOD 17, not comparable)."""
     lines = [
         json.dumps([shot, signal, entry["datasets"]])
@@ -65,49 +76,51 @@ def data_sha256(shots: dict) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def existing(source: str) -> dict:
+def describe_existing_files(source: str) -> dict:
     """Return the manifest's facts about a user's own files, which are only read; each has its absolute `path`.
 
     Args:
         source: a file, or a folder whose HDF5 files are meant.
     """
-    of_user = sources(source)
-    facts = describe(of_user)
+    of_user = find_sources(source)
+    facts = describe_files(of_user)
     for file, one in zip(facts["files"], of_user, strict=True):
         file["path"] = one.where
     return {"generator": None, "settings": {}, **facts}
 
 
-def make(settings: Settings, out: Path) -> dict:
+def make_files(settings: Settings, out: Path) -> dict:
     """Write the files of a dataset beside its manifest-to-be `out` and return its facts, all read back from the files.
 
     Raises:
         Problem: the folder holds HDF5 files of others or cannot be written, or the files are not what was asked for.
     """
-    shots = plan(settings)
-    pairs = ordered_pairs(settings.layout, shots)
+    shots = plan_shots(settings)
+    pairs = sort_pairs(settings.layout, shots)
     single = settings.layout == "single-shot"
     contents = {f"{key}.h5": list(group) for key, group in groupby(pairs, lambda pair: pair[0] if single else "shots")}
     folder, written = out.parent, {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         out.unlink(missing_ok=True)
-        clean(folder)
+        remove_earlier_files(folder)
         for name, chosen in contents.items():
             part = folder / f".{name}.part"
             written |= write_shots(part, [(shot, signal, shots[shot][signal]) for shot, signal in chosen], settings)
             part.replace(folder / name)
-        sync(folder)
+        sync_path(folder)
     except (OSError, RuntimeError) as error:
         discard_parts(folder)
-        raise Problem(f"{folder} cannot be written: {reason(error)}; free the disk or make it writable") from error
-    facts = describe(sources([str(folder / name) for name in contents]))
-    confirm(settings, shots, written, facts)
+        raise Problem(
+            f"{folder} cannot be written: {format_error(error)}; free the disk or make it writable"
+        ) from error
+    facts = describe_files(find_sources([str(folder / name) for name in contents]))
+    validate_files(settings, shots, written, facts)
     versions = {"h5py": h5py.version.version, "hdf5": h5py.version.hdf5_version}
     return {"generator": {"name": GENERATOR, "version": VERSION, **versions}, "settings": asdict(settings), **facts}
 
 
-def clean(folder: Path) -> None:
+def remove_earlier_files(folder: Path) -> None:
     """Remove what an earlier run left; stop at HDF5 files that this program did not make."""
     discard_parts(folder)
     for path in sorted(folder.glob("*.h5")):
@@ -140,16 +153,16 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
         file.attrs["source"] = MARK
         store, written = Store(file, settings), {}
         for shot, name, axes in contents:
-            values = signal_values(settings.seed, shot, table()[name])
-            signal = store.put(f"/shots/{shot}/signals/{name}", values)
+            values = compute_signal_values(settings.seed, shot, load_signals()[name])
+            signal = store.write_dataset(f"/shots/{shot}/signals/{name}", values)
             signal.attrs["shot"] = np.int64(shot)
-            written[signal.name] = fingerprint(values)
+            written[signal.name] = compute_checksum(values)
             for dimension, axis in enumerate(axes):
-                values = axis_values(settings.seed, shot, axis, signal.shape[dimension])
+                values = compute_axis_values(settings.seed, shot, axis, signal.shape[dimension])
                 place = f"/shots/{shot}/scale_{hashlib.md5(values, usedforsecurity=False).hexdigest()}"
                 if place not in written:
-                    store.put(place, values).make_scale()
-                    written[place] = fingerprint(values)
+                    store.write_dataset(place, values).make_scale()
+                    written[place] = compute_checksum(values)
                 signal.dims[dimension].attach_scale(file[place])
         # The file forgets about the free space when it is closed.
         if "padding" in file:
@@ -160,7 +173,7 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
         os.truncate(path, 0)
         file.close()
         raise
-    sync(path)
+    sync_path(path)
     return written
 
 
@@ -177,7 +190,7 @@ class Store:
         self.page_size = settings.page_size if settings.paged else None
         self.end = 0
 
-    def put(self, path: str, values: np.ndarray) -> h5py.Dataset:
+    def write_dataset(self, path: str, values: np.ndarray) -> h5py.Dataset:
         """Write values; above 8 kB chunked and compressed."""
         options = {}
         if values.nbytes > SMALL:
@@ -186,14 +199,14 @@ class Store:
         dataset = self.file.create_dataset(path, data=values, track_times=False, **options)
         dataset.flush()  # chunks get their place in the file when they leave the chunk cache
         if self.page_size:
-            pieces = extents(dataset)
+            pieces = list_extents(dataset)
             for (_, end), (start, _) in pairwise([(0, self.end), *pieces]):
                 if end and start // self.page_size > end // self.page_size:
-                    self._pad(end, self.page_size - end % self.page_size)
+                    self._add_padding(end, self.page_size - end % self.page_size)
             self.end = max(self.end, pieces[-1][1])
         return dataset
 
-    def _pad(self, start: int, length: int) -> None:
+    def _add_padding(self, start: int, length: int) -> None:
         """Take the rest of a page, of which references to scales may have taken the beginning since it was free."""
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -210,7 +223,7 @@ class Store:
                 group.unlink(name)
 
 
-def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None:
+def validate_files(settings: Settings, shots: dict, written: dict, facts: dict) -> None:
     """Compare what was read back with what was asked for and what was written: the label must be the artefact.
 
     Raises:
@@ -232,4 +245,4 @@ def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -12,25 +12,25 @@ import h5py
 
 from sbench.drivers import BESIDE, IN_PLACE, LINKS, WITHIN
 from sbench.probe import hdf5_tree
-from sbench.probe.formats import reason
+from sbench.probe.formats import format_error
 from sbench.probe.program import Problem, Unable
 from sbench.studies.shots import selection
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.addresses import IN_BUCKET
-from sbench.studies.shots.checksums import fingerprint
-from sbench.studies.shots.choice import choose, describe, nothing_to_read
+from sbench.studies.shots.checksums import compute_checksum
+from sbench.studies.shots.choice import choose_datasets, describe_empty_choice, describe_left_out
 from sbench.studies.shots.datasets import Dataset, Entry
-from sbench.studies.shots.elsewhere import holders
-from sbench.studies.shots.files import common, creation, extents
+from sbench.studies.shots.elsewhere import find_holders
+from sbench.studies.shots.files import get_common_value, get_creation_facts, list_extents
 from sbench.studies.shots.gathered import open_gathered
-from sbench.studies.shots.inputs import Source, sources
+from sbench.studies.shots.inputs import Source, find_sources
 
 # What a manifest, which each cell reads, may hold.
 _MOST_READS = 200_000
 _TOO_MANY = f"more than {_MOST_READS:,} reads of datasets or chunks; name fewer datasets or files, or select less"
 
 
-def of_set(settings: dict) -> dict:
+def describe_set(settings: dict) -> dict:
     """Return the facts of a set of files: which datasets are read, their sizes, checksums and places.
 
     Files of which nothing is read are left out, and datasets that cannot be read; both are counted.
@@ -42,34 +42,34 @@ def of_set(settings: dict) -> dict:
     Raises:
         Problem: a file is not HDF5, or values cannot be read; no file has a dataset that a pattern means.
     """
-    files = sources(settings["files"], settings.get("at"))
+    files = find_sources(settings["files"], settings.get("at"))
     contents = _Contents(settings.get("selection", selection.ALL), settings["datasets"])
     for one in files:
         with open_gathered(one, settings.get("at")) as (source, file):
-            contents.add(source, file)
+            contents.add_file(source, file)
     contents.expect_all(settings["layout"])
     entries = [entry for held in contents.objects.values() for entry in held.values()]
     return {
         "generator": None,
         "settings": {},
-        **({"in_place": _root(files[0])} if "at" in settings else {}),
+        **({"in_place": _get_root_key(files[0])} if "at" in settings else {}),
         "files": list((contents.companions | {entry["name"]: entry for entry in contents.files}).values()),
         "layout": {
             "layout": settings["layout"],
-            **{key: common({fact[key] for fact in contents.facts}) for key in ("paged", "page_size")},
+            **{key: get_common_value({fact[key] for fact in contents.facts}) for key in ("paged", "page_size")},
             "files": len(contents.files),
             "files_left_out": len(files) - len(contents.files),
             "dataset_reads": sum(len(entry["datasets"]) for entry in entries),
             "datasets_left_out": len(contents.left_out),
             "datasets_without_selection": contents.without,
         },
-        "left_out": list(_reasons(contents.left_out)),
+        "left_out": list(_count_reasons(contents.left_out)),
         "datasets": {pattern: list(paths) for pattern, paths in contents.groups.items()},
         "objects": contents.objects,
     }
 
 
-def data_sha256(objects: Mapping[str, Mapping[str, dict]]) -> str:
+def compute_data_sha256(objects: Mapping[str, Mapping[str, dict]]) -> str:
     """Return one hash for the values of a set, whatever its files are called and however many hold them."""
     held = (entry for of_file in objects.values() for entry in of_file.values())
     return hashlib.sha256(
@@ -77,7 +77,7 @@ def data_sha256(objects: Mapping[str, Mapping[str, dict]]) -> str:
     ).hexdigest()
 
 
-def _root(source: Source) -> str:
+def _get_root_key(source: Source) -> str:
     key = source.where.removeprefix(IN_BUCKET).partition("/")[2]
     return key.removesuffix(source.name).rstrip("/")
 
@@ -102,51 +102,55 @@ class _Contents:
     # How many datasets have nothing at the selected places.
     without: int = 0
 
-    def add(self, source: Source, file: h5py.File) -> None:
-        held = self._tree(source, file) if self.level == selection.METADATA else self._datasets(source, file)
+    def add_file(self, source: Source, file: h5py.File) -> None:
+        held = self._read_tree(source, file) if self.level == selection.METADATA else self._read_datasets(source, file)
         if not held:
             return
         self.objects[source.name] = held
-        self.facts.append(creation(file))
+        self.facts.append(get_creation_facts(file))
         path = {} if source.reader else {"path": source.where}
         self.files.append({"name": source.name, "bytes": source.bytes, **source.version, **path})
         if sum(len(entry["datasets"]) for of in self.objects.values() for entry in of.values()) > _MOST_READS:
             raise Problem(_TOO_MANY)
 
-    def _tree(self, source: Source, file: h5py.File) -> dict[str, dict]:
+    def _read_tree(self, source: Source, file: h5py.File) -> dict[str, dict]:
         # What HDF5's own drivers do is what the others are held against.
         from sbench.drivers import native
 
         self.groups.setdefault(self.level, {})["/"] = None
-        needs = {"needs": LINKS} if any(map(_is_odd, hdf5_tree.walk(file))) else {}
-        return {"/": _entry(source, [["/", *fingerprint(list(native.walk(file))), selection.WALK]]) | needs}
+        needs = {"needs": LINKS} if any(map(_is_odd, hdf5_tree.walk_links(file))) else {}
+        return {
+            "/": _build_entry(source, [["/", *compute_checksum(list(native.walk_file(file))), selection.WALK]]) | needs
+        }
 
-    def _datasets(self, source: Source, file: h5py.File) -> dict[str, dict]:
-        choice = choose(file, self.patterns, source.where, self.level, source.root)
+    def _read_datasets(self, source: Source, file: h5py.File) -> dict[str, dict]:
+        choice = choose_datasets(file, self.patterns, source.where, self.level, source.root)
         held = {}
         for pattern, datasets in choice.meant.items():
             for dataset in datasets:
                 try:
-                    entry = _lines(source, dataset, self.level)
+                    entry = _read_entry(source, dataset, self.level)
                 except Unable as error:
-                    choice.add(pattern, Entry(dataset.name, reason="h5py cannot read its values", detail=str(error)))
+                    choice.add_entry(
+                        pattern, Entry(dataset.name, reason="h5py cannot read its values", detail=str(error))
+                    )
                     continue
                 self.groups.setdefault(pattern, {})[dataset.name] = None
                 if entry["datasets"]:
-                    held[dataset.name] = entry | self._needs(source, dataset)
+                    held[dataset.name] = entry | self._resolve_needs(source, dataset)
                 else:
                     self.without += 1
-        self.left_out += choice.all_left_out()
+        self.left_out += choice.list_left_out()
         self.first_left_out = choice.left_out | self.first_left_out
         if not held:
-            self.lacking = self.lacking or nothing_to_read(choice, self.patterns, source.where)
+            self.lacking = self.lacking or describe_empty_choice(choice, self.patterns, source.where)
         return held
 
-    def _needs(self, source: Source, dataset: Dataset) -> dict:
+    def _resolve_needs(self, source: Source, dataset: Dataset) -> dict:
         """Return what a dataset needs of a driver, and keep the files that hold its values."""
         if not dataset.elsewhere:
             return {}
-        held = holders(dataset)
+        held = find_holders(dataset)
         for path in sorted(held.files):
             name, state = os.path.relpath(path, source.root), path.stat()
             facts = {"bytes": state.st_size, "mtime_ns": state.st_mtime_ns, "path": str(path)}
@@ -160,7 +164,7 @@ class _Contents:
         wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
         idle = [one for one in wanted if one not in self.groups and self.level != selection.METADATA]
         if idle and (entries := self.first_left_out.get(idle[0])):
-            raise Problem(f"of {layout}, nothing that {idle[0]} means can be read: {describe(entries)}")
+            raise Problem(f"of {layout}, nothing that {idle[0]} means can be read: {describe_left_out(entries)}")
         if idle:
             raise Problem(f"no file of {layout} has a dataset that {idle[0]} means; correct the pattern")
         if not self.objects:
@@ -172,22 +176,22 @@ def _is_odd(link: hdf5_tree.Link) -> bool:
     return bool(link.kind or not link.first or not hdf5_tree.is_utf8(link.path))
 
 
-def _reasons(entries: Sequence[Entry]) -> Iterator[dict]:
+def _count_reasons(entries: Sequence[Entry]) -> Iterator[dict]:
     for why in dict.fromkeys(entry.reason for entry in entries):
         of = [entry for entry in entries if entry.reason == why]
         yield {"reason": why, "count": len(of), "first": str(of[0])}
 
 
-def chosen(file: h5py.File, patterns: Sequence[str], where: str, level: str = "") -> list[Dataset]:
-    """Return the datasets that patterns mean and whose values are in the file; arguments are as of `choose`.
+def select_datasets(file: h5py.File, patterns: Sequence[str], where: str, level: str = "") -> list[Dataset]:
+    """Return the datasets that patterns mean and whose values are in the file; arguments are as of `choose_datasets`.
 
     Raises:
         Problem: there is none.
     """
-    choice = choose(file, patterns, where, level, inside=True)
+    choice = choose_datasets(file, patterns, where, level, inside=True)
     if not choice.meant:
-        raise Problem(nothing_to_read(choice, patterns, where))
-    return choice.all_meant()
+        raise Problem(describe_empty_choice(choice, patterns, where))
+    return choice.list_meant()
 
 
 def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses: Accesses) -> list[h5py.Dataset]:
@@ -203,56 +207,60 @@ def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses
         Problem: patterns or memory leave nothing to read.
     """
     levels = [level for level in accesses.shares if level != selection.METADATA]
-    read = [chosen(file, patterns, where, level) for level in levels]
+    read = [select_datasets(file, patterns, where, level) for level in levels]
     common = set.intersection(*({one.name for one in of} for of in read)) if read else set()
     return [one for one in (read or [[]])[0] if one.name in common]
 
 
-def _lines(source: Source, dataset: Dataset, level: str) -> dict:
+def _read_entry(source: Source, dataset: Dataset, level: str) -> dict:
     """Return the entry of a dataset: a line for each place that is read, and the bytes that it takes in the file."""
     lines, stored = [], []
-    stored_of = _stored(dataset)
-    for place in selection.places(level, dataset.shape or (), dataset.chunks):
-        lines.append([dataset.name, *_fingerprint_of(source, dataset, place), *([place] if place else [])])
+    stored_of = _build_size_lookup(dataset)
+    for place in selection.iter_places(level, dataset.shape or (), dataset.chunks):
+        lines.append([dataset.name, *_compute_place_checksum(source, dataset, place), *([place] if place else [])])
         stored.append(stored_of(place))
         if len(lines) > _MOST_READS:
             raise Problem(_TOO_MANY)
-    return _entry(source, lines, stored)
+    return _build_entry(source, lines, stored)
 
 
-def _fingerprint_of(source: Source, dataset: Dataset, place: selection.Place) -> tuple[int, int]:
+def _compute_place_checksum(source: Source, dataset: Dataset, place: selection.Place) -> tuple[int, int]:
     try:
-        return fingerprint(dataset[selection.slices(place)])
+        return compute_checksum(dataset[selection.convert_to_slices(place)])
     except (TypeError, ValueError, MemoryError) as error:
-        raise Unable(reason(error)) from error
+        raise Unable(format_error(error)) from error
     except (OSError, RuntimeError) as error:
         remedy = f'leave it out by the pattern "!{dataset.name}"'
-        raise Problem(f"{source.where}: {dataset.name} cannot be read: {reason(error)}; {remedy}") from error
+        raise Problem(f"{source.where}: {dataset.name} cannot be read: {format_error(error)}; {remedy}") from error
 
 
-def _stored(dataset: Dataset) -> Callable[[selection.Place], int]:
+def _build_size_lookup(dataset: Dataset) -> Callable[[selection.Place], int]:
     """Return a function that gives the bytes in the file that a place of a dataset takes."""
     if dataset.elsewhere:
         return lambda place: 0
     if not dataset.chunks:
-        whole, shape = sum(end - start for start, end in extents(dataset)), dataset.shape or ()
+        whole, shape = sum(end - start for start, end in list_extents(dataset)), dataset.shape or ()
         # What is read of a dataset without chunks is no more than its bytes.
-        return lambda place: min(whole, selection.count(place, shape) * dataset.dtype.itemsize) if place else whole
+        return lambda place: (
+            min(whole, selection.count_elements(place, shape) * dataset.dtype.itemsize) if place else whole
+        )
     sizes: dict[tuple, int] = {}
     dataset.id.chunk_iter(lambda chunk: sizes.update({chunk.chunk_offset: chunk.size}))
-    return lambda place: sum(sizes.get(offset, 0) for offset in _touched(place, dataset.chunks, sizes))
+    return lambda place: sum(sizes.get(offset, 0) for offset in _list_touched_chunks(place, dataset.chunks, sizes))
 
 
-def _touched(place: selection.Place, chunks: tuple[int, ...], there: Collection[tuple]) -> Iterable[tuple]:
+def _list_touched_chunks(place: selection.Place, chunks: tuple[int, ...], there: Collection[tuple]) -> Iterable[tuple]:
     """Return the offsets of the chunks that a place touches, of all or of those that are there, whichever are fewer."""
     if not place:
         return there
     ranges = [range(begin // size * size, end, size) for (begin, end, _), size in zip(place, chunks, strict=True)]
     few = math.prod(map(len, ranges)) < len(there)
     return (
-        offset for offset in (itertools.product(*ranges) if few else there) if selection.touches(place, offset, chunks)
+        offset
+        for offset in (itertools.product(*ranges) if few else there)
+        if selection.is_chunk_touched(place, offset, chunks)
     )
 
 
-def _entry(source: Source, lines: list, stored: list | None = None) -> dict:
+def _build_entry(source: Source, lines: list, stored: list | None = None) -> dict:
     return {"file": source.name, "datasets": lines} | ({} if stored is None else {"stored_bytes": stored})

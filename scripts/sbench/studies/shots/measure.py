@@ -17,7 +17,7 @@ from sbench import drivers
 from sbench.probe import dask_workers, host, slowed
 from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
-from sbench.probe.program import Problem, Unable, read_json, run
+from sbench.probe.program import Problem, Unable, read_json, run_main
 from sbench.studies.shots import order, selection, tasks
 from sbench.studies.shots.settings import Settings
 
@@ -25,44 +25,47 @@ from sbench.studies.shots.settings import Settings
 def main(argv: list[str] | None = None) -> int:
     """Measure what the step says on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
-    return run_measurement(measure)
+    return run_measurement(measure_cell)
 
 
-def measure(step: Step) -> dict:
+def measure_cell(step: Step) -> dict:
     """Return the program's part of the record."""
-    dask_workers.begin()
+    dask_workers.start_forkserver()
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     cell = settings.cell
-    buffer = drivers.page_buffer_bytes(cell.page_buffer)
-    nbytes, slots = drivers.chunk_cache(cell.chunk_cache, settings.rdcc_nbytes)
+    buffer = drivers.parse_page_buffer(cell.page_buffer)
+    nbytes, slots = drivers.parse_chunk_cache(cell.chunk_cache, settings.rdcc_nbytes)
     access = drivers.Access(cell.driver, buffer, nbytes, settings.store, cell.read_cache, rdcc_nslots=slots)
-    objects = sampled(settings, manifest, step.job["repeat"])
-    workers = workers_of(cell.workers)
+    objects = select_objects(settings, manifest, step.job["repeat"])
+    workers = count_workers(cell.workers)
     plan = _Plan(cell.access, objects, manifest, step.job["location"], access, workers, cell.control)
     nodes, files = int(cell.nodes), [Path(file) for file in step.job["local_files"]]
     record: dict = {"read": objects}
-    driver = drivers.of(access.driver)
+    driver = drivers.get_driver(access.driver)
     _expect_followed(driver, access.driver, manifest, step.job["location"])
     if isinstance(driver, drivers.Indexed):
         access = replace(access, index=str(Path(step.job["scratch"], "index")))
         plan = replace(plan, access=access)
-        record["index"] = _indexed(step, driver, plan)
-    with dask_workers.cluster(workers, nodes=nodes, folder=step.job["scratch"]) as (cluster, cluster_start):
-        null, library = _null(cluster, plan), cluster.each(drivers.of(access.driver).versions)
+        record["index"] = _make_index(step, driver, plan)
+    with dask_workers.start_cluster(workers, nodes=nodes, folder=step.job["scratch"]) as (cluster, cluster_start):
+        null, library = (
+            _measure_empty_tasks(cluster, plan),
+            cluster.run_on_each(drivers.get_driver(access.driver).list_versions),
+        )
         if nodes > 1:
-            record |= cluster.prepared(cell.cache, files)
+            record |= cluster.prepare_nodes(cell.cache, files)
         step.open_window(sets_cache=nodes > 1)
         # Decided by the store, not by what comes out: the cells of a comparison time the same (METHOD 9).
-        record |= _pass(cluster, plan, library, verify=step.job["far"])
+        record |= _measure_pass(cluster, plan, library, verify=step.job["far"])
         step.close_window()
         if nodes > 1:
-            record["cache"]["resident_after"] = cluster.resident(files)
-        record["files"] = cluster.loaded()
+            record["cache"]["resident_after"] = cluster.measure_resident(files)
+        record["files"] = cluster.list_loaded_libraries()
         if not step.job["far"]:
-            untimed = _pass(cluster, replace(plan, control=""), library, verify=True)
+            untimed = _measure_pass(cluster, replace(plan, control=""), library, verify=True)
             record["work"]["checksum"] = untimed["work"]["checksum"]
             record["seconds"]["verify"] = untimed["seconds"]["verify"]
-        replaced = cluster.replaced()
+        replaced = cluster.list_replaced()
     if replaced:
         raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
     record["seconds"] |= {"cluster_start": cluster_start, "null": null}
@@ -71,12 +74,12 @@ def measure(step: Step) -> dict:
     return record | {"verified": "within the timed pass" if step.job["far"] else "in a pass of its own"}
 
 
-def workers_of(level: str) -> int:
+def count_workers(level: str) -> int:
     """Return the number of workers of a level: "4", or "2x", twice the cores that this process may use."""
-    return int(level[:-1]) * host.usable_cores() if level.endswith("x") else int(level)
+    return int(level[:-1]) * host.count_usable_cores() if level.endswith("x") else int(level)
 
 
-def sampled(settings: Settings, manifest: dict, repeat: int) -> list[str]:
+def select_objects(settings: Settings, manifest: dict, repeat: int) -> list[str]:
     """Return what a repeat reads: shots or signals, drawn with the run's seed, the same for all arms of the block."""
     access = settings.cell.access
     wanted = getattr(settings, f"read_{access}")
@@ -103,59 +106,59 @@ class _Plan:
     workers: int
     control: str
 
-    def batches(self, object_id: str, verify: bool) -> list[tasks.Batch]:
+    def build_batches(self, object_id: str, verify: bool) -> list[tasks.Batch]:
         """Cut an object into batches, a shot into groups of signals, a signal of shots; each opens a file once."""
         batches = []
-        for pairs in dask_workers.batches_of(self._pairs(object_id), self.workers):
+        for pairs in dask_workers.split_into_batches(self._list_pairs(object_id), self.workers):
             files: dict[str, list[str]] = {}
             for shot, signal in pairs:
                 entry = self.manifest["objects"][shot][signal]
                 files.setdefault(entry["file"], []).extend(
-                    (path, _place(where)) for path, _, _, *where in entry["datasets"]
+                    (path, _parse_place(where)) for path, _, _, *where in entry["datasets"]
                 )
-            paths = tuple((drivers.address_of(self.location, name), tuple(paths)) for name, paths in files.items())
+            paths = tuple((drivers.build_address(self.location, name), tuple(paths)) for name, paths in files.items())
             units = len({shot for shot, _ in pairs})
             number = len(batches) + 1
             batches.append(tasks.Batch(number, object_id, paths, units, self.access, verify, self.control))
         return batches
 
-    def addresses(self) -> list[str]:
-        pairs = [pair for object_id in self.objects for pair in self._pairs(object_id)]
+    def list_addresses(self) -> list[str]:
+        pairs = [pair for object_id in self.objects for pair in self._list_pairs(object_id)]
         names = dict.fromkeys(self.manifest["objects"][shot][signal]["file"] for shot, signal in pairs)
-        return [drivers.address_of(self.location, name) for name in names]
+        return [drivers.build_address(self.location, name) for name in names]
 
-    def expected(self) -> list[tuple]:
+    def list_expected(self) -> list[tuple]:
         """Return (object, path, bytes, crc32), and a place where not all is read, of all datasets of the manifest."""
         return [
             (object_id, *dataset)
             for object_id in self.objects
-            for shot, signal in self._pairs(object_id)
+            for shot, signal in self._list_pairs(object_id)
             for dataset in self.manifest["objects"][shot][signal]["datasets"]
         ]
 
-    def stored_bytes(self) -> int | None:
+    def count_stored_bytes(self) -> int | None:
         """Return the bytes that batches need of their files, once per open; None where nothing tells."""
-        if getattr(drivers.of(self.access.driver), "inlines", False):
+        if getattr(drivers.get_driver(self.access.driver), "inlines", False):
             return None
         total = 0
         for object_id in self.objects:
-            for pairs in dask_workers.batches_of(self._pairs(object_id), self.workers):
+            for pairs in dask_workers.split_into_batches(self._list_pairs(object_id), self.workers):
                 entries = [self.manifest["objects"][shot][signal] for shot, signal in pairs]
                 if not all("stored_bytes" in entry for entry in entries):
                     return None
                 held = {
-                    (entry["file"], path, _place(where)): size
+                    (entry["file"], path, _parse_place(where)): size
                     for entry in entries
                     for (path, _, _, *where), size in zip(entry["datasets"], entry["stored_bytes"], strict=True)
                 }
                 total += sum(held.values())
         return total
 
-    def _pairs(self, object_id: str) -> list[tuple[str, str]]:
-        return order.pairs_of(self.manifest, self.by, object_id)
+    def _list_pairs(self, object_id: str) -> list[tuple[str, str]]:
+        return order.list_pairs(self.manifest, self.by, object_id)
 
 
-def _place(where: list) -> selection.Place | str:
+def _parse_place(where: list) -> selection.Place | str:
     """Return the place of a line of the manifest, which has none where a dataset is read as a whole."""
     return where[0] if where == [selection.WALK] else tuple(tuple(span) for span in (where[0] if where else ()))
 
@@ -168,17 +171,18 @@ def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location
         for path, entry in held.items():
             need = entry.get("needs")
             if need and not (
-                driver.follows(need, drivers.address_of(location, file)) and (in_place or need != drivers.IN_PLACE)
+                driver.supports_need(need, drivers.build_address(location, file))
+                and (in_place or need != drivers.IN_PLACE)
             ):
                 raise Unable(f"driver {name} does not read {need}: {path} of {file}")
 
 
-def _indexed(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
+def _make_index(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
     """Make the index of all files that are read, in a window of its own: {"seconds", "bytes", "requests" by method}."""
     folder = Path(plan.access.index)
     folder.mkdir()
-    driver.versions()
-    addresses = plan.addresses()
+    driver.list_versions()
+    addresses = plan.list_addresses()
     step.open_window()
     start = time.perf_counter()
     driver.index(addresses, plan.access, folder)
@@ -188,39 +192,39 @@ def _indexed(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
     return {"seconds": seconds, "bytes": size, "requests": requests}
 
 
-def _null(cluster: dask_workers.Workers, plan: _Plan) -> float:
+def _measure_empty_tasks(cluster: dask_workers.Workers, plan: _Plan) -> float:
     """Return the seconds of as many rounds of empty tasks as there are objects, once workers have their imports."""
     empty = [tasks.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
-    cluster.map(tasks.nothing, empty)
+    cluster.run_batches(tasks.do_nothing, empty)
     start = time.perf_counter()
     for _ in plan.objects:
-        cluster.map(tasks.nothing, empty)
+        cluster.run_batches(tasks.do_nothing, empty)
     return time.perf_counter() - start
 
 
-def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, verify: bool) -> dict:
+def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, verify: bool) -> dict:
     """Read all objects once, one after the other as the published study does; `library` is what each worker says."""
-    executed = sum(cluster.each(dask_workers.executed))
+    executed = sum(cluster.run_on_each(dask_workers.count_executed))
     rows, planning, counts = [], 0.0, []
     start = time.perf_counter()
     for object_id in plan.objects:
         before = time.perf_counter()
-        batches = plan.batches(object_id, verify)
+        batches = plan.build_batches(object_id, verify)
         planning += time.perf_counter() - before
         counts.append(len(batches))
-        rows += cluster.map(tasks.read, batches)
+        rows += cluster.run_batches(tasks.read_batch, batches)
     elapsed = time.perf_counter() - start
-    executed = sum(cluster.each(dask_workers.executed)) - executed
-    cores = cluster.usable_cores()
-    lines = [line for taken in cluster.each(tasks.lines) for line in taken]
+    executed = sum(cluster.run_on_each(dask_workers.count_executed)) - executed
+    cores = cluster.count_usable_cores()
+    lines = [line for taken in cluster.run_on_each(tasks.fetch_lines) for line in taken]
     # What the next object waits for. The clock stops for checksums: the elapsed time has those of the slowest tasks.
     by_object = groupby(rows, key=itemgetter("object_id"))
     slowest = [max(group, key=lambda row: row["seconds"] + row["verify"]) for _, group in by_object]
     stopped = sum(row["verify"] for row in slowest)
     total = elapsed - stopped
-    expected = plan.expected()
+    expected = plan.list_expected()
     return {
-        "samples": [_sample(row, plan, total) for row in rows],
+        "samples": [_build_sample(row, plan, total) for row in rows],
         "seconds": {
             "plan": planning,
             "open": statistics.median(seconds for row in rows for seconds in row["opens"]),
@@ -237,14 +241,14 @@ def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, ve
             "datasets": sum(row["datasets"] for row in rows),
             "logical_bytes_asked": sum(nbytes for _, _, nbytes, *_ in expected),
             "logical_bytes": sum(row["bytes"] for row in rows),
-            "stored_bytes": plan.stored_bytes(),
-            "checksum_asked": _checksum([tasks.line(*dataset) for dataset in expected]),
-            "checksum": _checksum(lines) if lines else None,
+            "stored_bytes": plan.count_stored_bytes(),
+            "checksum_asked": _compute_checksum([tasks.format_line(*dataset) for dataset in expected]),
+            "checksum": _compute_checksum(lines) if lines else None,
             # As with the checksums: of tasks that ran side by side the total has the waits of the slowest.
-            **slowed.waited(plan.control, sum(row["waited"] for row in slowest)),
+            **slowed.report_waited(plan.control, sum(row["waited"] for row in slowest)),
         },
         "effective": {
-            **_effective(library, [fact for row in rows for fact in row["effective"]]),
+            **_merge_effective(library, [fact for row in rows for fact in row["effective"]]),
             "rdcc_nbytes_asked": plan.access.rdcc_nbytes,
             "rdcc_nslots_asked": plan.access.rdcc_nslots,
             "workers_asked": plan.workers,
@@ -257,7 +261,7 @@ def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, ve
     }
 
 
-def _effective(library: list[dict], facts: list[dict]) -> dict:
+def _merge_effective(library: list[dict], facts: list[dict]) -> dict:
     """Return the library of all workers and the settings that held at all opens (METHOD 10); a Problem if not."""
     differing = {key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)}
     if opened := sorted(differing - {"paged", "page_size"}):
@@ -268,12 +272,12 @@ def _effective(library: list[dict], facts: list[dict]) -> dict:
     return library[0] | facts[0] | dict.fromkeys(differing)
 
 
-def _checksum(lines: list[str]) -> str:
+def _compute_checksum(lines: list[str]) -> str:
     """Return the sha256 over the sorted lines: neither order nor workers matter (METHOD 9)."""
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
-def _sample(row: dict, plan: _Plan, total: float) -> dict:
+def _build_sample(row: dict, plan: _Plan, total: float) -> dict:
     """Return a row of samples.csv: the published columns first, in their spelling."""
     return {
         "worker#": row["number"],
@@ -299,4 +303,4 @@ def _sample(row: dict, plan: _Plan, total: float) -> dict:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

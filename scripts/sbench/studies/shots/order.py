@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 _SHOWN = 4
 
 
-def pairs_of(manifest: Mapping, access: str, object_id: str) -> list[tuple[str, str]]:
+def list_pairs(manifest: Mapping, access: str, object_id: str) -> list[tuple[str, str]]:
     """Return the (shot or file, signal or dataset) of an object, in the order in which they are read."""
     objects = manifest["objects"]
     if access in ("shots", "files"):
@@ -25,7 +25,7 @@ def describe_order(manifest: Mapping, access: str, objects: Sequence[str]) -> di
         first, reads: the first reads of the first object, each with file and dataset, and how many there are in all.
         sha256: of all reads in their order.
     """
-    reads = [read for object_id in objects for read in _reads_of(manifest, access, object_id)]
+    reads = [read for object_id in objects for read in _iter_reads(manifest, access, object_id)]
     hashed = hashlib.sha256("\n".join("\t".join(read) for read in reads).encode("utf-8", "surrogateescape"))
     return {
         **{"access": access, "objects": list(objects[:_SHOWN]), "objects_count": len(objects)},
@@ -33,10 +33,10 @@ def describe_order(manifest: Mapping, access: str, objects: Sequence[str]) -> di
     }
 
 
-def _reads_of(manifest: Mapping, access: str, object_id: str) -> Iterator[list[str]]:
+def _iter_reads(manifest: Mapping, access: str, object_id: str) -> Iterator[list[str]]:
     """Yield file, dataset and place of each read of an object: a file is opened once, for all that is read of it."""
     of_files: dict[str, list[list[str]]] = {}
-    for shot, signal in pairs_of(manifest, access, object_id):
+    for shot, signal in list_pairs(manifest, access, object_id):
         entry = manifest["objects"][shot][signal]
         rows = ([entry["file"], path, str(where)] for path, _, _, *where in entry["datasets"])
         of_files.setdefault(entry["file"], []).extend(rows)

@@ -30,24 +30,24 @@ _RUN = ["obj-type", "pb-size", "num-workers"]
 SETTINGS = {"page_size": 8_000_000}
 
 
-def records(files: Mapping[str, Path]) -> Iterator[dict]:
+def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
     """Yield a record for each total runtime of each combination that the CSVs have."""
     for name, levels in FILES.items():
         if name in files:
-            rows = csv_file.read(files[name], COLUMNS)
+            rows = csv_file.read_table(files[name], COLUMNS)
             # As the study corrects it: of a shot, one file is read.
             rows["tot-num-obj"] = rows["tot-num-obj"].mask(rows["obj-type"] == "shots", 1)
             for (access, size, workers), same in rows.groupby(_RUN, sort=False):
-                own = {"access": access, "workers": str(workers), "page_buffer": _label(size)}
+                own = {"access": access, "workers": str(workers), "page_buffer": _format_buffer(size)}
                 for repeat, (runtime, samples) in enumerate(same.groupby("total-runtime", sort=False), 1):
-                    yield _record(levels | own, repeat, runtime, samples)
+                    yield _build_record(levels | own, repeat, runtime, samples)
 
 
-def _record(levels: dict, repeat: int, runtime: float, samples: pd.DataFrame) -> dict:
+def _build_record(levels: dict, repeat: int, runtime: float, samples: pd.DataFrame) -> dict:
     cell = levels | {"layout": "single-shot", "cache": "any"}
     measured = {"seconds": {"total": float(runtime)}, "work": {"tasks_done": len(samples)}}
     return {"cell": cell, "repeat": repeat, **measured, "samples": samples.to_dict("records")}
 
 
-def _label(size: int) -> str:
+def _format_buffer(size: int) -> str:
     return f"{size // 2**20}MiB" if size else "0"

@@ -11,17 +11,17 @@ from sbench.studies.shots.settings import Settings
 RUNTIMES = Path("config/facts/shots_runtimes.yaml")
 
 
-def of(settings: Settings) -> tuple[float, str] | None:
+def find_runtime(settings: Settings) -> tuple[float, str] | None:
     """Return the seconds that a record takes by the published cell that corresponds, if one does, and words on that.
 
     It corresponds where place, driver, access and number of workers agree, and the HDF5 has the same S3 client. Which
     page buffer was published is said where it is another: such a file fits into what ROS3 reads when it opens it. Where
     fewer shots or signals are read, it is that share of the time.
     """
-    cell, data, store = settings.cell, settings.data, stores.of(settings.store)
-    facts = _facts()
-    place = "local" if store.files else store.billed
-    alike = {"place": place, "driver": cell.driver, "access": cell.access, "stack": _stack(settings.library)}
+    cell, data, store = settings.cell, settings.data, stores.get_store(settings.store)
+    facts = _load_facts()
+    place = "local" if store.files else store.billed_service
+    alike = {"place": place, "driver": cell.driver, "access": cell.access, "stack": _get_s3_client(settings.library)}
     whole = data.signals == facts["signals"] and data.files is None and cell.layout == "single-shot"
     if not whole or (cell.read_cache, cell.chunk_cache, cell.nodes) != (drivers.DEFAULT, drivers.DEFAULT, "1"):
         return None
@@ -37,15 +37,15 @@ def of(settings: Settings) -> tuple[float, str] | None:
     else:
         share = settings.count_signals() / facts["signals"] * data.shots / facts["files"]
     # What is near is read once more for its checksums.
-    seconds = row["seconds"][cell.workers] * share * (1 if store.far else 2)
+    seconds = row["seconds"][cell.workers] * share * (1 if store.is_networked else 2)
     return seconds, f"as published, page buffer {row['page_buffer']}"
 
 
-def _stack(library: dict) -> str:
+def _get_s3_client(library: dict) -> str:
     """Return what an HDF5 reads S3 with."""
     return "libcurl" if library["hdf5"].startswith("1.") else "aws-c-s3"
 
 
 @functools.cache
-def _facts() -> dict:
+def _load_facts() -> dict:
     return read_yaml(RUNTIMES)

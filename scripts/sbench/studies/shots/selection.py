@@ -12,17 +12,17 @@ Span = tuple[int, int, int]
 Place = tuple[Span, ...]
 
 
-def mistake(level: str) -> str:
+def find_mistake(level: str) -> str:
     """Return what is wrong with a level of the factor `selection` that its pattern lets pass, "" if nothing is."""
     if level.startswith("["):
         try:
-            _spans(level, (1,) * len(level))
+            _parse_spans(level, (1,) * len(level))
         except ValueError:
             return f"selection {level} is none that numpy knows; write it as [0:100, ...]"
     return ""
 
 
-def places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) -> Iterator[Place]:
+def iter_places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) -> Iterator[Place]:
     """Yield which places of a dataset are read, each by itself; an empty one is all of it.
 
     Args:
@@ -34,19 +34,19 @@ def places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) -> It
     if level == ALL or not shape:
         yield ()
     elif level.startswith("["):
-        spans = _spans(level, shape)
+        spans = _parse_spans(level, shape)
         if all(begin < end for begin, end, _ in spans):
             yield spans
     else:
         sizes = [size or 1 for size in chunks or shape]
         counts = [-(-length // size) for length, size in zip(shape, sizes, strict=True)]
         for number in range(0, math.prod(counts), int(level.partition("/")[2])):
-            corner = [index * size for index, size in zip(_unravelled(number, counts), sizes, strict=True)]
+            corner = [index * size for index, size in zip(_compute_indices(number, counts), sizes, strict=True)]
             ends = (min(start + size, length) for start, size, length in zip(corner, sizes, shape, strict=True))
             yield tuple((start, end, 1) for start, end in zip(corner, ends, strict=True))
 
 
-def _unravelled(number: int, counts: Sequence[int]) -> list[int]:
+def _compute_indices(number: int, counts: Sequence[int]) -> list[int]:
     """Return the indices of a chunk by its number, the last dimension fastest; there may be more than memory holds."""
     indices = []
     for count_of_axis in reversed(counts):
@@ -55,17 +55,17 @@ def _unravelled(number: int, counts: Sequence[int]) -> list[int]:
     return indices[::-1]
 
 
-def slices(place: Place) -> tuple[slice, ...]:
+def convert_to_slices(place: Place) -> tuple[slice, ...]:
     """Return a place as numpy takes it."""
     return tuple(slice(*span) for span in place)
 
 
-def count(place: Place, shape: Sequence[int]) -> int:
+def count_elements(place: Place, shape: Sequence[int]) -> int:
     """Return the number of elements of a dataset at a place."""
     return math.prod(len(range(*span)) for span in place) if place else math.prod(shape)
 
 
-def touches(place: Place, offset: Sequence[int], chunk: Sequence[int]) -> bool:
+def is_chunk_touched(place: Place, offset: Sequence[int], chunk: Sequence[int]) -> bool:
     """Return whether a place needs the chunk at `offset`."""
     return all(
         begin < start + size
@@ -75,7 +75,7 @@ def touches(place: Place, offset: Sequence[int], chunk: Sequence[int]) -> bool:
     )
 
 
-def _spans(level: str, shape: Sequence[int]) -> Place:
+def _parse_spans(level: str, shape: Sequence[int]) -> Place:
     """Return the spans that a level such as [0:100, ...] means in a shape; a ValueError if it means nothing."""
     parts = [part.strip() for part in level.strip("[] ").split(",")]
     if parts.count("...") > 1:
@@ -85,10 +85,10 @@ def _spans(level: str, shape: Sequence[int]) -> Place:
         behind = parts[at + 1 :]
         parts = parts[:at] + [":"] * max(0, len(shape) - at - len(behind)) + behind
     parts = (parts + [":"] * len(shape))[: len(shape)]
-    return tuple(_span(part, length) for part, length in zip(parts, shape, strict=True))
+    return tuple(_parse_span(part, length) for part, length in zip(parts, shape, strict=True))
 
 
-def _span(part: str, length: int) -> Span:
+def _parse_span(part: str, length: int) -> Span:
     if re.fullmatch(r"-?\d+", part):
         index = int(part) + (length if part.startswith("-") else 0)
         return index, min(index + 1, length), 1

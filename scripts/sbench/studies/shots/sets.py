@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from sbench import drivers
-from sbench.design.study import for_level
+from sbench.design.study import resolve_setting
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.shots import selection
@@ -14,11 +14,11 @@ from sbench.studies.shots.addresses import get_bucket
 from sbench.studies.shots.settings import Levels, Settings
 
 
-def mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
+def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
     """Yield which sets lie in a bucket that no store has, and which have no patterns of datasets."""
     for name, what in data["files"].items():
         bucket = get_bucket(what)
-        if bucket and not _store_of(bucket, config):
+        if bucket and not _find_store(bucket, config):
             yield (
                 f"{where}.files.{name}: no store has the bucket {bucket}; add one, {{kind: s3, bucket: {bucket}}}, with"
                 " its endpoint or region, and anonymous: true where no credentials are needed"
@@ -29,60 +29,60 @@ def mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
         yield f"{where}.datasets: {min(strange)} is none of the sets {', '.join(data['files'])}"
 
 
-def data(section: dict, config: dict, levels: dict[str, str]) -> dict:
+def get_data_settings(section: dict, config: dict, levels: dict[str, str]) -> dict:
     """Return the settings of the dataset of a set, which is the level of `layout`: `at` is its store in a bucket."""
     kept = {
-        key: for_level(section[key], levels) for key in ("files", "datasets", "part_size") if key in section
+        key: resolve_setting(section[key], levels) for key in ("files", "datasets", "part_size") if key in section
     } | levels
     if bucket := get_bucket(kept["files"]):
-        kept["at"] = config["stores"][_store_of(bucket, config)]
+        kept["at"] = config["stores"][_find_store(bucket, config)]
     return {"datasets": ["/**"]} | kept
 
 
-def _store_of(bucket: str, config: dict) -> str:
+def _find_store(bucket: str, config: dict) -> str:
     """Return the name of the store that reads a bucket of the user's own, "" if there is none."""
     names = (name for name, spec in config["stores"].items() if spec.get("bucket") == bucket and "server" not in spec)
     return next(names, "")
 
 
-def misread(cell: Levels, config: dict, files: dict | str | None) -> Iterator[str]:
+def list_obstacles(cell: Levels, config: dict, files: dict | str | None) -> Iterator[str]:
     """Yield why files are not read so: shots are in those that are generated, or have the same tree."""
     own, store = isinstance(files, dict), config["stores"][cell.store]
     if own and (bucket := get_bucket(files[cell.layout])):
-        if cell.store != _store_of(bucket, config):
+        if cell.store != _find_store(bucket, config):
             yield f"the files of {cell.layout} lie in the bucket {bucket}, where they are read by another store"
-    elif own and stores.of(store).elsewhere and not store.get("upload"):
+    elif own and stores.get_store(store).elsewhere and not store.get("upload"):
         unasked = "one's own files are not uploaded to a service elsewhere unless its store says upload: true"
         yield f"the files of {cell.layout} lie here, and {unasked}"
     if own != (cell.access in ("files", "datasets")):
         yield f"access {cell.access} is for {'files with shots' if own else 'sets of files of your own'}"
     if cell.selection != selection.ALL and not own:
         yield f"selection {cell.selection} is for sets of files of your own; shots are read as a whole"
-    if cell.selection == selection.METADATA and drivers.of(cell.driver).reads_copy:
+    if cell.selection == selection.METADATA and drivers.get_driver(cell.driver).reads_copy:
         yield f"driver {cell.driver} does not walk a file's tree"
 
 
 @lru_cache
-def _bytes_of(files: str) -> tuple[int, int]:
+def _count_files_and_bytes(files: str) -> tuple[int, int]:
     """Return how many files a set has here, and their bytes; a guess for those in a bucket, which is not asked."""
     if get_bucket(wanted := json.loads(files)):
         return 1, 2**27
     # Reads HDF5, which nobody who asks about settings needs.
-    from sbench.studies.shots.inputs import sources
+    from sbench.studies.shots.inputs import find_sources
 
-    sizes = [source.bytes for source in sources(wanted)]
+    sizes = [source.bytes for source in find_sources(wanted)]
     return len(sizes), sum(sizes)
 
 
-def estimate(settings: Settings) -> dict:
+def estimate_record(settings: Settings) -> dict:
     """Estimate a record that reads files of the user's own: what is selected of as many files as are read."""
     cell, network, level = settings.cell, settings.network, settings.data.selection
-    count, size = _bytes_of(json.dumps(settings.data.files))
+    count, size = _count_files_and_bytes(json.dumps(settings.data.files))
     read = min(settings.read_files or count, count) if cell.access == "files" else count
     part = {selection.ALL: 1.0, selection.METADATA: 0.01}.get(level, 0.1)
     part = 1 / int(level[2:]) if re.match("1/", level) else part
     nbytes = size * read / max(count, 1) * part
     requests = read * 10 + nbytes / 2**20
-    rate = min(500, networks.mib_s(network, int(cell.workers.rstrip("x")))) * 2**20
+    rate = min(500, networks.compute_rate_limit(network, int(cell.workers.rstrip("x")))) * 2**20
     seconds = nbytes / rate + requests * network.get("latency_ms", 0) / 1000
     return {"requests": int(requests), "bytes": int(nbytes), "seconds": seconds, "least": True}

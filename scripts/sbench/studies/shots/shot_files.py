@@ -8,21 +8,21 @@ from pathlib import Path
 
 import h5py
 
-from sbench.probe.program import Problem, file_digest
-from sbench.studies.shots.checksums import fingerprint
-from sbench.studies.shots.files import common, creation, extents
+from sbench.probe.program import Problem, compute_file_digest
+from sbench.studies.shots.checksums import compute_checksum
+from sbench.studies.shots.files import get_common_value, get_creation_facts, list_extents
 from sbench.studies.shots.inputs import Source
-from sbench.studies.shots.signals import ordered_pairs
+from sbench.studies.shots.signals import sort_pairs
 
 SMALL = 8000  # bytes; datasets above it are compressed
 
 
-def parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
+def list_parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
     """Return what one reads for a signal: itself, then its scales in the order of its dimensions."""
     return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
 
 
-def describe(of_set: Iterable[Source], values: bool = True) -> dict:
+def describe_files(of_set: Iterable[Source], values: bool = True) -> dict:
     """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
 
     One dataset at a time is in memory; without their `values` there are no checksums. In `layout`, `paged`, `page_size`
@@ -33,14 +33,14 @@ def describe(of_set: Iterable[Source], values: bool = True) -> dict:
     """
     files, objects, page_sizes, orders, levels = [], {}, set(), [], set()
     for source in of_set:
-        held, order, page_size, deflate = _examine(source, values)
+        held, order, page_size, deflate = _read_source(source, values)
         for shot, signals in held.items():
             if twice := objects.setdefault(shot, {}).keys() & signals.keys():
                 raise Problem(
                     f"{source.where} holds shot {shot}, signal {min(twice)} again; name one file for each only"
                 )
             objects[shot].update(signals)
-        digest = {"sha256": file_digest(Path(source.where))} if values else {}
+        digest = {"sha256": compute_file_digest(Path(source.where))} if values else {}
         files.append({"name": source.name, "bytes": source.bytes, **digest})
         page_sizes.add(page_size)
         orders.append((len(held), order))
@@ -52,10 +52,10 @@ def describe(of_set: Iterable[Source], values: bool = True) -> dict:
     return {
         "files": files,
         "layout": {
-            "layout": _layout(orders),
-            "paged": common({size is not None for size in page_sizes}),
-            "page_size": common(page_sizes),
-            "deflate": common(levels),
+            "layout": _get_layout(orders),
+            "paged": get_common_value({size is not None for size in page_sizes}),
+            "page_size": get_common_value(page_sizes),
+            "deflate": get_common_value(levels),
             "files": len(files),
             "shots": len(objects),
             "signals": len(names),
@@ -68,29 +68,29 @@ def describe(of_set: Iterable[Source], values: bool = True) -> dict:
     }
 
 
-def _examine(source: Source, values: bool) -> tuple[dict, str, int | None, set[int]]:
+def _read_source(source: Source, values: bool) -> tuple[dict, str, int | None, set[int]]:
     """Return {shot: {signal: object}}, order, page size (None: not paged) and, if `values` are read, deflate levels."""
     objects, places, levels, scales = {}, {}, set(), {}
-    with source.opened() as file:
-        page_size = creation(file)["page_size"]
-        for shot, signal, dataset in _signals(source.where, file):
+    with source.open_hdf5() as file:
+        page_size = get_creation_facts(file)["page_size"]
+        for shot, signal, dataset in _iter_signals(source.where, file):
             lines, stored = [], []
-            for member in parts(dataset):
+            for member in list_parts(dataset):
                 # A scale's name costs a search of the file, its address does not.
                 address = h5py.h5o.get_info(member.id).addr
                 if address not in scales:
-                    scales[address] = [member.name, *(fingerprint(member[()]) if values else ())]
-                    places[member.name] = extents(member)
+                    scales[address] = [member.name, *(compute_checksum(member[()]) if values else ())]
+                    places[member.name] = list_extents(member)
                     if values and scales[address][1] > SMALL:
                         levels.add((member.compression == "gzip" and member.compression_opts) or 0)
                 lines.append(scales[address])
                 stored.append(sum(end - start for start, end in places[lines[-1][0]]))
             entry = {"file": source.name, "datasets": lines, "stored_bytes": stored}
             objects.setdefault(shot, {})[signal] = entry
-    return objects, _order(objects, places), page_size, levels
+    return objects, _find_order(objects, places), page_size, levels
 
 
-def _signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.Dataset]]:
+def _iter_signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.Dataset]]:
     if not isinstance(file.get("shots"), h5py.Group) or not len(file["shots"]):
         raise Problem(f"{path} has no group /shots with shots in it; is it another kind of HDF5 file?")
     for shot, group in file["shots"].items():
@@ -101,12 +101,12 @@ def _signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.Datase
                 yield shot, signal, dataset
 
 
-def _order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
+def _find_order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
     """Return the layout by offsets: one shot's or one signal's bytes together; a shared scale is its first signal's."""
     for layout, leader in (("shot-major", 0), ("signal-major", 1)):
         spans: dict[str, list[int]] = {}
         seen = set()
-        for pair in ordered_pairs(layout, objects):
+        for pair in sort_pairs(layout, objects):
             for name, *_ in objects[pair[0]][pair[1]]["datasets"]:
                 if name not in seen:
                     seen.add(name)
@@ -117,7 +117,7 @@ def _order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
     return "mixed"
 
 
-def _layout(orders: list[tuple[int, str]]) -> str:
+def _get_layout(orders: list[tuple[int, str]]) -> str:
     """Return the layout of all files, each given as its number of shots and its order."""
     if all(shots == 1 for shots, _ in orders):
         return "single-shot"

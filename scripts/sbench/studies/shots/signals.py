@@ -68,7 +68,7 @@ class Settings:
 
 
 @lru_cache(maxsize=1)
-def table() -> dict[str, Signal]:
+def load_signals() -> dict[str, Signal]:
     """Return all signals by name, in alphabetical order."""
     # What reads shots imports this module in the library under test, which has no pandas.
     import pandas as pd
@@ -81,29 +81,31 @@ def table() -> dict[str, Signal]:
     return {row["name"]: Signal(**row) for row in rows.to_dict("records")}
 
 
-def selection(count: int) -> list[str]:
+def select_signals(count: int) -> list[str]:
     """Return `count` of the signals, in alphabetical order: evenly spaced from the largest to the smallest."""
-    by_size = sorted(table(), key=lambda name: (-table()[name].nbytes, name))
+    by_size = sorted(load_signals(), key=lambda name: (-load_signals()[name].nbytes, name))
     picked = np.linspace(0, len(by_size) - 1, count).round().astype(int)
     return sorted(by_size[index] for index in picked)
 
 
-def shot_number(seed: int, index: int) -> str:
+def format_shot_number(seed: int, index: int) -> str:
     """Return the number of the shot at `index`, 1yymmddrrr: run `rrr` of a day; the seed sets the first day."""
     day = date(2016, 6, 25) + timedelta(days=seed * 61 % 300 + index // RUNS_A_DAY)
     return f"1{day:%y%m%d}{index % RUNS_A_DAY + 1:03}"
 
 
-def plan(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
+def plan_shots(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return {shot: {signal: names of its axes}}: what each shot holds, shots and signals in ascending order.
 
     The shots are dealt, in an order that the seed sets, evenly on the ring of 500 to which the table's counts belong,
     so that 500 shots give exactly these counts and any other number the same proportions. A signal is absent on the
     arc from `absent_from` of as many places as files miss it, and has no scales on the arc behind it.
     """
-    ranks = np.argsort(np.argsort(_bits(settings.seed, 0, "plan").random_raw(settings.shots), kind="stable"))
+    ranks = np.argsort(
+        np.argsort(_create_bit_source(settings.seed, 0, "plan").random_raw(settings.shots), kind="stable")
+    )
     places = (ranks + 0.5) * (RING / settings.shots)
-    signals = [table()[name] for name in selection(settings.signals)]
+    signals = [load_signals()[name] for name in select_signals(settings.signals)]
     shots = {}
     for index, place in enumerate(places):
         held = {}
@@ -113,30 +115,30 @@ def plan(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
                 continue
             scaled = not behind <= place < behind + signal.files - signal.scaled_files
             held[signal.name] = signal.axes if scaled else ()
-        shots[shot_number(settings.seed, index)] = held
+        shots[format_shot_number(settings.seed, index)] = held
     return shots
 
 
-def ordered_pairs(layout: str, shots: dict[str, dict[str, object]]) -> list[tuple[str, str]]:
+def sort_pairs(layout: str, shots: dict[str, dict[str, object]]) -> list[tuple[str, str]]:
     """Return the (shot, signal) pairs in the order in which a layout promises their bytes."""
     pairs = [(shot, signal) for shot in sorted(shots) for signal in sorted(shots[shot])]
     return sorted(pairs, key=lambda pair: pair[::-1]) if layout == "signal-major" else pairs
 
 
-def axis_values(seed: int, shot: str, axis: str, length: int) -> np.ndarray:
+def compute_axis_values(seed: int, shot: str, axis: str, length: int) -> np.ndarray:
     """Return the values of a scale: seconds (float32; the trigger differs between shots), or 0 … length - 1 (int32)."""
     if axis not in TIME_BASES:
         return np.arange(length, dtype=np.int32)
-    trigger = float(_bits(seed, int(shot), axis).random_raw() % 1000) * 1e-6
+    trigger = float(_create_bit_source(seed, int(shot), axis).random_raw() % 1000) * 1e-6
     return ((TIME_BASES[axis] + trigger) + np.arange(length) * (SECONDS / length)).astype(np.float32)
 
 
-def signal_values(seed: int, shot: str, signal: Signal) -> np.ndarray:
+def compute_signal_values(seed: int, shot: str, signal: Signal) -> np.ndarray:
     """Return the values of a signal, of its shape and dtype; the same for the same arguments, always."""
-    bits = _bits(seed, int(shot), signal.name)
+    bits = _create_bit_source(seed, int(shot), signal.name)
     count = int(np.prod(signal.shape))
     if signal.kind == "time":
-        values = axis_values(seed, shot, signal.axes[0], count)
+        values = compute_axis_values(seed, shot, signal.axes[0], count)
     elif signal.kind == "text":
         values = np.array([f"{signal.name}_{index:02}" for index in range(count)])
     elif signal.kind == "flag":
@@ -144,11 +146,11 @@ def signal_values(seed: int, shot: str, signal: Signal) -> np.ndarray:
     elif signal.kind == "setting":
         values = ((bits.random_raw(count) % 201).astype(np.float64) - 100) * (signal.amplitude / 100)
     else:
-        values = _counts(bits, signal) * (signal.amplitude / 2048)
+        values = _compute_counts(bits, signal) * (signal.amplitude / 2048)
     return np.ascontiguousarray(values.reshape(signal.shape).astype(signal.dtype))
 
 
-def _counts(bits: np.random.PCG64, signal: Signal) -> np.ndarray:
+def _compute_counts(bits: np.random.PCG64, signal: Signal) -> np.ndarray:
     """Return a discharge as counts of a 12-bit digitiser: the longest dimension is time, another a hollow profile."""
     samples = max(signal.shape)
     rise, fall, crashes, depth = (bits.random_raw(4) % 1000 / 1000).tolist()
@@ -161,17 +163,17 @@ def _counts(bits: np.random.PCG64, signal: Signal) -> np.ndarray:
         counts = np.multiply.outer(counts, profile)
         counts = counts if signal.shape[0] == samples else counts.T
     if signal.kind == "adc":
-        return np.rint(counts) + _noise(bits, signal.shape, signal.noise_bits)
-    return counts + _noise(bits, signal.shape, 8) / 64
+        return np.rint(counts) + _compute_noise(bits, signal.shape, signal.noise_bits)
+    return counts + _compute_noise(bits, signal.shape, 8) / 64
 
 
-def _noise(bits: np.random.PCG64, shape: tuple[int, ...], width: int) -> np.ndarray:
+def _compute_noise(bits: np.random.PCG64, shape: tuple[int, ...], width: int) -> np.ndarray:
     """Return whole numbers around 0 with a triangular distribution, less than 2**width away from it."""
     count = int(np.prod(shape))
     raw = bits.random_raw(-(-2 * count // 8)).astype("<u8").view(np.uint8) & (2**width - 1)
     return (raw[:count].astype(np.int16) - raw[count : 2 * count]).reshape(shape)
 
 
-def _bits(seed: int, shot: int, name: str) -> np.random.PCG64:
+def _create_bit_source(seed: int, shot: int, name: str) -> np.random.PCG64:
     """Return a source of raw bits, of its own for each name in each shot."""
     return np.random.PCG64(np.random.SeedSequence([seed, shot, zlib.crc32(name.encode())]))

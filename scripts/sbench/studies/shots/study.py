@@ -20,9 +20,9 @@ from sbench.design.records import Kept
 from sbench.design.study import (
     Cell,
     Study,
-    apart,
-    mappings,
-    unreadable,
+    check_node_count,
+    check_readable,
+    list_mappings,
 )
 from sbench.probe.fields import read_fields
 from sbench.probe.program import Problem, read_json
@@ -31,7 +31,7 @@ from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.studies.shots import injected, runtimes, selection
 from sbench.studies.shots import sets as own_sets
-from sbench.studies.shots.arms import key_of
+from sbench.studies.shots.arms import get_arm_key
 from sbench.studies.shots.checks import check_layout, check_pages
 from sbench.studies.shots.order import describe_order
 from sbench.studies.shots.settings import Levels, Settings
@@ -52,54 +52,54 @@ class Shots(Study):
     # The slowest of a task's first datasets, and the sum of all other ones.
     of_tasks = ("first", "rest")
 
-    def mistakes(self, config: dict) -> Iterator[str]:
+    def list_mistakes(self, config: dict) -> Iterator[str]:
         """Yield which layouts are none, and where sets of files in a bucket have no store."""
-        section = self.section(config)
+        section = self.get_section(config)
         data, where = section["data"], "studies.shots"
         sets = data.get("files")
         levels = list(sets) if isinstance(sets, dict) else _LAYOUTS
-        for mapping in mappings(section):
+        for mapping in list_mappings(section):
             if strange := [level for level in mapping["layout"] if level not in levels]:
                 yield f"{where}.matrix.layout: {strange[0]} is none of {', '.join(levels)}"
-            yield from filter(None, map(selection.mistake, mapping["selection"]))
+            yield from filter(None, map(selection.find_mistake, mapping["selection"]))
         if isinstance(sets, dict):
-            yield from own_sets.mistakes(data, config, f"{where}.data")
+            yield from own_sets.find_mistakes(data, config, f"{where}.data")
         elif "datasets" in data:
             yield f"{where}.data.datasets: it is for sets of files of any tree: files: {{mine: data/*.h5}}"
 
-    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+    def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        data = self.section(config)["data"]
+        data = self.get_section(config)["data"]
         cell = read_fields(Levels, levels)
-        yield from own_sets.misread(cell, config, data.get("files"))
-        yield from unreadable(levels, config)
-        yield from drivers.unsuited(levels)
-        yield from faults.impossible(cell.fault, cell.store, config["stores"][cell.store])
-        yield from apart(levels, config, None if cell.workers.endswith("x") else int(cell.workers))
+        yield from own_sets.list_obstacles(cell, config, data.get("files"))
+        yield from check_readable(levels, config)
+        yield from drivers.check_levels(levels)
+        yield from faults.check_fault(cell.fault, cell.store, config["stores"][cell.store])
+        yield from check_node_count(levels, config, None if cell.workers.endswith("x") else int(cell.workers))
         if cell.layout != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
             yield f"a file of one shot or one signal has no order; {cell.layout} needs two of each"
 
-    def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
+    def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own files, where they are named."""
-        data = self.section(config)["data"]
+        data = self.get_section(config)["data"]
         if isinstance(sets := data.get("files"), dict):
             for name in sets:
-                yield f"data.files.{name}", partial(_own_set, self, config, name)
+                yield f"data.files.{name}", partial(_describe_user_set, self, config, name)
         elif sets:
-            yield "data.files", lambda: _own_files(self.section(config))
+            yield "data.files", lambda: _describe_user_files(self.get_section(config))
 
-    def data(self, config: dict, levels: dict[str, str]) -> dict:
+    def get_data_settings(self, config: dict, levels: dict[str, str]) -> dict:
         """Return the settings of a dataset; those of a set of files have nothing of what is generated."""
-        data = self.section(config)["data"]
+        data = self.get_section(config)["data"]
         if isinstance(data.get("files"), dict):
-            return own_sets.data(data, config, levels)
-        return super().data(config, levels)
+            return own_sets.get_data_settings(data, config, levels)
+        return super().get_data_settings(config, levels)
 
-    def complete(self, settings: dict, config: dict) -> dict:
+    def complete_settings(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings with how much of one's own files is read, where that is not said."""
         return _READ | settings if "datasets" in settings["data"] else settings
 
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
+    def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
         """Return costs of indexes (each record makes its own), outcomes of faults, TLS handshakes, orders of reads."""
         indexes = {one.cell: one.record["index"] for one in kept if one.record and "index" in one.record}
         shaken = {
@@ -109,24 +109,24 @@ class Shots(Study):
         }
         facts = {
             "indexes": [{"cell": cell, "index": index} for cell, index in indexes.items()],
-            "injected": injected.outcomes(kept),
+            "injected": injected.list_outcomes(kept),
             "handshakes": shaken,
-            "reads": _orders(plan, kept),
+            "reads": _list_orders(plan, kept),
         }
         return {name: value for name, value in facts.items() if value}
 
-    def contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
+    def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
         """Return what ways to read have in common that advice was asked on: each is compared with each."""
-        return (levels["access"], levels["selection"]) if "advice" in self.section(config) else None
+        return (levels["access"], levels["selection"]) if "advice" in self.get_section(config) else None
 
-    def forecast(self, cell: Cell, config: dict) -> float | None:
+    def compute_forecast(self, cell: Cell, config: dict) -> float | None:
         """Return the seconds of a record of a way to read that advice has forecast."""
-        for arm in self.section(config).get("advice", {}).get("arms", []):
-            if key_of(arm) == key_of(cell.levels):
+        for arm in self.get_section(config).get("advice", {}).get("arms", []):
+            if get_arm_key(arm) == get_arm_key(cell.levels):
                 return arm["seconds"][cell.levels["selection"]] * (cell.settings["read_files"] or 1)
         return None
 
-    def estimate(self, settings: dict) -> dict:
+    def estimate_record(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
         Each task opens its files itself. ROS3 fetches a file's `drivers.ROS3_FIRST_BYTES` then, in up to three
@@ -135,7 +135,7 @@ class Shots(Study):
         given = read_fields(Settings, settings)
         cell, data = given.cell, given.data
         if data.datasets:
-            return own_sets.estimate(given)
+            return own_sets.estimate_record(given)
         shots, signals, single = data.shots, data.signals, cell.layout == "single-shot"
         workers = int(cell.workers.rstrip("x"))
         if cell.access == "shots":
@@ -144,9 +144,9 @@ class Shots(Study):
         else:
             signals = given.count_signals()
             opens = signals * (shots if single else min(workers, shots))
-        datasets, store = 2 * shots * signals, stores.of(given.store)
+        datasets, store = 2 * shots * signals, stores.get_store(given.store)
         size, requests = 8_000_000 * shots * signals / data.signals, opens * 3 + datasets
-        if _bufferless(cell):
+        if _is_bufferless(cell):
             # As HDF5 2.2.0 was seen to ask for such files.
             requests = opens * 22 + datasets * 3
         elif not store.files and single:
@@ -154,21 +154,21 @@ class Shots(Study):
         elif not store.files:
             size += drivers.ROS3_FIRST_BYTES * opens
         latency_ms = given.network.get("latency_ms", _ELSEWHERE_MS if store.elsewhere else 0)
-        rate = min(500, networks.mib_s(given.network, workers)) * 2**20
+        rate = min(500, networks.compute_rate_limit(given.network, workers)) * 2**20
         seconds = size / rate + requests * latency_ms / 1000 / min(workers, opens)
         return {"requests": requests, "bytes": size, "seconds": seconds}
 
-    def published(self, settings: dict) -> tuple[float, str] | None:
+    def find_published_time(self, settings: dict) -> tuple[float, str] | None:
         """Return the seconds of the published cell that corresponds, and which that is (config/facts)."""
-        return runtimes.of(read_fields(Settings, settings))
+        return runtimes.find_runtime(read_fields(Settings, settings))
 
-    def data_bytes(self, data: dict) -> int:
+    def estimate_data_bytes(self, data: dict) -> int:
         """Estimate the bytes of a dataset to generate: 16 MB a shot as a file of its own, half of that in one file."""
         if "files" in data:
             return 0
         return data["shots"] * (_FILE_BYTES if data["layout"] == "single-shot" else 8_000_000)
 
-    def data_objects(self, data: dict) -> int:
+    def count_data_objects(self, data: dict) -> int:
         """Return how many files are generated."""
         return 0 if "files" in data else data["shots"] if data["layout"] == "single-shot" else 1
 
@@ -203,48 +203,48 @@ class Shots(Study):
         ]
 
 
-def _bufferless(cell: Levels) -> bool:
+def _is_bufferless(cell: Levels) -> bool:
     """Whether a driver keeps nothing of a file, so that each piece of it is a request."""
     return cell.page_buffer == "0" and cell.read_cache == "none"
 
 
-def _own_files(section: dict) -> str:
+def _describe_user_files(section: dict) -> str:
     """Say what one of the user's own files is, and see that it is what the matrix takes it for."""
     # Reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
     from sbench.studies.shots import inputs, shot_files
 
-    first = inputs.sources(section["data"]["files"])[0]
-    facts = shot_files.describe([first], values=False)["layout"]
+    first = inputs.find_sources(section["data"]["files"])[0]
+    facts = shot_files.describe_files([first], values=False)["layout"]
     paged = f"paged ({facts['page_size']} bytes)" if facts["page_size"] else "not paged"
     words = f"{first.where} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
-    layouts = {level for mapping in mappings(section) for level in mapping["layout"]}
+    layouts = {level for mapping in list_mappings(section) for level in mapping["layout"]}
     if layouts != {facts["layout"]}:
         raise Problem(f"{words}; the matrix says {', '.join(sorted(layouts))}: write the layout that the files have")
-    buffers = {level for mapping in mappings(section) for level in mapping["page_buffer"]} - {"unset", "0"}
+    buffers = {level for mapping in list_mappings(section) for level in mapping["page_buffer"]} - {"unset", "0"}
     if buffers and not facts["page_size"]:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
         raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
     return words
 
 
-def _own_set(study: Shots, config: dict, name: str) -> str:
+def _describe_user_set(study: Shots, config: dict, name: str) -> str:
     """Say what one file of a set is, and see that the matrix can read the set."""
     from sbench.studies.shots.first import describe_first
 
-    data = study.data(config, {"layout": name})
-    levels = [mapping for mapping in mappings(study.section(config)) if name in mapping["layout"]]
+    data = study.get_data_settings(config, {"layout": name})
+    levels = [mapping for mapping in list_mappings(study.get_section(config)) if name in mapping["layout"]]
     looked = describe_first(data, dict.fromkeys(level for mapping in levels for level in mapping["selection"]))
     buffers = {level for mapping in levels for level in mapping["page_buffer"]} - {"unset", "0"}
     if buffers and not looked.paged:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
         raise Problem(f'{looked.words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
-    wanted = study.section(config).get("read_files", _READ["read_files"])
+    wanted = study.get_section(config).get("read_files", _READ["read_files"])
     if wanted > looked.files and any("files" in mapping["access"] for mapping in levels):
         return f"{looked.words}; read_files is {wanted}, so each record reads all of them"
     return looked.words
 
 
-def _orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
+def _list_orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
     """Return the order of reads of each dataset and access, as the first record has it, where the dataset is there."""
     first = {
         (plan["cells"][one.cell]["dataset"], one.levels["access"]): one

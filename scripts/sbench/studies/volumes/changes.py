@@ -46,7 +46,7 @@ class Segment(NamedTuple):
     high: float
 
 
-def segments(values: Sequence[float], equivalence_percent: float = 5, seed: int = 1) -> list[Segment]:
+def find_segments(values: Sequence[float], equivalence_percent: float = 5, seed: int = 1) -> list[Segment]:
     """Return the segments of a series of positive values; fewer than 6 are one segment, as nothing can be told.
 
     A jump's interval is that of the ratio of medians of independently resampled jobs on both sides. A change below 10 %
@@ -55,10 +55,10 @@ def segments(values: Sequence[float], equivalence_percent: float = 5, seed: int 
     values = np.asarray(values, dtype=float)
     if not len(values):
         return []
-    edges = [0, *change_points(values), len(values)]
+    edges = [0, *find_change_points(values), len(values)]
     least = math.log1p(max(MIN_JUMP_PERCENT, equivalence_percent) / 100)
     while True:
-        parts = [_segment(values, edges, place, seed) for place in range(len(edges) - 1)]
+        parts = [_build_segment(values, edges, place, seed) for place in range(len(edges) - 1)]
         jumps = {place: abs(math.log(part.jump)) for place, part in enumerate(parts) if place}
         weak = [place for place, jump in jumps.items() if jump < least or parts[place].low <= 1 <= parts[place].high]
         if not weak:
@@ -66,7 +66,7 @@ def segments(values: Sequence[float], equivalence_percent: float = 5, seed: int 
         edges.pop(min(weak, key=jumps.get))
 
 
-def change_points(values: Sequence[float]) -> list[int]:
+def find_change_points(values: Sequence[float]) -> list[int]:
     """Return the first places (from 0) of the levels after the first that PELT finds."""
     if len(values) < MIN_SERIES:
         return []
@@ -82,12 +82,12 @@ def change_points(values: Sequence[float]) -> list[int]:
     return [int(place) for place in search.predict(pen=COST)[:-1]]
 
 
-def _segment(values: np.ndarray, edges: list[int], place: int, seed: int) -> Segment:
+def _build_segment(values: np.ndarray, edges: list[int], place: int, seed: int) -> Segment:
     first, last = edges[place : place + 2]
     level = float(np.median(values[first:last]))
     if place == 0:
         return Segment(first, last, level, math.nan, math.nan, math.nan)
     before = values[edges[place - 1] : first]
-    ratios = histograms.resampled_medians(values[first:last], seed, 1) / histograms.resampled_medians(before, seed, 0)
-    low, high = stats.interval(ratios, max(min(len(before), last - first), stats.MIN_BLOCKS))
+    ratios = histograms.resample_medians(values[first:last], seed, 1) / histograms.resample_medians(before, seed, 0)
+    low, high = stats.compute_interval(ratios, max(min(len(before), last - first), stats.MIN_BLOCKS))
     return Segment(first, last, level, level / float(np.median(before)), float(low), float(high))

@@ -14,8 +14,8 @@ import pandas as pd
 
 from sbench.studies.volumes import fio_facts
 from sbench.studies.volumes.changes import Segment
-from sbench.studies.volumes.promises import Volume, describe
-from sbench.studies.volumes.series import Series, started_utc
+from sbench.studies.volumes.promises import Volume, compute_promises
+from sbench.studies.volumes.series import Series, get_started_utc
 
 # Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
 COLLAPSE = 1.5
@@ -33,7 +33,9 @@ class Spent(NamedTuple):
     allowed_iops: float
 
 
-def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> tuple[list[dict], list[dict]]:
+def build_credit_tables(
+    series: Sequence[Series], segments: Mapping[tuple, list[Segment]]
+) -> tuple[list[dict], list[dict]]:
     """Return what the model says of each battery on a volume of a known type, in the order of the series.
 
     First a row per job: what the job was, its credits, and what they allowed. Then a row per battery: with what credits
@@ -46,26 +48,26 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
     collapses: dict[int, dict] = {}
     # Of each volume: when its last battery ended (seconds since 1970), and with how many credits.
     left: dict[tuple, tuple[float, float]] = {}
-    for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: started_utc(each[1][1])):
+    for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: get_started_utc(each[1][1])):
         before = left.pop((one.levels[0], one.levels[-1]), None)
-        volume = describe(one.volume)
+        volume = compute_promises(one.volume)
         places = np.flatnonzero(one.jobs["repeat"] == battery.repeat) if battery.valid and volume.volume_type else []
         if not len(places):
             continue
-        own, started, start = one.jobs.iloc[places], fio_facts.date(started_utc(battery))[0], None
+        own, started, start = one.jobs.iloc[places], fio_facts.parse_date(get_started_utc(battery))[0], None
         if before and started:
             ended, credits = before
             start = credits + volume.baseline_iops * max(started - ended, 0)
         if state := (battery.record.get("start") or {}).get("state"):
             start = volume.credits if state == "full" else 0.0
         parts = [part for part in segments[one.levels] if places[0] <= part.first <= places[-1]]
-        fall = collapse(one.jobs, parts)
+        fall = find_collapse(one.jobs, parts)
         slow = one.jobs.iloc[fall.first : fall.last] if fall else own.iloc[:0]
         observed = fall.first - int(places[0]) if fall else None
-        each, source = amplification(own, slow, volume)
+        each, source = estimate_ios_per_write(own, slow, volume)
         complete = np.isfinite(own[["writes", "reads", "seconds"]].to_numpy(float)).all()
         complete = complete and math.isfinite(volume.credits + volume.baseline_iops)
-        spent = model(own, volume, each, observed, start) if complete else []
+        spent = compute_spending(own, volume, each, observed, start) if complete else []
         if spent and started:
             ended = started + float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
             left[one.levels[0], one.levels[-1]] = ended, spent[-1].credits_end
@@ -79,12 +81,12 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
         for name, number in (("predicted", predicted), ("observed", observed)):
             job = {"job_Id": "", "number": None} if number is None else own.iloc[number]
             row |= {f"{name}_job": job["job_Id"], f"{name}_number": job["number"]}
-        collapses[place] = row | {"text": _text(row, volume, spent, start is not None)}
+        collapses[place] = row | {"text": _describe_credits(row, volume, spent, start is not None)}
     order = sorted(collapses)
     return [row for place in order for row in jobs[place]], [collapses[place] for place in order]
 
 
-def _text(row: dict, volume: Volume, spent: Sequence[Spent], carried: bool) -> str:
+def _describe_credits(row: dict, volume: Volume, spent: Sequence[Spent], carried: bool) -> str:
     name = volume.volume_type if math.isnan(volume.size_gib) else f"{volume.size_gib:g} GiB {volume.volume_type}"
     seen = f"a collapse was seen at job {row['observed_number']}" if row["observed_job"] else "no collapse was seen"
     if math.isnan(volume.credits):
@@ -100,14 +102,14 @@ def _text(row: dict, volume: Volume, spent: Sequence[Spent], carried: bool) -> s
     return f"by the model the credits of a {name} volume {ending}; {seen} (from {start}; {each})"
 
 
-def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
+def find_collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
     """Return the first segment whose mean latency (median of its jobs) is 1.5 times that of the one before."""
     middles = [jobs["mean_ms"].iloc[one.first : one.last].median() for one in segments]
     steps = zip(middles, middles[1:], segments[1:], strict=False)
     return next((one for before, after, one in steps if after >= COLLAPSE * before), None)
 
 
-def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tuple[float, str]:
+def estimate_ios_per_write(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tuple[float, str]:
     """Return how many I/Os of the device one write of fio takes, and where the figure comes from.
 
     As counted by the device where the samples have it. Else from the jobs that the volume seems to have throttled
@@ -125,7 +127,7 @@ def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tup
     return 1.0, "assumed (the least there is)"
 
 
-def model(
+def compute_spending(
     jobs: pd.DataFrame, volume: Volume, each: float, collapsed: int | None = None, start: float | None = None
 ) -> list[Spent]:
     """Return a battery's jobs as the credits allow them, from `start` credits on (unknown: a full bucket).
@@ -140,12 +142,12 @@ def model(
     left = volume.credits if start is None else min(start, volume.credits)
     spending = []
     for ios, wanted, pause in zip(demand, seconds, jobs["pause_s"].to_numpy(float), strict=True):
-        spending.append(_spend(left, ios, wanted, volume))
+        spending.append(_compute_job_spending(left, ios, wanted, volume))
         left = min(spending[-1].credits_end + volume.baseline_iops * pause, volume.credits)
     return spending
 
 
-def _spend(left: float, ios: float, wanted: float, volume: Volume) -> Spent:
+def _compute_job_spending(left: float, ios: float, wanted: float, volume: Volume) -> Spent:
     rate = min(ios / wanted, volume.burst_iops) if wanted > 0 else math.nan
     above = rate - volume.baseline_iops
     if above > 0 and ios / rate >= left / above:

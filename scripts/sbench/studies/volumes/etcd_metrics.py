@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from sbench.probe.program import Problem
-from sbench.studies.volumes.fio_output import Histogram, Job, columns_of
+from sbench.studies.volumes.fio_output import Histogram, Job, build_latency_columns
 
 # What etcd waits for: the append to its log, which is one fdatasync, and the commit of its data, which is several.
 METRICS = {
@@ -21,18 +21,18 @@ _NS = 1e9
 _ENDLESS = 10**18
 
 
-def jobs(text: str) -> list[Job]:
+def parse_jobs(text: str) -> list[Job]:
     """Return a job for each histogram of a text, [] without one; the message of a Problem begins with a verb.
 
     Its operations are known by the bounds between which they lie. Its time is the sum of their latencies.
     """
     try:
-        return _jobs(text)
+        return _parse_metrics(text)
     except (ValueError, OverflowError) as error:
         raise Problem("has a histogram of etcd's with a number that is none") from error
 
 
-def _jobs(text: str) -> list[Job]:
+def _parse_metrics(text: str) -> list[Job]:
     histograms: dict[tuple[str, str], dict] = {}
     for line in _LINE.finditer(text):
         labels = dict(_LABEL.findall(line["labels"] or ""))
@@ -43,26 +43,26 @@ def _jobs(text: str) -> list[Job]:
         elif "le" in labels:
             # A later look at the same counters takes the place of one before.
             parts["bounds"][float(labels["le"])] = value
-    return [_job(metric, host, parts) for (metric, host), parts in histograms.items() if parts["bounds"]]
+    return [_build_job(metric, host, parts) for (metric, host), parts in histograms.items() if parts["bounds"]]
 
 
-def _job(metric: str, host: str, parts: dict) -> Job:
-    name, ranges = METRICS[metric], list(_ranges(parts["bounds"], METRICS[metric]))
+def _build_job(metric: str, host: str, parts: dict) -> Job:
+    name, ranges = METRICS[metric], list(_list_ranges(parts["bounds"], METRICS[metric]))
     n = sum(count for *_, count in ranges)
     total = parts.get("sum")
     if parts.get("count", n) != n:
         raise Problem(f"has {parts['count']:.0f} operations of {name}, and {n} in its buckets")
     latency = {"n": n, "max": None, "stddev": None, "percentiles": {}, "bins": {}, "ranges": ranges}
     latency["mean"] = total * _NS / n if n and total else None
-    columns = columns_of("sync", latency) | {"runtime_s": total, "error": 0}
+    columns = build_latency_columns("sync", latency) | {"runtime_s": total, "error": 0}
     columns |= {f"{kind}_{what}": None for kind in ("read", "write") for what in ("ios", "bytes")}
     options = {"name": metric, "metric": name, "fdatasync": "1"}
-    job = Job(metric, "etcd", options, columns, {"sync": Histogram.of(ranges, 3)}, None, False, None, 0, {})
+    job = Job(metric, "etcd", options, columns, {"sync": Histogram.from_rows(ranges, 3)}, None, False, None, 0, {})
     job.host = host
     return job
 
 
-def _ranges(bounds: dict[float, float], name: str) -> Iterator[tuple[int, int, int]]:
+def _list_ranges(bounds: dict[float, float], name: str) -> Iterator[tuple[int, int, int]]:
     """Yield (lowest ns, highest ns, count) of buckets, each of which counts all that lie below it, too."""
     floor, below = 0, 0
     for bound, counted in sorted(bounds.items()):

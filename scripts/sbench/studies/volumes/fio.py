@@ -52,27 +52,29 @@ COLUMNS = (
 def read_battery(place: Path) -> dict:
     """Return what a battery's folder, or its tarball, says: the fio part of a record.
 
-    It is what `Tree.batteries` yields, with "left_out" ([{"file", "reason"}]) and the histograms as `pairs`; of jobs
+    It is what `Tree.batteries` yields, with "left_out" ([{"file", "reason"}]) and the histograms as `convert_to_pairs`; of jobs
     whose options differ, those of which there are most.
     """
     if place.is_file():
-        tree = Tree(packed.stem(place.name))
+        tree = Tree(packed.remove_suffix(place.name))
         tree.add_packed(place)
     else:
         tree = Tree(place.resolve().name)
         for path in sorted(place.iterdir()):
-            if packed.wanted(path.name) and path.is_file():
+            if packed.is_wanted(path.name) and path.is_file():
                 tree.add_file(path.name, path)
-    battery = max(tree.batteries(), key=lambda each: len(each["samples"]))
-    return battery | {"histograms": pairs(battery["histograms"]), "left_out": tree.left_out}
+    battery = max(tree.list_batteries(), key=lambda each: len(each["samples"]))
+    return battery | {"histograms": convert_to_pairs(battery["histograms"]), "left_out": tree.left_out}
 
 
-def pairs(histograms: dict[str, dict[str, fio_output.Histogram]]) -> dict[str, dict[str, list[tuple[int, ...]]]]:
+def convert_to_pairs(
+    histograms: dict[str, dict[str, fio_output.Histogram]],
+) -> dict[str, dict[str, list[tuple[int, ...]]]]:
     """Return the histograms of a battery's jobs as a record has them: {id: {operation: [(ns, count), …]}}.
 
     Where there are ranges in place of bins, rows are (lowest ns, highest ns, count).
     """
-    return {job_id: {name: one.rows() for name, one in own.items()} for job_id, own in histograms.items()}
+    return {job_id: {name: one.list_rows() for name, one in own.items()} for job_id, own in histograms.items()}
 
 
 @dataclass
@@ -105,31 +107,31 @@ class Tree:
     def add_file(self, name: str, path: Path) -> None:
         """Read a file that lies on disk, packed or not; `name` is its path within the tree."""
         try:
-            data = packed.read(path)
+            data = packed.read_file(path)
         except Problem as problem:
-            self.leave_out(name, str(problem))
+            self.add_left_out(name, str(problem))
         else:
-            self.add(packed.stem(name), data)
+            self.add_content(packed.remove_suffix(name), data)
 
     def add_packed(self, path: Path) -> None:
-        """Read a tarball or zip; after a Problem (`packed.contents`) nothing that was read of it counts."""
-        for name, data in packed.contents(path):
-            self.add(name, data)
+        """Read a tarball or zip; after a Problem (`packed.read_members`) nothing that was read of it counts."""
+        for name, data in packed.read_members(path):
+            self.add_content(name, data)
 
-    def add(self, name: str, data: bytes) -> None:
+    def add_content(self, name: str, data: bytes) -> None:
         """Read the content of a file; `name` is its path within the tree."""
         path = PurePosixPath(name)
         parent = "/".join(path.parent.parts)
         folder = self._folders.setdefault(parent, _Folder())
         text = data.decode(json.detect_encoding(data), errors="replace")
         if path.name == "battery.txt":
-            folder.battery = fio_facts.battery(text)
+            folder.battery = fio_facts.parse_battery_facts(text)
         elif match := re.fullmatch(r"facts_(.+)\.txt", path.name):
-            folder.facts[match[1]] = self._spool.put(fio_facts.key_values(text))
+            folder.facts[match[1]] = self._spool.save_value(fio_facts.parse_key_values(text))
         elif match := re.fullmatch(r"latencies_(.+)\.txt", path.name):
-            folder.logs[match[1]] = self._spool.put(text)
+            folder.logs[match[1]] = self._spool.save_value(text)
         elif not _BESIDE.fullmatch(path.name):
-            lines = fio_facts.log_lines(text)
+            lines = fio_facts.parse_log_lines(text)
             for line in lines:
                 self._log.setdefault(line.job_id, []).append((parent, line))
                 folder.hosts |= {line.host} - {""}
@@ -139,40 +141,40 @@ class Tree:
         """Read the jobs of a file; one that has something else `beside` them may have none."""
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
         if (first := self._marks.get((parent, mark), name)) != name:
-            return self.leave_out(name, f"has the content of {first}, which is taken once")
+            return self.add_left_out(name, f"has the content of {first}, which is taken once")
         try:
-            jobs = etcd_metrics.jobs(text)
-            documents, wrong = ([], "") if jobs else fio_text.documents(text)
+            jobs = etcd_metrics.parse_jobs(text)
+            documents, wrong = ([], "") if jobs else fio_text.parse_documents(text)
         except Problem as problem:
             if not (beside and str(problem) == fio_text.NOTHING):
-                self.leave_out(name, str(problem))
+                self.add_left_out(name, str(problem))
             return
         problems = [wrong] if wrong else []
         for document in documents:
             try:
-                jobs += fio_output.jobs(document)
+                jobs += fio_output.parse_jobs(document)
             except Problem as problem:
                 problems.append(str(problem))
         for problem in dict.fromkeys(problems):
-            self.leave_out(name, problem + ("; the rest of it is read" if jobs else ""))
+            self.add_left_out(name, problem + ("; the rest of it is read" if jobs else ""))
         if PurePosixPath(name).name == "background.json" and jobs:
             folder.background = jobs[0]
         elif jobs:
             self._marks[parent, mark] = name
             for number, job in enumerate(jobs):
                 job.file, job.mark, job.alone = name, f"{mark}-{number}", len(jobs) == 1
-            folder.jobs += map(self._put_away, jobs)
+            folder.jobs += map(self._move_to_spool, jobs)
 
-    def _put_away(self, job: Job) -> Job:
-        kind = tuple(fio_options.canonical(job.options).items())
-        place = self._spool.put({name: getattr(job, name) for name in _LARGE})
+    def _move_to_spool(self, job: Job) -> Job:
+        kind = tuple(fio_options.resolve_options(job.options).items())
+        place = self._spool.save_value({name: getattr(job, name) for name in _LARGE})
         return replace(job, **{name: {} for name in _LARGE}, kind=self._kinds.setdefault(kind, kind), place=place)
 
-    def leave_out(self, name: str, reason: str) -> None:
+    def add_left_out(self, name: str, reason: str) -> None:
         """Name a file that is not read."""
         self.left_out.append({"file": f"{self._place}{name}", "reason": reason})
 
-    def batteries(self) -> Iterator[dict]:
+    def list_batteries(self) -> Iterator[dict]:
         """Yield the batteries of each folder; jobs whose options differ are batteries apart.
 
         Each has what `_battery` returns: samples are rows of `COLUMNS` in time order, histograms those of
@@ -180,23 +182,23 @@ class Tree:
         jobs gives one without samples.
         """
         for path, folder in self._folders.items():
-            if folder.jobs and self._title(path, folder)["host"] == "unknown":
-                fio_jobs.tell_hosts(folder.jobs)
+            if folder.jobs and self._get_title(path, folder)["host"] == "unknown":
+                fio_jobs.set_hosts(folder.jobs)
             series: dict[tuple, list[Job]] = {}
             for job in folder.jobs:
                 series.setdefault((job.host, job.kind), []).append(job)
             for jobs in series.values() or [[]]:
-                yield self._battery(path, folder, jobs)
+                yield self._build_battery(path, folder, jobs)
 
-    def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
-        title = self._title(path, folder)
+    def _build_battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
+        title = self._get_title(path, folder)
         title |= {"host": jobs[0].host} if jobs and jobs[0].host else {}
-        named = [replace(job, id=job_id) for job, job_id in zip(jobs, fio_jobs.told_ids(jobs), strict=True)]
+        named = [replace(job, id=job_id) for job, job_id in zip(jobs, fio_jobs.find_job_ids(jobs), strict=True)]
         for job in named:
-            job.facts = self._spool.get(folder.facts[job.id]) if job.id in folder.facts else {}
-            job.line = self._line(path, job, title["host"])
+            job.facts = self._spool.load_value(folder.facts[job.id]) if job.id in folder.facts else {}
+            job.line = self._find_log_line(path, job, title["host"])
             job.log = folder.logs.get(job.id)
-        timed, facts = fio_jobs.in_time_order(named), folder.battery
+        timed, facts = fio_jobs.sort_by_start(named), folder.battery
         origin, versions = timed[0].started_s if timed else None, sorted({job.version for job in timed})
         status = str(facts.get("status", "complete"))
         faults = [f"{EARLY}: {status}"] if status != "complete" else []
@@ -205,32 +207,32 @@ class Tree:
             faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")
         options, samples, histograms = {}, [], {}
         for number, job in enumerate(timed, 1):
-            whole = replace(job, **self._spool.get(job.place))
+            whole = replace(job, **self._spool.load_value(job.place))
             if job.log is not None:
-                job.open_loop = whole.open_loop = fio_output.count_from_due(whole, self._spool.get(job.log))
-            faults += [f"{job.id}: {fault}" for fault in _faults(whole)]
-            samples.append(_row(whole, number, origin, title, facts))
+                job.open_loop = whole.open_loop = fio_output.set_due_latencies(whole, self._spool.load_value(job.log))
+            faults += [f"{job.id}: {fault}" for fault in _check_job(whole)]
+            samples.append(_build_row(whole, number, origin, title, facts))
             options = options or whole.options
             histograms |= {job.id: whole.histograms} if whole.histograms else {}
         ended = max((job.ended_s for job in timed if job.ended_s is not None), default=None)
         return {
             **title,
             "fio": ", ".join(versions) or facts.get("fio"),
-            "started_utc": facts.get("started_utc") or fio_facts.utc(origin),
-            "ended_utc": facts.get("ended_utc") or fio_facts.utc(ended),
+            "started_utc": facts.get("started_utc") or fio_facts.format_utc(origin),
+            "ended_utc": facts.get("ended_utc") or fio_facts.format_utc(ended),
             "pause_s": facts.get("pause_s"),
             "job_options": {key: value for key, value in options.items() if key != "name"},
             "facts": facts,
             "samples": samples,
             "histograms": histograms,
-            "background": _background(folder),
+            "background": _describe_background(folder),
             "loop": "open" if timed and all(job.open_loop for job in timed) else "closed",
             "faults": faults,
             "folder": path,
             "marks": [job.mark for job in jobs],
         }
 
-    def _title(self, path: str, folder: _Folder) -> dict[str, str]:
+    def _get_title(self, path: str, folder: _Folder) -> dict[str, str]:
         """Return {"battery", "cluster", "host"}: of battery.txt, of the folder's name, or as far as they are known."""
         if parts := _FOLDER.fullmatch(PurePosixPath(path).name or self._name):
             title = parts.groupdict(default="")
@@ -240,7 +242,7 @@ class Tree:
             title = {"battery": battery, "cluster": cluster, "host": host}
         return title | {key: str(folder.battery[key]) for key in title if folder.battery.get(key)}
 
-    def _line(self, path: str, job: Job, host: str) -> fio_facts.LogLine | None:
+    def _find_log_line(self, path: str, job: Job, host: str) -> fio_facts.LogLine | None:
         """Return the log line of a job: of its own folder, else of any where the host is the same; the last before."""
         if not (every := self._log.get(job.id)):
             return None
@@ -255,7 +257,7 @@ class Tree:
         return lines[0] if lines else None
 
 
-def _background(folder: _Folder) -> dict | None:
+def _describe_background(folder: _Folder) -> dict | None:
     """Return what the job beside the battery did; its bytes and operations are over all of its run."""
     load = folder.background
     if load is None:
@@ -263,30 +265,32 @@ def _background(folder: _Folder) -> dict | None:
     job = folder.battery.get("background")
     rates = [f"{kind}_{what}" for kind in ("read", "write") for what in ("bytes", "iops", "mib_s")]
     return {
-        "job": job if job not in (None, "none") else fio_options.signature(load.options),
+        "job": job if job not in (None, "none") else fio_options.format_signature(load.options),
         "fio": load.version,
         "job_options": load.options,
         **{key: load.columns.get(key) for key in ("runtime_s", *rates, "error")},
     }
 
 
-def _row(job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]) -> dict:
+def _build_row(
+    job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]
+) -> dict:
     """Return a job, the `number`-th of a battery that began at `origin_s`, as a row of `COLUMNS`; None: not known."""
-    facts, load = job.facts, fio_facts.loads(job.facts.get("load_before", ""))
+    facts, load = job.facts, fio_facts.parse_load_averages(job.facts.get("load_before", ""))
     load = job.line.load if load[0] is None and job.line else load
     values = job.columns | {
         "battery_id": "_".join(filter(None, (title["battery"], title["cluster"]))),
         "node_name": title["host"],
         "job_Id": job.id,
         "number": number,
-        "started_utc": fio_facts.utc(job.started_s),
+        "started_utc": fio_facts.format_utc(job.started_s),
         "started_s": None if job.started_s is None else round(job.started_s - origin_s, 3),
         **dict(zip(("load1_before", "load5_before", "load15_before"), load, strict=True)),
-        "load1_after": fio_facts.loads(facts.get("load_after", ""))[0],
-        "steal_percent": fio_facts.steal_percent(facts.get("stat_before", ""), facts.get("stat_after", "")),
+        "load1_after": fio_facts.parse_load_averages(facts.get("load_after", ""))[0],
+        "steal_percent": fio_facts.compute_steal_percent(facts.get("stat_before", ""), facts.get("stat_after", "")),
     }
     for when in ("before", "after"):
-        free = fio_facts.count(facts.get(f"free_bytes_{when}", ""))
+        free = fio_facts.parse_count(facts.get(f"free_bytes_{when}", ""))
         values[f"free_gib_{when}"] = None if free is None else free / 2**30
     # fio looks a few times a second: of a short job it may have seen nothing, which does not mean that there was
     # nothing. Then the runner's two looks at the counters tell.
@@ -294,15 +298,17 @@ def _row(job: Job, number: int, origin_s: float | None, title: dict[str, str], b
     name = next((name for name in job.disks if device.startswith(name)), next(iter(job.disks), device or None))
     counts = job.disks.get(name, {})
     if not any(counts.values()):
-        began, ended = (fio_facts.date(facts.get(key, ""))[0] for key in ("started_s", "ended_s"))
+        began, ended = (fio_facts.parse_date(facts.get(key, ""))[0] for key in ("started_s", "ended_s"))
         seconds = None if began is None or ended is None else ended - began
-        counts = fio_facts.device_counts(facts.get("diskstats_before", ""), facts.get("diskstats_after", ""), seconds)
+        counts = fio_facts.compute_device_counts(
+            facts.get("diskstats_before", ""), facts.get("diskstats_after", ""), seconds
+        )
     values |= {"device": name, "device_util_percent": counts.get("util")}
     values |= {f"device_{key}": counts.get(key) for key in ("read_ios", "write_ios")}
     return {column: values.get(column) for column in COLUMNS}
 
 
-def _faults(job: Job) -> Iterator[str]:
+def _check_job(job: Job) -> Iterator[str]:
     """Yield why what a job did is not what its options ask for, or cannot have been measured (METHOD 9)."""
     columns, options, seconds = job.columns, job.options, job.columns["runtime_s"]
     if columns["write_ios"] is None:
@@ -317,7 +323,7 @@ def _faults(job: Job) -> Iterator[str]:
     if job.unlike:
         yield "fio told of unlike jobs as one (group_reporting), so none can be judged: give each a file of its own"
         return
-    due, asked_s = fio_options.asked_bytes(options), fio_options.asked_seconds(options, done)
+    due, asked_s = fio_options.compute_asked_bytes(options), fio_options.compute_asked_seconds(options, done)
     if job.signal or seconds < _WHOLE * asked_s:
         of = f" of {asked_s:g}" if asked_s else ""
         yield f"it was ended early, after {seconds:.3g}{of} s{f', by {job.signal}' if job.signal else ''}"
@@ -325,8 +331,8 @@ def _faults(job: Job) -> Iterator[str]:
         yield f"{done} bytes were read and written, {due[0]} asked"
     elif not done:
         yield "nothing was read or written"
-    syncs, counts = columns.get("sync_N"), fio_options.asked_syncs(options, writes)
-    if off := fio_options.without_latencies(options):
+    syncs, counts = columns.get("sync_N"), fio_options.compute_asked_syncs(options, writes)
+    if off := fio_options.find_latency_switch(options):
         yield f"its latencies were switched off by {off}"
     elif counts and "sync_lat_mean_ms" not in columns and counts[0] > counts[1]:
         yield f"{job.version} does not say how long it took to force writes to the disk"
@@ -338,6 +344,6 @@ def _faults(job: Job) -> Iterator[str]:
             yield f"the bins of {operation} hold {counted} of {n} latencies"
     for operation in () if job.open_loop else fio_output.OPERATIONS:
         n, mean_ms = columns.get(f"{operation}_N"), columns.get(f"{operation}_lat_mean_ms")
-        took_s, most_s = (n or 0) * (mean_ms or 0) / 1000, (seconds + _CLOCK_S) * fio_options.in_flight(options)
+        took_s, most_s = (n or 0) * (mean_ms or 0) / 1000, (seconds + _CLOCK_S) * fio_options.count_in_flight(options)
         if took_s > _MORE * most_s:
             yield f"its latencies of {operation} add up to {took_s:.3g} s, more than {most_s:.3g} s of its run time"

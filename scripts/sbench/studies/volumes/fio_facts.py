@@ -26,44 +26,44 @@ class LogLine(NamedTuple):
     load: tuple[float | None, ...]  # averages over 1, 5 and 15 minutes, as far as they are there
 
 
-def log_lines(text: str) -> list[LogLine]:
+def parse_log_lines(text: str) -> list[LogLine]:
     """Return the lines of a log that are of the published form; the others are passed over."""
     lines = []
     for line in text.splitlines():
         job_id, *parts = (part.strip() for part in line.split("<=>"))
         marked = re.search(r"\[([^\[\]]+)\]$", job_id)
         if marked and len(parts) >= 3:
-            began_s, zoned = date(parts[1])
-            lines.append(LogLine(marked[1].strip(), parts[0], began_s, zoned, loads(parts[2])))
+            began_s, zoned = parse_date(parts[1])
+            lines.append(LogLine(marked[1].strip(), parts[0], began_s, zoned, parse_load_averages(parts[2])))
     return lines
 
 
-def key_values(text: str) -> dict[str, str]:
+def parse_key_values(text: str) -> dict[str, str]:
     """Return the `key: value` lines of a text."""
     cut = (line.partition(":") for line in text.splitlines())
     return {key.strip(): value.strip() for key, colon, value in cut if colon and key.strip()}
 
 
-def battery(text: str) -> dict[str, object]:
+def parse_battery_facts(text: str) -> dict[str, object]:
     """Return battery.txt with numbers where numbers belong; one that cannot be read stays text."""
-    facts = key_values(text)
+    facts = parse_key_values(text)
     numbers = {key: number(facts.get(key, "")) for key, number in _NUMBERS.items()}
     return facts | {key: value for key, value in numbers.items() if value is not None}
 
 
-def memory(facts: dict[str, object]) -> str:
+def find_memory_kind(facts: dict[str, object]) -> str:
     """Return what kept a battery's files in memory, as what was written down says; "" where nothing did."""
     kind, device = str(facts.get("mount_type", "")), str(facts.get("device", ""))
     kind = kind if kind in MEMORY_FILE_SYSTEMS else device if MEMORY_DEVICE.fullmatch(device) else ""
     return str(facts.get("memory") or kind)
 
 
-def host(facts: dict[str, object]) -> dict[str, object]:
+def get_host_facts(facts: dict[str, object]) -> dict[str, object]:
     """Return what battery.txt says of the machine, by the names of `probe.host.facts`; None where it does not."""
     return {name: facts.get(key) for name, key in _HOST.items()}
 
 
-def date(text: str) -> tuple[float | None, bool]:
+def parse_date(text: str) -> tuple[float | None, bool]:
     """Return seconds since 1970 (UTC) and whether the zone is told; (None, False) for what cannot be read.
 
     Read are seconds since 1970, ISO 8601, 20210802-182537, what date(1) prints, and RFC 5322.
@@ -85,34 +85,36 @@ def date(text: str) -> tuple[float | None, bool]:
     return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp(), value.tzinfo is not None
 
 
-def utc(seconds: float | None) -> str | None:
+def format_utc(seconds: float | None) -> str | None:
     """Return seconds since 1970 as 2021-08-02T18:25:37Z."""
     if seconds is None or not 0 < seconds < 2**35:
         return None
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def loads(text: str) -> tuple[float | None, ...]:
+def parse_load_averages(text: str) -> tuple[float | None, ...]:
     """Return the three load averages of uptime(1), in any locale, or of /proc/loadavg; None where there are none."""
     match = _LOADS.search(text) or re.match(r"\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)", text)
-    return tuple(_float(value.rstrip(",").replace(",", ".")) for value in match.groups()) if match else (None,) * 3
+    return (
+        tuple(_parse_float(value.rstrip(",").replace(",", ".")) for value in match.groups()) if match else (None,) * 3
+    )
 
 
-def steal_percent(before: str, after: str) -> float | None:
+def compute_steal_percent(before: str, after: str) -> float | None:
     """Return the share of processor time that the hypervisor kept, between two first lines of /proc/stat."""
-    first, last = (_integers(line)[:8] for line in (before, after))
+    first, last = (_parse_counts(line)[:8] for line in (before, after))
     if len(first) < 8 or len(last) < 8 or sum(last) <= sum(first) or last[7] < first[7]:
         return None
     return 100 * (last[7] - first[7]) / (sum(last) - sum(first))
 
 
-def device_counts(before: str, after: str, seconds: float | None) -> dict[str, float | None]:
+def compute_device_counts(before: str, after: str, seconds: float | None) -> dict[str, float | None]:
     """Return {"read_ios", "write_ios", "util"} of a device between two of its lines of diskstats; {} without them.
 
     Counters that ran backwards, since the device was changed meanwhile, tell nothing. A line is one of /proc/diskstats,
     or of a device's own file, which has no numbers and name in front.
     """
-    first, last = (_integers(line) for line in (before, after))
+    first, last = (_parse_counts(line) for line in (before, after))
     if min(len(first), len(last)) < 10:
         return {}
     reads, writes, busy = (last[place] - first[place] for place in (0, 4, 9))
@@ -121,20 +123,23 @@ def device_counts(before: str, after: str, seconds: float | None) -> dict[str, f
     return {"read_ios": reads, "write_ios": writes, "util": min(100.0, busy / 10 / seconds) if seconds else None}
 
 
-def count(text: str) -> int | None:
+def parse_count(text: str) -> int | None:
     """Return a count, such as of bytes or of ticks; None for anything else."""
     return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else None
 
 
-def _integers(line: str) -> list[int]:
+def _parse_counts(line: str) -> list[int]:
     """Return the counts of a line of /proc/stat or diskstats: those after the name, where there is one."""
-    counts = [count(word) for word in line.split()]
+    counts = [parse_count(word) for word in line.split()]
     named = max((place for place, number in enumerate(counts) if number is None), default=-1)
     return counts[named + 1 :]
 
 
-def _float(text: str) -> float | None:
+def _parse_float(text: str) -> float | None:
     return float(text) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]*)?", text) else None
 
 
-_NUMBERS = {**dict.fromkeys(("format", "jobs", "jobs_done", "cores", "file_system_bytes"), count), "pause_s": _float}
+_NUMBERS = {
+    **dict.fromkeys(("format", "jobs", "jobs_done", "cores", "file_system_bytes"), parse_count),
+    "pause_s": _parse_float,
+}

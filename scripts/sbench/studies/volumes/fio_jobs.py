@@ -21,7 +21,7 @@ _HOST = re.compile(
 )
 
 
-def tell_hosts(jobs: list[Job]) -> None:
+def set_hosts(jobs: list[Job]) -> None:
     """Set the host of jobs by their files, where each file has one host's results.
 
     That is so where files are named after hosts, or after anything but a number, and where jobs of several files ran
@@ -31,7 +31,9 @@ def tell_hosts(jobs: list[Job]) -> None:
     hosts = {file: match[1] for file, stem in stems.items() if (match := _HOST.search(stem))}
     if len(hosts) == len(stems):
         named = hosts
-    elif len(stems) > 1 and (_at_one_time(jobs) or (not any(told_ids(jobs)) and _unlike(stems.values()))):
+    elif len(stems) > 1 and (
+        _has_concurrent_jobs(jobs) or (not any(find_job_ids(jobs)) and _has_unlike_names(stems.values()))
+    ):
         named = stems
     else:
         return
@@ -39,13 +41,13 @@ def tell_hosts(jobs: list[Job]) -> None:
         job.host = job.host or named[job.file]
 
 
-def _unlike(stems: Iterable[str]) -> bool:
+def _has_unlike_names(stems: Iterable[str]) -> bool:
     """Return whether no two names are the same but for numbers in them."""
     forms = Counter(re.sub(r"\d+", "#", stem) for stem in stems)
     return max(forms.values()) == 1
 
 
-def _at_one_time(jobs: list[Job]) -> bool:
+def _has_concurrent_jobs(jobs: list[Job]) -> bool:
     """Return whether jobs of different files ran at one time, by fio's clock of whole seconds or better."""
     spans: dict[str, tuple[float, float]] = {}
     for job in jobs:
@@ -57,7 +59,7 @@ def _at_one_time(jobs: list[Job]) -> bool:
     return any(former - later > 1 for (_, former), (later, _) in pairwise(ordered))
 
 
-def in_time_order(jobs: list[Job]) -> list[Job]:
+def sort_by_start(jobs: list[Job]) -> list[Job]:
     """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
 
     The clocks, the best first: the runner's facts, a log with its zone, fio's start of the job, fio's end of it less
@@ -65,7 +67,7 @@ def in_time_order(jobs: list[Job]) -> list[Job]:
     """
     clocks = []
     for job in jobs:
-        facts = (fio_facts.date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
+        facts = (fio_facts.parse_date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
         logged, zoned = (job.line.began_s, job.line.zoned) if job.line else (None, False)
         exact = job.began_s if job.exact_start else None
         clocks.append((next(filter(None, facts), None), logged if zoned else None, exact, job.began_s, logged))
@@ -76,7 +78,7 @@ def in_time_order(jobs: list[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: (job.started_s or 0, len(job.id), job.id, len(job.file), job.file))
 
 
-def told_ids(jobs: list[Job]) -> list[str]:
+def find_job_ids(jobs: list[Job]) -> list[str]:
     """Return the ids of jobs: of their names, else of their files; "" for each where some have none or all the same."""
     names = [job.name for job in jobs]
     files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]

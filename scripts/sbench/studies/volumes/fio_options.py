@@ -35,7 +35,7 @@ _ENDS_ELSEWHERE = (
 )
 
 
-def of_job_file(text: str) -> dict[str, str]:
+def parse_job_file(text: str) -> dict[str, str]:
     """Return the options of a job file with one job, those of its [global] section included."""
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, delimiters=("=",), inline_comment_prefixes=(";", "#"), strict=False
@@ -48,27 +48,27 @@ def of_job_file(text: str) -> dict[str, str]:
     if len(jobs) != 1:
         raise Problem(f"a job file here has one job, this one has {len(jobs)}: {', '.join(jobs)}")
     shared = dict(parser["global"]) if parser.has_section("global") else {}
-    return {_name(key): value or "1" for key, value in (shared | dict(parser[jobs[0]])).items()}
+    return {_normalize_key(key): value or "1" for key, value in (shared | dict(parser[jobs[0]])).items()}
 
 
-def total_bytes(options: Mapping[str, str]) -> int:
+def compute_total_bytes(options: Mapping[str, str]) -> int:
     """Return the bytes of all files of a job: its size for each of its processes."""
     if "size" not in options:
         raise Problem("a job file here says the size of its files: size=…")
-    return _bytes(options["size"]) * int(options.get("numjobs", 1))
+    return _parse_bytes(options["size"]) * int(options.get("numjobs", 1))
 
 
-def block_bytes(options: Mapping[str, str]) -> int:
+def get_block_bytes(options: Mapping[str, str]) -> int:
     """Return the bytes of one operation."""
-    return _bytes(canonical(options)["bs"].split(",")[0])
+    return _parse_bytes(resolve_options(options)["bs"].split(",")[0])
 
 
-def runtime_s(options: Mapping[str, str]) -> float:
+def get_runtime_s(options: Mapping[str, str]) -> float:
     """Return how long a job runs, in seconds, or 0 where its size says when it ends."""
-    return _seconds(options["runtime"]) if options.get("time_based", "0") != "0" and "runtime" in options else 0.0
+    return _parse_seconds(options["runtime"]) if options.get("time_based", "0") != "0" and "runtime" in options else 0.0
 
 
-def canonical(options: Mapping[str, str]) -> dict[str, str]:
+def resolve_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options that decide what a job does, in one spelling, with the defaults of the chief ones.
 
     Jobs are the same if these are. Sizes are in bytes, times in seconds. Options without a value (time_based …) are not
@@ -76,37 +76,39 @@ def canonical(options: Mapping[str, str]) -> dict[str, str]:
     """
     spelled = dict(_DEFAULTS)
     for key, value in options.items():
-        name = _ALIASES.get(_name(key), _name(key))
+        name = _ALIASES.get(_normalize_key(key), _normalize_key(key))
         if name == "buffered":
             spelled["direct"] = "0" if value == "1" else "1"
         elif not _NO_MATTER.fullmatch(name):
             spelled[name] = value.strip()
             with suppress(Problem, ValueError):
                 if name in _SIZES:
-                    spelled[name] = ",".join(str(_bytes(part)) if part else "" for part in value.split(","))
+                    spelled[name] = ",".join(str(_parse_bytes(part)) if part else "" for part in value.split(","))
                 elif name in _TIMES:
-                    spelled[name] = f"{_seconds(value):g}"
+                    spelled[name] = f"{_parse_seconds(value):g}"
     if spelled["rw"] == "readwrite":
         spelled["rw"] = "rw"
     return dict(sorted(spelled.items()))
 
 
-def signature(options: Mapping[str, str]) -> str:
+def format_signature(options: Mapping[str, str]) -> str:
     """Return a short readable name: `write-2300-sync-fdatasync`, `randread-16k-libaio-qd16x4` (depth × jobs)."""
     if "metric" in options:
-        return _readable(options["metric"].removesuffix("_duration_seconds").replace("_", "-"))
-    if all(_NO_MATTER.fullmatch(_name(key)) for key in options):
+        return _format_value(options["metric"].removesuffix("_duration_seconds").replace("_", "-"))
+    if all(_NO_MATTER.fullmatch(_normalize_key(key)) for key in options):
         return "unknown"
-    spelled = canonical(options)
-    block = "-".join(map(_readable, spelled["bs"].split(",")))
-    words = [_readable(spelled["rw"]), block, _readable(spelled["ioengine"].rpartition("/")[2])]
-    words += [name if every == "1" else f"{name}{_readable(every)}" for name, every in _forced(spelled).items()]
+    spelled = resolve_options(options)
+    block = "-".join(map(_format_value, spelled["bs"].split(",")))
+    words = [_format_value(spelled["rw"]), block, _format_value(spelled["ioengine"].rpartition("/")[2])]
+    words += [
+        name if every == "1" else f"{name}{_format_value(every)}" for name, every in _get_sync_options(spelled).items()
+    ]
     if (spelled["iodepth"], spelled["numjobs"]) != ("1", "1"):
-        words.append(f"qd{_readable(spelled['iodepth'])}x{_readable(spelled['numjobs'])}")
+        words.append(f"qd{_format_value(spelled['iodepth'])}x{_format_value(spelled['numjobs'])}")
     return "-".join(words)
 
 
-def names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> list[str]:
+def choose_job_names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> list[str]:
     """Return the name of each job: that of the job file with the same options, else its signature.
 
     Of jobs that are not the same but would share a name, it also has what differs. `job_files` are texts by name
@@ -115,115 +117,118 @@ def names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> li
     files = {}
     for name, text in sorted(job_files.items(), reverse=True):
         with suppress(Problem):
-            files[tuple(canonical(of_job_file(text)).items())] = name
-    spelled = [tuple(canonical(options).items()) for options in jobs]
-    short = {one: files.get(one) or signature(options) for one, options in zip(spelled, jobs, strict=True)}
+            files[tuple(resolve_options(parse_job_file(text)).items())] = name
+    spelled = [tuple(resolve_options(options).items()) for options in jobs]
+    short = {one: files.get(one) or format_signature(options) for one, options in zip(spelled, jobs, strict=True)}
     unique = {}
     for one, name in short.items():
         alike = [other for other, theirs in short.items() if theirs == name]
         differing = sorted({key for other in alike for key, _ in set(other) ^ set(one)})
-        unique[one] = "-".join([name, *(f"{key}-{_readable(dict(one).get(key, 'unset'))}" for key in differing)])
+        unique[one] = "-".join([name, *(f"{key}-{_format_value(dict(one).get(key, 'unset'))}" for key in differing)])
     return [unique[one] for one in spelled]
 
 
-def asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
+def compute_asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
     """Return the bytes that a job reads and writes, and how many it may be away; None: it does not end at its size.
 
     Files that are no multiple of the block end with their last whole block.
     """
-    spelled = canonical(options)
-    if "trim" in spelled["rw"] or any(_given(spelled, key) for key in _ENDS_ELSEWHERE):
+    spelled = resolve_options(options)
+    if "trim" in spelled["rw"] or any(_is_given(spelled, key) for key in _ENDS_ELSEWHERE):
         return None
     try:
-        size = _bytes(spelled.get("io_size") or spelled.get("size", ""))
-        block = max(map(_bytes, spelled["bs"].split(",")))
+        size = _parse_bytes(spelled.get("io_size") or spelled.get("size", ""))
+        block = max(map(_parse_bytes, spelled["bs"].split(",")))
     except (Problem, ValueError):
         return None
-    files, loops, processes = (_small(spelled.get(key, "1")) for key in ("nrfiles", "loops", "numjobs"))
+    files, loops, processes = (_parse_small_number(spelled.get(key, "1")) for key in ("nrfiles", "loops", "numjobs"))
     rounds = loops * processes
     return (size * rounds, block * files * rounds) if size and files and rounds else None
 
 
-def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | None:
+def compute_asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | None:
     """Return how often a job that writes so often forces them to the disk, and how many it may be away from that.
 
     None: it does not, or it also reads: then fio syncs after reads as well.
     """
-    spelled = canonical(options)
-    every = [_small(value) for value in _forced(spelled).values()]
-    processes, writing = _small(spelled["numjobs"]), spelled["rw"].partition(":")[0] in ("write", "randwrite")
-    other = _given(spelled, "sync_file_range") or _given(spelled, "verify")
+    spelled = resolve_options(options)
+    every = [_parse_small_number(value) for value in _get_sync_options(spelled).values()]
+    processes, writing = (
+        _parse_small_number(spelled["numjobs"]),
+        spelled["rw"].partition(":")[0] in ("write", "randwrite"),
+    )
+    other = _is_given(spelled, "sync_file_range") or _is_given(spelled, "verify")
     if len(every) != 1 or not every[0] or not processes or other or not writing:
         return None
-    last = _given(spelled, "end_fsync") + _given(spelled, "fsync_on_close")
+    last = _is_given(spelled, "end_fsync") + _is_given(spelled, "fsync_on_close")
     # Writes that are under way when the last one is done are not forced any more.
-    return writes / every[0], processes * (max(_small(spelled["iodepth"]), 1) + last)
+    return writes / every[0], processes * (max(_parse_small_number(spelled["iodepth"]), 1) + last)
 
 
-def asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
+def compute_asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
     """Return how long a job was to run; 0 where it may have ended before, as its files were done."""
-    spelled = canonical(options)
-    if not _given(spelled, "runtime") or any(_given(spelled, key) for key in ("number_ios", "steadystate")):
+    spelled = resolve_options(options)
+    if not _is_given(spelled, "runtime") or any(_is_given(spelled, key) for key in ("number_ios", "steadystate")):
         return 0.0
-    amount = asked_bytes({key: value for key, value in spelled.items() if key not in ("runtime", "ramp_time")})
+    amount = compute_asked_bytes({key: value for key, value in spelled.items() if key not in ("runtime", "ramp_time")})
     timed = options.get("time_based", "0") != "0"
     with suppress(Problem, ValueError):
-        return _seconds(spelled["runtime"]) if timed or (amount and done_bytes < amount[0] - amount[1]) else 0.0
+        return _parse_seconds(spelled["runtime"]) if timed or (amount and done_bytes < amount[0] - amount[1]) else 0.0
     return 0.0
 
 
-def without_latencies(options: Mapping[str, str]) -> str:
+def find_latency_switch(options: Mapping[str, str]) -> str:
     """Return the option with which a job leaves out the latencies that are asked for here; "" of none."""
-    spelled = canonical(options)
-    return next((name for name in ("gtod_reduce", "disable_clat", "disable_lat") if _given(spelled, name)), "")
+    spelled = resolve_options(options)
+    return next((name for name in ("gtod_reduce", "disable_clat", "disable_lat") if _is_given(spelled, name)), "")
 
 
-def contradicts(options: Mapping[str, str], reads: int, writes: int) -> bool:
+def is_contradicted(options: Mapping[str, str], reads: int, writes: int) -> bool:
     """Return whether a job read or wrote what its options say that it never does."""
-    kind = {_name(key): value for key, value in options.items()}.get("rw", options.get("readwrite", ""))
+    kind = {_normalize_key(key): value for key, value in options.items()}.get("rw", options.get("readwrite", ""))
     kind = kind.partition(":")[0]
     never = {"read": writes, "randread": writes, "write": reads, "randwrite": reads}.get(kind, 0)
-    return bool(never) and not _given(canonical(options), "verify")
+    return bool(never) and not _is_given(resolve_options(options), "verify")
 
 
-def open_loop(options: Mapping[str, str]) -> float:
+def get_open_loop_rate(options: Mapping[str, str]) -> float:
     """Return the operations that are due per second, one at a time and evenly; 0 where a job has no such rate."""
-    spelled = canonical(options)
+    spelled = resolve_options(options)
     even = spelled.get("rate_process", "linear") == "linear" and spelled.get("io_submit_mode", "inline") == "inline"
-    return float(_small(spelled.get("rate_iops", ""))) if even and in_flight(options) == 1 else 0.0
+    return float(_parse_small_number(spelled.get("rate_iops", ""))) if even and count_in_flight(options) == 1 else 0.0
 
 
-def in_flight(options: Mapping[str, str]) -> int:
+def count_in_flight(options: Mapping[str, str]) -> int:
     """Return how many operations a job has under way at most: its queue depth in each of its processes."""
-    spelled = canonical(options)
-    return max(_small(spelled["iodepth"]), 1) * max(_small(spelled["numjobs"]), 1)
+    spelled = resolve_options(options)
+    return max(_parse_small_number(spelled["iodepth"]), 1) * max(_parse_small_number(spelled["numjobs"]), 1)
 
 
-def syncs(options: Mapping[str, str]) -> bool:
+def has_timed_syncs(options: Mapping[str, str]) -> bool:
     """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
-    spelled = canonical(options)
-    return spelled["rw"].partition(":")[0] not in ("read", "randread") and bool(_forced(spelled))
+    spelled = resolve_options(options)
+    return spelled["rw"].partition(":")[0] not in ("read", "randread") and bool(_get_sync_options(spelled))
 
 
-def _forced(spelled: dict[str, str]) -> dict[str, str]:
+def _get_sync_options(spelled: dict[str, str]) -> dict[str, str]:
     """Return by which calls writes are forced to the disk, and after how many writes each time."""
-    return {name: spelled[name] for name in ("fdatasync", "fsync") if _given(spelled, name)}
+    return {name: spelled[name] for name in ("fdatasync", "fsync") if _is_given(spelled, name)}
 
 
-def _given(spelled: dict[str, str], name: str) -> bool:
+def _is_given(spelled: dict[str, str], name: str) -> bool:
     return spelled.get(name, "0") != "0"
 
 
-def _small(text: str) -> int:
+def _parse_small_number(text: str) -> int:
     """Return a number of at most nine digits, 0 for anything else."""
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
 
 
-def _name(key: str) -> str:
+def _normalize_key(key: str) -> str:
     return key.lower().replace("-", "_")
 
 
-def _bytes(text: str) -> int:
+def _parse_bytes(text: str) -> int:
     """Return the bytes of "2300", "16k", "200m" or "1GiB"."""
     match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
     if not match:
@@ -232,7 +237,7 @@ def _bytes(text: str) -> int:
     return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     """Return the seconds of "30", "30s" or "2m"."""
     match = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]*)\s*", text, re.IGNORECASE)
     if not match or match[2].lower() not in _SECONDS:
@@ -240,7 +245,7 @@ def _seconds(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2].lower()]
 
 
-def _readable(value: str) -> str:
+def _format_value(value: str) -> str:
     """A number of bytes that is whole in KiB, MiB or GiB is written so; what no name of a folder has becomes a dash."""
     if re.fullmatch(r"[0-9]{1,18}", value) and int(value):
         for power, letter in ((30, "g"), (20, "m"), (10, "k")):

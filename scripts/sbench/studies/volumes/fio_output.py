@@ -34,11 +34,11 @@ class Histogram(NamedTuple):
     numbers: array
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[int, ...]], width: int) -> "Histogram":
+    def from_rows(cls, rows: Iterable[tuple[int, ...]], width: int) -> "Histogram":
         """Return what holds these rows."""
         return cls(width, array("q", chain.from_iterable(rows)))
 
-    def rows(self) -> list[tuple[int, ...]]:
+    def list_rows(self) -> list[tuple[int, ...]]:
         """Return its rows."""
         return list(zip(*[iter(self.numbers)] * self.width, strict=True))
 
@@ -74,7 +74,7 @@ class Job:
     started_s: float | None = None  # when it began by the clock that all jobs have
 
 
-def jobs(output: dict) -> list[Job]:
+def parse_jobs(output: dict) -> list[Job]:
     """Return what a document of `fio_text` says of its jobs, in its order; the message of a Problem begins with a verb.
 
     The processes of a job, which are told apart without group_reporting, are merged; jobs of the same options that ran
@@ -84,22 +84,22 @@ def jobs(output: dict) -> list[Job]:
     number = re.search(r"(\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < (2, 99):
         raise Problem(f"is of {version}; fio 3 and later are read")
-    entries = _objects(output.get("jobs"))
+    entries = _list_objects(output.get("jobs"))
     # Of several clients, what they did together is there, too.
-    entries += [entry for entry in _objects(output.get("client_stats")) if entry.get("jobname") != fio_text.ALL]
+    entries += [entry for entry in _list_objects(output.get("client_stats")) if entry.get("jobname") != fio_text.ALL]
     if not entries:
         raise Problem("has no jobs in it")
-    shared = _options(output.get("global options"))
+    shared = _get_options(output.get("global options"))
     disks: dict[str, dict] = {}
-    for disk in _objects(output.get("disk_util")):
-        counts = {key: _number(disk, key, "disk") for key in ("read_ios", "write_ios", "util")}
-        disks.setdefault(_host(disk), {})[str(disk.get("name"))] = counts
-    ended_ms = _number(output, "timestamp_ms") or 1000 * (_number(output, "timestamp") or 0)
+    for disk in _list_objects(output.get("disk_util")):
+        counts = {key: _get_number(disk, key, "disk") for key in ("read_ios", "write_ios", "util")}
+        disks.setdefault(_get_host(disk), {})[str(disk.get("name"))] = counts
+    ended_ms = _get_number(output, "timestamp_ms") or 1000 * (_get_number(output, "timestamp") or 0)
     groups: dict[tuple, list[dict]] = {}
     for entry in entries:
-        options = shared | _options(entry.get("job options"))
-        place = _host(entry), str(entry.get("groupid"))
-        groups.setdefault((*place, *fio_options.canonical(options).items()), []).append(entry)
+        options = shared | _get_options(entry.get("job options"))
+        place = _get_host(entry), str(entry.get("groupid"))
+        groups.setdefault((*place, *fio_options.resolve_options(options).items()), []).append(entry)
     made: list[Job] = []
     ended_s, last = ended_ms / 1000 or None, None
     for (host, group, *_), members in reversed(groups.items()):
@@ -107,72 +107,74 @@ def jobs(output: dict) -> list[Job]:
             # Groups run one after the other; the output is written when the last of them is done. Hosts run together.
             ended_s = made[-1].began_s if last[0] == host else ended_ms / 1000 or None
         alone = sum(other[0] == host for other in groups) == 1
-        made.append(_job(members, version, shared, disks.get(host, {}) if alone else {}, ended_s))
+        made.append(_build_job(members, version, shared, disks.get(host, {}) if alone else {}, ended_s))
         made[-1].host, made[-1].signal = host, str(output.get(fio_text.SIGNAL, ""))
         last = host, group
     return made[::-1]
 
 
-def _host(part: dict) -> str:
+def _get_host(part: dict) -> str:
     """Return the host, of fio's client mode, that a part of its output is about; "" where it does not say."""
     return str(part.get("hostname") or "")
 
 
-def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: float | None) -> Job:
-    options = shared | _options(entries[0].get("job options"))
+def _build_job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: float | None) -> Job:
+    options = shared | _get_options(entries[0].get("job options"))
     columns, histograms, seconds = {}, {}, 0.0
     if any("mixed" in entry for entry in entries):
         raise Problem("counts reads and writes together (unified_rw_reporting), which cannot be told apart")
     for operation in OPERATIONS:
         sections = [part if isinstance(part := entry.get(operation), dict) else {} for entry in entries]
-        latency = _merged([part for section in sections if (part := _latency(section, operation))])
+        latency = _merge_latencies([part for section in sections if (part := _parse_latency(section, operation))])
         if latency:
-            columns |= columns_of(operation, latency)
+            columns |= build_latency_columns(operation, latency)
             if latency["bins"]:
-                histograms[operation] = Histogram.of(latency["bins"].items(), 2)
+                histograms[operation] = Histogram.from_rows(latency["bins"].items(), 2)
             elif latency["ranges"]:
-                histograms[operation] = Histogram.of(latency["ranges"], 3)
-        elif operation != "sync" or not fio_options.syncs(options):
+                histograms[operation] = Histogram.from_rows(latency["ranges"], 3)
+        elif operation != "sync" or not fio_options.has_timed_syncs(options):
             columns[f"{operation}_N"] = 0
         if operation != "sync":
-            traffic, own = _traffic(sections, operation)
+            traffic, own = _compute_traffic(sections, operation)
             columns, seconds = columns | traffic, max(seconds, own)
-    starts = [start for entry in entries if (start := _number(entry, "job_start") or 0) > _EPOCH_MS]
-    errors = [_count(entry, "error") or 0 for entry in entries]
+    starts = [start for entry in entries if (start := _get_number(entry, "job_start") or 0) > _EPOCH_MS]
+    errors = [_get_count(entry, "error") or 0 for entry in entries]
     columns |= {"runtime_s": seconds, "error": next(filter(None, errors), 0)}
     began_s = min(starts) / 1000 if starts else None if ended_s is None else ended_s - seconds
-    failed, name = sum(_count(entry, "total_err") or 0 for entry in entries), str(entries[0].get("jobname", ""))
+    failed, name = sum(_get_count(entry, "total_err") or 0 for entry in entries), str(entries[0].get("jobname", ""))
     # Told as one, jobs have the options of the last of them.
-    unlike = fio_text.MIXED in entries[0] or fio_options.contradicts(options, columns["read_ios"], columns["write_ios"])
+    unlike = fio_text.MIXED in entries[0] or fio_options.is_contradicted(
+        options, columns["read_ios"], columns["write_ios"]
+    )
     options = {} if unlike else options
     job = Job(name, version, options, columns, histograms, began_s, bool(starts), ended_s, failed, disks)
     job.unlike = unlike
     return job
 
 
-def columns_of(operation: str, latency: dict) -> dict[str, float | None]:
+def build_latency_columns(operation: str, latency: dict) -> dict[str, float | None]:
     """Return the columns of an operation's latency, {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns."""
     named = {key: latency[key] for key in ("max", "mean", "stddev")}
-    named |= {f"p{p:g}": _percentile(latency, p) for p in PERCENTILES}
+    named |= {f"p{p:g}": _find_percentile(latency, p) for p in PERCENTILES}
     columns = {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in named.items()}
     return columns | {f"{operation}_N": latency["n"]}
 
 
-def _traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], float]:
+def _compute_traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], float]:
     """Return the columns of what was read, or written, and the seconds from first to last."""
-    ios = [_count(section, "total_ios", kind) or 0 for section in sections]
-    runtimes = [_number(section, "runtime", kind) for section in sections]
+    ios = [_get_count(section, "total_ios", kind) or 0 for section in sections]
+    runtimes = [_get_number(section, "runtime", kind) for section in sections]
     if any(count and runtime == 0 for count, runtime in zip(ios, runtimes, strict=True)):
         raise Problem(f"says that operations of {kind} took no time")
     seconds = max(runtime or 0 for runtime in runtimes) / 1000
-    nbytes = sum(_count(section, "io_bytes", kind) or 0 for section in sections)
+    nbytes = sum(_get_count(section, "io_bytes", kind) or 0 for section in sections)
     columns = {f"{kind}_ios": sum(ios), f"{kind}_bytes": nbytes}
     if seconds:
         columns |= {f"{kind}_iops": sum(ios) / seconds, f"{kind}_mib_s": nbytes / 2**20 / seconds}
     return columns, seconds
 
 
-def _latency(section: dict, operation: str) -> dict | None:
+def _parse_latency(section: dict, operation: str) -> dict | None:
     """Return {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns; None where nothing took place.
 
     Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only.
@@ -181,12 +183,12 @@ def _latency(section: dict, operation: str) -> dict | None:
     if not chosen:
         return None
     part = next((part for part in chosen if part.get("percentile") or part.get("bins")), chosen[0])
-    latency = {key: _number(part, key, operation) for key in ("max", "mean", "stddev")}
-    bins, n = _bins(part.get("bins")), _count(part, "N", operation)
+    latency = {key: _get_number(part, key, operation) for key in ("max", "mean", "stddev")}
+    bins, n = _parse_bins(part.get("bins")), _get_count(part, "N", operation)
     if n is None:
-        n = sum(bins.values()) or _count(section, "total_ios", operation) or None
+        n = sum(bins.values()) or _get_count(section, "total_ios", operation) or None
     named = part["percentile"] if isinstance(part.get("percentile"), dict) else {}
-    named = {key: _number(named, key, operation) for key in named if re.fullmatch(r"[0-9]{1,3}(\.[0-9]*)?", key)}
+    named = {key: _get_number(named, key, operation) for key in named if re.fullmatch(r"[0-9]{1,3}(\.[0-9]*)?", key)}
     percentiles = {round(float(key), 6): ns for key, ns in named.items() if ns is not None}
     if n == 0 or not (latency["max"] or latency["mean"]):
         return None
@@ -197,19 +199,19 @@ def _latency(section: dict, operation: str) -> dict | None:
     for what, ns in (latency | {"percentile": max(ordered, default=0), "bin": max(bins, default=0)}).items():
         if (ns or 0) > most:
             raise Problem(f"has a {what} of {operation} above the maximum")
-    least, rounded = _number(part, "min", operation) or 0, _number(part, fio_text.ROUNDED, operation) or 0
+    least, rounded = _get_number(part, "min", operation) or 0, _get_number(part, fio_text.ROUNDED, operation) or 0
     # A mean that is rounded to whole numbers may lie below the minimum by a part.
     if (latency["mean"] if latency["mean"] is not None else math.inf) + 1 + rounded < least:
         raise Problem(f"has a mean of {operation} below the minimum")
     ranges = (
         []
         if bins or n is None or latency["max"] is None
-        else ranges_between(percentiles, n, max(0, least - rounded), latency["max"] + rounded, rounded)
+        else compute_ranges(percentiles, n, max(0, least - rounded), latency["max"] + rounded, rounded)
     )
     return latency | {"n": n, "percentiles": percentiles, "bins": bins, "ranges": ranges}
 
 
-def ranges_between(
+def compute_ranges(
     percentiles: dict[float, float], n: int, least: float, most: float, rounded: float
 ) -> list[tuple[int, int, int]]:
     """Return (lowest, highest, count) in ns of the operations between the percentiles that fio names.
@@ -233,7 +235,7 @@ def ranges_between(
     return [(math.floor(low), math.ceil(high), count) for low, high, count in ranges]
 
 
-def _bins(part: object) -> dict[int, int]:
+def _parse_bins(part: object) -> dict[int, int]:
     """Return {ns: count} in the order of ns; empty where there are none."""
     if not isinstance(part, dict):
         return {}
@@ -250,7 +252,7 @@ def _bins(part: object) -> dict[int, int]:
     return {ns: bins[ns] for ns in sorted(bins) if bins[ns]}
 
 
-def _merged(parts: list[dict]) -> dict | None:
+def _merge_latencies(parts: list[dict]) -> dict | None:
     """Return the latencies of several processes: histograms are merged, percentiles never (METHOD 18)."""
     if len(parts) < 2:
         return parts[0] if parts else None
@@ -269,7 +271,7 @@ def _merged(parts: list[dict]) -> dict | None:
     return merged
 
 
-def _percentile(latency: dict, p: float) -> float | None:
+def _find_percentile(latency: dict, p: float) -> float | None:
     """Return a percentile in ns: what fio says, else the first bin at which so many have been counted, else None."""
     if p in latency["percentiles"] or not latency["bins"]:
         return latency["percentiles"].get(p)
@@ -277,15 +279,15 @@ def _percentile(latency: dict, p: float) -> float | None:
     return list(latency["bins"])[bisect_left(counted, p / 100 * counted[-1])]
 
 
-def _options(part: object) -> dict[str, str]:
+def _get_options(part: object) -> dict[str, str]:
     return {key: str(value) for key, value in part.items()} if isinstance(part, dict) else {}
 
 
-def _objects(part: object) -> list[dict]:
+def _list_objects(part: object) -> list[dict]:
     return [one for one in part if isinstance(one, dict)] if isinstance(part, list) else []
 
 
-def _number(part: dict, key: str, of: str = "") -> float | None:
+def _get_number(part: dict, key: str, of: str = "") -> float | None:
     """Return a number of the output, None where it has none; `of` says in a message whose it is."""
     value = part.get(key)
     if value is None or (type(value) in (int, float) and 0 <= value <= _MOST):
@@ -295,37 +297,37 @@ def _number(part: dict, key: str, of: str = "") -> float | None:
     raise Problem(f"has {f'{of} {key}'.strip()} {shown}, which fio cannot have measured")
 
 
-def _count(part: dict, key: str, of: str = "") -> int | None:
-    """Return a whole number of the output (see `_number`)."""
-    value = _number(part, key, of)
+def _get_count(part: dict, key: str, of: str = "") -> int | None:
+    """Return a whole number of the output (see `_get_number`)."""
+    value = _get_number(part, key, of)
     if value is not None and value != int(value):
         raise Problem(f"has {f'{of} {key}'.strip()} {value:g}, which is no whole number")
     return None if value is None else int(value)
 
 
-def count_from_due(job: Job, log: str) -> bool:
+def set_due_latencies(job: Job, log: str) -> bool:
     """Give a job with a fixed rate (rate_iops) the latencies of an open loop; return whether it has them.
 
     fio counts each operation from when it was begun, so a stall is one, however many were due meanwhile. But its log
     (write_lat_log: a line for each operation, in ns) has the latency of each: from these follow those that count.
     """
-    rate, lines = fio_options.open_loop(job.options), _LOGGED.findall(log)
+    rate, lines = fio_options.get_open_loop_rate(job.options), _LOGGED.findall(log)
     kinds = {kind for _, kind in lines}
     if not rate or len(kinds) != 1:
         return False
     kind = "read" if kinds == {"0"} else "write"
     if len(lines) != job.columns[f"{kind}_N"]:
         return False
-    latencies = from_due([int(ns) for ns, _ in lines], rate)
-    bins = dict(sorted(Counter(map(_middle, latencies)).items()))
+    latencies = compute_due_latencies([int(ns) for ns, _ in lines], rate)
+    bins = dict(sorted(Counter(map(_compute_bucket_middle, latencies)).items()))
     latency = {"n": len(latencies), "max": max(latencies), "mean": statistics.fmean(latencies), "percentiles": {}}
     latency |= {"stddev": statistics.stdev(latencies) if len(latencies) > 1 else None, "bins": bins}
-    job.columns |= columns_of(kind, latency)
-    job.histograms = {kind: Histogram.of(bins.items(), 2)}
+    job.columns |= build_latency_columns(kind, latency)
+    job.histograms = {kind: Histogram.from_rows(bins.items(), 2)}
     return True
 
 
-def from_due(latencies_ns: Sequence[int], rate: float) -> list[int]:
+def compute_due_latencies(latencies_ns: Sequence[int], rate: float) -> list[int]:
     """Return latencies (ns) from when each operation was due, of those since it was begun, in their order.
 
     An operation is due 1 / rate seconds after the one before, and begins when that is done, if it is then due (Lindley,
@@ -338,7 +340,7 @@ def from_due(latencies_ns: Sequence[int], rate: float) -> list[int]:
     return counted
 
 
-def _middle(ns: int) -> int:
+def _compute_bucket_middle(ns: int) -> int:
     """The middle of fio's bucket of a latency: 64 buckets to each power of two."""
     width = 1 << max(ns.bit_length() - 7, 0)
     return ns // width * width + width // 2

@@ -57,16 +57,16 @@ _ISSUED = re.compile(r"\s*issued rwts?\s*: total=(?P<total>[\d,]+) short=(?P<sho
 _DISK = re.compile(r"\s+(?P<name>[\w-]+): ios=(?P<reads>\d+)/(?P<writes>\d+),.* util=(?P<util>[\d.]+)%")
 
 
-def documents(text: str) -> tuple[list[dict], str]:
+def parse_documents(text: str) -> tuple[list[dict], str]:
     """Return fio's documents of a text, in its order, and what is wrong with the rest of it, "" where nothing is.
 
     Of one run that told of itself several times (--status-interval) the last one counts. A text without any document is
     a Problem; its message, like what is wrong, begins with a verb.
     """
-    text, kept, wrong = _without_prefix(text), [], ""
+    text, kept, wrong = _remove_prefix(text), [], ""
     try:
-        for document in _json(text) if _KEY.search(text) else _of_people(text.splitlines()):
-            if kept and _goes_on(kept[-1], document):
+        for document in _parse_json(text) if _KEY.search(text) else _parse_human_output(text.splitlines()):
+            if kept and _is_same_run(kept[-1], document):
                 kept.pop()
             kept.append(document)
     except Problem as problem:
@@ -79,7 +79,7 @@ def documents(text: str) -> tuple[list[dict], str]:
     return kept, wrong
 
 
-def _without_prefix(text: str) -> str:
+def _remove_prefix(text: str) -> str:
     """Return a text without what a container's log puts before each line of fio's output."""
     if text.startswith('{"log":'):
         with suppress(ValueError, KeyError, TypeError):
@@ -93,13 +93,13 @@ def _without_prefix(text: str) -> str:
     return re.sub(rf"^{form} ?", "", text, flags=re.MULTILINE)
 
 
-def _json(text: str) -> Iterator[dict]:
+def _parse_json(text: str) -> Iterator[dict]:
     """Yield the JSON documents of a text, wherever in it their key "fio version" stands."""
-    decoder = json.JSONDecoder(parse_constant=_refuse)
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     text = _NO_NUMBER.sub(r"\1null", text) if "nan" in text or "inf" in text else text
     with suppress(ValueError, RecursionError):
         # Also where another program has sorted the keys, or has put several into one document.
-        yield from _within(decoder.decode(text))
+        yield from _find_documents(decoder.decode(text))
         return
     begins, ended = [match.start() for match in _KEY.finditer(text)], 0
     for number, begin in enumerate(begins, 1):
@@ -123,43 +123,43 @@ def _json(text: str) -> Iterator[dict]:
         yield document | ({SIGNAL: signal[1]} if signal else {})
 
 
-def _refuse(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
     """Refuse NaN and Infinity, which fio does not write so."""
     raise Problem(f"has the number {constant}, which fio cannot have measured")
 
 
-def _within(value: object) -> Iterator[dict]:
+def _find_documents(value: object) -> Iterator[dict]:
     """Yield fio's documents within a JSON value."""
     if isinstance(value, dict) and "fio version" in value:
         yield value
     elif isinstance(value, (dict, list)):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from _within(part)
+            yield from _find_documents(part)
 
 
-def _goes_on(earlier: dict, later: dict) -> bool:
+def _is_same_run(earlier: dict, later: dict) -> bool:
     """Return whether a document tells of the same run as the one before it, at a later moment."""
-    runs = [_run(one) for one in (earlier, later)]
+    runs = [_get_progress(one) for one in (earlier, later)]
     if not all(runs) or runs[0].keys() != runs[1].keys():
         return False
     if any(runs[1][name][0] < done for name, (done, _) in runs[0].items()):
         return False
     seconds = [max(ran for _, ran in run.values()) for run in runs]
-    ends = [_ended_s(one) for one in (earlier, later)]
+    ends = [_get_end_s(one) for one in (earlier, later)]
     if not all(ends):
         return seconds[1] > seconds[0] and runs[1] != runs[0]
     starts = [end - ran for end, ran in zip(ends, seconds, strict=True)]
     return abs(starts[1] - starts[0]) < abs(starts[1] - ends[0])
 
 
-def _ended_s(document: dict) -> float:
+def _get_end_s(document: dict) -> float:
     """Return when fio wrote a document, in seconds since 1970; 0 where it does not say."""
     with suppress(TypeError, ValueError, OverflowError):
         return float(document.get("timestamp_ms") or 0) / 1000 or float(document.get("timestamp") or 0)
     return 0.0
 
 
-def _run(document: dict) -> dict[tuple, tuple[int, float]]:
+def _get_progress(document: dict) -> dict[tuple, tuple[int, float]]:
     """Return operations that were done and seconds that passed, by job of a document; {} where that is not told."""
     jobs, run = document.get("jobs"), {}
     with suppress(TypeError, AttributeError, ValueError, OverflowError):
@@ -172,7 +172,7 @@ def _run(document: dict) -> dict[tuple, tuple[int, float]]:
     return {}
 
 
-def _of_people(lines: Iterable[str]) -> Iterator[dict]:
+def _parse_human_output(lines: Iterable[str]) -> Iterator[dict]:
     """Yield documents of the output that fio writes for people, one for each run."""
     heads: dict[str, dict[str, str]] = {}
     entries: dict[tuple, dict] = {}
@@ -182,9 +182,9 @@ def _of_people(lines: Iterable[str]) -> Iterator[dict]:
             line, host = line[client.end() :], {"hostname": client[1]}
         if head := _HEAD.match(line):
             if entries:
-                yield _document(document, entries)
+                yield _build_document(document, entries)
                 heads, entries, document = {}, {}, {"fio version": document["fio version"]}
-            heads[head["name"]], entry = _head_options(head), None
+            heads[head["name"]], entry = _parse_head_options(head), None
         elif (job := _JOB.match(line)) and job["name"] == ALL:
             entry = None
         elif job:
@@ -193,7 +193,7 @@ def _of_people(lines: Iterable[str]) -> Iterator[dict]:
             entry["job options"] = options | ({"numjobs": job["jobs"]} if job["jobs"] != "1" else {})
             unlike = sorted(name for name, own in heads.items() if own != options)
             entry |= {MIXED: [job["name"], *unlike]} if unlike and job["jobs"] != "1" else {}
-            entry |= {"ended": _seconds(job["time"])}
+            entry |= {"ended": _parse_ctime(job["time"])}
             section = {}
             # What tells of itself several times has the same process.
             entries[job["name"], job["pid"] or len(entries), *host.values()] = entry
@@ -207,7 +207,7 @@ def _of_people(lines: Iterable[str]) -> Iterator[dict]:
         elif entry is not None:
             section = _add_line(line, entry, section)
     if entries:
-        yield _document(document, entries)
+        yield _build_document(document, entries)
 
 
 def _add_line(line: str, entry: dict, section: dict) -> dict:
@@ -216,24 +216,24 @@ def _add_line(line: str, entry: dict, section: dict) -> dict:
         nbytes = float(match["size"]) * 1024 ** " KMGTP".index(match["unit"] or " ")
         section = entry[match["kind"]] = {"io_bytes": round(nbytes), "runtime": int(match["ms"])}
         # Until the line that has them exactly.
-        section["total_ios"] = round(_number(match["iops"]) * int(match["ms"]) / 1000)
+        section["total_ios"] = round(_parse_number(match["iops"]) * int(match["ms"]) / 1000)
     elif match := _LATENCY.match(line):
         section = entry.setdefault("sync", {}) if match["what"] == "sync" else section
-        unit, part = _UNITS[match["unit"]], section.setdefault(_part(match["what"]), {})
-        part |= {key: unit * _number(match[key]) for key in ("min", "max", "mean", "stddev")}
-        _round(part, unit * _resolution(match["max"]))
+        unit, part = _UNITS[match["unit"]], section.setdefault(_get_latency_key(match["what"]), {})
+        part |= {key: unit * _parse_number(match[key]) for key in ("min", "max", "mean", "stddev")}
+        _update_rounding(part, unit * _compute_resolution(match["max"]))
     elif match := _PERCENTILES.match(line):
         section = entry.setdefault("sync", {}) if match["what"] == "sync" else section
-        section["unit"], section["of"] = match["unit"], _part(match["what"])
+        section["unit"], section["of"] = match["unit"], _get_latency_key(match["what"])
     elif line.lstrip().startswith("|") and "of" in section:
         unit, part = _UNITS[section["unit"]], section.setdefault(section["of"], {})
         part.setdefault("percentile", {}).update({p: unit * int(ns) for p, ns in _PERCENTILE.findall(line)})
-        _round(part, unit if unit > 1 else 0)
+        _update_rounding(part, unit if unit > 1 else 0)
     elif match := _ISSUED.match(line):
         total, short = ([int(count) for count in match[key].split(",") if count] for key in ("total", "short"))
         for kind, count in zip(KINDS, total, strict=False):
             if kind in entry:
-                _count(entry[kind], count, entry["job options"])
+                _set_count(entry[kind], count, entry["job options"])
         # Some versions count syncs as short reads, where there are no others.
         syncs = total[3] if len(total) > 3 and total[3] else 0 if total[0] else short[0]
         if "sync" in entry and syncs:
@@ -241,7 +241,7 @@ def _add_line(line: str, entry: dict, section: dict) -> dict:
     return section
 
 
-def _count(section: dict, count: int, options: dict[str, str]) -> None:
+def _set_count(section: dict, count: int, options: dict[str, str]) -> None:
     """Add the operations of a kind; with one size of block they tell the bytes, which are printed in three digits."""
     section["total_ios"] = count
     for part in (section[name] for name in ("clat_ns", "lat_ns") if name in section):
@@ -252,7 +252,7 @@ def _count(section: dict, count: int, options: dict[str, str]) -> None:
         section["io_bytes"] = nbytes
 
 
-def _document(document: dict, entries: dict[tuple, dict]) -> dict:
+def _build_document(document: dict, entries: dict[tuple, dict]) -> dict:
     ended = [entry.pop("ended") for entry in entries.values()]
     keys = [(entry.get("hostname"), entry["jobname"], entry["groupid"]) for entry in entries.values()]
     for entry, count in zip(entries.values(), map(Counter(keys).get, keys), strict=True):
@@ -260,40 +260,42 @@ def _document(document: dict, entries: dict[tuple, dict]) -> dict:
     return document | {"timestamp": max(filter(None, ended), default=0), "jobs": list(entries.values())}
 
 
-def _head_options(head: Mapping[str, str]) -> dict[str, str]:
+def _parse_head_options(head: Mapping[str, str]) -> dict[str, str]:
     """Return the options that fio names before it starts a job."""
     options = {key: head[key] for key in ("rw", "ioengine", "iodepth")}
-    sizes = [[_bytes(*end) for end in ends] for ends in (_SIZE.findall(part) for part in _ENDS.findall(head["bs"]))]
+    sizes = [
+        [_parse_bytes(*end) for end in ends] for ends in (_SIZE.findall(part) for part in _ENDS.findall(head["bs"]))
+    ]
     if sizes and len(sizes) >= 2:
         low, high = sizes["write" in head["rw"]]
         options["bs" if low == high else "bsrange"] = str(low) if low == high else f"{low}-{high}"
     return options
 
 
-def _bytes(number: str, unit: str) -> int:
+def _parse_bytes(number: str, unit: str) -> int:
     return round(float(number) * 1024 ** " KMGT".index(unit.upper() or " "))
 
 
-def _part(what: str) -> str:
+def _get_latency_key(what: str) -> str:
     return "lat_ns" if what == "sync" else f"{what}_ns"
 
 
-def _round(part: dict, ns: float) -> None:
+def _update_rounding(part: dict, ns: float) -> None:
     part[ROUNDED] = max(part.get(ROUNDED, 0), ns)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     """Return the number of 94332, 6381.4k or 1.2M."""
     return float(text.rstrip("kMG")) * _THOUSANDS[text[-1] if text[-1].isalpha() else ""]
 
 
-def _resolution(text: str) -> float:
+def _compute_resolution(text: str) -> float:
     """Return what the last digit of a number stands for."""
     decimals = len(text.rstrip("kMG").partition(".")[2])
     return _THOUSANDS[text[-1] if text[-1].isalpha() else ""] / 10**decimals
 
 
-def _seconds(text: str | None) -> float | None:
+def _parse_ctime(text: str | None) -> float | None:
     """Return seconds since 1970 of what ctime(3) prints, as if in UTC."""
     with suppress(ValueError, TypeError):
         return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()

@@ -20,10 +20,10 @@ from rich.console import Console
 
 from sbench.pages import prose
 from sbench.probe import host, provenance
-from sbench.probe.program import Problem, expect_room, print_json, tool, write_json
+from sbench.probe.program import Problem, expect_room, find_tool, print_json, write_json
 from sbench.studies.volumes import config_files, fio, fio_options, import_fio, limits, measure, series, study, tables
 from sbench.studies.volumes.report import phrases
-from sbench.studies.volumes.report.statements import Jobs, read_limit
+from sbench.studies.volumes.report.statements import Jobs, build_limit
 from sbench.studies.volumes.settings import Job, Levels, Settings
 from sbench.verdicts import histograms
 from sbench.verdicts.outcomes import Outcome
@@ -49,7 +49,7 @@ _NEXT = {
 Say = Callable[[str], None]
 
 
-def decide(limit_name: str, directory: str, pause: str, quick: bool, as_json: bool = False) -> int:
+def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_json: bool = False) -> int:
     """Measure, and print the word, its reason and what to do next; return the word's status.
 
     Args:
@@ -59,7 +59,7 @@ def decide(limit_name: str, directory: str, pause: str, quick: bool, as_json: bo
         quick: one job of at most a minute.
         as_json: print one JSON object.
     """
-    limit, place = limit_of(limit_name), folder_of(directory)
+    limit, place = get_limit(limit_name), require_folder(directory)
     pause_s = float(pause) if re.fullmatch(r"\d+(\.\d+)?", pause) else math.inf
     if pause_s > 86400:
         raise Problem(f"--pause {pause}: write the seconds between two batteries, from 0 to 86400")
@@ -67,10 +67,12 @@ def decide(limit_name: str, directory: str, pause: str, quick: bool, as_json: bo
     console, course = Console(stderr=True, highlight=False, markup=False), Course(limit)
     try:
         with console.status("") as status:
-            show = status.update if console.is_terminal else _every_minute(console.print)
-            word, reason = fit(place, course, folder, pause_s=pause_s, quick=quick, say=console.print, show=show)
+            show = status.update if console.is_terminal else _build_minute_printer(console.print)
+            word, reason = judge_volume(
+                place, course, folder, pause_s=pause_s, quick=quick, say=console.print, show=show
+            )
     except KeyboardInterrupt:
-        so_far = course.reason().splitlines() if course.rows else []
+        so_far = course.describe_reason().splitlines() if course.rows else []
         ended = f"interrupted; the volume is clean, and what was measured is in {folder}"
         print(*so_far, ended, sep="\n", file=sys.stderr)
         return _INTERRUPTED
@@ -85,7 +87,7 @@ def decide(limit_name: str, directory: str, pause: str, quick: bool, as_json: bo
     return STATUS[word]
 
 
-def _every_minute(say: Say) -> Say:
+def _build_minute_printer(say: Say) -> Say:
     """Return what passes on one line a minute."""
     latest = time.monotonic()
 
@@ -98,27 +100,27 @@ def _every_minute(say: Say) -> Say:
     return pass_on
 
 
-def limit_of(name: str) -> dict:
+def get_limit(name: str) -> dict:
     """Return a documented limit, with the job that its application's documentation recommends."""
     names = [name for name, entry in config_files.read_facts(config_files.LIMITS)["limits"].items() if "job" in entry]
     if name not in names:
         raise Problem(f"--limit {name}: name one of {', '.join(names)}")
-    return limits.read([name])[0]
+    return limits.resolve_limits([name])[0]
 
 
-def folder_of(name: str) -> Path:
+def require_folder(name: str) -> Path:
     """Return the folder to measure in: it is there and not in memory, and fio is here."""
     place = Path(name)
     if not place.is_dir():
         raise Problem(f"{name} is no folder: name one on the volume, such as /var/lib/etcd")
-    if memory := host.in_memory(place):
+    if memory := host.find_memory_backing(place):
         study.refuse_memory(place, memory)
-    tool("fio", remedy=study.NO_FIO)
+    find_tool("fio", remedy=study.NO_FIO)
     return place.resolve()
 
 
 class Course:
-    """The batteries of a volume so far, and what they say of a limit, one of `limits.read` with the name of its job."""
+    """The batteries of a volume so far, and what they say of a limit, one of `limits.resolve_limits` with the name of its job."""
 
     def __init__(self, limit: dict) -> None:
         """Begin without batteries."""
@@ -127,20 +129,22 @@ class Course:
         self._judged: list[dict] = []
         self.rows: list[dict] = []
 
-    def judge(self, *further: dict) -> None:
+    def judge_batteries(self, *further: dict) -> None:
         """Judge the batteries, and one that is under way."""
         self._judged = [*self.batteries, *further]
-        self.rows = judged(self._judged, self.limit)
+        self.rows = judge_limit(self._judged, self.limit)
 
     @property
     def is_missed(self) -> bool:
         """Whether the limit is missed by what was measured so far, so that no further battery is needed."""
         return self.rows[0]["verdict"] == Outcome.MISSES
 
-    def word(self) -> str:
+    def get_verdict(self) -> str:
         """Return the verdict on the volume: `undecided` where a check of the jobs does not bear it out."""
         verdict = self.rows[0]["verdict"]
-        return Outcome.UNDECIDED if (verdict == Outcome.MEETS and self.unseen) or not self.is_borne_out else verdict
+        return (
+            Outcome.UNDECIDED if (verdict == Outcome.MEETS and self.is_unproven) or not self.is_borne_out else verdict
+        )
 
     @property
     def is_borne_out(self) -> bool:
@@ -151,57 +155,59 @@ class Course:
             for repeat, battery in enumerate(self._judged or self.batteries, 1)
             for row in battery["samples"]
         ]
-        return read_limit((), self.rows[0], self.rows[1:]).holds(Jobs(pd.DataFrame(rows)))
+        return build_limit((), self.rows[0], self.rows[1:]).is_supported_by(Jobs(pd.DataFrame(rows)))
 
     @property
-    def unseen(self) -> bool:
+    def is_unproven(self) -> bool:
         """Whether nothing shows that what was written reached a device."""
         return not any(row.get("device_write_ios") for one in self.batteries for row in one["samples"])
 
-    def so_far(self) -> str:
+    def describe_p99(self) -> str:
         """Return the p99 so far, in one line."""
         row = self.rows[-1] if self.rows else {"value_ms": math.nan, "low_ms": math.nan, "high_ms": math.nan}
-        return f"p99 {phrases.latency(row)} so far" if phrases.latency(row) else ""
+        return f"p99 {phrases.format_latency(row)} so far" if phrases.format_latency(row) else ""
 
-    def reason(self) -> str:
+    def describe_reason(self) -> str:
         """Return the figures of each battery, or of its segments where its level changed, and what they mean."""
         limit, parts = self.limit, Counter(row["repeat"] for row in self.rows[1:])
         lines = [f"p99 of {limit['operation']} latency; {limit['name']}'s limit is {limit['p99_ms']:g} ms:"]
         for row in self.rows[1:]:
             changed = parts[row["repeat"]] > 1
             jobs = (
-                f", jobs {row['first_job']} to {row['last_job']}" if changed else f", {prose.count(row['jobs'], 'job')}"
+                f", jobs {row['first_job']} to {row['last_job']}"
+                if changed
+                else f", {prose.format_count(row['jobs'], 'job')}"
             )
-            figures = f"{phrases.latency(row)}: {row['verdict']} ({row['reason']})"
+            figures = f"{phrases.format_latency(row)}: {row['verdict']} ({row['reason']})"
             lines.append(f"  battery {row['repeat']}{jobs}: {figures}")
-            lines += [f"    at or above the limit: {over}"] if (over := phrases.over(row)) else []
+            lines += [f"    at or above the limit: {over}"] if (over := phrases.format_shares(row)) else []
         if self.rows[0]["verdict"] == Outcome.UNDECIDED and Outcome.MISSES in (row["verdict"] for row in self.rows):
             lines.append(f"  {self.rows[0]['reason']}; a busier hour is as likely as a slow volume")
         if not self.is_borne_out:
             lines.append("  the jobs as fio printed them do not bear this out: a fault of this program, to be reported")
-        if self.unseen and self.rows[0]["verdict"] == Outcome.MEETS:
+        if self.is_unproven and self.rows[0]["verdict"] == Outcome.MEETS:
             lines.append("  the kernel counts no writes of this volume, so nothing shows that they reached a disk")
-        return "\n".join([*lines, *self._consequences()])
+        return "\n".join([*lines, *self._list_consequences()])
 
-    def _consequences(self) -> list[str]:
+    def _list_consequences(self) -> list[str]:
         """Return what latencies that were seen mean for the application."""
-        own = [bins for one in self.batteries for bins in _histograms(one, self.limit["operation"])]
+        own = [bins for one in self.batteries for bins in _list_histograms(one, self.limit["operation"])]
         lines = []
         for consequence in self.limit.get("consequences", []) if own else []:
-            over = sum(histograms.at_or_above(bins, consequence["ms"])[1][0] for bins in own)
+            over = sum(histograms.compute_at_or_above(bins, consequence["ms"])[1][0] for bins in own)
             if over:
-                share = prose.number(100 * over / sum(bins[:, -1].sum() for bins in own))
+                share = prose.format_number(100 * over / sum(bins[:, -1].sum() for bins in own))
                 lines.append(f"  {share} % took {consequence['ms']:,} ms or more: {consequence['means']}")
         return lines
 
 
-def _histograms(battery: dict, operation: str) -> list[np.ndarray]:
+def _list_histograms(battery: dict, operation: str) -> list[np.ndarray]:
     """Return the histograms of a battery's jobs, in ms."""
     own = (np.asarray(by_name.get(operation) or np.empty((0, 2)), float) for by_name in battery["histograms"].values())
     return [bins / (*[1e6] * (bins.shape[1] - 1), 1) for bins in own if len(bins)]
 
 
-def fit(
+def judge_volume(
     place: Path,
     course: Course,
     folder: Path,
@@ -231,38 +237,39 @@ def fit(
     expect_room(folder / "import.yaml")
     # JSON is YAML.
     write_json(folder / "import.yaml", {"run": f"fit-{folder.name}", "studies": {"volumes": section}})
-    options = fio_options.of_job_file(text)
+    options = fio_options.parse_job_file(text)
     forced = " and ".join(name for name in ("fdatasync", "fsync") if name in options)
     say(
-        f"job {limit['job']}: writes of {fio_options.block_bytes(options):,} bytes, each followed by {forced or 'none'}"
+        f"job {limit['job']}: writes of {fio_options.get_block_bytes(options):,} bytes, each followed by {forced or 'none'}"
     )
     clock = _Clock(settings, pause_s, 1 if quick else BATTERIES)
     for number in range(1, clock.batteries + 1):
         if number > 1:
             say(f"a pause of {pause_s:g} s")
             time.sleep(pause_s)
-        say(clock.at(number))
-        course.batteries.append(_battery(settings, folder, number, clock, course, show))
-        course.judge()
+        say(clock.describe_progress(number))
+        course.batteries.append(_run_battery(settings, folder, number, clock, course, show))
+        course.judge_batteries()
         if course.is_missed:
             break
     if not quick:
-        return course.word(), course.reason()
+        return course.get_verdict(), course.describe_reason()
     row = course.rows[-1]
-    if row["high_ms"] < limit["p99_ms"] and not course.unseen:
+    if row["high_ms"] < limit["p99_ms"] and not course.is_unproven:
         row |= {"verdict": "below", "reason": f"at most {row['high_ms']:.3g} ms"}
-    return row["verdict"], course.reason()
+    return row["verdict"], course.describe_reason()
 
 
-def judged(batteries: Sequence[dict], limit: dict) -> list[dict]:
-    """Return the rows of `limits.verdicts` on batteries of one volume: of all of them first, then of each segment."""
-    code = provenance.facts([])
+def judge_limit(batteries: Sequence[dict], limit: dict) -> list[dict]:
+    """Return the rows of `limits.judge_limits` on batteries of one volume: of all of them first, then of each segment."""
+    code = provenance.describe_code([])
     records = [
-        record | {"provenance": code | record["provenance"]} for record in import_fio.records(list(batteries), "fit")
+        record | {"provenance": code | record["provenance"]}
+        for record in import_fio.build_records(list(batteries), "fit")
     ]
     imported = {"status": "done", "records": records}
-    (volume,) = series.read(pd.DataFrame(columns=["twin_of"]), [], imported, {})
-    return limits.verdicts(volume, tables.segments_of(volume), [limit])
+    (volume,) = series.build_series(pd.DataFrame(columns=["twin_of"]), [], imported, {})
+    return limits.judge_limits(volume, tables.list_segments(volume), [limit])
 
 
 class _Clock:
@@ -271,9 +278,9 @@ class _Clock:
     def __init__(self, settings: Settings, pause_s: float, batteries: int) -> None:
         self.batteries = batteries
         self._jobs, self._at_least_s, self._pause_s = settings.jobs, settings.at_least_s, pause_s
-        self._began, self._battery_s = time.monotonic(), study.STUDY.estimate(asdict(settings))["seconds"]
+        self._began, self._battery_s = time.monotonic(), study.STUDY.estimate_record(asdict(settings))["seconds"]
 
-    def at(self, number: int, job: int = 0) -> str:
+    def describe_progress(self, number: int, job: int = 0) -> str:
         """Return which battery and which of its jobs are under way, and the time that is left."""
         if job < 2:
             self._began = time.monotonic()
@@ -282,30 +289,30 @@ class _Clock:
             self._battery_s = max(self._jobs * spent / (job - 1), self._at_least_s)
         left = max(self._battery_s - spent, 0) + (self.batteries - number) * (self._battery_s + self._pause_s)
         named = f", job {job}" if job else ""
-        return f"battery {number} of {self.batteries}{named}; about {phrases.duration(left)} left"
+        return f"battery {number} of {self.batteries}{named}; about {phrases.format_duration(left)} left"
 
 
-def _battery(settings: Settings, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
+def _run_battery(settings: Settings, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
     """Run a battery until it is done, or the limit is surely missed; return what its folder says (`gather`)."""
 
-    def results() -> dict:
+    def read_results() -> dict:
         (place,) = folder.glob(f"b{number}_*")
         return fio.read_battery(place) | {"source": str(place), "entry": {"name": settings.cell.store}}
 
-    def hear(line: str) -> bool:
+    def receive_line(line: str) -> bool:
         match = _BEGUN.match(line)
         if match and int(match[1]) > 1:
-            battery = results()
+            battery = read_results()
             # That one under way has not all its jobs is no fault of it.
             battery["faults"] = [fault for fault in battery["faults"] if not fault.startswith(fio.EARLY)]
-            course.judge(battery | {"facts": battery["facts"] | {"jobs": len(battery["samples"])}})
+            course.judge_batteries(battery | {"facts": battery["facts"] | {"jobs": len(battery["samples"])}})
         if match:
-            show("; ".join(filter(None, (course.so_far(), clock.at(number, int(match[1]))))))
+            show("; ".join(filter(None, (course.describe_p99(), clock.describe_progress(number, int(match[1]))))))
         return bool(match and course.rows and course.is_missed)
 
     job = {"run": "fit", "repeat": number, "time_limit_s": _TIME_LIMIT_S, "scratch": str(folder)}
-    measure.run_battery(measure.battery(job, settings), hear)
-    battery = results()
+    measure.run_battery(measure.build_battery_command(job, settings), receive_line)
+    battery = read_results()
     if battery["faults"]:
         raise Problem(
             f"battery {number} of {clock.batteries}: {battery['faults'][0]}; what was measured is in {folder}"

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sbench.design.matrix import digest
+from sbench.design.matrix import compute_digest
 from sbench.probe import globs, provenance
-from sbench.probe.program import Problem, replacing, run, shortened
+from sbench.probe.program import Problem, replace_file, run_main, shorten_name
 from sbench.probe.spool import Spool
 from sbench.studies.volumes import battery_work, config_files, fio, fio_facts, fio_options, packed
 from sbench.studies.volumes.checks import check_jobs, check_output
@@ -30,51 +30,53 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.imports:
         raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
-    batteries, left_out = gather(entries(arguments.imports), spool := Spool())
+    batteries, left_out = read_batteries(expand_imports(arguments.imports), spool := Spool())
     if not batteries:
         first = f": {left_out[0]['file']} {left_out[0]['reason']}" if left_out else ""
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
         raise Problem(f"no results of fio were found{first}{more}")
-    code = provenance.facts(provenance.loaded())
-    with replacing(arguments.out) as part, open(part, "w", encoding="utf-8") as file:
+    code = provenance.describe_code(provenance.list_loaded_modules())
+    with replace_file(arguments.out) as part, open(part, "w", encoding="utf-8") as file:
         before = '{"status":"done","records":[\n'
-        for record in records(batteries, arguments.run, spool):
+        for record in build_records(batteries, arguments.run, spool):
             # Of many jobs, all lists together would have many times the memory of their text.
             samples, histograms = (record.pop(name) for name in ("samples", "histograms"))
-            rest = _json(record | {"provenance": code | record["provenance"]})
+            rest = _dump_json(record | {"provenance": code | record["provenance"]})
             file.write(f'{before}{rest[:-1]},"samples":[')
-            file.writelines(_separated(map(_json, samples)))
+            file.writelines(_add_commas(map(_dump_json, samples)))
             file.write('],"histograms":{')
-            file.writelines(_separated(_json(fio.pairs({name: own}))[1:-1] for name, own in histograms.items()))
+            file.writelines(
+                _add_commas(_dump_json(fio.convert_to_pairs({name: own}))[1:-1] for name, own in histograms.items())
+            )
             file.write("}}")
             before = ",\n"
-        file.write(f'\n],\n"left_out":{_json(left_out)}}}\n')
+        file.write(f'\n],\n"left_out":{_dump_json(left_out)}}}\n')
     jobs = sum(battery["jobs"] for battery in batteries)
     print(f"{arguments.out}: {len(batteries)} batteries, {jobs} jobs, {len(left_out)} files left out")
     return 0
 
 
-def entries(imports: Iterable[str | dict]) -> list[dict]:
+def expand_imports(imports: Iterable[str | dict]) -> list[dict]:
     """Return imports as mappings with `from`, which a path alone stands for."""
     return [{"from": entry} if isinstance(entry, str) else entry for entry in imports]
 
 
-def sources(imports: Iterable[str | dict]) -> list[Path]:
+def list_sources(imports: Iterable[str | dict]) -> list[Path]:
     """Return the files that imports name, sorted; of a folder those that may hold results. None at all is a Problem."""
     paths: set[Path] = set()
-    for entry in entries(imports):
-        for path in _places(entry["from"]):
-            files = _files(path)
+    for entry in expand_imports(imports):
+        for path in _find_places(entry["from"]):
+            files = _list_files(path)
             if not files:
                 raise Problem(f"imports: {path} holds no file; put fio's results there")
             paths.update(files)
     for path in sorted(paths):
         if _ODD.search(str(path)):
-            raise Problem(f"imports: {shortened(str(path))} has a brace or a control character in it; rename it")
+            raise Problem(f"imports: {shorten_name(str(path))} has a brace or a control character in it; rename it")
     return sorted(paths)
 
 
-def gather(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], list[dict]]:
+def read_batteries(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], list[dict]]:
     """Return the batteries that imports name, and [{"file", "reason"}] of what was left out.
 
     A battery is what `fio.Tree` says of it, with "source", the tarball or folder that it lies in, and "entry", its
@@ -83,14 +85,16 @@ def gather(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], list[dict
     them, or more is said about them.
     """
     batteries, left_out = [], []
-    for entry, source, whole, tree in _trees(imports):
+    for entry, source, whole, tree in _read_trees(imports):
         count = 0
-        for battery in tree.batteries():
+        for battery in tree.list_batteries():
             place = source if whole or not battery["folder"] else f"{source}/{battery['folder']}"
             jobs = len(battery["samples"])
             if jobs:
                 large = {name: battery.pop(name) for name in ("samples", "histograms")}
-                batteries.append(battery | {"jobs": jobs, "place": spool.put(large), "source": place, "entry": entry})
+                batteries.append(
+                    battery | {"jobs": jobs, "place": spool.save_value(large), "source": place, "entry": entry}
+                )
             elif battery["facts"]:
                 status = battery["facts"].get("status", "no status")
                 left_out.append({"file": place, "reason": f"tells of a battery without results: {status}"})
@@ -112,24 +116,24 @@ def gather(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], list[dict
     return [battery for battery in batteries if id(battery) in kept], left_out
 
 
-def records(batteries: list[dict], run_name: str, spool: Spool | None = None) -> Iterator[dict]:
-    """Yield a record for each battery, without the measuring code; of those of `gather` from its spool.
+def build_records(batteries: list[dict], run_name: str, spool: Spool | None = None) -> Iterator[dict]:
+    """Yield a record for each battery, without the measuring code; of those of `read_batteries` from its spool.
 
     Histograms are as the batteries have them.
     """
     texts = {path.stem: config_files.read_job(path.stem) for path in Path(config_files.JOB_FILE).parent.glob("*.fio")}
-    jobs = fio_options.names([battery["job_options"] for battery in batteries], texts)
-    cells = [_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
+    jobs = fio_options.choose_job_names([battery["job_options"] for battery in batteries], texts)
+    cells = [_get_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
     order = sorted(range(len(batteries)), key=lambda number: str(batteries[number]["started_utc"] or ""))
     repeats, counts = [0] * len(batteries), Counter()
     for number in order:
         counts[place := tuple(cells[number].values())] += 1
         repeats[number] = counts[place]
     for battery, levels, repeat in zip(batteries, cells, repeats, strict=True):
-        yield _record(battery | (spool.get(battery["place"]) if spool else {}), levels, repeat, run_name)
+        yield _build_record(battery | (spool.load_value(battery["place"]) if spool else {}), levels, repeat, run_name)
 
 
-def _levels(battery: dict, job: str) -> dict[str, str]:
+def _get_levels(battery: dict, job: str) -> dict[str, str]:
     """Return the levels of a battery; the background is none, on the same or another volume, else the load's name."""
     facts = battery["facts"]
     background = str(facts.get("background", "unknown"))
@@ -140,17 +144,17 @@ def _levels(battery: dict, job: str) -> dict[str, str]:
     return {"store": layout, "job": job, "background": background, "host": battery["host"], "control": ""}
 
 
-def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -> dict:
+def _build_record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -> dict:
     facts = battery["facts"]
     samples = [row | {"layout": levels["store"]} for row in battery["samples"]]
     work = battery_work.count_work(facts.get("jobs", len(samples)), len(samples), samples)
     reasons = [*check_output(battery), *check_jobs(work)]
     readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
     volume, last = battery["entry"].get("volume"), samples[-1]
-    ended_s = _ran_s(battery) if last["started_s"] is None else last["started_s"] + last["runtime_s"]
+    ended_s = _estimate_runtime_s(battery) if last["started_s"] is None else last["started_s"] + last["runtime_s"]
     return {
         **{"record": 1, "status": "done", "run": run_name, "study": "volumes"},
-        **{"name": f"{readable}-{digest(levels)}", "cell": levels, "repeat": repeat},
+        **{"name": f"{readable}-{compute_digest(levels)}", "cell": levels, "repeat": repeat},
         **{key: battery[key] for key in _OF_A_BATTERY},
         "battery": {key: battery[key] for key in ("battery", "cluster", "host", "pause_s")} | facts,
         "volume": volume | {"source": "the configuration"} if volume else {},
@@ -158,60 +162,60 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
         "seconds": {"total": ended_s},
         "samples": samples,
         "histograms": battery["histograms"],
-        "host": fio_facts.host(facts | {"host": battery["host"]}),
+        "host": fio_facts.get_host_facts(facts | {"host": battery["host"]}),
         "provenance": {"data_sha256": None, "lock_sha256": None, "build": None},
         **{"valid": not reasons, "reasons": reasons},
     }
 
 
-def _ran_s(battery: dict) -> float:
+def _estimate_runtime_s(battery: dict) -> float:
     """Return the time of a battery without a clock, so without pauses: of its jobs, or the most of their latencies."""
     own = [one for of_job in battery["histograms"].values() for one in of_job.values()]
     most_ns = sum(row[-2] * row[-1] for one in own for row in one.rows())
     return sum(row["runtime_s"] or 0 for row in battery["samples"]) or most_ns / 1e9
 
 
-def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:
+def _read_trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:
     """Yield (import, source, whether that is a tarball, what was read of it) of each tarball and each folder."""
     for entry in imports:
         folders: dict[Path, list[Path]] = {}
-        for place in _places(entry["from"]):
-            folders.setdefault(place if place.is_dir() else place.parent, []).extend(_files(place))
+        for place in _find_places(entry["from"]):
+            folders.setdefault(place if place.is_dir() else place.parent, []).extend(_list_files(place))
         for folder, paths in folders.items():
-            place = shortened(str(folder))
+            place = shorten_name(str(folder))
             print(f"{place}: {len(paths):,} files", file=sys.stderr, flush=True)
-            loose, trees = fio.Tree(shortened(folder.resolve().name), f"{place}/"), 0
+            loose, trees = fio.Tree(shorten_name(folder.resolve().name), f"{place}/"), 0
             for path in paths:
-                name, source = shortened(path.relative_to(folder).as_posix()), shortened(str(path))
-                tree = fio.Tree(packed.stem(path.name), f"{source}: ")
+                name, source = shorten_name(path.relative_to(folder).as_posix()), shorten_name(str(path))
+                tree = fio.Tree(packed.remove_suffix(path.name), f"{source}: ")
                 try:
-                    if not packed.holds_files(path):
+                    if not packed.has_files(path):
                         loose.add_file(name, path)
                         continue
                     tree.add_packed(path)
                 except Problem as problem:
                     tree = fio.Tree("", source)
-                    tree.leave_out("", str(problem))
+                    tree.add_left_out("", str(problem))
                 trees += 1
                 yield entry, source, True, tree
             if trees < len(paths):
                 yield entry, place, False, loose
 
 
-def _files(place: Path) -> list[Path]:
+def _list_files(place: Path) -> list[Path]:
     """Return a file, or those below a folder; hidden ones are passed over."""
     if not place.is_dir():
         return [place]
-    inside = [(path, path.relative_to(place).parts) for path in sorted(globs.limited(place.rglob("*"), place))]
+    inside = [(path, path.relative_to(place).parts) for path in sorted(globs.iter_limited(place.rglob("*"), place))]
     return [path for path, parts in inside if not any(part.startswith(".") for part in parts) and path.is_file()]
 
 
-def _places(pattern: str) -> list[Path]:
+def _find_places(pattern: str) -> list[Path]:
     """Return what `from` names: a file or a folder, else all that matches it as a pattern."""
     try:
-        named = [Path(pattern)] if Path(pattern).exists() else list(map(Path, globs.expand(pattern)))
+        named = [Path(pattern)] if Path(pattern).exists() else list(map(Path, globs.expand_pattern(pattern)))
     except OSError as error:
-        raise Problem(f"imports: {shortened(pattern)}: {error.strerror}") from error
+        raise Problem(f"imports: {shorten_name(pattern)}: {error.strerror}") from error
     paths = [path for path in named if path.is_file() or path.is_dir()]
     if not paths:
         what = "nothing matches" if glob.has_magic(pattern) else "there is no file or folder"
@@ -219,14 +223,14 @@ def _places(pattern: str) -> list[Path]:
     return paths
 
 
-def _separated(texts: Iterable[str]) -> Iterator[str]:
+def _add_commas(texts: Iterable[str]) -> Iterator[str]:
     for number, text in enumerate(texts):
         yield f",{text}" if number else text
 
 
-def _json(value: object) -> str:
+def _dump_json(value: object) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

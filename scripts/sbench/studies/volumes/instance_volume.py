@@ -17,15 +17,15 @@ _SYS = Path("/sys")
 _CONNECT_S, _READ_S = 5, 20
 
 
-def volume_of(place: Path | str) -> dict:
+def fetch_volume_facts(place: Path | str) -> dict:
     """Return {"type", "size_gib", "iops", "throughput_mib_s", "source"} of the EBS volume below a folder or device."""
     try:
-        disk = _disk(Path(place))
+        disk = _find_disk(Path(place))
         serial = disk / "device/serial"
         match = re.fullmatch(r"vol-?([0-9a-f]{8,17})\s*", serial.read_text(encoding="utf-8") if serial.exists() else "")
         if not match:
             raise Problem(f"the disk {disk.name} has no serial number of an EBS volume")
-        facts = _described(f"vol-{match[1]}")
+        facts = _fetch_description(f"vol-{match[1]}")
     except Problem as problem:
         raise Problem(
             f"what volume {place} is on is not known: {problem};"
@@ -40,17 +40,17 @@ def volume_of(place: Path | str) -> dict:
     }
 
 
-def _disk(place: Path) -> Path:
+def _find_disk(place: Path) -> Path:
     """Return the folder in /sys of the one disk below a folder or device: below partitions and logical volumes."""
     status = os.stat(place)
     number = status.st_rdev if stat.S_ISBLK(status.st_mode) else status.st_dev
     folder = _SYS / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
     if not folder.exists():
         # Some file systems have numbers of their own; their mount names the device.
-        device = os.path.realpath(host.mount(place)["device"] or "")
+        device = os.path.realpath(host.find_mount(place)["device"] or "")
         folder = _SYS / "class/block" / os.path.basename(device)
     if not (folder / "dev").exists():
-        raise Problem(f"no disk is below it ({host.mount(place)['file_system']})")
+        raise Problem(f"no disk is below it ({host.find_mount(place)['file_system']})")
     folder = folder.resolve()
     while below := sorted((folder / "slaves").glob("*")):
         if len(below) > 1:
@@ -60,7 +60,7 @@ def _disk(place: Path) -> Path:
     return folder.parent if (folder / "partition").exists() else folder
 
 
-def _described(volume: str) -> dict:
+def _fetch_description(volume: str) -> dict:
     try:
         import boto3
         from botocore.config import Config

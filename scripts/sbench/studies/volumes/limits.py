@@ -10,7 +10,7 @@ from sbench.probe.program import Problem
 from sbench.studies.volumes import etcd_metrics, fio_facts, fio_options
 from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.config_files import LIMITS, read_facts, read_job
-from sbench.studies.volumes.series import Series, histograms_of, percentiles, ranges_of
+from sbench.studies.volumes.series import Series, estimate_percentiles, get_histograms, get_ranges
 from sbench.verdicts import histograms, stats
 from sbench.verdicts.outcomes import Outcome
 
@@ -31,7 +31,7 @@ _MOST_ALIKE = 0.9
 SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") for end in ("", "_low", "_high"))
 
 
-def read(entries: Sequence[str | dict]) -> list[dict]:
+def resolve_limits(entries: Sequence[str | dict]) -> list[dict]:
     """Return limits: names in config/facts/limits.yaml, or mappings like those there.
 
     Each has "name", "p99_ms", which the p99 must stay below, perhaps "source", and the "operation" that it limits.
@@ -40,7 +40,7 @@ def read(entries: Sequence[str | dict]) -> list[dict]:
     return [{"name": entry, **documented[entry]} if isinstance(entry, str) else entry for entry in entries]
 
 
-def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict], seed: int = 1) -> list[dict]:
+def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[dict], seed: int = 1) -> list[dict]:
     """Return a row per limit and segment of a series, "all" first: its jobs, the p99 with its interval, the verdict.
 
     The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
@@ -52,17 +52,17 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     jobs = series.jobs
     options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
     # etcd's own histogram is of all that it has done, and of no battery.
-    short = {} if "metric" in options else _short(jobs)
-    memory = [fio_facts.memory(battery.record.get("battery") or {}) for battery in series.batteries]
+    short = {} if "metric" in options else _find_short_batteries(jobs)
+    memory = [fio_facts.find_memory_kind(battery.record.get("battery") or {}) for battery in series.batteries]
     memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
-    memory = memory or _unreached(series, options)
-    unproven = _unproven(series, options)
+    memory = memory or _describe_unreached(series, options)
+    unproven = _describe_unproven(series, options)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
-    estimates = [_p99(part, seed) for part in parts]
+    estimates = [_estimate_p99(part, seed) for part in parts]
     # A single segment is the whole series.
-    estimates.insert(0, estimates[0] if len(parts) == 1 else _p99(jobs, seed))
+    estimates.insert(0, estimates[0] if len(parts) == 1 else _estimate_p99(jobs, seed))
     # What is due evenly asks at any moment alike: there the share of operations is that of time.
-    in_flight, rows = math.nan if series.loop == "open" else fio_options.in_flight(options), []
+    in_flight, rows = math.nan if series.loop == "open" else fio_options.count_in_flight(options), []
     for limit in limits:
         if series.operation and limit.get("operation") not in (None, series.operation):
             continue
@@ -76,15 +76,18 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
             row = head | {
                 **{"segment": str(number or "all"), "repeat": int(repeats[0]) if len(repeats) == 1 else None},
                 **{"first_job": ids[0], "last_job": ids[-1], "jobs": len(part)},
-                **{"jobs_over": int((part["p99_ms"] >= height).sum()), **_shares(part, height, in_flight, seed)},
+                **{
+                    "jobs_over": int((part["p99_ms"] >= height).sum()),
+                    **_compute_shares(part, height, in_flight, seed),
+                },
                 **{"value_ms": estimate.value, "low_ms": estimate.low, "high_ms": estimate.high},
             }
             if estimate.reason and not estimate.low >= height:
                 row["low_ms"] = math.nan
             lacking = short.get(repeats[0], "") or unproven if number else ""
-            verdict = _judged(part, estimate, height, memory, lacking) if number else {}
-            own.append(row | verdict | _of_other_size(options, limit, verdict.get("verdict", "")))
-        whole = _whole(jobs, parts, [row["verdict"] for row in own[1:]])
+            verdict = _judge_segment(part, estimate, height, memory, lacking) if number else {}
+            own.append(row | verdict | _check_write_size(options, limit, verdict.get("verdict", "")))
+        whole = _judge_series(jobs, parts, [row["verdict"] for row in own[1:]])
         near = find_doubt(own[1:], whole["verdict"], height) if "metric" not in options else ""
         rows += [own[0] | whole | ({"verdict": Outcome.UNDECIDED, "reason": near} if near else {}), *own[1:]]
     return rows
@@ -106,7 +109,7 @@ def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
     return ""
 
 
-def _unproven(series: Series, options: Mapping[str, str]) -> str:
+def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
     """Return that nothing shows that writes reached a device; "" where something does, or nothing was written.
 
     Evidence is a device that counted writes, calls of fsync or fdatasync that fio timed, or files that were opened past
@@ -119,16 +122,16 @@ def _unproven(series: Series, options: Mapping[str, str]) -> str:
     return "nothing shows that what was written reached a device: no sync was timed, and none counted the writes"
 
 
-def _of_other_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
+def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
     """Return why a verdict says nothing of the writes that a limit is for, as theirs are much smaller, or larger.
 
     Larger writes take longer, so they may miss what smaller ones keep.
     """
     if "job" not in limit or "bs" not in options:
         return {}
-    theirs = fio_options.block_bytes(fio_options.of_job_file(read_job(limit["job"])))
+    theirs = fio_options.get_block_bytes(fio_options.parse_job_file(read_job(limit["job"])))
     try:
-        own = fio_options.block_bytes(options)
+        own = fio_options.get_block_bytes(options)
     except (Problem, ValueError):
         return {}
     says_nothing = {Outcome.MISSES: own >= _OTHER_SIZE * theirs, Outcome.MEETS: own * _OTHER_SIZE <= theirs}
@@ -137,21 +140,21 @@ def _of_other_size(options: Mapping[str, str], limit: dict, verdict: str) -> dic
     return {"verdict": Outcome.UNDECIDED, "reason": f"writes of {own:,} bytes are not {limit['name']}'s, of {theirs:,}"}
 
 
-def _p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
+def _estimate_p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
     """Return the p99 of jobs; where it is refused, its lower end is that of the highest percentile that is not."""
-    own = percentiles(jobs, (99, 95, 90, 50), seed)
+    own = estimate_percentiles(jobs, (99, 95, 90, 50), seed)
     p99 = own.pop(99, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
     if p99.reason:
         return p99._replace(low=next((one.low for one in own.values() if not one.reason), math.nan))
-    middle, wider = p99.value if math.isfinite(p99.value) else math.sqrt(p99.low * p99.high), _of_correlation(jobs)
+    middle, wider = p99.value if math.isfinite(p99.value) else math.sqrt(p99.low * p99.high), _compute_widening(jobs)
     if wider == 1 or not middle > 0:
         return p99
     # Without bins the merged percentile may be anywhere in its interval, which never gets narrower for that.
-    below, above = (middle, middle) if histograms_of(jobs) else (p99.high, p99.low)
+    below, above = (middle, middle) if get_histograms(jobs) else (p99.high, p99.low)
     return p99._replace(low=below * (p99.low / below) ** wider, high=above * (p99.high / above) ** wider)
 
 
-def _of_correlation(jobs: pd.DataFrame) -> float:
+def _compute_widening(jobs: pd.DataFrame) -> float:
     """Return how many times as wide an interval of jobs is, since jobs are like those before them.
 
     Of n jobs whose p99s (logarithms) have the autocorrelation r at lag 1, n (1 - r) / (1 + r) count where r is above 0
@@ -166,25 +169,25 @@ def _of_correlation(jobs: pd.DataFrame) -> float:
     return math.sqrt((1 + r) / (1 - r))
 
 
-def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
+def _compute_shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
     """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms.
 
     That of time is the sum of such latencies / time of the jobs × operations under way. The interval is that over jobs,
     never narrower than the bounds of the bins.
     """
-    if not (merged := ranges_of(jobs)):
+    if not (merged := get_ranges(jobs)):
         return dict.fromkeys(SHARES, math.nan)
-    over = np.stack([histograms.at_or_above(own, height) for own in merged])
+    over = np.stack([histograms.compute_at_or_above(own, height) for own in merged])
     wholes = (jobs["N"].astype(float), 1000 * in_flight * jobs["seconds"].astype(float))
     ends = []
     for place, whole in enumerate(wholes):
-        estimate = stats.total_over_total(over[:, 1, place], whole, seed)
+        estimate = stats.estimate_total_ratio(over[:, 1, place], whole, seed)
         least, most = over[:, [0, 2], place].sum(axis=0) / whole.sum(skipna=False)
         ends += [estimate.value, np.fmin(estimate.low, least), np.fmax(estimate.high, most)]
     return {key: 100 * min(float(end), 1.0) for key, end in zip(SHARES, ends, strict=True)}
 
 
-def _unreached(series: Series, options: Mapping[str, str]) -> str:
+def _describe_unreached(series: Series, options: Mapping[str, str]) -> str:
     """Return why what a series wrote cannot have reached a disk; "" where nothing says so."""
     jobs = series.jobs
     if options.get("ioengine") in ("falloc", "null"):
@@ -198,7 +201,7 @@ def _unreached(series: Series, options: Mapping[str, str]) -> str:
     return ""
 
 
-def _short(jobs: pd.DataFrame) -> dict[int, str]:
+def _find_short_batteries(jobs: pd.DataFrame) -> dict[int, str]:
     """Why a battery is too short to meet a limit, by its repeat; "" where it is not, or its time is not known."""
     reasons = {}
     for repeat, own in jobs.groupby("repeat"):
@@ -210,10 +213,12 @@ def _short(jobs: pd.DataFrame) -> dict[int, str]:
     return reasons
 
 
-def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, lacking: str) -> dict:
+def _judge_segment(
+    jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, lacking: str
+) -> dict:
     verdict, reason = Outcome.UNDECIDED, f"{height:g} ms lies in the interval"
     # A percentile of bins is the middle of one, in which the limit may lie.
-    half = 0 if ranges_of(jobs) and not histograms_of(jobs) else histograms.RESOLUTION / 2
+    half = 0 if get_ranges(jobs) and not get_histograms(jobs) else histograms.RESOLUTION / 2
     low, high = estimate.low * (1 - half), estimate.high * (1 + half)
     if memory or (lacking and high < height):
         return {"verdict": verdict, "reason": estimate.reason or memory or lacking}
@@ -226,13 +231,13 @@ def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, 
     few = f"; {len(jobs)} job{'s are' if len(jobs) > 1 else ' is'} too few to resample"
     few = few if len(jobs) < stats.MIN_BLOCKS else ""
     without = (
-        "what is known of the histogram" if ranges_of(jobs) else "the jobs' own p99, as there are no bins to merge"
+        "what is known of the histogram" if get_ranges(jobs) else "the jobs' own p99, as there are no bins to merge"
     )
-    doubt = few if histograms_of(jobs) else f"; between bounds: {without}"
+    doubt = few if get_histograms(jobs) else f"; between bounds: {without}"
     return {"verdict": verdict, "reason": estimate.reason or reason + doubt}
 
 
-def _whole(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: Sequence[str]) -> dict:
+def _judge_series(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: Sequence[str]) -> dict:
     """The verdict on a whole series by those on its segments, how long the limit was kept, and the reason."""
     if not parts:
         return {"verdict": Outcome.UNDECIDED, "reason": "no valid battery"}

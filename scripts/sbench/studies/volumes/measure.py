@@ -17,7 +17,7 @@ from pathlib import Path
 from sbench.probe import host, software
 from sbench.probe.conversation import Step, run_measurement
 from sbench.probe.fields import read_fields
-from sbench.probe.program import Problem, run
+from sbench.probe.program import Problem, run_main
 from sbench.studies.volumes import battery_work, fio, fio_facts, fio_options, instance_volume
 from sbench.studies.volumes.settings import Job, Settings
 
@@ -34,21 +34,21 @@ def main(argv: list[str] | None = None) -> int:
     """Measure what the step says on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    return run_measurement(measure)
+    return run_measurement(measure_cell)
 
 
-def _log(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def measure(step: Step) -> dict:
+def measure_cell(step: Step) -> dict:
     """Return the program's part of the record."""
     job, settings = step.job, read_fields(Settings, step.job["settings"])
-    place = place_of(settings.store, job["run"])
-    volume = volume_of(settings.store, place)
-    confirm(settings, job["run"], volume)
-    start = bring_to_start(job, settings)
-    command = battery(job, settings)
+    place = get_place(settings.store, job["run"])
+    volume = find_volume_facts(settings.store, place)
+    validate_volume(settings, job["run"], volume)
+    start = set_start_credits(job, settings)
+    command = build_battery_command(job, settings)
     step.open_window()
     began = time.monotonic()
     run_battery(command)
@@ -58,16 +58,19 @@ def measure(step: Step) -> dict:
     samples = [row | {"layout": settings.cell.store} for row in results["samples"]]
     # What is not as asked, beside what the reader of results has found (METHOD 10).
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
-    options, canonical = fio_options.of_job_file(settings.job.text), fio_options.canonical
+    options, canonical = fio_options.parse_job_file(settings.job.text), fio_options.resolve_options
     if samples and canonical(options) != canonical(results["job_options"]):
         faults.append("fio's output has other options than the job file")
     if settings.background and not results["background"]:
         faults.append("the background load left no results")
     if canonical(options).get("rate_iops") and results["loop"] != "open":
         faults.append("fio's log of latencies does not hold each operation, so none counts from when it was due")
-    memory, host_facts = host.in_memory(place), {}
+    memory, host_facts = host.find_memory_backing(place), {}
     if "shell" in settings.store:
-        memory, host_facts = fio_facts.memory(results["facts"]), {"host": fio_facts.host(results["facts"])}
+        memory, host_facts = (
+            fio_facts.find_memory_kind(results["facts"]),
+            {"host": fio_facts.get_host_facts(results["facts"])},
+        )
         if (results["facts"].get("file_system_bytes") or 0) / 2**30 > volume.get("size_gib", math.inf) * _ROUNDING:
             faults.append(f"{place}: its file system is not on a volume of {volume['size_gib']:g} GiB")
     if "jobs_done" not in results["facts"]:
@@ -84,28 +87,28 @@ def measure(step: Step) -> dict:
         "seconds": {"total": seconds},
         "faults": faults,
         "modules": [_BATTERY],
-        "files": software.program("fio"),
+        "files": software.find_program("fio"),
     }
 
 
-def place_of(store: dict, run_name: str) -> Path:
+def get_place(store: dict, run_name: str) -> Path:
     """Return the folder, or the raw device, that a store names; without one, the folder of the run's results."""
     return Path(store.get("device") or store.get("path") or Path("results", run_name))
 
 
-def volume_of(store: dict, place: Path) -> dict:
+def find_volume_facts(store: dict, place: Path) -> dict:
     """Return what is known of a store's volume and who says so; {} where nobody does."""
     volume = store.get("volume", {})
     if volume == "instance":
-        return instance_volume.volume_of(place)
+        return instance_volume.fetch_volume_facts(place)
     return {**volume, "source": "the configuration"} if volume else {}
 
 
-def confirm(settings: Settings, run_name: str, volume: dict) -> None:
+def validate_volume(settings: Settings, run_name: str, volume: dict) -> None:
     """Raise the Problem of a volume that is not what its label says, before hours are spent on it (METHOD 3)."""
     if "shell" in settings.store:
         return
-    place = place_of(settings.store, run_name)
+    place = get_place(settings.store, run_name)
     if "device" not in settings.store and place.is_dir() and volume.get("size_gib"):
         size = shutil.disk_usage(place).total / 2**30
         if size > volume["size_gib"] * _ROUNDING:
@@ -114,12 +117,12 @@ def confirm(settings: Settings, run_name: str, volume: dict) -> None:
                 " correct the store's path or its volume"
             )
     if settings.cell.background == "other" and "device" not in settings.store:
-        other = place_of(settings.load.store, run_name)
-        if host.mount(other)["device"] == host.mount(place)["device"]:
+        other = get_place(settings.load.store, run_name)
+        if host.find_mount(other)["device"] == host.find_mount(place)["device"]:
             raise Problem(f"{other} is on the same volume as {place}, not on another; name another store as other")
 
 
-def bring_to_start(job: dict, settings: Settings) -> dict | None:
+def set_start_credits(job: dict, settings: Settings) -> dict | None:
     """Wait until a volume's credits are full, or spend them; return {"state", "seconds", "ios"}, None where not asked.
 
     The time is taken off that of the battery. It is a Problem if the I/Os that were done do not spend the credits.
@@ -128,7 +131,7 @@ def bring_to_start(job: dict, settings: Settings) -> dict | None:
     if not start.state:
         return None
     began, done = time.monotonic(), 0
-    _log(f"credits are to be {start.state}: {start.seconds:g} s")
+    _print_line(f"credits are to be {start.state}: {start.seconds:g} s")
     if start.state == "full":
         time.sleep(start.seconds)
     else:
@@ -136,7 +139,7 @@ def bring_to_start(job: dict, settings: Settings) -> dict | None:
         spending = replace(settings, job=writes, jobs=1, at_least_s=0, background=None)
         scratch = Path(job["scratch"], "before")
         scratch.mkdir()
-        run_battery(battery(job | {"scratch": str(scratch)}, spending))
+        run_battery(build_battery_command(job | {"scratch": str(scratch)}, spending))
         done = sum(row["write_ios"] for row in fio.read_battery(*scratch.iterdir())["samples"])
         shutil.rmtree(scratch)
         if done < _SPENT * start.ios:
@@ -146,13 +149,13 @@ def bring_to_start(job: dict, settings: Settings) -> dict | None:
     return {"state": start.state, "seconds": seconds, "ios": done}
 
 
-def battery(job: dict, settings: Settings) -> list[str]:
+def build_battery_command(job: dict, settings: Settings) -> list[str]:
     """Return the command that runs the battery of a step's job with these settings."""
     store, load, limit = settings.store, settings.load, job["time_limit_s"]
     options = {
         "battery": f"b{job['repeat']}",
         "cluster": settings.cell.store,
-        "device" if "device" in store else "directory": place_of(store, job["run"]),
+        "device" if "device" in store else "directory": get_place(store, job["run"]),
         "job-name": settings.job.name,
         "job-text": settings.job.text,
         "jobs": settings.jobs,
@@ -165,7 +168,7 @@ def battery(job: dict, settings: Settings) -> list[str]:
         options |= {
             "background-name": load.job.name,
             "background-text": load.job.text,
-            "background-directory": place_of(load.store, job["run"]),
+            "background-directory": get_place(load.store, job["run"]),
         }
     flags = [f"--{flag}" for flag, holds in (("elsewhere", "shell" in store), ("erase", store.get("erase"))) if holds]
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
@@ -173,7 +176,7 @@ def battery(job: dict, settings: Settings) -> list[str]:
     return ["sh", _BATTERY, "--watch-input", *flags, *words, *shell]
 
 
-def run_battery(command: list[str], say: Callable[[str], bool | None] = _log) -> None:
+def run_battery(command: list[str], say: Callable[[str], bool | None] = _print_line) -> None:
     """Run a battery to its end; `say` gets each line of what it says, and returns whether the jobs so far are enough.
 
     It runs in a session of its own and ends when its standard input does, so it empties its folder even when this
@@ -195,4 +198,4 @@ def run_battery(command: list[str], say: Callable[[str], bool | None] = _log) ->
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from sbench.probe.program import Problem, shortened
+from sbench.probe.program import Problem, shorten_name
 
 # Names of files that hold others, and of those that are one file.
 _SEVERAL = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".tar", ".zip")
@@ -34,48 +34,48 @@ FILE_BYTES = 16 * 2**20
 MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
 
 
-def stem(name: str) -> str:
+def remove_suffix(name: str) -> str:
     """Return a packed file's name without its suffix, any other name as it is."""
     return name[: -len(next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")) or None]
 
 
-def holds_files(path: Path) -> bool:
+def has_files(path: Path) -> bool:
     """Return whether a file is a tarball, packed or not, or a zip, or is called so."""
     if path.name.lower().endswith(_SEVERAL):
         return True
-    with _problems(), _opener(path)(path, "rb") as stream:
+    with _convert_errors(), _choose_opener(path)(path, "rb") as stream:
         head = stream.read(_TAR_AT + len(_TAR))
         return head.startswith(_ZIP) or head[_TAR_AT:] == _TAR
 
 
-def read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     """Return the content of a file, unpacked where it is packed alone."""
-    with _problems(), _opener(path)(path, "rb") as stream:
+    with _convert_errors(), _choose_opener(path)(path, "rb") as stream:
         data = stream.read(FILE_BYTES + 1)
     if len(data) > FILE_BYTES:
         raise Problem(f"has more than {FILE_BYTES // 2**20} MiB")
     return data
 
 
-def contents(path: Path) -> Iterator[tuple[str, bytes]]:
+def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of the files in a tarball or zip; after a Problem what was yielded is void."""
-    with _problems():
-        with _opener(path)(path, "rb") as stream:
+    with _convert_errors():
+        with _choose_opener(path)(path, "rb") as stream:
             is_zip = stream.read(len(_ZIP)) == _ZIP
         if is_zip:
-            yield from _of_zip(path)
+            yield from _read_zip(path)
             return
-        with _opener(path)(path, "rb") as stream:
-            yield from _contents(_Metered(stream))
+        with _choose_opener(path)(path, "rb") as stream:
+            yield from _read_tar(_Metered(stream))
 
 
-def _opener(path: Path):
+def _choose_opener(path: Path):
     with open(path, "rb") as file:
         return _OPENERS.get(file.read(2), open)
 
 
 @contextmanager
-def _problems() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Turn what goes wrong while a packed file is read into a Problem that begins with a verb."""
     try:
         yield
@@ -91,7 +91,7 @@ def _problems() -> Iterator[None]:
         raise Problem(f"cannot be read: {error.strerror or error}") from error
 
 
-def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
+def _read_zip(path: Path) -> Iterator[tuple[str, bytes]]:
     total = 0
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
@@ -99,49 +99,49 @@ def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
             raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
         for member in members:
             kind = stat.S_IFMT(member.external_attr >> 16)
-            _refuse(
+            _validate_member(
                 member.filename,
                 member.file_size,
                 "" if kind in (0, stat.S_IFREG, stat.S_IFDIR) else "is a link or the like",
             )
-            if member.is_dir() or not wanted(member.filename):
+            if member.is_dir() or not is_wanted(member.filename):
                 continue
             with archive.open(member) as file:
                 data = file.read(FILE_BYTES + 1)
             total += len(data)
             if len(data) > FILE_BYTES or total > TOTAL_BYTES:
                 raise Problem("is not unpacked: it holds more than its directory says")
-            yield shortened(PurePosixPath(member.filename).as_posix()), data
+            yield shorten_name(PurePosixPath(member.filename).as_posix()), data
 
 
-def wanted(name: str) -> bool:
+def is_wanted(name: str) -> bool:
     """Return whether a file may have something to say: it is not hidden."""
     return not PurePosixPath(name).name.startswith(".")
 
 
-def _contents(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
+def _read_tar(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
         for count, member in enumerate(archive):
             if count == MEMBERS:
                 raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
-            _check(member)
+            _validate_tar_member(member)
             stream.until = member.offset_data + member.size + _HEADER_BYTES
-            if member.isreg() and wanted(member.name):
-                yield shortened(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
+            if member.isreg() and is_wanted(member.name):
+                yield shorten_name(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
     # Only at the very end is it known whether the checksum is right.
     stream.until = TOTAL_BYTES
     while stream.read(_READ):
         pass
 
 
-def _check(member: tarfile.TarInfo) -> None:
+def _validate_tar_member(member: tarfile.TarInfo) -> None:
     """Refuse what is no plain file or folder below the tarball's own, and what is too large."""
-    link = f"is a link (to {shortened(member.linkname)})" if member.issym() or member.islnk() else ""
+    link = f"is a link (to {shorten_name(member.linkname)})" if member.issym() or member.islnk() else ""
     special = not (member.isreg() or member.isdir()) or member.issparse()
-    _refuse(member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""))
+    _validate_member(member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""))
 
 
-def _refuse(name: str, size: int, reason: str) -> None:
+def _validate_member(name: str, size: int, reason: str) -> None:
     """Refuse a member of a tarball or zip for a reason that is known, its name or its size."""
     reasons = {
         reason: bool(reason),
@@ -150,7 +150,7 @@ def _refuse(name: str, size: int, reason: str) -> None:
         f"has more than {FILE_BYTES // 2**20} MiB": size > FILE_BYTES,
     }
     if reason := next((reason for reason, holds in reasons.items() if holds), ""):
-        raise Problem(f"is not unpacked: {shortened(name)} {reason}")
+        raise Problem(f"is not unpacked: {shorten_name(name)} {reason}")
 
 
 class _Member(tarfile.TarInfo):

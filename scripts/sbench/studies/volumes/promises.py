@@ -20,7 +20,7 @@ class Volume(NamedTuple):
     note: str
 
 
-def describe(volume: dict) -> Volume:
+def compute_promises(volume: dict) -> Volume:
     """Return what a volume of this type, size_gib, iops and throughput_mib_s promises, as config/facts documents it."""
     name = volume.get("type") or ""
     size, iops, throughput = (
@@ -31,7 +31,7 @@ def describe(volume: dict) -> Volume:
         note = f"{name} is not in {VOLUME_TYPES}" if name else ""
         return Volume(name, size, *[math.nan] * 4, note)
     facts = documented["types"][name]
-    baseline, burst = _iops(facts["iops"], size, iops)
+    baseline, burst = _compute_iops(facts["iops"], size, iops)
     bucket = math.nan if baseline >= burst else facts["iops"].get("credits", math.nan)
     least, most = facts["size_gib"]
     notes = []
@@ -39,11 +39,11 @@ def describe(volume: dict) -> Volume:
         notes.append(f"{name} had {least} to {most:,} GiB in {documented['as_of']}, this one has {size:g}")
     if "burst_per_tib" in facts["throughput_mib_s"]:
         notes.append(f"the throughput of {name} bursts on credits, which are not modelled")
-    ceiling = _throughput(facts["throughput_mib_s"], size, baseline) if math.isnan(throughput) else throughput
+    ceiling = _compute_throughput(facts["throughput_mib_s"], size, baseline) if math.isnan(throughput) else throughput
     return Volume(name, size, baseline, burst, bucket, ceiling, "; ".join(notes))
 
 
-def lead(volume: Volume, state: str) -> dict[str, float]:
+def compute_lead_time(volume: Volume, state: str) -> dict[str, float]:
     """Return {"seconds", "ios"} before a battery begins with full, or spent, credits; infinite where it has none.
 
     A refill takes what an empty bucket needs, whatever is left in it: nobody knows what others took before. Spending
@@ -56,7 +56,7 @@ def lead(volume: Volume, state: str) -> dict[str, float]:
     return {"seconds": math.ceil(lasting), "ios": 0.0 if full else volume.burst_iops * lasting}
 
 
-def _iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
+def _compute_iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
     """The I/Os a second that a volume always does, and does on credits."""
     if "per_gib" in facts:
         baseline = float(min(max(facts["per_gib"] * size, facts["least"]), facts["most"]))
@@ -65,7 +65,7 @@ def _iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
     return baseline, baseline
 
 
-def _throughput(facts: dict, size: float, iops: float) -> float:
+def _compute_throughput(facts: dict, size: float, iops: float) -> float:
     """The most MiB/s that a volume ever moves; NaN where what it depends on is not known."""
     if "up_to_170_gib" in facts:
         return math.nan if math.isnan(size) else float(facts["up_to_170_gib" if size <= 170 else "beyond"])

@@ -19,10 +19,10 @@ SIZE_GIB = 128
 SETTINGS = {"limits": ["etcd", "openshift"]}
 
 
-def records(files: Mapping[str, Path]) -> Iterator[dict]:
+def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
     """Yield a record for each battery: neither times nor histograms of it are published."""
-    options = fio_options.of_job_file(read_job(JOB))
-    rows = csv_file.read(files[FILE], COLUMNS)
+    options = fio_options.parse_job_file(read_job(JOB))
+    rows = csv_file.read_table(files[FILE], COLUMNS)
     for (layout, host), jobs in rows.groupby(["layout", "node_name"], sort=False):
         cell = {"store": layout, "job": JOB, "background": "unknown", "host": host}
         volume = {"type": layout.partition("x")[0], "size_gib": SIZE_GIB}
@@ -33,9 +33,10 @@ def records(files: Mapping[str, Path]) -> Iterator[dict]:
         }
 
 
-def ceilings() -> dict[str, dict]:
+def compute_ceilings() -> dict[str, dict]:
     """Return what the volumes of each layout carry, as config/facts/machines.yaml says it of machines."""
     volumes = {
-        layout: promises.describe({"type": layout.partition("x")[0], "size_gib": SIZE_GIB}) for layout in LAYOUTS
+        layout: promises.compute_promises({"type": layout.partition("x")[0], "size_gib": SIZE_GIB})
+        for layout in LAYOUTS
     }
     return {layout: {"IOPS": {"value": volume.burst_iops, "unit": "IOPS"}} for layout, volume in volumes.items()}

@@ -89,22 +89,22 @@ class Series:
 
     @cached_property
     def operation(self) -> str:
-        """The operation whose latency the series is about (`operation_of` all jobs); "" without jobs."""
+        """The operation whose latency the series is about (`choose_operation` all jobs); "" without jobs."""
         rows = [row for battery in self.valid for row in battery.rows]
-        return operation_of(rows) if rows else ""
+        return choose_operation(rows) if rows else ""
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
         """One row per job of the valid batteries, in time order, with `_COLUMNS`.
 
         p50_ms … p99.99_ms are its own percentiles, start_s counts from its battery on, pause_s is to the next, bins its
-        histogram or None. `counted` and `timed` are False where N, or the times, had to be derived (`_derived`).
+        histogram or None. `counted` and `timed` are False where N, or the times, had to be derived (`_compute_from_options`).
         """
-        parts = [_jobs(battery, self.operation) for battery in self.valid if battery.rows]
+        parts = [_build_jobs(battery, self.operation) for battery in self.valid if battery.rows]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
 
 
-def operation_of(rows: Sequence[dict]) -> str:
+def choose_operation(rows: Sequence[dict]) -> str:
     """Return the operation whose latency samples are about: sync where there was one, else what there was more of."""
     names = ["sync_N", "sync_lat_mean_ms", "read_ios", "write_ios"]
     totals = pd.DataFrame(rows).reindex(columns=names).astype(float).sum()
@@ -113,21 +113,21 @@ def operation_of(rows: Sequence[dict]) -> str:
     return "read" if totals["read_ios"] > totals["write_ios"] else "write"
 
 
-def started_utc(battery: Battery) -> str:
+def get_started_utc(battery: Battery) -> str:
     """Return when a battery began; "" where that is not known."""
     return str(battery.record.get("started_utc") or (battery.record.get("battery") or {}).get("started_utc") or "")
 
 
-def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
+def build_series(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
     """Return the series of a run: the matrix's, with or without records, then the imported ones.
 
     A record that cannot be used counts as failed. Twins of the matrix (controls) are left out. A volume that a record
     does not describe is the store's in `stores`.
     """
-    cells = {row["cell"]: _levels(row) for row in matrix[matrix["twin_of"] == ""].to_dict("records")}
+    cells = {row["cell"]: _get_levels(row) for row in matrix[matrix["twin_of"] == ""].to_dict("records")}
     batteries: dict[Levels, dict[int, Battery]] = {levels: {} for levels in cells.values()}
     names = {levels: cell for cell, levels in cells.items()}
-    for battery in map(_battery, [*(one for one in kept if one.cell in cells), *_imported(imported)]):
+    for battery in map(_build_battery, [*(one for one in kept if one.cell in cells), *_list_imported(imported)]):
         others = batteries.setdefault(battery.levels, {})
         repeat = max(others) + 1 if battery.repeat in others else battery.repeat
         others[repeat] = replace(battery, repeat=repeat)
@@ -140,10 +140,10 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     return series
 
 
-def by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> list[Series]:
+def split_by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> list[Series]:
     """Return the series with the credits that their batteries began with; those that began otherwise are series apart.
 
-    `batteries` are the rows per battery of `credits.tables`; one without a row stays with those that have no state.
+    `batteries` are the rows per battery of `credits.build_credit_tables`; one without a row stays with those that have no state.
     """
     states = {(*(row[factor] for factor in FACTORS), row["repeat"]): row["began"] for row in batteries}
     split = []
@@ -158,7 +158,7 @@ def by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> list[Seri
     return split
 
 
-def with_hosts_together(series: Sequence[Series]) -> list[Series]:
+def add_all_hosts(series: Sequence[Series]) -> list[Series]:
     """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
     shown = []
     for one in series:
@@ -171,27 +171,27 @@ def with_hosts_together(series: Sequence[Series]) -> list[Series]:
     return shown
 
 
-def histograms_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
+def get_histograms(jobs: pd.DataFrame) -> list[np.ndarray] | None:
     """Return the jobs' histograms, or None where one has no bins: then nothing can be merged."""
-    histograms_or_ranges = ranges_of(jobs) or []
+    histograms_or_ranges = get_ranges(jobs) or []
     return histograms_or_ranges if {own.shape[1] for own in histograms_or_ranges} == {2} else None
 
 
-def ranges_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
+def get_ranges(jobs: pd.DataFrame) -> list[np.ndarray] | None:
     """Return what is known of the jobs' latencies, as bins or as ranges; None where of one nothing is."""
     return list(jobs["bins"]) if len(jobs) and jobs["bins"].notna().all() else None
 
 
-def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
+def estimate_percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
     """Return percentiles of jobs together, by p: merged from their bins, else between the bounds of their ranges.
 
     Where not even ranges are known, there are those that the samples have, between the bounds of the jobs' own; of few
     jobs between the neighbouring percentiles. Without bins the value is the median of the jobs' own. A refused one is
     NaN with its reason.
     """
-    if merged := histograms_of(jobs):
+    if merged := get_histograms(jobs):
         return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
-    if between := ranges_of(jobs):
+    if between := get_ranges(jobs):
         bounded = dict(zip(ps, histograms.bounded_percentiles(between, ps, seed), strict=True))
         medians = {p: jobs[f"p{p:g}_ms"].median(skipna=False) for p in PERCENTILES}
         return {
@@ -203,13 +203,15 @@ def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[
     for p in ps:
         own = jobs.get(f"p{p:g}_ms", pd.Series(dtype=float)).dropna()
         if len(own):
-            refusal = histograms.refusal(n, p)
+            refusal = histograms.describe_refusal(n, p)
             unknown = histograms.Percentile(*[math.nan] * 3, n, refusal)
-            estimates[p] = unknown if refusal else histograms.bounds(own)._replace(n=n, **_neighbours(jobs, p))
+            estimates[p] = (
+                unknown if refusal else histograms.compute_bounds(own)._replace(n=n, **_compute_neighbour_ends(jobs, p))
+            )
     return estimates
 
 
-def _neighbours(jobs: pd.DataFrame, p: float) -> dict[str, float]:
+def _compute_neighbour_ends(jobs: pd.DataFrame, p: float) -> dict[str, float]:
     """Return the ends of an interval of a few jobs by the percentiles next to the p-th; {} of jobs enough to resample.
 
     What lies between the jobs' own p-th percentiles is certain of what was measured, and of few jobs no more than that.
@@ -225,11 +227,11 @@ def _neighbours(jobs: pd.DataFrame, p: float) -> dict[str, float]:
     }
 
 
-def _levels(row: Mapping[str, str]) -> Levels:
+def _get_levels(row: Mapping[str, str]) -> Levels:
     return tuple(str(row.get(factor) or "") for factor in FACTORS)
 
 
-def _imported(imported: dict) -> Iterator[records.Kept]:
+def _list_imported(imported: dict) -> Iterator[records.Kept]:
     if imported and imported.get("status") != "done":
         print(f"nothing was imported: {'; '.join(imported.get('reasons', []))}", file=sys.stderr)
     for number, record in enumerate(imported.get("records", []), 1):
@@ -243,23 +245,23 @@ def _imported(imported: dict) -> Iterator[records.Kept]:
             yield records.Kept(record["name"], record["cell"], record["repeat"], Path(name), record)
 
 
-def _battery(kept: records.Kept) -> Battery:
+def _build_battery(kept: records.Kept) -> Battery:
     """Return the battery of a record; one whose histograms cannot be used has failed."""
-    place, record = (kept.cell, _levels(kept.levels), kept.repeat), kept.record
+    place, record = (kept.cell, _get_levels(kept.levels), kept.repeat), kept.record
     if not record:
         return Battery(*place, {}, [kept.problem])
     try:
-        bins = _histograms(record.get("histograms") or {}) if record["status"] == "done" else {}
+        bins = _convert_histograms(record.get("histograms") or {}) if record["status"] == "done" else {}
     except (AttributeError, IndexError, TypeError, ValueError):
         problem = (
             f"{kept.path}: its histograms are not latencies (one, or lowest and highest) and counts, all at least 0"
         )
         print(f"left out: {problem}", file=sys.stderr)
         return Battery(*place, {}, [problem])
-    return Battery(*place, record, validity.list_faults(record), bins, fingerprint.of(kept))
+    return Battery(*place, record, validity.list_faults(record), bins, fingerprint.read_fingerprint(kept))
 
 
-def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
+def _convert_histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
     """Histograms in ms, those without operations left out."""
     kept: dict[str, dict[str, np.ndarray]] = {}
     for job, operations in by_job.items():
@@ -273,9 +275,12 @@ def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
     return kept
 
 
-def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
+def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
     """A battery's jobs; NaN where neither the sample, nor its histogram, nor the options tell."""
-    kind, derived = "read" if operation == "read" else "write", _derived(battery.record.get("job_options") or {})
+    kind, derived = (
+        "read" if operation == "read" else "write",
+        _compute_from_options(battery.record.get("job_options") or {}),
+    )
     latencies = ("mean_ms", "stddev_ms", "max_ms", *_OWN)
     sources = {
         **{"number": "number", "N": f"{operation}_N", **{name: f"{operation}_lat_{name}" for name in latencies}},
@@ -287,7 +292,7 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
     jobs = pd.DataFrame(rows, columns=[*sources.values()]).astype(float).set_axis([*sources], axis=1)
     jobs[["N", "seconds"]] = jobs[["N", "seconds"]].replace(0, math.nan)
     # What a sample leaves open, its histogram says.
-    jobs = jobs.fillna(pd.DataFrame(map(_of_histogram, bins), jobs.index, ["N", *latencies]))
+    jobs = jobs.fillna(pd.DataFrame(map(_compute_job_figures, bins), jobs.index, ["N", *latencies]))
     n = jobs["N"].fillna(derived.get("operations", math.nan))
     ios = jobs["ios"].fillna(n)
     jobs = jobs.assign(
@@ -316,14 +321,14 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
     return jobs.assign(start_s=start, pause_s=pauses)[[*_COLUMNS]]
 
 
-def _of_histogram(bins: np.ndarray | None) -> list[float]:
+def _compute_job_figures(bins: np.ndarray | None) -> list[float]:
     """N, mean, standard deviation, maximum and percentiles of one job; NaN without bins."""
     if bins is None or bins.shape[1] != 2:
         return [math.nan] * (4 + len(PERCENTILES))
-    return [*histograms.moments(bins), *(one.value for one in histograms.percentiles([bins], PERCENTILES))]
+    return [*histograms.compute_moments(bins), *(one.value for one in histograms.percentiles([bins], PERCENTILES))]
 
 
-def _derived(options: Mapping[str, object]) -> dict:
+def _compute_from_options(options: Mapping[str, object]) -> dict:
     """What options alone tell of a job: operations and their size, and whether only one is under way at a time.
 
     A job that writes a file of `size` once does size / bs operations; one at a time they take their latencies.
@@ -332,10 +337,14 @@ def _derived(options: Mapping[str, object]) -> dict:
     if "metric" in options:
         return {}
     try:
-        block = fio_options.block_bytes(options)
+        block = fio_options.get_block_bytes(options)
     except (Problem, ValueError):
         return {}
-    amount = fio_options.asked_bytes(options)
+    amount = fio_options.compute_asked_bytes(options)
     if not amount or options.get("fdatasync", options.get("fsync", "1")) not in ("0", "1"):
         return {"block": block}
-    return {"block": block, "operations": amount[0] // block, "one at a time": fio_options.in_flight(options) == 1}
+    return {
+        "block": block,
+        "operations": amount[0] // block,
+        "one at a time": fio_options.count_in_flight(options) == 1,
+    }

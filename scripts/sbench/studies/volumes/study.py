@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from sbench.design import records
 from sbench.design.records import Kept
-from sbench.design.study import Cell, Study, mappings
+from sbench.design.study import Cell, Study, list_mappings
 from sbench.probe import host
 from sbench.probe.fields import read_fields
-from sbench.probe.program import Problem, tool
+from sbench.probe.program import Problem, find_tool
 from sbench.stores import store as stores
 from sbench.studies.volumes import fio_options, promises
 from sbench.studies.volumes.checks import check_finished, check_jobs, check_output
@@ -38,9 +38,9 @@ class Volumes(Study):
 
     environment = "fio"
 
-    def mistakes(self, config: dict) -> Iterator[str]:
+    def list_mistakes(self, config: dict) -> Iterator[str]:
         """Yield limits and types of volumes that are not documented, and a shell or background that leads nowhere."""
-        section, types = read_fields(Section, self.section(config)), read_facts(VOLUME_TYPES)["types"]
+        section, types = read_fields(Section, self.get_section(config)), read_facts(VOLUME_TYPES)["types"]
         limits = read_facts(LIMITS)["limits"]
         for number, limit in enumerate(section.limits):
             if isinstance(limit, str) and limit not in limits:
@@ -56,18 +56,18 @@ class Volumes(Study):
                 yield f"{place}.shell: name the path, or the device, on the host that it leads to"
             if "shell" in entry and volume == "instance":
                 yield f"{place}.volume: instance asks the cloud of this machine; give type and size_gib"
-        if not section.other and any("other" in part["background"] for part in mappings(self.section(config))):
+        if not section.other and any("other" in part["background"] for part in list_mappings(self.get_section(config))):
             yield f"studies.volumes.other: name the store for the background load: {', '.join(config['stores'])}"
 
-    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+    def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        cell, section = read_fields(Levels, levels), read_fields(Section, self.section(config))
+        cell, section = read_fields(Levels, levels), read_fields(Section, self.get_section(config))
         store, other = config["stores"][cell.store], section.other
         beside = config["stores"][other] if cell.background == "other" else {}
         if not _has_folders(store) and "device" not in store:
             yield f"fio does not write to a store of the kind {store['kind']}"
         if state := cell.start_credits:
-            before_s, limit_s = _lead(state, store)["seconds"], section.time_limit_s
+            before_s, limit_s = _compute_lead_time(state, store)["seconds"], section.time_limit_s
             if before_s == math.inf:
                 yield f"store {cell.store} has no credits that could be {state}, or its volume lacks its size_gib"
             elif before_s >= limit_s:
@@ -79,65 +79,67 @@ class Volumes(Study):
                 yield f"{other}, which has the background load, is on another host"
             elif not _has_folders(beside):
                 yield f"{other}, which has the background load, is no folder"
-        options = fio_options.of_job_file(read_job(cell.job))
-        if fio_options.canonical(options).get("rate_iops") and not fio_options.open_loop(options):
+        options = fio_options.parse_job_file(read_job(cell.job))
+        if fio_options.resolve_options(options).get("rate_iops") and not fio_options.get_open_loop_rate(options):
             yield f"{cell.job} has rate_iops: an open loop is measured evenly and with one operation in flight"
         if cell.background == "same" and "device" in store:
             yield "a raw device has no room for the files of a background load"
 
-    def in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
+    def is_in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
         """Return whether a volume is known to have burst credits with which a battery begins as the one before left it.
 
         Random orders would have each battery begin with other credits.
         """
         levels = (read_fields(Levels, cell.levels) for cell in cells)
         stores_as_left = {own.store for own in levels if not own.start_credits}
-        return any(_lead("full", config["stores"][store])["seconds"] < math.inf for store in stores_as_left)
+        return any(
+            _compute_lead_time("full", config["stores"][store])["seconds"] < math.inf for store in stores_as_left
+        )
 
-    def complete(self, settings: dict, config: dict) -> dict:
+    def complete_settings(self, settings: dict, config: dict) -> dict:
         """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
-        given, section = read_fields(Settings, settings), read_fields(Section, self.section(config))
+        given, section = read_fields(Settings, settings), read_fields(Section, self.get_section(config))
         if state := given.cell.start_credits:
             text = read_job(_SPENDING) if state == "spent" else ""
-            kept["start"] = {"state": state, **_lead(state, given.store), "text": text}
+            kept["start"] = {"state": state, **_compute_lead_time(state, given.store), "text": text}
         if given.cell.background == "none":
             return kept | {"background": None}
         job = {"name": section.background_job, "text": read_job(section.background_job)}
         store = given.store if given.cell.background == "same" else config["stores"][section.other]
         return kept | {"background": {"job": job, "store": store}}
 
-    def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
+    def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield fio, and that each volume is one and not the machine's memory."""
         names = {read_fields(Levels, cell.levels).store for cell in cells}
         used = {name: config["stores"][name] for name in names}
         if not all("shell" in store for store in used.values()):
-            yield "tool fio", lambda: tool("fio", remedy=NO_FIO)
+            yield "tool fio", lambda: find_tool("fio", remedy=NO_FIO)
         for name, store in sorted(used.items()):
             if "shell" in store:
-                yield f"volume {name}", partial(_reach, store)
+                yield f"volume {name}", partial(_require_shell, store)
                 continue
             place = Path(store.get("device") or store.get("path", "results"))
-            if place.exists() and (memory := host.in_memory(place)):
+            if place.exists() and (memory := host.find_memory_backing(place)):
                 yield f"volume {name}", partial(refuse_memory, place, memory)
 
-    def sources(self, config: dict) -> list[Path]:
+    def list_sources(self, config: dict) -> list[Path]:
         """Return the files of fio's results that are imported."""
         # What reads them is not loaded where a battery is measured.
         from sbench.studies.volumes import import_fio
 
-        return import_fio.sources(read_fields(Section, self.section(config)).imports)
+        return import_fio.list_sources(read_fields(Section, self.get_section(config)).imports)
 
-    def tables(
+    def build_tables(
         self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
     ) -> "dict[str, pd.DataFrame]":
         """Return samples, cells, verdicts, segments, percentiles, comparisons, credits and collapses."""
         from sbench.studies.volumes import series, tables
 
-        measured = series.read(matrix, kept, imported, config["stores"])
-        return tables.build(measured, config | self.section(config))
+        measured = series.build_series(matrix, kept, imported, config["stores"])
+        return tables.build_tables(measured, config | self.get_section(config))
 
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
+    def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
         """Return the job files by name, what is said about each battery, and the files that were not imported."""
         jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
         sound = [one for one in imported.get("records", []) if records.is_sound(one)]
@@ -158,27 +160,27 @@ class Volumes(Study):
             "left_out": imported.get("left_out", []),
         }
 
-    def repeats(self, config: dict) -> int:
+    def count_repeats(self, config: dict) -> int:
         """Return how many batteries each volume has: the unit that is repeated."""
-        return int(self.section(config)["batteries"])
+        return int(self.get_section(config)["batteries"])
 
-    def estimate(self, settings: dict) -> dict:
+    def estimate_record(self, settings: dict) -> dict:
         """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
         given = read_fields(Settings, settings)
-        options = fio_options.of_job_file(given.job.text)
-        size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
-        each = size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
-        if rate := fio_options.open_loop(options):
+        options = fio_options.parse_job_file(given.job.text)
+        size, block = fio_options.compute_total_bytes(options), fio_options.get_block_bytes(options)
+        each = size / block * _SYNC_S if fio_options.has_timed_syncs(options) else size / 2**27
+        if rate := fio_options.get_open_loop_rate(options):
             each = max(each, size / block / rate)
-        each = given.pause_s + (fio_options.runtime_s(options) or each)
+        each = given.pause_s + (fio_options.get_runtime_s(options) or each)
         jobs, before_s = max(given.jobs, given.at_least_s / each), given.start.seconds
         return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each + before_s, "before_s": before_s}
 
-    def disk_bytes(self, settings: dict) -> int:
+    def estimate_disk_bytes(self, settings: dict) -> int:
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
         given = read_fields(Settings, settings)
         texts = filter(None, (given.job.text, given.load and given.load.job.text, given.start.text))
-        return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
+        return sum(fio_options.compute_total_bytes(fio_options.parse_job_file(text)) for text in texts)
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why nothing was measured (METHOD 9): no job was finished."""
@@ -191,10 +193,10 @@ class Volumes(Study):
 
 def _has_folders(store: dict) -> bool:
     """Whether fio can make files in a store, here or through its shell."""
-    return (stores.of(store).files or "shell" in store) and "device" not in store
+    return (stores.get_store(store).files or "shell" in store) and "device" not in store
 
 
-def _reach(store: dict) -> str:
+def _require_shell(store: dict) -> str:
     """Return the name of the host that a store's shell leads to; it has the folder, or the device, and fio."""
     place, words = shlex.quote(store.get("path") or store["device"]), shlex.join(store["shell"])
     script, pipes = f"uname -n; test -e {place} && command -v fio", {"capture_output": True, "text": True}
@@ -210,10 +212,10 @@ def _reach(store: dict) -> str:
     return name
 
 
-def _lead(state: str, store: dict) -> dict:
+def _compute_lead_time(state: str, store: dict) -> dict:
     """How long it takes, at most, until a volume's credits are full, or spent, and the I/Os that spend them."""
     volume = store.get("volume")
-    return promises.lead(promises.describe(volume if isinstance(volume, dict) else {}), state)
+    return promises.compute_lead_time(promises.compute_promises(volume if isinstance(volume, dict) else {}), state)
 
 
 def refuse_memory(place: Path, memory: str) -> str:

@@ -10,7 +10,14 @@ from sbench.measure import session_records
 from sbench.probe.fields import read_fields
 from sbench.studies.volumes import changes, credits, fio, limits, promises, volume_ratios
 from sbench.studies.volumes.fio_output import PERCENTILES
-from sbench.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
+from sbench.studies.volumes.series import (
+    FACTORS,
+    Series,
+    add_all_hosts,
+    estimate_percentiles,
+    get_histograms,
+    split_by_credits,
+)
 from sbench.studies.volumes.settings import Judging
 from sbench.verdicts import histograms, sessions, stats
 
@@ -52,37 +59,37 @@ COLUMNS = {
 }
 
 
-def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
+def build_tables(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     """Return the tables by name: samples, and those of `COLUMNS`.
 
     `settings` is a configuration with its section, of which `Judging` is read.
     """
     given = read_fields(Judging, settings)
-    seed, equivalence, judged_limits = given.seed, given.equivalence_percent, limits.read(given.limits)
-    parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
+    seed, equivalence, judged_limits = given.seed, given.equivalence_percent, limits.resolve_limits(given.limits)
+    parts = {one.levels: list_segments(one, equivalence, seed) for one in series}
     # A battery that began with other credits is another experiment: it is not pooled with those before.
-    series = by_credits(series, credits.tables(series, parts)[1])
-    parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
+    series = split_by_credits(series, credits.build_credit_tables(series, parts)[1])
+    parts = {one.levels: list_segments(one, equivalence, seed) for one in series}
     rows: dict[str, list[dict]] = {name: [] for name in COLUMNS}
-    for one in with_hosts_together(series):
-        quantiles, head = percentiles(one.jobs, CURVE, seed), one.head | {"operation": one.operation}
-        rows["cells"].append(head | _cell(one, quantiles, seed))
-        rows["percentiles"] += [head | row for row in _curve(one.jobs, quantiles)]
+    for one in add_all_hosts(series):
+        quantiles, head = estimate_percentiles(one.jobs, CURVE, seed), one.head | {"operation": one.operation}
+        rows["cells"].append(head | _build_cell_row(one, quantiles, seed))
+        rows["percentiles"] += [head | row for row in _build_curve_rows(one.jobs, quantiles)]
     for one in series:
         head = one.head | {"operation": one.operation}
-        rows["verdicts"] += [head | row for row in limits.verdicts(one, parts[one.levels], judged_limits, seed)]
-        rows["records"] += list(_records(one, seed))
-        rows["segments"] += [head | row for row in _segment_rows(one.jobs, parts[one.levels])]
-    rows["credits"], rows["collapses"] = credits.tables(series, parts)
+        rows["verdicts"] += [head | row for row in limits.judge_limits(one, parts[one.levels], judged_limits, seed)]
+        rows["records"] += list(_list_records(one, seed))
+        rows["segments"] += [head | row for row in _build_segment_rows(one.jobs, parts[one.levels])]
+    rows["credits"], rows["collapses"] = credits.build_credit_tables(series, parts)
     # Rows have more than a table shows.
     tables = {name: pd.DataFrame(table_rows, columns=[*COLUMNS[name]]) for name, table_rows in rows.items()}
     # Nobody has to know the names of imported volumes to see them compared.
     first = [{"factor": "store", "baseline": one.levels[0]} for one in series[:1]]
-    compared = volume_ratios.comparisons(series, parts, given.compare or first, equivalence, seed)
-    return {"samples": samples(series), **tables, "comparisons": compared}
+    compared = volume_ratios.compare_series(series, parts, given.compare or first, equivalence, seed)
+    return {"samples": build_samples(series), **tables, "comparisons": compared}
 
 
-def samples(series: Sequence[Series]) -> pd.DataFrame:
+def build_samples(series: Sequence[Series]) -> pd.DataFrame:
     """Return samples.csv: each job as its record has it, then where and when it was measured and whether it counts."""
     rows = [
         {**row, "layout": row.get("layout") or one.levels[0], "cell": battery.cell, **one.head}
@@ -94,53 +101,55 @@ def samples(series: Sequence[Series]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=None if rows else [*SAMPLE, "cell", *FACTORS, "repeat", "status", "valid"])
 
 
-def _records(series: Series, seed: int) -> Iterator[dict]:
+def _list_records(series: Series, seed: int) -> Iterator[dict]:
     """Yield what runs are compared by: the p99 of each battery, the unit that is repeated."""
     for battery in series.batteries:
         jobs = series.jobs[series.jobs["repeat"] == battery.repeat] if battery.valid else series.jobs[:0]
-        p99 = percentiles(jobs, (99,), seed).get(99)
+        p99 = estimate_percentiles(jobs, (99,), seed).get(99)
         yield {
             **{"cell": battery.cell, **series.head, "repeat": battery.repeat, "valid": battery.valid},
             **{"session": battery.record.get("session", ""), "figure": "p99", "unit": "ms"},
-            **{"value": p99.value if p99 else math.nan, "code": session_records.code_of(battery.record)},
+            **{"value": p99.value if p99 else math.nan, "code": session_records.get_code_hash(battery.record)},
             sessions.MACHINE: session_records.name_machine(battery.record.get("host") or {}),
         }
 
 
-def segments_of(series: Series, equivalence: float = 5, seed: int = 1) -> list[changes.Segment]:
+def list_segments(series: Series, equivalence: float = 5, seed: int = 1) -> list[changes.Segment]:
     """Return the segments of each battery, one battery after the other; places are those in the series' jobs."""
     return [
         part._replace(first=part.first + int(jobs.index[0]), last=part.last + int(jobs.index[0]))
         for _, jobs in series.jobs.groupby("repeat", sort=False)
-        for part in changes.segments(series.jobs.loc[jobs.index, _level_of(series.jobs)], equivalence, seed)
+        for part in changes.find_segments(
+            series.jobs.loc[jobs.index, _choose_level_column(series.jobs)], equivalence, seed
+        )
     ]
 
 
-def _level_of(jobs: pd.DataFrame) -> str:
+def _choose_level_column(jobs: pd.DataFrame) -> str:
     """What changes are looked for in: p99, or the mean where a job has no p99."""
     return "p99_ms" if jobs["p99_ms"].notna().all() else "mean_ms"
 
 
-def _cell(series: Series, quantiles: dict[float, histograms.Percentile], seed: int) -> dict:
-    jobs, volume = series.jobs, promises.describe(series.volume)
+def _build_cell_row(series: Series, quantiles: dict[float, histograms.Percentile], seed: int) -> dict:
+    jobs, volume = series.jobs, promises.compute_promises(series.volume)
     wrong = [battery for battery in series.batteries if not battery.valid]
     failed = sum(battery.record.get("status") != "done" for battery in wrong)
     reasons = dict.fromkeys(" ".join(reason.split()) for battery in wrong for reason in battery.reasons)
     row = {
         **{"cell": series.cell, "jobs": len(jobs), "n": len(series.valid), "reasons": "; ".join(reasons)},
         **{"failed": failed, "invalid": len(wrong) - failed},
-        "edited": sum(records.edited(battery.record) for battery in wrong),
+        "edited": sum(records.is_edited(battery.record) for battery in wrong),
         **{**volume._asdict(), "ceiling_iops": volume.burst_iops},
     }
-    return row | (_summary(jobs, quantiles, seed, volume.note) if len(jobs) else {})
+    return row | (_compute_summary(jobs, quantiles, seed, volume.note) if len(jobs) else {})
 
 
-def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], seed: int, note: str) -> dict:
+def _compute_summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], seed: int, note: str) -> dict:
     """What a series' jobs are together, and what has to be known of these figures."""
     numbers = jobs.drop(columns=["job_Id", "bins"]).astype(float)
-    all_counted, merged, many = numbers["N"].notna().all(), histograms_of(jobs), len(jobs) >= stats.MIN_BLOCKS
+    all_counted, merged, many = numbers["N"].notna().all(), get_histograms(jobs), len(jobs) >= stats.MIN_BLOCKS
     weights = numbers["N"] if all_counted else pd.Series(1.0, index=jobs.index)
-    mean = stats.total_over_total(numbers["mean_ms"] * weights, weights, seed)
+    mean = stats.estimate_total_ratio(numbers["mean_ms"] * weights, weights, seed)
     counted = numbers[numbers["device_writes"].notna()]
     rates = {
         "iops": (numbers["ios"], numbers["seconds"]),
@@ -164,15 +173,15 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
     }
     return row | {
         "max_ms": numbers["max_ms"].max(),
-        "stddev_ms": histograms.pooled_stddev(numbers["mean_ms"], numbers["stddev_ms"], numbers["N"]),
-        **{name: stats.total_over_total(*amounts).value for name, amounts in rates.items()},
+        "stddev_ms": histograms.compute_pooled_stddev(numbers["mean_ms"], numbers["stddev_ms"], numbers["N"]),
+        **{name: stats.estimate_total_ratio(*amounts).value for name, amounts in rates.items()},
         "note": "; ".join(text for text, holds in notes.items() if text and holds),
     }
 
 
-def _segment_rows(jobs: pd.DataFrame, segments: Sequence[changes.Segment]) -> list[dict]:
+def _build_segment_rows(jobs: pd.DataFrame, segments: Sequence[changes.Segment]) -> list[dict]:
     rows, sizes = [], jobs["repeat"].value_counts()
-    mean = "" if _level_of(jobs) == "p99_ms" else "changes of the mean, as a job has no p99"
+    mean = "" if _choose_level_column(jobs) == "p99_ms" else "changes of the mean, as a job has no p99"
     for number, part in enumerate(segments, 1):
         own = jobs.iloc[part.first : part.last]
         repeat = own["repeat"].iloc[0]
@@ -185,7 +194,7 @@ def _segment_rows(jobs: pd.DataFrame, segments: Sequence[changes.Segment]) -> li
     return rows
 
 
-def _curve(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile]) -> list[dict]:
+def _build_curve_rows(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile]) -> list[dict]:
     """The percentiles that are not refused, then the largest latency as the 100th."""
     rows = [
         {"percentile": p, "ms": one.value, "low": one.low, "high": one.high, "N": one.n}

@@ -20,7 +20,7 @@ from sbench.measure.judging import OTHER_CODE
 from sbench.probe.program import Problem
 from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.fio_output import PERCENTILES
-from sbench.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, histograms_of
+from sbench.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, get_histograms
 from sbench.verdicts import histograms, stats
 from sbench.verdicts.outcomes import Outcome
 
@@ -40,7 +40,7 @@ IN_ONE_ORDER = "always in one order"
 Arms = tuple[list[Series], list[Series]]
 
 
-def comparisons(
+def compare_series(
     series: Sequence[Series],
     segments: dict[tuple, list[Segment]],
     compare: Sequence[dict],
@@ -56,30 +56,30 @@ def comparisons(
 
     Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, or all were
     measured in one order, which `method` says; where both arms have 6 batteries side by side
-    (`_side_by_side`) those of `stats.judge`, all comparisons of a factor on a metric of a phase corrected jointly; else
+    (`_find_shared_sessions`) those of `stats.judge_family`, all comparisons of a factor on a metric of a phase corrected jointly; else
     `too few repeats`, below 6 jobs in an arm without an interval.
     """
     by_levels = {one.levels: one for one in series}
 
     # One baseline is compared with many contenders.
     @cache
-    def figures(levels: tuple[Levels, ...], first: float, last: float, place: int, repeat: int = 0) -> dict:
+    def get_figures(levels: tuple[Levels, ...], first: float, last: float, place: int, repeat: int = 0) -> dict:
         jobs = pd.concat([by_levels[one].jobs for one in levels], ignore_index=True)
         jobs = jobs[jobs["repeat"] == repeat] if repeat else jobs
-        return _figures(jobs[jobs["number"].between(first, last)], seed, place)
+        return _compute_figures(jobs[jobs["number"].between(first, last)], seed, place)
 
     rows, families, looks, lost = [], {}, {}, {}
     for entry in compare:
         if entry["factor"] not in FACTORS:
             raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
-        for head, arms in _arms(series, entry["factor"], str(entry["baseline"])):
-            blocks = _side_by_side(arms)
-            unlike = ", ".join(dict.fromkeys(words for one in blocks for words in _unlike(arms, one)))
-            reasons = [f"{unlike}, between the arms"] * bool(unlike) + [IN_ONE_ORDER] * _in_one_order(arms, blocks)
+        for head, arms in _list_arms(series, entry["factor"], str(entry["baseline"])):
+            blocks = _find_shared_sessions(arms)
+            unlike = ", ".join(dict.fromkeys(words for one in blocks for words in _list_differences(arms, one)))
+            reasons = [f"{unlike}, between the arms"] * bool(unlike) + [IN_ONE_ORDER] * _has_fixed_order(arms, blocks)
             keys = [tuple(one.levels for one in arm) for arm in arms]
-            for phase, numbers in _phases(arms, segments).items():
+            for phase, numbers in _find_phases(arms, segments).items():
                 both = {
-                    one: [figures(levels, *numbers, place, one) for place, levels in enumerate(keys)]
+                    one: [get_figures(levels, *numbers, place, one) for place, levels in enumerate(keys)]
                     for one in (0, *blocks)
                 }
                 sides = both.pop(0)
@@ -89,7 +89,7 @@ def comparisons(
                     name = next((name for name in methods if all(name in side for side in sides)), None)
                     if not name:
                         continue
-                    printed = _printed(*(side[name] for side in sides), metric)
+                    printed = _compare_figures(*(side[name] for side in sides), metric)
                     rows.append({**head, "phase": phase, "metric": metric, **printed, "method": methods[name]})
                     pairs = {one: pair for one, pair in both.items() if all(name in side for side in pair)}
                     d = {one: math.log(pair[1][name].value / pair[0][name].value) for one, pair in pairs.items()}
@@ -101,22 +101,22 @@ def comparisons(
                         rows[-1] |= {"verdict": Outcome.NOT_COMPARABLE, "method": "; ".join(reasons)}
                     else:
                         families.setdefault((entry["factor"], phase, metric), {})[len(rows) - 1] = pd.Series(d)
-                        looks[len(rows) - 1] = stats.looks([blocks[one] for one in d])
-                        lost[len(rows) - 1] = _lost(arms)
+                        looks[len(rows) - 1] = stats.count_looks([blocks[one] for one in d])
+                        lost[len(rows) - 1] = _count_lost(arms)
     for family in families.values():
         d = pd.DataFrame(family)
-        judged = stats.judge(d.to_numpy(), equivalence_percent, seed, [looks[row] for row in d])
+        judged = stats.judge_family(d.to_numpy(), equivalence_percent, seed, [looks[row] for row in d])
         for row, verdict in zip(d, judged, strict=True):
             rows[row] |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high}
             # Of IOPS more are better.
             called = verdict.verdict.mirrored if rows[row]["metric"] == "iops" else verdict.verdict
-            outcome = stats.without_lost(called, *lost[row])
+            outcome = stats.apply_losses(called, *lost[row])
             flattered = f"; batteries lost: {lost[row][0]} of the baseline, {lost[row][1]} of the contender"
             rows[row] |= {"verdict": outcome, "method": _BLOCKS + flattered * (outcome != called)}
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
-def _side_by_side(arms: Arms) -> dict[int, str]:
+def _find_shared_sessions(arms: Arms) -> dict[int, str]:
     """The session by repeat, of the repeats in which both arms have valid batteries and all are of one session."""
     first, second = sessions = {}, {}
     for arm, own in zip(arms, sessions, strict=True):
@@ -127,18 +127,18 @@ def _side_by_side(arms: Arms) -> dict[int, str]:
     return {repeat: session for repeat, (session,) in together.items() if session is not None}
 
 
-def _in_one_order(arms: Arms, repeats: Iterable[int]) -> bool:
+def _has_fixed_order(arms: Arms, repeats: Iterable[int]) -> bool:
     """Whether in each of some repeats the same arm was measured first; False where the records do not tell."""
-    gaps = np.array([np.subtract(*(_mean_position(arm, repeat) for arm in arms)) for repeat in repeats])
+    gaps = np.array([np.subtract(*(_compute_mean_position(arm, repeat) for arm in arms)) for repeat in repeats])
     return len(gaps) > 0 and bool((gaps > 0).all() or (gaps < 0).all())
 
 
-def _mean_position(arm: list[Series], repeat: int) -> float:
+def _compute_mean_position(arm: list[Series], repeat: int) -> float:
     positions = [battery.record.get("position") for one in arm for battery in one.valid if battery.repeat == repeat]
     return math.nan if None in positions else float(np.mean(positions))
 
 
-def _lost(arms: Arms) -> tuple[int, int]:
+def _count_lost(arms: Arms) -> tuple[int, int]:
     """In how many of the repeats that both arms attempted each of them lost a battery."""
     attempts: list[dict[int, bool]] = [{}, {}]
     for arm, valid in zip(arms, attempts, strict=True):
@@ -148,7 +148,7 @@ def _lost(arms: Arms) -> tuple[int, int]:
     return tuple(sum(not valid[repeat] for repeat in both) for valid in attempts)
 
 
-def _unlike(arms: Arms, repeat: int) -> Iterator[str]:
+def _list_differences(arms: Arms, repeat: int) -> Iterator[str]:
     """In words, what differs between batteries measured side by side beside the factor (METHOD 14)."""
     of_arms = ([battery for one in arm for battery in one.valid if battery.repeat == repeat] for arm in arms)
     for base, other in itertools.product(*of_arms):
@@ -158,10 +158,10 @@ def _unlike(arms: Arms, repeat: int) -> Iterator[str]:
         if len(set(fio)) > 1:
             yield " and ".join(fio)
         if base.software and other.software:
-            yield from fingerprint.differences(base.software, other.software, environments=False)
+            yield from fingerprint.describe_differences(base.software, other.software, environments=False)
 
 
-def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
+def _list_arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
     """Yield the levels and the arms of each comparison, in the order of the series."""
     fixed = [name for name in FACTORS if name not in (factor, "host", "start_credits")]
     places: dict[tuple, dict[str, list[Series]]] = {}
@@ -170,9 +170,12 @@ def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tupl
             place = tuple(one.head[name] for name in fixed)
             places.setdefault(place, {}).setdefault(one.head[factor], []).append(one)
     for place, by_level in places.items():
-        bases = _alike(by_level.pop(baseline, []), factor)
+        bases = _split_by_credits(by_level.pop(baseline, []), factor)
         pairs = (
-            (base, level, arm) for level, arms in by_level.items() for arm in _alike(arms, factor) for base in bases
+            (base, level, arm)
+            for level, arms in by_level.items()
+            for arm in _split_by_credits(arms, factor)
+            for base in bases
         )
         for base, level, arm in pairs:
             # A volume that has no credits is compared in each state of one that has some.
@@ -189,7 +192,7 @@ def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tupl
             yield {"factor": factor, "baseline": baseline, "contender": level, **levels}, (base, arm)
 
 
-def _alike(arm: list[Series], factor: str) -> list[list[Series]]:
+def _split_by_credits(arm: list[Series], factor: str) -> list[list[Series]]:
     """An arm, apart for the credits that its batteries began with."""
     if factor == "start_credits" and arm:
         return [arm]
@@ -197,7 +200,7 @@ def _alike(arm: list[Series], factor: str) -> list[list[Series]]:
     return [[one for one in arm if one.head["start_credits"] == state] for state in states]
 
 
-def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
+def _find_phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
     """The numbers (from, to) of the jobs of each phase."""
     changes = [
         int(one.jobs["number"].iloc[segment.first])
@@ -214,11 +217,11 @@ def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
     return phases
 
 
-def _printed(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
+def _compare_figures(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
     """What is said of the jobs of both arms where their batteries are too few to judge."""
     jobs, low, high = min(baseline.jobs, contender.jobs), math.nan, math.nan
     if jobs >= stats.MIN_BLOCKS:
-        low, high = map(float, stats.interval(contender.draws / baseline.draws, jobs))
+        low, high = map(float, stats.compute_interval(contender.draws / baseline.draws, jobs))
     widened = 1 + (0 if metric in _METHODS else histograms.RESOLUTION)
     return {
         **{"ratio": contender.value / baseline.value, "ratio_low": low / widened, "ratio_high": high * widened},
@@ -235,7 +238,7 @@ class _Figure(NamedTuple):
     jobs: int
 
 
-def _figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
+def _compute_figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
     """Return the metrics that there are of jobs, drawn as arm 0 or 1: "p99" from bins, "p99 of jobs" their median."""
     if jobs.empty:
         return {}
@@ -249,15 +252,15 @@ def _figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
     for name, (amounts, by) in totals.items():
         value = float(amounts.sum(skipna=False) / by.sum(skipna=False))
         if 0 < value < math.inf:
-            figures[name] = _Figure(value, stats.resampled_totals(amounts, by, seed, arm), len(jobs))
+            figures[name] = _Figure(value, stats.resample_totals(amounts, by, seed, arm), len(jobs))
     total = float(n.sum(skipna=False))
-    names = {p: f"p{p:g}" for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(total, p)}
+    names = {p: f"p{p:g}" for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.describe_refusal(total, p)}
     for name in names.values():
         if len(own := jobs[f"{name}_ms"].dropna().to_numpy(float)):
-            draws = histograms.resampled_medians(own, seed, arm)
+            draws = histograms.resample_medians(own, seed, arm)
             figures[f"{name} of jobs"] = _Figure(float(np.median(own)), draws, len(own))
-    if merged := histograms_of(jobs):
-        values, draws = histograms.resampled(merged, [*names], seed, arm)
+    if merged := get_histograms(jobs):
+        values, draws = histograms.resample_percentiles(merged, [*names], seed, arm)
         for name, value, drawn in zip(names.values(), values, draws.T, strict=True):
             figures[name] = _Figure(value, drawn, len(jobs))
     return figures

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from sbench.pages.cell_tables import WHOLE, in_mib, of_readers
-from sbench.pages.declaration import Column, Factor, Metric, Report, Value, of_totals
-from sbench.pages.names import added_packages, rate, user_supplied
-from sbench.pages.prose import number
-from sbench.studies.arrays.pieces import of_levels
+from sbench.pages.cell_tables import WHOLE, from_readers, from_readers_in_mib
+from sbench.pages.declaration import Column, Factor, Metric, Report, Value, build_rate_summary
+from sbench.pages.names import describe_user_build, format_added_packages, format_rate
+from sbench.pages.prose import format_number
+from sbench.studies.arrays.pieces import parse_shape
 
 MIB = 2**20
 BACKENDS = {"library": "the HDF5 library", "hsds": "HSDS", "zarr": "Zarr"}
@@ -24,16 +24,16 @@ OF_SERVICE, IN_FLIGHT = {"backend": ("hsds",)}, {"backend": ("hsds", "zarr")}
 VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
 
 
-def _software(level: str, facts: dict) -> str:
+def _format_software(level: str, facts: dict) -> str:
     """Return "HDF5 2.0.0 (arrays)" of a library's name, or "HDF5 2.0.0" where a release has that in its name."""
     spec = (facts.get("libraries") or {}).get(level, {})
-    if added_packages(spec):
-        return user_supplied(level, spec)
+    if format_added_packages(spec):
+        return describe_user_build(level, spec)
     version, release = spec.get("hdf5", ""), level == f"hdf5-{spec.get('hdf5')}" and not spec.get("own")
     return f"HDF5 {version}" if release else f"HDF5 {version} ({level})" if version else level
 
 
-def _sides(level: str, _facts: dict) -> str:
+def _format_sides(level: str, _facts: dict) -> str:
     """Return "1,500 × 275" of "1500x275"."""
     return " × ".join(f"{int(side):,}" for side in level.split("x") if side)
 
@@ -43,24 +43,24 @@ RATE = Value(
     "Rate",
     "MiB/s",
     means="Rate: bytes of the array's values divided by the time to write or read them; higher is better.",
-    summary=of_totals("bytes", MIB),
+    summary=build_rate_summary("bytes", MIB),
 )
 ACKNOWLEDGED = Value(
     "acknowledged_rate",
     "Rate until acknowledged",
     "MiB/s",
     means="The same bytes divided by the time until the last of them was acknowledged: not yet stored.",
-    summary=of_totals("acknowledged_bytes", MIB),
+    summary=build_rate_summary("acknowledged_bytes", MIB),
 )
 
 
-def _amount(levels: Mapping) -> str:
+def _format_amount(levels: Mapping) -> str:
     """Return "writing 50 MiB" of the levels of a cell; "" where they do not say of what."""
     shape, chunks, operation = (levels.get(name) or "" for name in ("shape", "chunks", "operation"))
     if operation not in ("write", "read") or not shape:
         return ""
-    shape = of_levels(shape, chunks or shape)
-    return f"{OPERATIONS[operation]} {rate(shape.bytes / MIB)} MiB"
+    shape = parse_shape(shape, chunks or shape)
+    return f"{OPERATIONS[operation]} {format_rate(shape.bytes / MIB)} MiB"
 
 
 REPORT = Report(
@@ -68,12 +68,12 @@ REPORT = Report(
     title="Arrays through a service",
     headline="backend",
     factors=(
-        Factor("library", known_as=_software, within="in {}"),
+        Factor("library", known_as=_format_software, within="in {}"),
         Factor("store", place=True, within="on {}"),
         Factor("backend", names=BACKENDS, within="with {}", order=tuple(BACKENDS)),
         Factor("operation", names=OPERATIONS, within="{}", given=True, order=tuple(OPERATIONS)),
-        Factor("shape", subject="an array of {}", label="{}", within="for {}", known_as=_sides, given=True),
-        Factor("chunks", subject="chunks of {}", known_as=_sides, plural=True),
+        Factor("shape", subject="an array of {}", label="{}", within="for {}", known_as=_format_sides, given=True),
+        Factor("chunks", subject="chunks of {}", known_as=_format_sides, plural=True),
         Factor("compression", names={"none": "no compression", "gzip": "gzip"}, given=True),
         Factor("values", names=VALUES, plural=True, within="of {}", given=True),
         Factor("access", names=ACCESSES, within="for {}", given=True, order=tuple(ACCESSES)),
@@ -99,16 +99,16 @@ REPORT = Report(
         Metric("first_byte", "time to the first byte", "send the first byte"),
     ),
     values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
-    amount=_amount,
+    amount=_format_amount,
     panels=("operation", "compression", "store", "access", "cache"),
-    harness=(Column("start of clients / s", "cluster_start_s", number),),
+    harness=(Column("start of clients / s", "cluster_start_s", format_number),),
     effective=(
         Column("HDF5", "hdf5"),
-        *(Column(title, of_readers(f"effective.{name}")) for title, name in (("HSDS", "hsds"), ("Zarr", "zarr"))),
-        Column("objects", of_readers("work.stored_objects", "median"), WHOLE),
-        Column("stored / MiB", in_mib("work.stored_bytes"), number),
-        Column("in whole chunks / MiB", in_mib("work.padded_bytes"), number),
-        Column("service ready after / s", of_readers("effective.ready_s", "median"), number),
+        *(Column(title, from_readers(f"effective.{name}")) for title, name in (("HSDS", "hsds"), ("Zarr", "zarr"))),
+        Column("objects", from_readers("work.stored_objects", "median"), WHOLE),
+        Column("stored / MiB", from_readers_in_mib("work.stored_bytes"), format_number),
+        Column("in whole chunks / MiB", from_readers_in_mib("work.padded_bytes"), format_number),
+        Column("service ready after / s", from_readers("effective.ready_s", "median"), format_number),
     ),
     along="clients",
 )

@@ -11,7 +11,7 @@ from sbench.pages.headline import Said
 from sbench.pages.page import Table
 from sbench.pages.results import Results
 from sbench.pages.run_files import read_facts
-from sbench.studies.arrays.pieces import TRIALS, of_levels
+from sbench.studies.arrays.pieces import TRIALS, parse_shape
 from sbench.studies.arrays.report import BACKENDS, MIB, REPORT, words
 
 FACTORS = REPORT.names
@@ -25,7 +25,7 @@ OF_SERVICE = (
 )
 
 
-def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
     """Return what the folder `tables` holds, and what the workflow wrote about it in `facts`, a JSON object.
 
     Raises:
@@ -38,10 +38,10 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     frames["samples"] = frames["samples"][~tried["samples"]]
     times = [name for name in frames["cells"] if name.startswith("total_s")]
     frames["cells"].loc[tried["cells"], times] = float("nan")
-    return results.complete(frames, _records, read_facts(facts), REPORT, folder)
+    return results.build_results(frames, _compute_records, read_facts(facts), REPORT, folder)
 
 
-def _records(samples: pd.DataFrame) -> pd.DataFrame:
+def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     """One row per record: cell, repeat, valid, factors, total_s, bytes, and the report's values."""
     samples = samples.assign(control=samples.get("control", ""))
     groups = samples.groupby(results.RECORD, sort=False)
@@ -55,68 +55,78 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     return records
 
 
-def why(run: Results) -> Iterator[Said]:
+def describe_acknowledged(run: Results) -> Iterator[Said]:
     """Yield how much of a service's time for writing is that until it acknowledges."""
     cells = run.measured
     written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write") & cells["acknowledged_rate"].notna()]
     for (store, compression), alike in written.groupby(["store", "compression"], sort=False):
-        said = {"store": run.names.store(store), "compression": run.names.within("compression", [compression])}
-        said["acknowledged"] = prose.span(alike["acknowledged_rate"], names.rate)
-        said["stored"] = prose.span(alike["rate"], names.rate)
+        said = {
+            "store": run.names.format_store(store),
+            "compression": run.names.format_condition("compression", [compression]),
+        }
+        said["acknowledged"] = prose.format_span(alike["acknowledged_rate"], names.format_rate)
+        said["stored"] = prose.format_span(alike["rate"], names.format_rate)
         yield words.fill("acknowledged", service=BACKENDS["hsds"], **said), ()
 
 
-def cores(run: Results) -> Iterator[Said]:
+def describe_cores(run: Results) -> Iterator[Said]:
     """Yield the CPU seconds of a service's nodes for a write with gzip, by their number, against the library's."""
     cells, named = run.measured.query("operation == 'write' and compression == 'gzip'"), run.names
-    nodes = _taken(run, cells, "service_node_cpu_s") + _taken(run, cells, "data_nodes_cpu_s")
-    cells = cells.assign(cpu=nodes.where(cells["backend"] == "hsds", cell_tables.numbers(cells, "cpu_s")))
+    nodes = _get_node_usage(run, cells, "service_node_cpu_s") + _get_node_usage(run, cells, "data_nodes_cpu_s")
+    cells = cells.assign(cpu=nodes.where(cells["backend"] == "hsds", cell_tables.get_numbers(cells, "cpu_s")))
 
-    def spent(rows: pd.DataFrame, factor: str) -> str:
-        sides = named.sort(rows, [factor])[["cpu", factor]].itertuples(index=False, name=None)
-        return prose.listing(f"{prose.number(cpu)} with {named.subject(factor, level)}" for cpu, level in sides)
+    def format_spent(rows: pd.DataFrame, factor: str) -> str:
+        sides = named.sort_rows(rows, [factor])[["cpu", factor]].itertuples(index=False, name=None)
+        return prose.format_list(
+            f"{prose.format_number(cpu)} with {named.format_subject(factor, level)}" for cpu, level in sides
+        )
 
     same = [name for name in FACTORS if name not in ("backend", "nodes", "clients")]
     for _, rows in cells[cells["cpu"].notna()].groupby(same, sort=False):
         service, library = rows.query("backend == 'hsds' and clients == '1'"), rows.query("backend == 'library'")
         if len(service) > 1 and len(library):
-            what = named.subject("shape", rows["shape"].iloc[0]), named.within("values", rows["values"].unique())
-            said = {"place": prose.capital(run.place(rows.iloc[0])), "what": " ".join(what)}
-            said |= {"service": spent(service, "nodes"), "library": spent(library, "clients")}
+            what = (
+                named.format_subject("shape", rows["shape"].iloc[0]),
+                named.format_condition("values", rows["values"].unique()),
+            )
+            said = {"place": prose.capitalize_first(run.describe_place(rows.iloc[0])), "what": " ".join(what)}
+            said |= {"service": format_spent(service, "nodes"), "library": format_spent(library, "clients")}
             yield words.fill("cores", **said), ()
 
 
-def durable(run: Results) -> Table:
+def build_writing_table(run: Results) -> Table:
     """Return, of writing, the rates until acknowledged and until stored; what was published is timed to the former."""
     cells = run.measured[run.measured["operation"] == "write"]
     columns = [
-        cell_tables.estimated("until acknowledged / MiB/s", "acknowledged_rate"),
-        cell_tables.estimated("until stored / MiB/s", "rate"),
-        Column("stored / s", "total_s", prose.number),
+        cell_tables.build_estimate_column("until acknowledged / MiB/s", "acknowledged_rate"),
+        cell_tables.build_estimate_column("until stored / MiB/s", "rate"),
+        Column("stored / s", "total_s", prose.format_number),
     ]
     if "published" in run.facts:
         columns = [
-            cell_tables.estimated("until acknowledged / MiB/s", "rate"),
-            Column("acknowledged / s", "total_s", prose.number),
+            cell_tables.build_estimate_column("until acknowledged / MiB/s", "rate"),
+            Column("acknowledged / s", "total_s", prose.format_number),
         ]
-    return cell_tables.table(run, "durable", words.fill("table of writing"), columns, cells)
+    return cell_tables.build_table(run, "durable", words.fill("table of writing"), columns, cells)
 
 
-def service(run: Results) -> Table:
+def build_service_table(run: Results) -> Table:
     """Return what the nodes of a service took: CPU seconds, and the peak of their memory against a request."""
     cells = run.measured[run.measured["backend"] == "hsds"]
-    of_array = [of_levels(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
-    taken = {name: _taken(run, cells, name) / unit for _, name, unit in OF_SERVICE}
-    columns = [Column(title, name, prose.number) for title, name, _ in (("array / MiB", "array_mib", 1), *OF_SERVICE)]
+    of_array = [parse_shape(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
+    taken = {name: _get_node_usage(run, cells, name) / unit for _, name, unit in OF_SERVICE}
+    columns = [
+        Column(title, name, prose.format_number) for title, name, _ in (("array / MiB", "array_mib", 1), *OF_SERVICE)
+    ]
     cells = cells.assign(array_mib=of_array, **taken)
-    return cell_tables.table(run, "service", words.fill("table of nodes"), columns, cells, columns[1:])
+    return cell_tables.build_table(run, "service", words.fill("table of nodes"), columns, cells, columns[1:])
 
 
-def _taken(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
-    return cell_tables.of_readers(f"effective.{name}", "median")(run, cells)
+def _get_node_usage(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
+    return cell_tables.from_readers(f"effective.{name}", "median")(run, cells)
 
 
-def limits(run: Results) -> list[str]:
+def list_limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
     is_beside = "published" not in run.facts and (run.measured["backend"] == "hsds").any()
     lines = [words.fill("beside client")] if is_beside else []

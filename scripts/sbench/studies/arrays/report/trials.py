@@ -24,7 +24,7 @@ AMOUNTS = ["request_bytes", "service_node_bytes", "first_byte_s", "trial_s"]
 TEXTS = ("cell", "operation", "streaming", "request_limit", "phase", "outcome")
 
 
-def load(tables: Path | str) -> pd.DataFrame:
+def load_trials(tables: Path | str) -> pd.DataFrame:
     """Return the trials of valid records, one row each; none where nothing was tried."""
     samples = run_files.read_table(Path(tables, "samples.csv"), TEXTS)
     if samples.empty or "phase" not in samples:
@@ -33,7 +33,7 @@ def load(tables: Path | str) -> pd.DataFrame:
     return samples.sort_values("number", kind="stable").reset_index(drop=True)
 
 
-def table(trials: pd.DataFrame, operation: str) -> Table:
+def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
     """Return what came of each trial of an operation, with streaming and without, and what it took of memory."""
     some = trials[trials["operation"] == operation]
     if some.empty:
@@ -43,60 +43,60 @@ def table(trials: pd.DataFrame, operation: str) -> Table:
         row = {"what": what} | ({"× limit": times} if operation == "limits" else {})
         row["request / MiB"] = trial["request_bytes"].median() / MIB
         of_level = {title: trial[trial["streaming"] == level] for level, title in STREAMING.items()}
-        row |= {title: _outcomes(part["outcome"]) for title, part in of_level.items()}
+        row |= {title: _format_outcomes(part["outcome"]) for title, part in of_level.items()}
         for title, part in of_level.items():
-            row |= _amounts(part[part["outcome"] == ANSWERED], title)
+            row |= _compute_amounts(part[part["outcome"] == ANSWERED], title)
         rows.append(row)
-    frame = cell_tables.without_empty(pd.DataFrame(rows))
+    frame = cell_tables.remove_empty_columns(pd.DataFrame(rows))
     numbers = [name for name in frame if frame[name].dtype.kind == "f" and name != "× limit"]
     colours = {"": "unknown", ANSWERED: "faster"}
     over = {name: [colours.get(one, "slower") for one in frame[name]] for name in STREAMING.values() if name in frame}
-    limit = prose.listing(sizes.text(sizes.in_bytes(level)) for level in some["request_limit"].unique())
-    formats = {"× limit": "{:g}".format} | dict.fromkeys(numbers, prose.number)
+    limit = prose.format_list(sizes.format_size(sizes.parse_size(level)) for level in some["request_limit"].unique())
+    formats = {"× limit": "{:g}".format} | dict.fromkeys(numbers, prose.format_number)
     caption = words.fill("table of trials", limit=limit)
     return Table(operation, caption, frame, formats, over, words.fill("colours of trials"))
 
 
-def answer(trials: pd.DataFrame) -> Iterator[Said]:
+def describe_streaming(trials: pd.DataFrame) -> Iterator[Said]:
     """Yield whether streaming lifts the limit, of what requests, and what it costs in memory."""
     near = trials[trials["operation"] == "limits"]
     above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
     for level, title in STREAMING.items():
         if len(of_level := near[above & binary & (near["streaming"] == level)]):
             others = of_level["outcome"][of_level["outcome"] != ANSWERED]
-            said = {"how": prose.capital(title), "answered": len(of_level) - len(others), "of": len(of_level)}
-            said["others"] = words.fill("not answered", outcomes=_outcomes(others)) if len(others) else ""
+            said = {"how": prose.capitalize_first(title), "answered": len(of_level) - len(others), "of": len(of_level)}
+            said["others"] = words.fill("not answered", outcomes=_format_outcomes(others)) if len(others) else ""
             yield words.fill("above limit", most=of_level["times_limit"].max(), **said), ()
     on = near["streaming"] == "on"
     if len(reads := near[on & (near["phase"] == BINARY[0]) & (near["outcome"] == ANSWERED)]):
         ends = [part[AMOUNTS].median() for _, part in reads.groupby("times_limit")]
-        (small, growth), (large, most) = ([_mib(ends[place][name]) for name in AMOUNTS[:2]] for place in (0, -1))
-        first, last = (prose.number(ends[-1][name]) for name in AMOUNTS[2:])
+        (small, growth), (large, most) = ([_format_mib(ends[place][name]) for name in AMOUNTS[:2]] for place in (0, -1))
+        first, last = (prose.format_number(ends[-1][name]) for name in AMOUNTS[2:])
         said = {"small": small, "growth": growth, "large": large, "most": most}
         yield words.fill("memory", **said, first=first, last=last), ()
     others = near[above & on & ~near["phase"].isin((*BINARY, "h5pyd read"))]
     if len(others):
-        kinds = [f"{what}: {_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
+        kinds = [f"{what}: {_format_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
         yield words.fill("other requests", kinds="; ".join(kinds)), ()
 
 
-def survivors(trials: pd.DataFrame) -> Iterator[str]:
+def describe_survivors(trials: pd.DataFrame) -> Iterator[str]:
     """Yield how many reads data nodes with little memory answered, and how many requests in flight were turned away."""
     room, at_once = (trials.join(trials["phase"].str.extract(name).astype(float)) for name in (ROOM, AT_ONCE))
     for (level, size), part in room[room[0].notna()].groupby(["streaming", "request_bytes"], sort=False):
         answered = (part["outcome"] == ANSWERED).groupby(part[0])
         counts = "; ".join(f"{times:g} ×: {some.sum()} of {len(some)}" for times, some in answered)
-        yield words.fill("room", how=prose.capital(STREAMING[level]), size=_mib(size), counts=counts)
+        yield words.fill("room", how=prose.capitalize_first(STREAMING[level]), size=_format_mib(size), counts=counts)
     for (many, tasks), part in at_once.groupby([0, 1]):
-        busy = prose.span(part["outcome"].str.extract(r"(\d+)")[0].astype(float), "{:g}".format)
+        busy = prose.format_span(part["outcome"].str.extract(r"(\d+)")[0].astype(float), "{:g}".format)
         yield words.fill("turned away", many=many, tasks=tasks, busy=busy)
 
 
-def _mib(size: float) -> str:
-    return f"{prose.number(size / MIB)} MiB"
+def _format_mib(size: float) -> str:
+    return f"{prose.format_number(size / MIB)} MiB"
 
 
-def _amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
+def _compute_amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
     """Return what trials that were answered took: memory, and the seconds until the first and the last byte."""
     return {
         f"service node's memory {title} / MiB": answered["service_node_bytes"].median() / MIB,
@@ -106,7 +106,7 @@ def _amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
     }
 
 
-def _outcomes(outcomes: Iterable[str]) -> str:
+def _format_outcomes(outcomes: Iterable[str]) -> str:
     """Return "answered", or how many of the repeats had which outcome."""
     counts = pd.Series(list(outcomes), dtype=str).value_counts(sort=False)
     if len(counts) == 1:

@@ -1,8 +1,8 @@
 """What the report of the study `blobs` shows and says."""
 
 from sbench.pages import prose
-from sbench.pages.cell_tables import WHOLE, fact, in_mib, of_readers
-from sbench.pages.declaration import NODES, Column, Contest, Factor, Metric, Report, Scaling, Value, of_totals
+from sbench.pages.cell_tables import WHOLE, format_fact, from_readers, from_readers_in_mib
+from sbench.pages.declaration import NODES, Column, Contest, Factor, Metric, Report, Scaling, Value, build_rate_summary
 from sbench.pages.names import Names
 from sbench.studies.blobs import patterns
 from sbench.studies.blobs.report import words
@@ -12,7 +12,7 @@ AGAIN = "sent again, all repeats"
 MOST = "{:,.0f}".format
 
 
-def _unequal(row: dict) -> bool:
+def _is_unequal(row: dict) -> bool:
     """Return whether the arms of a comparison deliver different amounts by their nature."""
     whole = {side: row[side] in patterns.WHOLE for side in ("baseline", "contender", "pattern")}
     mixed = row["factor"] == "pattern" and whole["baseline"] != whole["contender"]
@@ -20,25 +20,25 @@ def _unequal(row: dict) -> bool:
     return mixed or grown or row["factor"] == "size"
 
 
-def _arm(levels: dict, names: Names) -> str:
+def _format_arm(levels: dict, names: Names) -> str:
     own = ", own objects" if levels["objects"] == "own" else ""
-    return f"{levels['pattern']}{own} on {names.store(levels['store'])}"
+    return f"{levels['pattern']}{own} on {names.format_store(levels['store'])}"
 
 
-def _group(cell: dict) -> str:
+def _format_group(cell: dict) -> str:
     return words.fill("whole objects" if cell["pattern"] in patterns.WHOLE else "sections")
 
 
-def _on_hosts(hosts: list[dict]) -> str:
+def _format_hosts(hosts: list[dict]) -> str:
     """Return how many processes were in force, and on how many hosts."""
     counts = [host["processes"] for host in hosts]
     if len(counts) < 2:
         return str(sum(counts))
-    each = f"{counts[0]} each" if len(set(counts)) == 1 else prose.listing(map(str, counts))
+    each = f"{counts[0]} each" if len(set(counts)) == 1 else prose.format_list(map(str, counts))
     return f"{sum(counts)} on {len(counts)} hosts ({each})"
 
 
-def _if_several(nodes: list[str]) -> int | None:
+def _count_if_several(nodes: list[str]) -> int | None:
     return len(set(nodes)) if len(set(nodes)) > 1 else None
 
 
@@ -47,7 +47,7 @@ BANDWIDTH = Value(
     "Bandwidth",
     "MiB/s",
     means="Bandwidth: all bytes that reached the processes divided by the time; higher is better.",
-    summary=of_totals("bytes", MIB),
+    summary=build_rate_summary("bytes", MIB),
     bound="ceiling_mib_s",
     bound_name="bare client",
 )
@@ -122,42 +122,42 @@ REPORT = Report(
         *map(Value, ("read_share", "distributing_s", "bare_distributing_s")),
     ),
     panels=("pattern", "objects", "size"),
-    contest=Contest(("store", "pattern", "objects"), "fed the processes fastest", _group, _arm),
+    contest=Contest(("store", "pattern", "objects"), "fed the processes fastest", _format_group, _format_arm),
     # Bytes grow with the processes in some patterns: what is compared is the time of a byte.
     scaling=Scaling("processes", "byte_s", "time per byte"),
     harness=(
-        Column("start of the processes / s", "ranks_start_s", prose.number),
-        Column("first broadcast / s", "first_broadcast_s", prose.number),
-        Column("empty iterations / s", "null_s", prose.number),
-        Column("verifying / s", "verify_s", prose.number),
+        Column("start of the processes / s", "ranks_start_s", prose.format_number),
+        Column("first broadcast / s", "first_broadcast_s", prose.format_number),
+        Column("empty iterations / s", "null_s", prose.format_number),
+        Column("verifying / s", "verify_s", prose.format_number),
     ),
     effective=(
-        Column("nodes in force", of_readers("effective.ran_on", of=_if_several), WHOLE),
-        Column("processes in force", of_readers("effective.hosts", of=_on_hosts)),
-        Column("cores", of_readers("effective.usable_cores"), WHOLE),
+        Column("nodes in force", from_readers("effective.ran_on", of=_count_if_several), WHOLE),
+        Column("processes in force", from_readers("effective.hosts", of=_format_hosts)),
+        Column("cores", from_readers("effective.usable_cores"), WHOLE),
         Column(
             "idle processes",
-            of_readers("effective.idle_processes", of=lambda idle: idle or None),
+            from_readers("effective.idle_processes", of=lambda idle: idle or None),
             WHOLE,
             meaning="processes without work",
         ),
-        Column("operations", of_readers("effective.operations"), MOST),
-        *(Column(title, of_readers(f"effective.{name}", of=fact)) for title, name in READ_BACK.items()),
-        Column("growth allowed / MiB", in_mib("memory.allowed_bytes", "max"), MOST),
-        Column("growth of a process / MiB", in_mib("memory.growth_bytes", "max"), MOST),
+        Column("operations", from_readers("effective.operations"), MOST),
+        *(Column(title, from_readers(f"effective.{name}", of=format_fact)) for title, name in READ_BACK.items()),
+        Column("growth allowed / MiB", from_readers_in_mib("memory.allowed_bytes", "max"), MOST),
+        Column("growth of a process / MiB", from_readers_in_mib("memory.growth_bytes", "max"), MOST),
     ),
     moved=(
-        Column("sent by the clients", of_readers("attempts", "median"), MOST),
+        Column("sent by the clients", from_readers("attempts", "median"), MOST),
         Column(
             AGAIN,
-            of_readers("retries", "sum"),
+            from_readers("retries", "sum"),
             MOST,
             lambda again, _: again.fillna(0) > 0,
             "requests that a client sent again",
         ),
     ),
     along="size",
-    unequal=_unequal,
+    unequal=_is_unequal,
 )
 METHOD = (
     "A record starts the MPI processes once and reads many times. An iteration lies between two barriers: its latency "

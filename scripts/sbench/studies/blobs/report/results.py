@@ -20,7 +20,7 @@ NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS
 # What has rows of its own where it varies, beside the size.
 ROWS = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
 # What each store has a column of: the number, in a head, and in digits.
-SHOWN = (("latency_s", "latency / s", prose.number), ("mib_s", "MiB/s", names.rate))
+SHOWN = (("latency_s", "latency / s", prose.format_number), ("mib_s", "MiB/s", names.format_rate))
 ENDS = ("", "_low", "_high")
 NUMBERS = (*(column + end for column, *_ in SHOWN for end in ENDS), "n", "failed", "invalid", "edited")
 # Its panels are named after the patterns.
@@ -28,7 +28,7 @@ PICTURE = Path("docs/images/patterns.svg")
 PICTURED = words.fill("picture")
 
 
-def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
     """Return what `tables` holds.
 
     Args:
@@ -42,10 +42,10 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     frames = run_files.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
     if "throughput_mib_s" in frames["cells"]:
         frames["cells"]["mib_s"] = frames["cells"]["throughput_mib_s"]
-    return results.complete(frames, _records, read_facts(facts), REPORT, folder)
+    return results.build_results(frames, _compute_records, read_facts(facts), REPORT, folder)
 
 
-def _records(samples: pd.DataFrame) -> pd.DataFrame:
+def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     """One row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and the report's values.
 
     total_s and bytes are those of the iterations after the first (of a single one, of that), latency_s their median,
@@ -56,7 +56,7 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     """
     rows = samples[samples["phase"] == "read"]
     first_done = pd.to_numeric(rows.get("first_done_s"), errors="coerce")
-    records, groups, timed = results.by_record(rows.assign(imbalance=rows["latency_s"] / first_done), REPORT)
+    records, groups, timed = results.group_by_record(rows.assign(imbalance=rows["latency_s"] / first_done), REPORT)
     records["first_s"] = groups["latency_s"].first()
     records[["total_s", "bytes"]] = timed[["latency_s", "bytes"]].sum()
     records["byte_s"] = records["total_s"] / records["bytes"]
@@ -80,37 +80,39 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     return records
 
 
-def by_size(run: Results) -> Iterator[Table]:
+def build_size_tables(run: Results) -> Iterator[Table]:
     """Yield a table for each pattern that was measured, objects of each process's own apart: sizes by stores."""
     cells = run.cells[run.cells["control"] == ""]
     for name, pattern in PATTERNS.items():
         for own, rows in cells[cells["pattern"] == name].groupby(cells["objects"] == "own"):
             title = words.fill("of own objects", pattern=pattern.title) if own else pattern.title
-            yield _by_size(rows, f"table-{name}{'-own' if own else ''}", title, run)
+            yield _build_size_table(rows, f"table-{name}{'-own' if own else ''}", title, run)
 
 
-def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
-    varies = run.varying(cells, ROWS)
+def _build_size_table(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
+    varies = run.select_varying_factors(cells, ROWS)
     keys = [*varies, "size"]
-    rows = pd.DataFrame(run.names.sorted_rows(cells, keys), columns=keys)
-    heads = {**{key: run.report.factor(key).title for key in varies}, "size": "size of an object"}
-    frame = pd.DataFrame({head: [run.names.cell(key, level) for level in rows[key]] for key, head in heads.items()})
+    rows = pd.DataFrame(run.names.list_combinations(cells, keys), columns=keys)
+    heads = {**{key: run.report.get_factor(key).title for key in varies}, "size": "size of an object"}
+    frame = pd.DataFrame(
+        {head: [run.names.format_table_level(key, level) for level in rows[key]] for key, head in heads.items()}
+    )
     over = {}
     for store in cells["store"].unique():
         own = rows.merge(cells[cells["store"] == store], on=keys, how="left")
         for column, head, digits in SHOWN:
-            title_of = f"{run.names.store(store)} {head}"
-            frame[title_of] = [_text(cell, column, digits) for cell in own.to_dict("records")]
+            title_of = f"{run.names.format_store(store)} {head}"
+            frame[title_of] = [_format_cell(cell, column, digits) for cell in own.to_dict("records")]
             over[title_of] = list(own["invalid"] > 0)
     how = words.fill("how as published" if "published" in run.facts else "how")
     same = {factor: cells[factor].iloc[0] for factor in ROWS if factor not in varies}
     unsaid = run.report.added
     shared = ", ".join(
-        run.names.level(*level) for level in same.items() if level[1] not in ("", "any", unsaid.get(level[0]))
+        run.names.format_level(*level) for level in same.items() if level[1] not in ("", "any", unsaid.get(level[0]))
     )
     return Table(
         name,
-        f"{title}: {how}. {prose.capital(shared)}{'.' if shared else ''}",
+        f"{title}: {how}. {prose.capitalize_first(shared)}{'.' if shared else ''}",
         frame.fillna(""),
         over=over,
         meaning=words.fill("colours of trouble"),
@@ -118,63 +120,69 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
     )
 
 
-def _text(cell: dict, column: str, digits) -> str:
+def _format_cell(cell: dict, column: str, digits) -> str:
     """A cell's number with its interval, or why there is none."""
     if not cell["n"] > 0:
         trouble = cell["invalid"] > 0 or cell["failed"] > 0
-        return cell_tables.mark(cell) if trouble else "not measured" if cell["n"] == 0 else ""
-    return "" if pd.isna(cell[column]) else names.with_interval(*(cell[column + end] for end in ENDS), digits)
+        return cell_tables.get_trouble_mark(cell) if trouble else "not measured" if cell["n"] == 0 else ""
+    return "" if pd.isna(cell[column]) else names.format_with_interval(*(cell[column + end] for end in ENDS), digits)
 
 
-def iterations(run: Results) -> Table:
+def build_iteration_table(run: Results) -> Table:
     """Return how the iterations and the processes of each cell's records differ; nothing of what was published."""
     if "published" in run.facts:
         return Table("iterations", "", pd.DataFrame())
     columns = (
         Column("iterations per record", "iterations", WHOLE),
-        Column("first / s", "first_s", prose.number),
+        Column("first / s", "first_s", prose.format_number),
         # Of records with one iteration the latency is that of the first.
-        Column("later / s", lambda _, cells: cells["latency_s"].where(cells["first_ratio"].notna()), prose.number),
-        Column("first / later", "first_ratio", prose.ratio),
-        Column("slowest / fastest iteration", "spread", prose.ratio),
-        Column("last / first process done", "imbalance", prose.ratio),
+        Column(
+            "later / s", lambda _, cells: cells["latency_s"].where(cells["first_ratio"].notna()), prose.format_number
+        ),
+        Column("first / later", "first_ratio", prose.format_ratio),
+        Column("slowest / fastest iteration", "spread", prose.format_ratio),
+        Column("last / first process done", "imbalance", prose.format_ratio),
     )
-    return cell_tables.table(run, "iterations", words.fill("table of iterations"), columns, about=columns[:1])
+    return cell_tables.build_table(run, "iterations", words.fill("table of iterations"), columns, about=columns[:1])
 
 
-def distribution(run: Results) -> Table:
+def build_distribution_table(run: Results) -> Table:
     """Return how the time is divided where one process reads for all, and the bound of what is not reading."""
     columns = (
-        Column("latency / s", "latency_s", prose.number),
-        Column("reading / %", lambda _, cells: 100 * cells["read_share"], names.whole),
-        Column("distributing / s", "distributing_s", prose.number),
-        Column("bare MPI / s", "bare_distributing_s", prose.number),
+        Column("latency / s", "latency_s", prose.format_number),
+        Column("reading / %", lambda _, cells: 100 * cells["read_share"], names.format_percentage),
+        Column("distributing / s", "distributing_s", prose.format_number),
+        Column("bare MPI / s", "bare_distributing_s", prose.format_number),
     )
     cells = run.measured[run.measured["pattern"].isin(FROM_ONE)]
-    return cell_tables.table(run, "distribution", words.fill("table of distribution"), columns, cells, columns[1:2])
+    return cell_tables.build_table(
+        run, "distribution", words.fill("table of distribution"), columns, cells, columns[1:2]
+    )
 
 
-def in_words(run: Results) -> list[str]:
+def describe_patterns(run: Results) -> list[str]:
     """Return a sentence for each pattern of the run."""
-    lines = judgement.explained(run, "pattern", {name: pattern.explained for name, pattern in PATTERNS.items()})
+    lines = judgement.list_explanations(run, "pattern", {name: pattern.explained for name, pattern in PATTERNS.items()})
     return [*lines, words.fill("own objects")] if (run.cells["objects"] == "own").any() else lines
 
 
-def limits(run: Results) -> list[str]:
+def list_limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
     lines, readers = [], run.readers
-    hosts = cell_tables.column(readers, "effective.hosts").dropna().astype(object).str.len()
+    hosts = cell_tables.get_column(readers, "effective.hosts").dropna().astype(object).str.len()
     if len(hosts) and hosts.max() < 2:
         lines.append(words.fill("one machine"))
-    refused = cell_tables.column(readers, "ceiling.problem").dropna()
+    refused = cell_tables.get_column(readers, "ceiling.problem").dropna()
     if len(refused):
-        lines.append(words.fill("refused", many=prose.count(len(refused), "record"), reason=refused.iloc[0]))
+        lines.append(words.fill("refused", many=prose.format_count(len(refused), "record"), reason=refused.iloc[0]))
     # Records of before have bare requests, and do not say by how many processes.
-    threads, processes = (cell_tables.column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
+    threads, processes = (cell_tables.get_column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
     counts = {
         "threads": ("record", (threads.notna() & processes.isna()).sum()),
         "above bare client": ("cell", (run.measured["share"] > 1.05).sum()),
-        "retried": ("request", cell_tables.numbers(readers, "retries").sum()),
-        "idle": ("record", (cell_tables.numbers(readers, "effective.idle_processes") > 0).sum()),
+        "retried": ("request", cell_tables.get_numbers(readers, "retries").sum()),
+        "idle": ("record", (cell_tables.get_numbers(readers, "effective.idle_processes") > 0).sum()),
     }
-    return lines + [words.fill(what, many=prose.count(int(many), of)) for what, (of, many) in counts.items() if many]
+    return lines + [
+        words.fill(what, many=prose.format_count(int(many), of)) for what, (of, many) in counts.items() if many
+    ]

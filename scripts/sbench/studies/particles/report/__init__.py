@@ -1,6 +1,6 @@
 """What the report of the study `particles` shows and says."""
 
-from sbench.pages.cell_tables import WHOLE, in_mib, of_readers
+from sbench.pages.cell_tables import WHOLE, from_readers, from_readers_in_mib
 from sbench.pages.declaration import (
     NODES,
     PAGE_BUFFER,
@@ -11,9 +11,9 @@ from sbench.pages.declaration import (
     Report,
     Scaling,
     Value,
-    of_totals,
+    build_rate_summary,
 )
-from sbench.pages.prose import number
+from sbench.pages.prose import format_number
 from sbench.studies.particles.methods import PUBLISHED
 
 MILLION = 1e6
@@ -25,12 +25,12 @@ OPERATIONS = {
 }
 
 
-def counted(level: str, _facts: dict | None = None) -> str:
+def format_particles(level: str, _facts: dict | None = None) -> str:
     """Return "1.94 million" of a number of particles."""
     return f"{int(level) / MILLION:.3g} million" if level.isdigit() else "own"
 
 
-def called(cell: dict) -> str:
+def format_method(cell: dict) -> str:
     """Return the name of a cell's method, with its published spelling where it has one."""
     published = PUBLISHED.get((cell["operation"], cell["method"]))
     return f"{cell['method']} ({published})" if published else cell["method"]
@@ -49,7 +49,7 @@ REPORT = Report(
             within="from {}",
         ),
         PAGE_BUFFER,
-        Factor("particles", known_as=counted, within="of {} particles", axis="Particles", given=True),
+        Factor("particles", known_as=format_particles, within="of {} particles", axis="Particles", given=True),
         Factor(
             "chunk",
             known_as=lambda level, _: f"{int(level):,}" if level.isdigit() else level,
@@ -80,7 +80,7 @@ REPORT = Report(
             "Rate",
             "million particles/s",
             means="Rate: particles of all chunks divided by the time of the iterations; higher is better.",
-            summary=of_totals("done", MILLION),
+            summary=build_rate_summary("done", MILLION),
         ),
         Value("iteration_s", "Time of an iteration", "s", means="Lower is better."),
         Value(
@@ -100,17 +100,17 @@ REPORT = Report(
     contest=Contest(("method",), "was fastest", lambda cell: OPERATIONS[cell["operation"]]),
     scaling=Scaling("workers"),
     harness=(
-        Column("start of workers / s", "cluster_start_s", number),
-        Column("account of reads / s", "null_s", number),
+        Column("start of workers / s", "cluster_start_s", format_number),
+        Column("account of reads / s", "null_s", format_number),
     ),
     effective=(
         Column("HDF5", "hdf5"),
-        Column("bytes in files / MiB", in_mib("effective.read_bytes"), number),
-        Column("processes that read", of_readers("effective.readers", "median"), WHOLE),
-        Column("bytes of a task", of_readers("effective.task_bytes", "median"), WHOLE),
-        Column("moved between processes / MiB", in_mib("effective.moved_bytes"), number),
-        Column("client's peak / MiB", in_mib("effective.client_peak_bytes"), number),
-        Column("workers' peak / MiB", in_mib("effective.worker_peak_bytes"), number),
+        Column("bytes in files / MiB", from_readers_in_mib("effective.read_bytes"), format_number),
+        Column("processes that read", from_readers("effective.readers", "median"), WHOLE),
+        Column("bytes of a task", from_readers("effective.task_bytes", "median"), WHOLE),
+        Column("moved between processes / MiB", from_readers_in_mib("effective.moved_bytes"), format_number),
+        Column("client's peak / MiB", from_readers_in_mib("effective.client_peak_bytes"), format_number),
+        Column("workers' peak / MiB", from_readers_in_mib("effective.worker_peak_bytes"), format_number),
     ),
     along="particles",
 )

@@ -13,8 +13,8 @@ from sbench.pages.markup import bold, bullets, code, verbatim
 from sbench.pages.page import Page, Table
 from sbench.pages.results import Results
 from sbench.pages.statements import NoGain
-from sbench.studies.particles.methods import METHODS, script
-from sbench.studies.particles.report import OPERATIONS, counted, words
+from sbench.studies.particles.methods import METHODS, format_script
+from sbench.studies.particles.report import OPERATIONS, format_particles, words
 from sbench.studies.particles.snapshots import FIELD, TYPE
 from sbench.verdicts.outcomes import Outcome
 
@@ -24,7 +24,7 @@ _DASK = [name for name, method in METHODS.items() if method.dask]
 _PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none", "pool": "processes"}
 
 
-def why(run: Results) -> list[Said]:
+def list_reasons(run: Results) -> list[Said]:
     """Return that Dask never won, if so, what reading a chunk takes and what a task costs, where both were measured."""
     cells = run.measured
     if "chunk_s" not in cells:
@@ -33,46 +33,52 @@ def why(run: Results) -> list[Said]:
     dask = cells["method"].isin(_DASK)
     if dask.all() or not dask.any():
         return []
-    chunk = prose.span(1000 * cells.loc[~dask, "chunk_s"], prose.number)
+    chunk = prose.format_span(1000 * cells.loc[~dask, "chunk_s"], prose.format_number)
     costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
-    tasks = [words.fill("cost of task", cost=prose.number(cost), method=method) for method, cost in costs.items()]
-    rows = run.comparisons()
+    tasks = [
+        words.fill("cost of task", cost=prose.format_number(cost), method=method) for method, cost in costs.items()
+    ]
+    rows = run.get_comparisons()
     rows = rows[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK)]
     said: list[Said] = []
     if len(rows) and not (rows["verdict"] == Outcome.FASTER).any():
         said.append((words.fill("dask never faster"), (NoGain(tuple((one,) for one in run.to_comparisons(rows))),)))
-    return [*said, (words.fill("chunk and task", chunk=chunk, tasks=prose.listing(tasks)), ())]
+    return [*said, (words.fill("chunk and task", chunk=chunk, tasks=prose.format_list(tasks)), ())]
 
 
-def through_yt(run: Results) -> Iterator[str]:
+def describe_yt_tasks(run: Results) -> Iterator[str]:
     """Yield what tasks weigh and take that are sent yt's objects, against those that are sent what to read."""
-    weights, costs = _of_cells(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
+    weights, costs = _compute_cell_medians(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
     rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
-    for row in _measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
+    for row in _select_measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
         own, other = (
-            words.fill("sent", size=weights[cell], what=what, cost=prose.number(costs[cell]))
+            words.fill("sent", size=weights[cell], what=what, cost=prose.format_number(costs[cell]))
             for cell, what in ((row["contender_cell"], words.fill("objects of yt")), (row["baseline_cell"], ""))
         )
-        said = {"ratio": names.ratio_with_interval(*_ratios(row)), "verdict": row["verdict"]}
-        yield words.fill("through yt", what=_what(row), own=own, other=other, **said)
+        said = {"ratio": names.format_ratio_with_interval(*_get_ratios(row)), "verdict": row["verdict"]}
+        yield words.fill("through yt", what=_format_operation(row), own=own, other=other, **said)
 
 
-def converting(run: Results) -> Iterator[str]:
+def describe_conversion(run: Results) -> Iterator[str]:
     """Yield what a copy in Parquet takes, and from how many reads on it pays, if reading it is shown to be faster."""
-    cells, stored, rows = run.measured.set_index("cell"), _of_cells(run, "read_bytes") / MIB, run.comparisons()
-    for row in _measured(rows[(rows["factor"] == "driver") & (rows["contender"] == "parquet")], run):
-        copy, files = (prose.number(stored[row[f"{side}_cell"]]) for side in ("contender", "baseline"))
+    cells, stored, rows = (
+        run.measured.set_index("cell"),
+        _compute_cell_medians(run, "read_bytes") / MIB,
+        run.get_comparisons(),
+    )
+    for row in _select_measured(rows[(rows["factor"] == "driver") & (rows["contender"] == "parquet")], run):
+        copy, files = (prose.format_number(stored[row[f"{side}_cell"]]) for side in ("contender", "baseline"))
         making, reading = cells["prepare_s"][row["contender_cell"]], cells["iteration_s"][row["baseline_cell"]]
-        ratio = names.ratio_with_interval(*_ratios(row))
+        ratio = names.format_ratio_with_interval(*_get_ratios(row))
         pays = words.fill("pays undecided")
         if row["verdict"] == Outcome.FASTER:
-            reads, most, fewest = (math.ceil(making / (reading * (1 - ratio))) for ratio in _ratios(row)[[0, 2, 1]])
+            reads, most, fewest = (math.ceil(making / (reading * (1 - ratio))) for ratio in _get_ratios(row)[[0, 2, 1]])
             pays = words.fill("pays from", reads=reads, fewest=fewest, most=most)
         elif row["verdict"] in (Outcome.SAME, Outcome.SLOWER):
             pays = words.fill("never pays")
-        said = {"method": row["method"], "making": prose.number(making), "copy": copy, "files": files}
+        said = {"method": row["method"], "making": prose.format_number(making), "copy": copy, "files": files}
         said["outcome"] = ", ".join(filter(None, [row["verdict"], ratio and f"ratio {ratio}"]))
-        yield words.fill("converting", what=_what(row), **said, pays=bold(pays))
+        yield words.fill("converting", what=_format_operation(row), **said, pays=bold(pays))
 
 
 def show_code(page: Page, run: Results) -> None:
@@ -80,25 +86,27 @@ def show_code(page: Page, run: Results) -> None:
     data = run.facts.get("settings", {}).get("data", {})
     field = {"group": data.get("group", TYPE), "field": data.get("field", FIELD)}
     texts, scripts = [], {}
-    for lead, cell in _leading(run):
+    for lead, cell in _find_leading_cells(run):
         method, loads = METHODS[cell["method"]], cell["operation"] == "load"
         if line := (method.load if loads else method.add).format(**field):
             levels = {name: cell[name] for name in ("chunk", "workers", "threads")}
-            size, *dask = (run.names.level(name, cell[name]) for name in ("particles", "workers", "threads"))
+            size, *dask = (run.names.format_level(name, cell[name]) for name in ("particles", "workers", "threads"))
             by = f" with {' of '.join(dask)}" if method.dask else ""
-            texts.append(f"{prose.capital(leaders.in_words(lead, run)[0])}, at {size}{by}: {code(line)}")
+            texts.append(f"{prose.capitalize_first(leaders.describe_lead(lead, run)[0])}, at {size}{by}: {code(line)}")
             scripts.setdefault(tuple(levels.items()), []).append(f"{'values' if loads else 'total'} = {line}")
     if texts:
-        page.section("In code", bullets(texts))
+        page.show_section("In code", bullets(texts))
         with page.fold(f"{'a script' if len(scripts) == 1 else 'scripts'} for your own files"):
-            page.text(*(verbatim(script(lines, **field, **dict(levels))) for levels, lines in scripts.items()))
+            page.show_text(
+                *(verbatim(format_script(lines, **field, **dict(levels))) for levels, lines in scripts.items())
+            )
 
 
-def _leading(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
+def _find_leading_cells(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
     """Who was shown to lead where whole HDF5 files were read, of each operation the largest and fastest, as a cell."""
     leading: dict[str, list] = {}
-    for lead in leaders.find(run):
-        cells = leaders.cells_of(lead, run)
+    for lead in leaders.find_leads(run):
+        cells = leaders.select_cells(lead, run)
         cells = cells[cells["arm"].isin(lead.arms) & (cells["particles"] == lead.levels[-1])]
         if lead.kind in ("one", "same") and (cells[list(_PLAIN)] == list(_PLAIN.values())).all(axis=None):
             cell = cells.loc[cells["rate"].idxmax()].to_dict()
@@ -107,38 +115,38 @@ def _leading(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
         yield max(some, key=lambda lead: (int(lead[1]["particles"]), lead[1]["rate"]))
 
 
-def out_of_core(run: Results) -> Table:
+def build_memory_table(run: Results) -> Table:
     """Return the cells whose workers had a limit of memory: the data, in memory, against it, and what workers took."""
     cells = run.measured[run.measured["memory"] != "none"]
     data = 8 * cells["particles"].astype(int) * cells["rereads"].astype(int)
-    limit = cells["memory"].map(names.amount)
-    taken = cells["cell"].map(_of_cells(run, "worker_peak_bytes")) * cells["workers"].astype(int)
+    limit = cells["memory"].map(names.parse_amount)
+    taken = cells["cell"].map(_compute_cell_medians(run, "worker_peak_bytes")) * cells["workers"].astype(int)
     cells = cells.assign(gib=data / 2**30, times=data / limit, share=100 * taken / limit)
     above = (lambda share, _: share > 100, words.fill("colours of memory"))
     columns = (
-        Column("data in memory / GiB", "gib", prose.number),
-        Column("data / limit", "times", prose.number),
-        cell_tables.estimated("time / s", "iteration_s"),
-        Column("largest worker, of its limit / %", "share", names.whole, *above),
+        Column("data in memory / GiB", "gib", prose.format_number),
+        Column("data / limit", "times", prose.format_number),
+        cell_tables.build_estimate_column("time / s", "iteration_s"),
+        Column("largest worker, of its limit / %", "share", names.format_percentage, *above),
     )
-    return cell_tables.table(run, "out-of-core", words.fill("table of memory"), columns, cells)
+    return cell_tables.build_table(run, "out-of-core", words.fill("table of memory"), columns, cells)
 
 
-def _measured(rows: pd.DataFrame, run: Results) -> list[dict]:
+def _select_measured(rows: pd.DataFrame, run: Results) -> list[dict]:
     """The comparisons both of whose cells were measured."""
     there = set(run.measured["cell"])
     return [row for row in rows.to_dict("records") if {row["baseline_cell"], row["contender_cell"]} <= there]
 
 
-def _ratios(row: dict) -> np.ndarray:
+def _get_ratios(row: dict) -> np.ndarray:
     return np.array([row["ratio"], row["ratio_low"], row["ratio_high"]], dtype=float)
 
 
-def _what(row: dict) -> str:
-    return prose.capital(f"{OPERATIONS[row['operation']]}, {counted(row['particles'])} particles")
+def _format_operation(row: dict) -> str:
+    return prose.capitalize_first(f"{OPERATIONS[row['operation']]}, {format_particles(row['particles'])} particles")
 
 
-def _of_cells(run: Results, name: str) -> pd.Series:
+def _compute_cell_medians(run: Results, name: str) -> pd.Series:
     """The median of what was in force over a cell's valid records, by cell."""
-    values = cell_tables.of_readers(f"effective.{name}", "median")(run, run.measured)
+    values = cell_tables.from_readers(f"effective.{name}", "median")(run, run.measured)
     return values.set_axis(run.measured["cell"])

@@ -8,7 +8,7 @@ from sbench.pages import prose, results, run_files
 from sbench.pages.results import Results
 from sbench.pages.run_files import read_facts
 from sbench.studies.particles.methods import METHODS
-from sbench.studies.particles.report import MILLION, REPORT, called, counted, words
+from sbench.studies.particles.report import MILLION, REPORT, format_method, format_particles, words
 from sbench.studies.particles.snapshots import PRESETS
 
 FACTORS = REPORT.names
@@ -16,7 +16,7 @@ ALIKE = ("listed", "particles_listed", "empty_s")  # what all samples of a recor
 NEEDED = ("cell", "repeat", "iteration", "iteration_s", "chunks", "particles_listed", *FACTORS)
 
 
-def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
     """Return what `tables` holds; snapshots by name are numbers of particles, as are a user's own that were measured.
 
     Args:
@@ -36,10 +36,10 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         # Sides of a comparison are levels of any factor: no other has levels of these names.
         for column in {"particles", "baseline", "contender"} & set(table):
             table[column] = table[column].replace(amounts)
-    return results.complete(frames, _records, run_facts, REPORT, folder)
+    return results.build_results(frames, _compute_records, run_facts, REPORT, folder)
 
 
-def _records(samples: pd.DataFrame) -> pd.DataFrame:
+def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     """One row per record: cell, repeat, valid, factors, iterations, total_s and the report's values.
 
     total_s is that of the iterations after the first (of a single one, of that), done the particles that were asked for
@@ -49,7 +49,7 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     iterations = each[["valid", "control", *FACTORS, *ALIKE]].first()
     iterations["seconds"], iterations["most"] = each["iteration_s"].first(), each["read_s"].max()
     iterations["mean"] = each["read_s"].mean()
-    records, _, timed = results.by_record(iterations.reset_index(), REPORT, ALIKE)
+    records, _, timed = results.group_by_record(iterations.reset_index(), REPORT, ALIKE)
     records["total_s"], records["iteration_s"] = timed["seconds"].sum(), timed["seconds"].median()
     records["done"] = records["particles_listed"] * timed.size()
     records["rate"] = records["done"] / MILLION / records["total_s"]
@@ -59,27 +59,27 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     return records
 
 
-def taken_for_one(run: Results) -> list[str]:
+def describe_merged_tasks(run: Results) -> list[str]:
     """Return a sentence for each cell whose equal tasks ran once: what was listed, and what was read."""
     lines = []
-    for cell in run.measured[_pure(run)].to_dict("records"):
+    for cell in run.measured[_is_pure(run)].to_dict("records"):
         iterations = run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])
         listed, read = iterations["listed"].first().max(), iterations["chunks"].sum().max()
-        said = {"particles": counted(cell["particles"]), "listed": listed, "read": read}
-        lines.append(words.fill("taken for one", who=called(cell), **said))
+        said = {"particles": format_particles(cell["particles"]), "listed": listed, "read": read}
+        lines.append(words.fill("taken for one", who=format_method(cell), **said))
     return lines
 
 
-def limits(run: Results) -> list[str]:
+def list_limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
-    again = run.measured[(run.measured["rereads"] != "1") & ~_pure(run)]
+    again = run.measured[(run.measured["rereads"] != "1") & ~_is_pure(run)]
     lines = [words.fill("one machine")]
     if len(again):
-        lines.append(words.fill("read again", cells=prose.count(len(again), "cell")))
+        lines.append(words.fill("read again", cells=prose.format_count(len(again), "cell")))
     if run.facts.get("not_printed"):
         lines.append(words.fill("not printed", problem=run.facts["not_printed"]))
     return lines
 
 
-def _pure(run: Results) -> pd.Series:
+def _is_pure(run: Results) -> pd.Series:
     return run.measured["method"].isin([name for name, method in METHODS.items() if method.pure])

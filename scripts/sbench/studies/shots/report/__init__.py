@@ -5,33 +5,33 @@ import math
 import pandas as pd
 
 from sbench.drivers import DEFAULT
-from sbench.pages.cell_tables import column, numbers
+from sbench.pages.cell_tables import get_column, get_numbers
 from sbench.pages.declaration import NODES, PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
-from sbench.pages.names import added_names, libraries, size, user_supplied
-from sbench.pages.prose import listing, number
+from sbench.pages.names import describe_user_build, format_size, get_added_versions, select_libraries
+from sbench.pages.prose import format_list, format_number
 from sbench.probe import sizes
 from sbench.stores import network
 
 
-def hdf5_version(name: str, facts: dict) -> str:
+def format_hdf5_version(name: str, facts: dict) -> str:
     """Return "HDF5 2.0.0", of a user-supplied build "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)".
 
     It is the library's name where two libraries hold the same release.
     """
-    of_study = libraries(facts) or facts.get("libraries") or {}
+    of_study = select_libraries(facts) or facts.get("libraries") or {}
     spec = of_study.get(name) or {}
-    if own := user_supplied(name, spec):
+    if own := describe_user_build(name, spec):
         return own
     # Beside a user's s3fs, another library is one with a release of s3fs.
-    added = dict.fromkeys(package for other in of_study.values() for package in added_names(other or {}))
+    added = dict.fromkeys(package for other in of_study.values() for package in get_added_versions(other or {}))
     if added and all(package in spec.get("promised", {}) for package in added):
-        return listing(f"{package} {spec['promised'][package]}" for package in added)
+        return format_list(f"{package} {spec['promised'][package]}" for package in added)
     versions = {key: spec.get("hdf5") for key, spec in of_study.items() if spec and not spec.get("own")}
     version = versions.get(name)
     return f"HDF5 {version}" if version and list(versions.values()).count(version) == 1 else name
 
 
-def _selected(level: str, facts: dict) -> str:
+def _format_selection(level: str, facts: dict) -> str:
     """Return "all of each dataset", "the metadata alone", "[0:100, ...] of each dataset" or "1 of 10 chunks"."""
     names = {"all": "all of each dataset", "metadata": "the metadata alone"}
     return names.get(
@@ -39,40 +39,40 @@ def _selected(level: str, facts: dict) -> str:
     )
 
 
-def _buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
+def _get_buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
     """MiB; as it was read back where it is no number."""
-    buffers = numbers(cells, "page_buffer_bytes")
-    return (buffers / 2**20).where(buffers.notna(), column(cells, "page_buffer_bytes"))
+    buffers = get_numbers(cells, "page_buffer_bytes")
+    return (buffers / 2**20).where(buffers.notna(), get_column(cells, "page_buffer_bytes"))
 
 
-def _bound(run, cells: pd.DataFrame) -> pd.Series:
+def _compute_bound(run, cells: pd.DataFrame) -> pd.Series:
     """What the emulated network lets through in MiB/s over one connection per worker; NaN without a limit."""
     stores = run.facts.get("stores") or {}
     networks = [(stores.get(name) or {}).get("network") for name in cells["store"]]
-    rates = map(network.mib_s, networks, numbers(cells, "workers"))
+    rates = map(network.compute_rate_limit, networks, get_numbers(cells, "workers"))
     return pd.Series(rates, index=cells.index, dtype=float).replace(math.inf, math.nan)
 
 
-def _moved(_, cells: pd.DataFrame) -> pd.Series:
+def _compute_moved_rate(_, cells: pd.DataFrame) -> pd.Series:
     """Bytes that came, in MiB/s of the total runtime."""
-    return numbers(cells, "bytes_delivered").fillna(numbers(cells, "bytes_offered")) / 2**20 / cells["total_s"]
+    return get_numbers(cells, "bytes_delivered").fillna(get_numbers(cells, "bytes_offered")) / 2**20 / cells["total_s"]
 
 
-def _handshakes(run, cells: pd.DataFrame) -> pd.Series:
+def _get_handshakes(run, cells: pd.DataFrame) -> pd.Series:
     """TLS handshakes of a record; NaN where connections are not encrypted."""
     return cells["cell"].map(run.facts.get("handshakes") or {}).astype(float)
 
 
-def _chunk_cache(level: str, facts: dict) -> str:
+def _format_chunk_cache(level: str, facts: dict) -> str:
     """Return "64 MiB", "64 MiB and 10,007 slots", or of the default its size, "8 MiB (default)"."""
     default = (facts.get("settings") or {}).get("rdcc_nbytes")
     if level == DEFAULT:
-        return level if default is None else f"{sizes.text(default)} ({level})"
+        return level if default is None else f"{sizes.format_size(default)} ({level})"
     nbytes, _, slots = level.partition("-")
-    return size(nbytes) + (f" and {int(slots):,} slots" if slots else "")
+    return format_size(nbytes) + (f" and {int(slots):,} slots" if slots else "")
 
 
-def _fault(level: str, _: dict) -> str:
+def _format_fault(level: str, _: dict) -> str:
     kind, _, every = level.partition("-every-")
     return f"{kind} in every {every}th GET" if every else "no faults"
 
@@ -82,7 +82,7 @@ REPORT = Report(
     title="Reading HDF5 files",
     headline="library",
     factors=(
-        Factor("library", known_as=hdf5_version, within="in {}", names={"unknown": "an unknown library"}),
+        Factor("library", known_as=format_hdf5_version, within="in {}", names={"unknown": "an unknown library"}),
         Factor("store", place=True, within="from {}"),
         Factor("driver", place=True),
         Factor("cache", place=True),
@@ -104,18 +104,18 @@ REPORT = Report(
             within="{}",
             given=True,
         ),
-        Factor("selection", known_as=_selected, within="{}", given=True, added="all"),
+        Factor("selection", known_as=_format_selection, within="{}", given=True, added="all"),
         PAGE_BUFFER,
         Factor("read_cache", subject="the {} read cache", names={"none": "no read cache"}, added="default"),
         Factor(
             "chunk_cache",
             subject="a chunk cache of {}",
             label="chunk cache of {}",
-            known_as=_chunk_cache,
+            known_as=_format_chunk_cache,
             order=("default",),
             added="default",
         ),
-        Factor("fault", known_as=_fault, within="with {}", given=True, added="none"),
+        Factor("fault", known_as=_format_fault, within="with {}", given=True, added="none"),
         Factor("workers", unit="worker", axis="Number of Dask workers"),
         NODES,
     ),
@@ -133,25 +133,25 @@ REPORT = Report(
     panels=("store", "driver", "cache", "layout", "access", "selection"),
     scaling=Scaling("workers"),
     harness=(
-        Column("start of workers / s", "cluster_start_s", number),
-        Column("planning / s", "plan_s", number),
-        Column("empty tasks / s", "null_s", number),
-        Column("gathering / s", "gather_s", number),
-        Column("verifying / s", "verify_s", number),
+        Column("start of workers / s", "cluster_start_s", format_number),
+        Column("planning / s", "plan_s", format_number),
+        Column("empty tasks / s", "null_s", format_number),
+        Column("gathering / s", "gather_s", format_number),
+        Column("verifying / s", "verify_s", format_number),
     ),
     effective=(
         Column("HDF5", "hdf5"),
         Column(
             "page buffer in force / MiB",
-            _buffer_in_force,
+            _get_buffer_in_force,
             lambda size: f"{size:g}" if isinstance(size, float) else size,
         ),
     ),
     moved=(
-        Column("throughput / MiB/s", "throughput_mib_s", number),
-        Column("moved / MiB/s", _moved, number),
-        Column("bound / MiB/s", _bound, number),
-        Column("TLS handshakes", _handshakes, "{:.0f}".format),
+        Column("throughput / MiB/s", "throughput_mib_s", format_number),
+        Column("moved / MiB/s", _compute_moved_rate, format_number),
+        Column("bound / MiB/s", _compute_bound, format_number),
+        Column("TLS handshakes", _get_handshakes, "{:.0f}".format),
     ),
 )
 METHOD = (

@@ -9,7 +9,7 @@ from sbench.pages.results import Results
 from sbench.studies.shots.report import words
 
 
-def costs(run: Results) -> list[str]:
+def describe_costs(run: Results) -> list[str]:
     """Return a sentence for each cell with an index: what it costs to make, and from how many reads on that pays.
 
     It is held against the fastest cell of the same kind whose driver needs none, by the medians of their total runtime.
@@ -20,28 +20,32 @@ def costs(run: Results) -> list[str]:
     others = ("driver", "page_buffer", "read_cache", "chunk_cache", "library")
     alike = [name for name in run.report.names if name not in others]
     counts = {one["cell"]: one["index"] for one in run.facts.get("indexes") or []}
-    names = [name for name in run.report.names if name == "driver" or name in run.telling(cells, run.report.names)]
+    names = [
+        name
+        for name in run.report.names
+        if name == "driver" or name in run.select_telling_factors(cells, run.report.names)
+    ]
     lines = []
     for cell in indexed.to_dict("records"):
-        requests = _requests(counts.get(cell["cell"]) or {})
-        said = {"seconds": prose.number(cell["index_s"]), "requests": requests}
-        pays = _pays(cell, cells[cells["index_s"].isna()], alike, run)
-        lines.append(words.fill("index", who=run.names.row(cell, names), **said, pays=pays))
+        requests = _format_requests(counts.get(cell["cell"]) or {})
+        said = {"seconds": prose.format_number(cell["index_s"]), "requests": requests}
+        pays = _describe_payoff(cell, cells[cells["index_s"].isna()], alike, run)
+        lines.append(words.fill("index", who=run.names.format_row(cell, names), **said, pays=pays))
     return lines
 
 
-def _requests(index: dict) -> str:
+def _format_requests(index: dict) -> str:
     requests = sum(method["count"] for method in (index.get("requests") or {}).values())
-    return f" and {prose.count(requests, 'request')}" if requests else ""
+    return f" and {prose.format_count(requests, 'request')}" if requests else ""
 
 
-def _pays(cell: dict, others: pd.DataFrame, alike: list[str], run: Results) -> str:
+def _describe_payoff(cell: dict, others: pd.DataFrame, alike: list[str], run: Results) -> str:
     plain = others[(others[alike] == [cell[name] for name in alike]).all(axis=1) & others["total_s"].notna()]
     if plain.empty:
         return ""
     best = plain.loc[plain["total_s"].idxmin()].to_dict()
-    saved, driver = best["total_s"] - cell["total_s"], run.names.level("driver", best["driver"])
+    saved, driver = best["total_s"] - cell["total_s"], run.names.format_level("driver", best["driver"])
     if not saved > 0:
         return words.fill("index never pays", driver=driver)
-    reads = prose.count(math.ceil(cell["index_s"] / saved), "read")
-    return words.fill("index pays", reads=reads, driver=driver, saved=prose.number(saved))
+    reads = prose.format_count(math.ceil(cell["index_s"] / saved), "read")
+    return words.fill("index pays", reads=reads, driver=driver, saved=prose.format_number(saved))

@@ -12,21 +12,30 @@ from sbench.studies.shots.report import words
 _DIGITS = 10
 
 
-def sentences(run: Results) -> list[str]:
+def describe_orders(run: Results) -> list[str]:
     """Return a sentence for each order of reads of a run; none where it is not known."""
     lines = []
     for order in run.facts.get("reads") or []:
-        said = {"what": prose.capital(_access(run, order)), "reads": prose.count(order["reads"], "read")}
-        lines.append(words.fill("order of reads", **said, objects=_list_objects(order), datasets=_list_datasets(order)))
+        said = {
+            "what": prose.capitalize_first(_format_access(run, order)),
+            "reads": prose.format_count(order["reads"], "read"),
+        }
+        lines.append(
+            words.fill("order of reads", **said, objects=_format_objects(order), datasets=_format_datasets(order))
+        )
     return lines
 
 
-def table(run: Results) -> Table:
+def build_order_table(run: Results) -> Table:
     """Return the orders of reads of a run, each with a hash by which two runs are compared."""
     rows = [
         {
-            **{"data": order["data"], "access": _access(run, order), "objects, in order": _list_objects(order)},
-            **{"datasets, in order": _list_datasets(order), "reads": order["reads"]},
+            **{
+                "data": order["data"],
+                "access": _format_access(run, order),
+                "objects, in order": _format_objects(order),
+            },
+            **{"datasets, in order": _format_datasets(order), "reads": order["reads"]},
             "order": order["sha256"][:_DIGITS],
         }
         for order in run.facts.get("reads") or []
@@ -35,15 +44,15 @@ def table(run: Results) -> Table:
     return Table("order-of-reads", caption, pd.DataFrame(rows))
 
 
-def _access(run: Results, order: Mapping) -> str:
-    return run.names.subject("access", order["access"])
+def _format_access(run: Results, order: Mapping) -> str:
+    return run.names.format_subject("access", order["access"])
 
 
-def _list_objects(order: Mapping) -> str:
+def _format_objects(order: Mapping) -> str:
     more = f", … ({order['objects_count']})" if order["objects_count"] > len(order["objects"]) else ""
     return f"{', '.join(order['objects'])}{more}"
 
 
-def _list_datasets(order: Mapping) -> str:
+def _format_datasets(order: Mapping) -> str:
     more = ", …" if order["reads"] > len(order["first"]) else ""
     return f"{', '.join(path for _, path in order['first'])}{more}"

@@ -16,7 +16,7 @@ PARTS = {"open_sum_s": "opening", "first_sum_s": "first dataset of a task", "res
 DESCRIBED = ("mean", "std", "min", "25%", "50%", "75%", "max")
 
 
-def load(tables: Path | str, facts: Path | str | None = None) -> results.Results:
+def load_results(tables: Path | str, facts: Path | str | None = None) -> results.Results:
     """Return what `tables` holds.
 
     Args:
@@ -28,8 +28,8 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
     """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = run_files.read_tables(folder, REPORT, ("obj-id",), NEEDED)
-    samples = _with_factors(frames["samples"], run_facts)
-    run = results.complete(frames | {"samples": samples}, _records, run_facts, REPORT, folder)
+    samples = _add_factors(frames["samples"], run_facts)
+    run = results.build_results(frames | {"samples": samples}, _compute_records, run_facts, REPORT, folder)
     cells, records = run.cells, run.records
     if len(samples) and not cells["workers"].str.isdigit().all():
         # "2x" is said of cores; what ran is a number.
@@ -37,35 +37,37 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
         cells["workers"] = cells["cell"].map(ran).fillna(cells["workers"])
         for table in (samples, records):
             table["workers"] = table["cell"].map(ran)
-    return replace(run, samples=_with_effective_buffer(samples, cells))
+    return replace(run, samples=_add_effective_buffer(samples, cells))
 
 
-def described(run: results.Results, access: str) -> Table:
+def build_described_table(run: results.Results, access: str) -> Table:
     """Return the `describe()` table of mean-obj-time in seconds, six digits as the published study prints it."""
-    table = object_time_table(run, access).reset_index()
+    table = compute_object_times(run, access).reset_index()
     table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
-    caption = words.fill("table of object times", access=run.names.level("access", access))
+    caption = words.fill("table of object times", access=run.names.format_level("access", access))
     return Table(f"object-times-described-{access}", caption, table, dict.fromkeys(DESCRIBED, "{:.6f}".format))
 
 
-def object_time_table(run: results.Results, access: str) -> pd.DataFrame:
+def compute_object_times(run: results.Results, access: str) -> pd.DataFrame:
     """Return count, mean, std, min, quartiles and max of mean-obj-time (s) by page buffer, workers and what varies."""
     samples = run.samples
     if samples.empty:
         return samples
     samples = samples[samples["valid"] & samples["cell"].isin(run.measured["cell"]) & (samples["access"] == access)]
-    factors = run.varying(samples, [name for name in FACTORS if name not in ("access", "page_buffer", "workers")])
+    factors = run.select_varying_factors(
+        samples, [name for name in FACTORS if name not in ("access", "page_buffer", "workers")]
+    )
     keys = [*factors, "buffer", "workers"]
     table = samples.groupby(keys, sort=False, observed=True)["mean-obj-time"].describe().astype({"count": int})
-    return run.names.sort(table.reset_index(), keys).set_index(keys)
+    return run.names.sort_rows(table.reset_index(), keys).set_index(keys)
 
 
-def effective_buffer(requested: int, page_size: int) -> int:
+def compute_effective_buffer(requested: int, page_size: int) -> int:
     """Return the page buffer, in bytes, that HDF5 makes of a request: whole pages, one at the least; 0 stays 0."""
     return requested if requested <= 0 or not page_size else max(requested // page_size, 1) * page_size
 
 
-def buffer_label(size: int) -> str:
+def format_buffer(size: int) -> str:
     """Return a page buffer's size in the unit in which it is a whole number, as in 264MB, 64MiB, off, unset."""
     if size < 0:
         return "unset"
@@ -75,7 +77,7 @@ def buffer_label(size: int) -> str:
     return f"{size}B" if size else "off"
 
 
-def _records(samples: pd.DataFrame) -> pd.DataFrame:
+def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     """One row per record: cell, repeat, valid, factors, total_s, and the parts of the time where they were measured.
 
     open_sum_s, first_sum_s and rest_s are sums over the record's tasks, first_s their median first dataset, later_s the
@@ -91,7 +93,7 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     return records
 
 
-def _with_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
+def _add_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
     """Give samples of the twelve published columns the factors, cells and repeats that ours carry."""
     if samples.empty or "cell" in samples:
         return samples
@@ -100,19 +102,21 @@ def _with_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
         if factor not in samples:
             samples[factor] = ""
     samples["access"], samples["workers"] = samples["obj-type"], samples["num-workers"].astype(str)
-    sizes = {size: buffer_label(effective_buffer(int(size), page_size)) for size in samples["pb-size"].unique()}
+    sizes = {
+        size: format_buffer(compute_effective_buffer(int(size), page_size)) for size in samples["pb-size"].unique()
+    }
     samples["page_buffer"] = samples["buffer"] = samples["pb-size"].map(sizes)
     samples["cell"] = samples[list(FACTORS)].apply(lambda row: "_".join(filter(None, row)), axis=1)
     samples["repeat"] = samples.groupby("cell", observed=True)["total-runtime"].rank("dense").astype(int)
     return samples
 
 
-def _with_effective_buffer(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+def _add_effective_buffer(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     """Add `buffer`: the effective page buffer of the sample's cell where that was read back, else the level asked."""
     if samples.empty or "buffer" in samples:
         return samples
     labels = dict(zip(cells["cell"], cells["page_buffer"], strict=True))
     if "page_buffer_bytes" in cells:
         sizes = pd.to_numeric(cells.set_index("cell")["page_buffer_bytes"], errors="coerce").dropna()
-        labels |= {cell: buffer_label(int(size)) for cell, size in sizes.items()}
+        labels |= {cell: format_buffer(int(size)) for cell, size in sizes.items()}
     return samples.assign(buffer=samples["cell"].map(labels))

@@ -18,8 +18,8 @@ from sbench.pages.markup import bold, code
 from sbench.pages.sentences import name_sides
 from sbench.pages.statements import Outcomes, Statement
 from sbench.studies.volumes.report import REPORT, phrases, words
-from sbench.studies.volumes.report.batteries import Results, of
-from sbench.studies.volumes.report.statements import Limit, VolumeChoice, read_limit
+from sbench.studies.volumes.report.batteries import Results, select_rows
+from sbench.studies.volumes.report.statements import Limit, VolumeChoice, build_limit
 from sbench.studies.volumes.series import FACTORS
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import ORDERED, Outcome
@@ -46,22 +46,22 @@ class Course:
         return self.whole["verdict"]
 
     @property
-    def deciding(self) -> dict:
+    def deciding_segment(self) -> dict:
         """The segment that decided: the slowest of those with the verdict of the whole, which stands for none."""
         alike = [row for stretch in self.stretches for row in stretch if row["verdict"] == self.verdict]
-        return _slowest(alike or [self.whole])
+        return _find_slowest(alike or [self.whole])
 
     @property
     def outcome(self) -> str:
         """The verdict; `not judged` where it is open for another reason than that the limit lies in the interval."""
-        within = self.deciding["low_ms"] < self.whole["limit_ms"] <= self.deciding["high_ms"]
+        within = self.deciding_segment["low_ms"] < self.whole["limit_ms"] <= self.deciding_segment["high_ms"]
         return Outcome.NOT_JUDGED if self.verdict == Outcome.UNDECIDED and not within else self.verdict
 
     @property
     def statement(self) -> Limit:
         """What became of the limit, as it can be checked."""
         levels = tuple((name, self.whole[name]) for name in FACTORS)
-        return read_limit(levels, self.whole, [row for stretch in self.stretches for row in stretch])
+        return build_limit(levels, self.whole, [row for stretch in self.stretches for row in stretch])
 
     @property
     def kept_jobs(self) -> int:
@@ -70,7 +70,7 @@ class Course:
         return sum(row["jobs"] for row in first) if first[0]["verdict"] == Outcome.MEETS else 0
 
 
-def courses(run: Results) -> list[Course]:
+def list_courses(run: Results) -> list[Course]:
     """Return what became of each limit, in the order of the series, then of the limits."""
     every = []
     for _, table in run.limits.groupby([*FACTORS, "limit"], sort=False) if len(run.limits) else ():
@@ -82,9 +82,9 @@ def courses(run: Results) -> list[Course]:
     return every
 
 
-def alike(run: Results) -> list[list[Course]]:
+def list_course_groups(run: Results) -> list[list[Course]]:
     """Return the courses that are told in one sentence each: hosts that came out alike, of many series volumes too."""
-    every = courses(run)
+    every = list_courses(run)
     many = len({tuple(course.whole[name] for name in FACTORS) for course in every}) > FEW
     groups: dict[tuple, list[Course]] = {}
     for course in every:
@@ -94,34 +94,39 @@ def alike(run: Results) -> list[list[Course]]:
     return list(groups.values())
 
 
-def sentence(group: Sequence[Course], run: Results) -> str:
+def describe_courses(group: Sequence[Course], run: Results) -> str:
     """Return what became of a limit, for courses of one shape."""
     whole, wholes = group[0].whole, [course.whole for course in group]
-    what = f"{REPORT.metric(whole['metric']).title} of {phrases.operation(wholes, run)}"
+    what = f"{REPORT.get_metric(whole['metric']).title} of {phrases.describe_operation(wholes, run)}"
     first, *later = zip(*(course.stretches for course in group), strict=True)
     verb = bold(first[0][0]["verdict"])
     if first[0][0]["verdict"] == Outcome.UNDECIDED:
-        text = words.fill("limit undecided", undecided=verb, what=what, limit=phrases.limit(whole))
+        text = words.fill("limit undecided", undecided=verb, what=what, limit=phrases.format_limit(whole))
     else:
-        text = words.fill("limit", what=what, verb=verb, limit=phrases.limit(whole))
-    text += _extent(group, bool(later), run)
-    value = _values([_slowest(stretch) for stretch in first])
+        text = words.fill("limit", what=what, verb=verb, limit=phrases.format_limit(whole))
+    text += _describe_extent(group, bool(later), run)
+    value = _format_values([_find_slowest(stretch) for stretch in first])
     parts = max(map(len, first))
     value += words.fill("slowest segment", segments=parts) if value and parts > 1 else ""
-    clauses = [text + (f": {value}" if value else ""), *(_change([one[0] for one in stretches]) for stretches in later)]
+    clauses = [
+        text + (f": {value}" if value else ""),
+        *(_describe_change([one[0] for one in stretches]) for stretches in later),
+    ]
     over = [sum(row["jobs_over"] for row in stretch) for stretch in first]
     if any(over) and not later:
-        clauses.append(words.fill("over", jobs=_counted(over), own="itself" if max(over) == 1 else "themselves"))
+        clauses.append(
+            words.fill("over", jobs=_format_job_count(over), own="itself" if max(over) == 1 else "themselves")
+        )
     rows = [row for course in group for stretch in course.stretches for row in stretch]
     reasons = dict.fromkeys(row["reason"] for row in rows if row["verdict"] == Outcome.UNDECIDED and row["reason"])
     return f"{'; '.join([*clauses, *(reasons if whole['verdict'] == 'undecided' else ())])}."
 
 
-def _slowest(rows: Sequence[dict]) -> dict:
+def _find_slowest(rows: Sequence[dict]) -> dict:
     return max(rows, key=lambda row: row["value_ms"] if pd.notna(row["value_ms"]) else -1)
 
 
-def _extent(group: Sequence[Course], first: bool, run: Results) -> str:
+def _describe_extent(group: Sequence[Course], first: bool, run: Results) -> str:
     """Over how many jobs in what time, of the first stretch or of all; times that were derived are called so."""
     levels = [{name: course.whole[name] for name in FACTORS} for course in group]
     measured = seconds = [trace.seconds for trace in run.traces if trace.levels in levels]
@@ -130,19 +135,19 @@ def _extent(group: Sequence[Course], first: bool, run: Results) -> str:
         jobs = [sum(row["jobs"] for row in course.stretches[0]) for course in group]
         seconds = [course.whole["kept_s"] for course in group if course.kept_jobs]
     about = "" if np.isfinite(measured).all() else "about "
-    time = f" ({about}{prose.span(seconds, phrases.duration)})" if np.isfinite(seconds).any() else ""
+    time = f" ({about}{prose.format_span(seconds, phrases.format_duration)})" if np.isfinite(seconds).any() else ""
     if not any(jobs):
         return ""
-    return words.fill("first jobs" if first else "all jobs", jobs=_counted(jobs), time=time)
+    return words.fill("first jobs" if first else "all jobs", jobs=_format_job_count(jobs), time=time)
 
 
-def _change(heads: Sequence[dict]) -> str:
+def _describe_change(heads: Sequence[dict]) -> str:
     """How a later stretch begins: "then misses it from job 33 (g3) on: p99 was 7.7× as high [7.5, 7.9], 18.5 ms"."""
     verdict = heads[0]["verdict"]
     again = {Outcome.MEETS: " it again", Outcome.MISSES: " it"}
     verb = f"{'' if verdict in again else 'is '}{bold(verdict)}{again.get(verdict, '')}"
     # The first job of a further battery is number 1 again.
-    named = [phrases.job(row["first_number"], row["first_job"]) for row in heads if row["first_number"] != 1]
+    named = [phrases.format_job(row["first_number"], row["first_job"]) for row in heads if row["first_number"] != 1]
     jobs = list(dict.fromkeys(filter(None, named)))
     late = jobs if len(jobs) < 3 else [jobs[0], words.fill("as late", job=jobs[-1])]
     is_later = any(row["first_number"] == 1 for row in heads)
@@ -151,61 +156,65 @@ def _change(heads: Sequence[dict]) -> str:
     said = []
     if jumps and (min(jumps) > 1) == (max(jumps) > 1):
         ends = min(row["jump_low"] for row in heads), max(row["jump_high"] for row in heads)
-        rise = names.effect(jumps, *ends, is_time=False)
-        said.append(f"{REPORT.metric(heads[0]['metric']).title} {rise.text} {rise.interval}")
-    said += filter(None, [_values(heads)])
+        rise = names.describe_effect(jumps, *ends, is_time=False)
+        said.append(f"{REPORT.get_metric(heads[0]['metric']).title} {rise.text} {rise.interval}")
+    said += filter(None, [_format_values(heads)])
     return words.fill("then", verb=verb, at=at) + (f": {', '.join(said)}" if said else "")
 
 
-def _values(rows: Sequence[dict]) -> str:
+def _format_values(rows: Sequence[dict]) -> str:
     """A latency with its interval, or the span of several; "" where no percentile could be given."""
     values = [row["value_ms"] for row in rows if pd.notna(row["value_ms"])]
-    return f"{prose.span(values, prose.number)} ms" if len(values) > 1 else "".join(map(phrases.latency, rows))
+    return (
+        f"{prose.format_span(values, prose.format_number)} ms"
+        if len(values) > 1
+        else "".join(map(phrases.format_latency, rows))
+    )
 
 
-def _counted(jobs: Sequence[int]) -> str:
-    many = prose.span(jobs, "{:.0f}".format)
+def _format_job_count(jobs: Sequence[int]) -> str:
+    many = prose.format_span(jobs, "{:.0f}".format)
     return f"{many} job{'' if many == '1' else 's'}"
 
 
-def find(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
+def list_findings(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
     """Return what was decided, missed limits first, what of the other metrics was, and what was not decided."""
-    primary, secondary = pages.of_run(run)
+    primary, secondary = pages.get_findings(run)
     # That a comparison has too few batteries is said once, as what to do next.
     compared = [one for one in primary if one.verdict != Outcome.TOO_FEW]
-    limits = sorted(_limits(run), key=lambda finding: finding.verdict == Outcome.MEETS)
-    findings = [*limits, *_credits(run), *compared]
-    return [one for one in findings if one.decided], secondary, [one for one in findings if not one.decided]
+    limits = sorted(_list_limit_findings(run), key=lambda finding: finding.verdict == Outcome.MEETS)
+    findings = [*limits, *_list_credit_findings(run), *compared]
+    return [one for one in findings if one.is_decided], secondary, [one for one in findings if not one.is_decided]
 
 
-def headline(run: Results) -> str:
+def write_headline(run: Results) -> str:
     """Return which volumes keep the first limit, or what they reached where none is for them, in a bold sentence."""
-    return bold(pages.select_headline([_write_headline(run)], run))
+    return bold(pages.select_headline([_write_unchecked_headline(run)], run))
 
 
-def _write_headline(run: Results) -> Said:
-    first = _first_limit(run)
+def _write_unchecked_headline(run: Results) -> Said:
+    first = _select_first_limit(run)
     if run.measured.empty or not (first or "iops" in run.measured):
         return headlines.write_headline(run)
     if not first:
-        return _reached(run), ()
+        return _describe_rates(run), ()
     whole, parts, limits = first[0].whole, [], tuple(course.statement for course in first)
     if len(first) > phrases.NAMED:
-        return _counts(first, run), limits
-    what = f"{REPORT.metric(whole['metric']).title} of {phrases.operation([course.whole for course in first], run)}"
+        return _describe_counts(first, run), limits
+    what = f"{REPORT.get_metric(whole['metric']).title} of {phrases.describe_operation([course.whole for course in first], run)}"
     for verdict in IN_ORDER:
-        series = [_kept(course, run) for course in first if course.outcome == verdict]
+        series = [_describe_series(course, run) for course in first if course.outcome == verdict]
         if series:
-            limit = "it" if parts else phrases.limit(whole)
-            parts.append(words.fill(verdict, limit=limit, series=phrases.some(series)))
-    compared, statements = _compared(run)
+            limit = "it" if parts else phrases.format_limit(whole)
+            parts.append(words.fill(verdict, limit=limit, series=phrases.join_names(series)))
+    compared, statements = _describe_largest_effect(run)
     return words.fill("headline", what=what, clauses="; ".join([*parts, *compared])), (*limits, *statements)
 
 
-def _compared(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
+def _describe_largest_effect(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
     """Return the largest effect of the comparison that the configuration asks for, in a clause, if any was decided."""
-    rows = run.comparisons()
-    rows = rows[(rows["factor"] == headlines.asked_factors(run)[0]) & rows["verdict"].isin(ORDERED)]
+    rows = run.get_comparisons()
+    rows = rows[(rows["factor"] == headlines.list_asked_factors(run)[0]) & rows["verdict"].isin(ORDERED)]
     if rows.empty:
         return [], ()
     largest = rows.loc[[np.log(rows["ratio"].astype(float)).abs().idxmax()]]
@@ -213,90 +222,99 @@ def _compared(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
     return [f"{new} {effect.text} {effect.than} {old}"], (Outcomes(run.to_comparisons(largest)),)
 
 
-def _counts(courses: Sequence[Course], run: Results) -> str:
+def _describe_counts(courses: Sequence[Course], run: Results) -> str:
     """Return how many series keep a limit, and which of those that do not is the slowest."""
     counts = {verdict: [course for course in courses if course.outcome == verdict] for verdict in IN_ORDER}
-    slowest = max(counts[Outcome.MISSES], key=lambda course: np.nan_to_num(course.deciding["value_ms"]), default=None)
+    slowest = max(
+        counts[Outcome.MISSES], key=lambda course: np.nan_to_num(course.deciding_segment["value_ms"]), default=None
+    )
     whole, said = courses[0].whole, {verdict: len(own) for verdict, own in counts.items()}
-    limit = f"{phrases.limit(whole)} ({whole['metric']})"
+    limit = f"{phrases.format_limit(whole)} ({whole['metric']})"
     parts = [words.fill("kept by", many=said[Outcome.MEETS], of=len(courses), limit=limit)]
-    parts += [words.fill("missed by", many=said[Outcome.MISSES], slowest=_kept(slowest, run))] if slowest else []
+    parts += (
+        [words.fill("missed by", many=said[Outcome.MISSES], slowest=_describe_series(slowest, run))] if slowest else []
+    )
     parts += [words.fill("open", many=said[Outcome.UNDECIDED])] if said[Outcome.UNDECIDED] else []
     parts += [words.fill("unjudged", many=said[Outcome.NOT_JUDGED])] if said[Outcome.NOT_JUDGED] else []
     return f"{'; '.join(parts)}."
 
 
-def _reached(run: Results) -> str:
+def _describe_rates(run: Results) -> str:
     """Return the rate and the p99 of each series, of many those with the highest and with the lowest rate."""
     rows = run.measured.sort_values("iops", ascending=False)
     many = len(rows) > REASONS
     rows = rows.iloc[[0, -1]] if many else rows
-    what = phrases.operation(rows.to_dict("records"), run)
+    what = phrases.describe_operation(rows.to_dict("records"), run)
     each = [
-        words.fill("reached", iops=row["iops"], series=phrases.label(row, run), p99=prose.number(row["p99_ms"]))
+        words.fill(
+            "reached", iops=row["iops"], series=phrases.format_label(row, run), p99=prose.format_number(row["p99_ms"])
+        )
         for row in rows.to_dict("records")
     ]
-    of = words.fill("of series", many=len(run.measured), what=what) if many else prose.capital(what)
+    of = words.fill("of series", many=len(run.measured), what=what) if many else prose.capitalize_first(what)
     return words.fill("no limit", of=of, each=(" to " if many else ", ").join(each))
 
 
-def reasons(run: Results) -> list[str]:
+def list_reasons(run: Results) -> list[str]:
     """Return what the model of burst credits says of what was seen."""
-    return [f"{prose.capital(one.where)}: {one.text}" for one in _credits(run)][:REASONS]
+    return [f"{prose.capitalize_first(one.where)}: {one.text}" for one in _list_credit_findings(run)][:REASONS]
 
 
-def advice(run: Results) -> list[str]:
+def list_advice(run: Results) -> list[str]:
     """Return which volume to take, what a volume that ran out of credits lacks, and what would decide the rest."""
-    first, lines = _first_limit(run), []
+    first, lines = _select_first_limit(run), []
     kept = [course for course in first if course.verdict == Outcome.MEETS]
     # One chooses a volume, not what runs beside the application.
     if kept and len({(course.whole["store"], course.whole["host"]) for course in first}) > 1:
-        lines += run.select([_choose(kept, first, run)])
-    lines += _larger(run)
+        lines += run.select_sentences([_choose_volume(kept, first, run)])
+    lines += _describe_larger_volumes(run)
     here = any(battery.get("position") is not None for battery in run.facts.get("batteries") or [])
-    if between := [phrases.label(course.whole, run) for course in first if course.outcome == Outcome.UNDECIDED]:
+    if between := [phrases.format_label(course.whole, run) for course in first if course.outcome == Outcome.UNDECIDED]:
         more = "more jobs here" if here else "more jobs elsewhere"
-        lines.append(words.fill(more, jobs=code("jobs"), json=code("json+"), series=phrases.some(between)))
+        lines.append(words.fill(more, jobs=code("jobs"), json=code("json+"), series=phrases.join_names(between)))
     again: dict[str, list[str]] = {}
     for course in first:
         if course.outcome == Outcome.NOT_JUDGED:
-            reason = course.deciding["reason"]
+            reason = course.deciding_segment["reason"]
             # How long each was is in the table.
             kind = words.fill("too short") if "too short a battery" in reason else reason
-            again.setdefault(kind, []).append((phrases.label(course.whole, run), reason))
+            again.setdefault(kind, []).append((phrases.format_label(course.whole, run), reason))
     for kind, alike in again.items():
         why = alike[0][1] if len(alike) == 1 else kind
-        lines.append(words.fill("again", series=phrases.some([name for name, _ in alike]), why=why))
+        lines.append(words.fill("again", series=phrases.join_names([name for name, _ in alike]), why=why))
     # What is compared is asked of the metric that decides: others may lack percentiles.
-    if (run.comparisons()["verdict"] == Outcome.TOO_FEW).any():
+    if (run.get_comparisons()["verdict"] == Outcome.TOO_FEW).any():
         lines.append(words.fill("more batteries", batteries=code("batteries"), needed=MIN_BLOCKS))
     return lines
 
 
-def _choose(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Said:
+def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Said:
     """Return which volume to use of those that keep a limit: one that was shown to be lower than all others, or any."""
-    best = min(kept, key=lambda course: course.deciding["value_ms"])
-    own, rows = best.whole["store"], run.comparisons()
+    best = min(kept, key=lambda course: course.deciding_segment["value_ms"])
+    own, rows = best.whole["store"], run.get_comparisons()
     rows = rows[rows["factor"] == "store"]
     as_contender = rows[(rows["contender"] == own) & (rows["verdict"] == Outcome.FASTER)]
     as_baseline = rows[(rows["baseline"] == own) & (rows["verdict"] == Outcome.SLOWER)]
     beaten = {*as_contender["baseline"], *as_baseline["contender"]}
     every_kept = {course.whole["store"] for course in kept}
     stores, between = every_kept - {own}, rows[rows["baseline"].isin(every_kept) & rows["contender"].isin(every_kept)]
-    limit, value = phrases.limit(best.whole), f"{best.whole['metric']} {phrases.latency(best.deciding)}"
+    limit, value = (
+        phrases.format_limit(best.whole),
+        f"{best.whole['metric']} {phrases.format_latency(best.deciding_segment)}",
+    )
     kept_limits = tuple(course.statement for course in kept)
     others = tuple(course.statement for course in every if course.verdict != Outcome.MEETS)
     alone = VolumeChoice((best.statement,), others, kept_limits, run.to_comparisons(between))
-    said = {"series": bold(phrases.label(best.whole, run)), "value": value, "limit": limit}
+    said = {"series": bold(phrases.format_label(best.whole, run)), "value": value, "limit": limit}
     if len(kept) == 1:
         return words.fill("use only", **said), (alone,)
     if stores and stores <= beaten:
         return words.fill("use lowest", **said), (alone,)
-    named = phrases.some([phrases.label(course.whole, run) for course in kept])
+    named = phrases.join_names([phrases.format_label(course.whole, run) for course in kept])
     return words.fill("use any", series=named, limit=limit), (replace(alone, chosen=kept_limits),)
 
 
-def limitations(run: Results) -> list[str]:
+def list_limitations(run: Results) -> list[str]:
     """Return what these data cannot say."""
     series = [tuple(trace.levels.values()) for trace in run.traces]
     hosts: dict[str, set] = {}
@@ -305,7 +323,7 @@ def limitations(run: Results) -> list[str]:
         hosts.setdefault(trace.levels["store"], set()).update({trace.levels["host"], *named} - {""})
     differ = len(set().union(*hosts.values())) > 1 and len(set(map(frozenset, hosts.values()))) > 1
     lacking = sum(not run.has_bins(trace) for trace in run.traces)
-    files = prose.count(len(run.facts.get("left_out") or []), "file")
+    files = prose.format_count(len(run.facts.get("left_out") or []), "file")
     lines = {
         "one battery": series and len({*series}) == len(series),
         "buckets": True,
@@ -322,41 +340,41 @@ def limitations(run: Results) -> list[str]:
     return [words.fill(name, **said) for name, holds in lines.items() if holds]
 
 
-def _first_limit(run: Results) -> list[Course]:
-    every = courses(run)
+def _select_first_limit(run: Results) -> list[Course]:
+    every = list_courses(run)
     return [course for course in every if course.whole["limit"] == every[0].whole["limit"]]
 
 
-def _kept(course: Course, run: Results) -> str:
+def _describe_series(course: Course, run: Results) -> str:
     """A series, with the value that decided, and how long it kept a limit that it missed later."""
-    name, value = phrases.label(course.whole, run), course.deciding["value_ms"]
-    time = phrases.duration(course.whole["kept_s"]) or prose.count(course.kept_jobs, "job")
+    name, value = phrases.format_label(course.whole, run), course.deciding_segment["value_ms"]
+    time = phrases.format_duration(course.whole["kept_s"]) or prose.format_count(course.kept_jobs, "job")
     later = f" after {time}" if course.verdict == Outcome.MISSES and course.kept_jobs else ""
-    return f"{name}{later}{f' ({prose.number(value)} ms)' if pd.notna(value) else ''}"
+    return f"{name}{later}{f' ({prose.format_number(value)} ms)' if pd.notna(value) else ''}"
 
 
-def _limits(run: Results) -> Iterator[Finding]:
-    for group in alike(run):
+def _list_limit_findings(run: Results) -> Iterator[Finding]:
+    for group in list_course_groups(run):
         rows = pd.DataFrame([course.whole for course in group])[[*FACTORS, "limit", "metric", "verdict"]]
-        where, rows = phrases.where(rows.to_dict("records"), run), rows.assign(factor="limit")
-        text, limits = sentence(group, run), tuple(course.statement for course in group)
-        if run.select([(text, limits)]):
+        where, rows = phrases.describe_place(rows.to_dict("records"), run), rows.assign(factor="limit")
+        text, limits = describe_courses(group, run), tuple(course.statement for course in group)
+        if run.select_sentences([(text, limits)]):
             yield Finding(where, text, "limit", rows["metric"].iloc[0], group[0].verdict, {}, rows)
 
 
-def _credits(run: Results) -> Iterator[Finding]:
+def _list_credit_findings(run: Results) -> Iterator[Finding]:
     """Yield what the credit model says, against what was seen; series of which it says the same stand together."""
     for text, own in run.collapses.groupby("text", sort=False) if len(run.collapses) else ():
         rows = own[[*FACTORS]].assign(factor=CREDITS, metric="p99", verdict=Outcome.MODELLED)
-        where = phrases.where(rows.to_dict("records"), run)
+        where = phrases.describe_place(rows.to_dict("records"), run)
         yield Finding(where, f"{text.rstrip('.')}.", CREDITS, "p99", Outcome.MODELLED, {}, rows)
 
 
-def _larger(run: Results) -> Iterator[str]:
+def _describe_larger_volumes(run: Results) -> Iterator[str]:
     """What volumes were asked for before their credits were gone, beside what they have without any."""
     for row in run.collapses.to_dict("records") if "modelled_iops" in run.samples else ():
-        jobs = of(run.samples, row)
+        jobs = select_rows(run.samples, row)
         demand = jobs.loc[jobs["number"] < row["observed_number"], "modelled_iops"].median()
         if demand > row["baseline_iops"]:
             demand, own = f"{demand:,.0f}", f"{row['baseline_iops']:,.0f}"
-            yield words.fill("larger", volume=phrases.volume(row["store"], run), demand=demand, own=own)
+            yield words.fill("larger", volume=phrases.format_volume(row["store"], run), demand=demand, own=own)

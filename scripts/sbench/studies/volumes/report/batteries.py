@@ -70,13 +70,13 @@ class Results(results.Results):
     invalid_traces: list[Trace] = field(default_factory=list)
 
     @cached_property
-    def by_job_file(self) -> dict[str, list[Trace]]:
+    def traces_by_job(self) -> dict[str, list[Trace]]:
         """The valid batteries by the fio job that they are of."""
         jobs = dict.fromkeys(trace.levels["job"] for trace in self.traces)
         return {job: [trace for trace in self.traces if trace.levels["job"] == job] for job in jobs}
 
     @property
-    def clock(self) -> str:
+    def time_title(self) -> str:
         """What the axis of time is called."""
         minutes = self.samples["minutes"].notna().all()
         return "Minutes since the battery's first job began" if minutes else "Number of the job"
@@ -100,7 +100,7 @@ class Results(results.Results):
         """Return comparisons, rows as `comparisons` has them, as statements have them."""
         return tuple(
             Ratio(
-                *(_levels_of(row | {row["factor"]: row[side]}) for side in ("baseline", "contender")),
+                *(_get_levels(row | {row["factor"]: row[side]}) for side in ("baseline", "contender")),
                 column=row["metric"] if (is_rate := row["metric"] == "iops") else f"{row['metric']}_ms",
                 part=row["phase"],
                 outcome=row["verdict"],
@@ -115,7 +115,7 @@ class Results(results.Results):
 
     def has_bins(self, trace: Trace) -> bool:
         """Return whether the percentiles of a battery's series are of merged histograms."""
-        cells = of(self.cells, trace.levels)
+        cells = select_rows(self.cells, trace.levels)
         return bool(len(cells)) and str(cells.iloc[0].get("interval", "")).startswith("bins")
 
     @cached_property
@@ -125,11 +125,11 @@ class Results(results.Results):
         return {tuple(str(one.get(name) or "") for name in FACTORS[:3]): one.get("options") or {} for one in batteries}
 
 
-def _levels_of(row: Mapping[str, str]) -> Levels:
+def _get_levels(row: Mapping[str, str]) -> Levels:
     return tuple((name, row[name]) for name in FACTORS)
 
 
-def of(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.DataFrame:
+def select_rows(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.DataFrame:
     """Return the rows of a table that belong to a series, or to one battery of it, if the table tells these apart."""
     if table.empty:
         return table
@@ -137,14 +137,14 @@ def of(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.Da
     return rows[rows["repeat"] == repeat] if repeat and "repeat" in rows else rows
 
 
-def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
     """Return what the tables in a folder hold, and `facts`, the JSON object that the workflow wrote about the run."""
     folder, run_facts = Path(tables), read_facts(facts)
     frames = {name: read_table(folder / f"{name}.csv", TEXTS) for name in TABLES}
     # Tables of before there were levels of credits.
     frames = {name: table.assign(start_credits=table.get("start_credits", "")) for name, table in frames.items()}
     if frames["samples"].empty and frames["cells"].empty:
-        raise run_files.nothing(folder)
+        raise run_files.build_absence_problem(folder)
     absent = tuple(f"{name}.csv has no rows, and the page nothing of it." for name in TABLES[:-2] if frames[name].empty)
     if not any(battery.get("position") is None for battery in run_facts.get("batteries") or [{}]):
         frames = {name: table.assign(**{one: "" for one in LABELS if one in table}) for name, table in frames.items()}
@@ -166,12 +166,17 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         levels = dict(zip(FACTORS, levels, strict=True))
         traces[bool(valid)].append(Trace(levels, int(repeat), rows.sort_values("number", kind="stable")))
     tables = {name: frames[name] for name in ("matrix", "segments", "percentiles", "collapses")}
-    tables |= {"samples": samples, "cells": cells, "verdicts": _as_verdicts(frames["comparisons"]), "limits": limits}
+    tables |= {
+        "samples": samples,
+        "cells": cells,
+        "verdicts": _convert_to_verdicts(frames["comparisons"]),
+        "limits": limits,
+    }
     said = {"facts": run_facts, "absent": absent, "report": REPORT, "records": records}
     return Results(**tables, **said, traces=traces[True], invalid_traces=traces[False])
 
 
-def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
+def _convert_to_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
     """Comparisons with all columns that verdicts on blocks have.
 
     Where a series changed, what lies on either side says more than both together, which is left out.
@@ -205,22 +210,22 @@ def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) 
         stated = samples[list(FACTORS)].merge(cells[[*FACTORS, "operation"]], how="left")["operation"].fillna("")
         operation = np.where(stated != "", stated, operation)
 
-    def of_operation(what: str) -> np.ndarray:
+    def select_column(what: str) -> np.ndarray:
         columns = samples.reindex(columns=[f"{one}_{what}" for one in OPERATIONS]).to_numpy(float).T
         return np.select([operation == one for one in OPERATIONS], list(columns), np.nan)
 
-    def total(*parts: str) -> pd.Series:
+    def compute_total(*parts: str) -> pd.Series:
         return samples.reindex(columns=parts).astype(float).sum(axis=1, min_count=1)
 
-    seconds, minutes = total("runtime_s"), total("started_s") / 60
+    seconds, minutes = compute_total("runtime_s"), compute_total("started_s") / 60
     return samples.assign(
         valid=is_true(samples["valid"]),
         operation=operation,
-        N=of_operation("N"),
-        **{f"{name}_ms": of_operation(f"lat_{name}_ms") for name in LATENCIES},
-        iops=total("read_iops", "write_iops"),
-        mib_s=total("read_mib_s", "write_mib_s"),
-        device_iops=total("device_read_ios", "device_write_ios") / seconds,
+        N=select_column("N"),
+        **{f"{name}_ms": select_column(f"lat_{name}_ms") for name in LATENCIES},
+        iops=compute_total("read_iops", "write_iops"),
+        mib_s=compute_total("read_mib_s", "write_mib_s"),
+        device_iops=compute_total("device_read_ios", "device_write_ios") / seconds,
         minutes=minutes,
         time=minutes if minutes.notna().all() else samples["number"].astype(float),
     )

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from sbench.pages.curves import INVALID
-from sbench.pages.plot import COLOURS, GREY, Figure, Look, Marks, Panel, Rule, round_ticks
+from sbench.pages.plot import COLOURS, GREY, Figure, Look, Marks, Panel, Rule, choose_round_ticks
 from sbench.studies.volumes import fio_options
 from sbench.studies.volumes.report import phrases, words
-from sbench.studies.volumes.report.batteries import Results, Trace, of
+from sbench.studies.volumes.report.batteries import Results, Trace, select_rows
 from sbench.studies.volumes.series import ALL_HOSTS, FACTORS
 
 TOGETHER = 2 * len(COLOURS)  # volumes in a panel
@@ -27,30 +27,36 @@ NAMED = (50, 90, 99, 99.9, 99.99)
 LATENCIES = ("operation", "N", "p99_ms", "p99.9_ms", "max_ms")
 
 
-def latency(run: Results) -> Figure:
-    """Return p99 of each job, all volumes of a job file together, with the modelled credits below; or `_ranked`."""
+def draw_latency(run: Results) -> Figure:
+    """Return p99 of each job, all volumes of a job file together, with the modelled credits below; or `_draw_ranked`."""
     if len(run.traces) > RANKED and max(len(trace.jobs) for trace in run.traces) <= 2:
-        return _ranked(run)
+        return _draw_ranked(run)
     panels = []
-    for about, traces in _groups(run):
+    for about, traces in _split_by_panel(run):
         invalid = [one for one in run.invalid_traces if one.levels["job"] == traces[0].levels["job"]]
-        marks = _lines(traces, run, "time", "p99_ms")
-        if points := [_points(trace, "time", "p99_ms") for trace in invalid]:
+        marks = _build_lines(traces, run, "time", "p99_ms")
+        if points := [_select_points(trace, "time", "p99_ms") for trace in invalid]:
             marks.append(Marks("[INVALID]", INVALID, pd.concat(points), size=6))
-        changes = [rule for trace in traces for rule in _events(trace, run.changes, "first", "{}", run)]
-        rules = (*_limits(run), *(changes if len(changes) <= CHANGES else ()))
-        title = f"p99 of {phrases.of_traces(traces, run)}{about}"
-        together = _scaled([Panel(title, run.clock, "p99 / ms", tuple(marks), rules=rules)])
-        if credits := _lines(traces, run, "time", "credits_million", ": credits", marker=""):
-            gone = [rule for one in traces for rule in _events(one, run.collapses, "predicted", "gone in {}", run)]
+        changes = [rule for trace in traces for rule in _build_event_rules(trace, run.changes, "first", "{}", run)]
+        rules = (*_build_limit_rules(run), *(changes if len(changes) <= CHANGES else ()))
+        title = f"p99 of {phrases.describe_trace_operation(traces, run)}{about}"
+        together = _scale_panels([Panel(title, run.time_title, "p99 / ms", tuple(marks), rules=rules)])
+        if credits := _build_lines(traces, run, "time", "credits_million", ": credits", marker=""):
+            gone = [
+                rule
+                for one in traces
+                for rule in _build_event_rules(one, run.collapses, "predicted", "gone in {}", run)
+            ]
             rules, title = tuple(gone if len(gone) <= CHANGES else ()), "Burst credits by the model"
-            together.append(Panel(title, run.clock, "million I/Os", tuple(credits), rules=rules, height=200))
-        ends = [end for one in together for end in one.x_range()]
+            together.append(Panel(title, run.time_title, "million I/Os", tuple(credits), rules=rules, height=200))
+        ends = [end for one in together for end in one.compute_x_range()]
         panels += [replace(one, x_ends=(min(ends), max(ends))) for one in together]
-    return Figure("latency", "p99 of each job", words.fill("figure of jobs"), tuple(panels), _numbers(run, *LATENCIES))
+    return Figure(
+        "latency", "p99 of each job", words.fill("figure of jobs"), tuple(panels), _select_numbers(run, *LATENCIES)
+    )
 
 
-def _ranked(run: Results) -> Figure:
+def _draw_ranked(run: Results) -> Figure:
     """Return the p99 of each series with its interval, the highest first, where single jobs make no course of time."""
     cells = run.measured[run.measured["p99_ms_high"].notna() & (run.measured["host"] != ALL_HOSTS)]
     cells = cells.sort_values("p99_ms_high", ascending=False, ignore_index=True)
@@ -58,18 +64,18 @@ def _ranked(run: Results) -> Figure:
     middle = shown["p99_ms"].fillna((shown["p99_ms_low"] * shown["p99_ms_high"]) ** 0.5)
     ends = {"x_low": shown["p99_ms_low"], "x_high": shown["p99_ms_high"].clip(upper=phrases.UNBOUNDED_MS)}
     points = pd.DataFrame({"x": middle, "y": -np.arange(len(shown), dtype=float), **ends})
-    rows = tuple(phrases.label(row, run) for row in shown.to_dict("records"))
-    rules = tuple(replace(rule, axis="x") for rule in _limits(run))
-    marks = (Marks("", Look.of(0), points),)
+    rows = tuple(phrases.format_label(row, run) for row in shown.to_dict("records"))
+    rules = tuple(replace(rule, axis="x") for rule in _build_limit_rules(run))
+    marks = (Marks("", Look.from_arm(0), points),)
     panel = Panel("p99 of each series", "p99 / ms", marks=marks, rows=rows, rules=rules, x_log=True)
-    panel = replace(panel, x_ticks=round_ticks(*panel.x_range()))
+    panel = replace(panel, x_ticks=choose_round_ticks(*panel.compute_x_range()))
     caption = words.fill("figure of series")
     caption += words.fill("series drawn", drawn=SHOWN, of=len(cells)) if len(cells) > SHOWN else ""
     numbers = cells[[*FACTORS, "p99_ms", "p99_ms_low", "p99_ms_high"]]
     return Figure("latency", "p99 of each series", caption, (panel,), numbers)
 
 
-def details(run: Results) -> Figure:
+def draw_details(run: Results) -> Figure:
     """Return p99, p99.9 and maximum of each job, one panel per battery, with its segments."""
     p99 = [trace.jobs["p99_ms"] for trace in run.traces]
     spreads = {number: one.max() / one.min() for number, one in enumerate(p99) if one.notna().any()}
@@ -78,48 +84,48 @@ def details(run: Results) -> Figure:
         marks = [
             Marks(label, own, points, joined=name == "p99", size=size)
             for name, (label, own, size) in DETAIL.items()
-            if len(points := _points(trace, "time", f"{name}_ms"))
+            if len(points := _select_points(trace, "time", f"{name}_ms"))
         ]
-        segments = of(run.segments, trace.levels, trace.repeat)
+        segments = select_rows(run.segments, trace.levels, trace.repeat)
         if len(segments):
             low, high = (segments[f"{end}_number"].map(trace.times) for end in ("first", "last"))
             bars = pd.DataFrame({"x": (low + high) / 2, "y": segments["p99_ms"], "x_low": low, "x_high": high})
             marks.append(Marks("", Look("#000000", ""), bars.dropna()))
-        rules = (*_limits(run), *_events(trace, run.changes, "first", "{} ×{:.3g}", run, GREY))
-        axis = f"{phrases.of_traces([trace], run)} / ms"
-        panels.append(Panel(phrases.legend(trace, run), run.clock, axis, tuple(marks), rules=rules))
+        rules = (*_build_limit_rules(run), *_build_event_rules(trace, run.changes, "first", "{} ×{:.3g}", run, GREY))
+        axis = f"{phrases.describe_trace_operation([trace], run)} / ms"
+        panels.append(Panel(phrases.format_legend(trace, run), run.time_title, axis, tuple(marks), rules=rules))
     caption = words.fill("figure of segments")
     caption += words.fill("segments drawn", drawn=SINGLE) if len(spreads) > SINGLE else ""
     title = "Each series by itself: p99, p99.9 and maximum"
-    return Figure("details", title, caption, tuple(_scaled(panels)), _numbers(run, *LATENCIES), 2)
+    return Figure("details", title, caption, tuple(_scale_panels(panels)), _select_numbers(run, *LATENCIES), 2)
 
 
-def rates(run: Results) -> Figure:
+def draw_rates(run: Results) -> Figure:
     """Return IOPS and MiB/s of each job under what the volume is provisioned for."""
     panels = []
-    for about, traces in _groups(run):
-        device = _lines(traces, run, "time", "device_iops", ": device", marker="x")
+    for about, traces in _split_by_panel(run):
+        device = _build_lines(traces, run, "time", "device_iops", ": device", marker="x")
         device = [replace(one, joined=False, size=5) for one in device]
         for column, unit, beside, bounds in (
             ("iops", "IOPS", device, ("ceiling_iops", "baseline_iops")),
             ("mib_s", "MiB/s", (), ("ceiling_mib_s",)),
         ):
-            lines, rules = _lines(traces, run, "time", column), _ceilings(traces, bounds, run)
-            panels += _scaled([Panel(f"{unit}{about}", run.clock, unit, (*lines, *beside), rules=rules)])
+            lines, rules = _build_lines(traces, run, "time", column), _build_ceiling_rules(traces, bounds, run)
+            panels += _scale_panels([Panel(f"{unit}{about}", run.time_title, unit, (*lines, *beside), rules=rules)])
     title = "IOPS and throughput of each job, under the volume's ceiling"
-    numbers = _numbers(run, "iops", "mib_s", "device_iops", "runtime_s")
+    numbers = _select_numbers(run, "iops", "mib_s", "device_iops", "runtime_s")
     caption = words.fill("figure of rates" if panels else "no rates")
     return Figure("rates", title, caption, tuple(panels), numbers, 2)
 
 
-def depths(run: Results) -> Figure:
+def draw_depths(run: Results) -> Figure:
     """Return IOPS and p99 of series that differ in queue depth and processes alone, over the operations in flight."""
     rows = run.measured.to_dict("records")
     lines: dict[tuple[str, str, str], list[dict]] = {}
     for row in rows:
         options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
-        alone = fio_options.signature({**options, "iodepth": "1", "numjobs": "1"})
-        own = {"x": fio_options.in_flight(options), "iops": row.get("iops"), "p99": row.get("p99_ms")}
+        alone = fio_options.format_signature({**options, "iodepth": "1", "numjobs": "1"})
+        own = {"x": fio_options.count_in_flight(options), "iops": row.get("iops"), "p99": row.get("p99_ms")}
         lines.setdefault((row["store"], row["host"], alone), []).append(own)
     swept = {
         key: pd.DataFrame(own).sort_values("x") for key, own in lines.items() if len({one["x"] for one in own}) > 1
@@ -130,30 +136,33 @@ def depths(run: Results) -> Figure:
         for number, ((store, host, alone), points) in enumerate(list(swept.items())[: len(COLOURS)]):
             name = ", ".join(filter(None, (store, host if host != "unknown" else "", alone)))
             drawn = points[["x", column]].set_axis(["x", "y"], axis=1).dropna()
-            marks.append(Marks(name, Look.of(number, 0), drawn, joined=True, size=6))
+            marks.append(Marks(name, Look.from_arm(number, 0), drawn, joined=True, size=6))
         marks = [mark for mark in marks if len(mark.points)]
         if marks:
             ticks = tuple(sorted({float(x) for mark in marks for x in mark.points["x"]}))
-            panels += _scaled([Panel(title, axis, unit, tuple(marks), x_log=True, x_ticks=ticks)])
+            panels += _scale_panels([Panel(title, axis, unit, tuple(marks), x_log=True, x_ticks=ticks)])
     caption = words.fill("figure of depths")
     caption += words.fill("depths drawn", drawn=len(COLOURS)) if len(swept) > len(COLOURS) else ""
     numbers = run.measured.reindex(columns=[*FACTORS, "iops", "p99_ms"])
     return Figure("depths", "IOPS and p99 over operations in flight", caption, tuple(panels), numbers, 2)
 
 
-def percentiles(run: Results) -> Figure:
+def draw_percentiles(run: Results) -> Figure:
     """Return the percentile curve of each series, on an axis of 1 in N operations."""
     panels = []
-    for about, traces in _groups(run):
+    for about, traces in _split_by_panel(run):
         # A curve is of all batteries of a volume, and drawn once.
         own = [trace for trace in traces if trace.repeat == 1 and run.has_bins(trace)]
-        curves = [(one, _curve(of(run.percentiles, one.levels))) for one in own]
-        marks = [Marks(phrases.legend(one, run), look(one, run), curve, joined=True, size=5) for one, curve in curves]
+        curves = [(one, _build_curve(select_rows(run.percentiles, one.levels))) for one in own]
+        marks = [
+            Marks(phrases.format_legend(one, run), choose_look(one, run), curve, joined=True, size=5)
+            for one, curve in curves
+        ]
         marks = [mark for mark in marks if len(mark.points)]
-        what, axis = phrases.of_traces(own, run) if own else "", "Percentile (slowest 1 in N operations)"
-        panel = Panel(f"{what}{about}", axis, f"{what} / ms", tuple(marks), x_log=True, rules=_limits(run))
-        for shown in _scaled([panel]):
-            low, high = shown.x_range()
+        what, axis = phrases.describe_trace_operation(own, run) if own else "", "Percentile (slowest 1 in N operations)"
+        panel = Panel(f"{what}{about}", axis, f"{what} / ms", tuple(marks), x_log=True, rules=_build_limit_rules(run))
+        for shown in _scale_panels([panel]):
+            low, high = shown.compute_x_range()
             ticks = {f"{p:g}": 1 / (1 - p / 100) for p in NAMED if low <= 1 / (1 - p / 100) <= high}
             panels.append(replace(shown, x_ticks=tuple(ticks.values()), x_tick_texts=tuple(ticks)))
     lacking = sum(not run.has_bins(trace) for trace in run.traces)
@@ -162,74 +171,81 @@ def percentiles(run: Results) -> Figure:
     return Figure("percentiles", "Percentiles of all jobs together", caption, tuple(panels), numbers)
 
 
-def load(run: Results) -> Figure:
+def draw_load(run: Results) -> Figure:
     """Return p99 of each job against the load average before it."""
     panels = []
-    for about, traces in _groups(run):
-        marks = [replace(one, joined=False) for one in _lines(traces, run, "load1_before", "p99_ms")]
-        title, axis = f"p99 of {phrases.of_traces(traces, run)}{about}", "Load average over 1 minute, before the job"
-        panels += _scaled([Panel(title, axis, "p99 / ms", tuple(marks), rules=_limits(run))])
+    for about, traces in _split_by_panel(run):
+        marks = [replace(one, joined=False) for one in _build_lines(traces, run, "load1_before", "p99_ms")]
+        title, axis = (
+            f"p99 of {phrases.describe_trace_operation(traces, run)}{about}",
+            "Load average over 1 minute, before the job",
+        )
+        panels += _scale_panels([Panel(title, axis, "p99 / ms", tuple(marks), rules=_build_limit_rules(run))])
     caption = words.fill("figure of load" if panels else "no load")
-    numbers = _numbers(run, "load1_before", "load1_after", "steal_percent", "p99_ms")
+    numbers = _select_numbers(run, "load1_before", "load1_after", "steal_percent", "p99_ms")
     return Figure("load", "Load average before a job against its p99", caption, tuple(panels), numbers)
 
 
-def look(trace: Trace, run: Results) -> Look:
+def choose_look(trace: Trace, run: Results) -> Look:
     """Return the look of a battery, the same in every figure: a colour of its own, of many its volume's; and a dash."""
     series = [(one.volume, (one.levels["background"], one.repeat)) for one in run.traces]
     volumes, styles = (list(dict.fromkeys(parts)) for parts in zip(*series, strict=True))
     volume, style = own = (trace.volume, (trace.levels["background"], trace.repeat))
     unlike = list(dict.fromkeys(series))
     number = unlike.index(own) if len(unlike) <= len(COLOURS) else volumes.index(volume)
-    return Look.of(number, styles.index(style))
+    return Look.from_arm(number, styles.index(style))
 
 
-def _groups(run: Results) -> Iterator[tuple[str, list[Trace]]]:
+def _split_by_panel(run: Results) -> Iterator[tuple[str, list[Trace]]]:
     """Yield what each panel is about and its batteries: a job file, and no more volumes than one tells apart."""
     volumes = list(dict.fromkeys(one.volume for one in run.traces))
-    for job, traces in run.by_job_file.items():
+    for job, traces in run.traces_by_job.items():
         parts: dict[int, list[Trace]] = {}
         for trace in traces:
             parts.setdefault(volumes.index(trace.volume) // TOGETHER, []).append(trace)
-        of_job = f"job {job}" if len(run.by_job_file) > 1 else ""
+        of_job = f"job {job}" if len(run.traces_by_job) > 1 else ""
         for number, part in enumerate(parts.values(), 1):
             of_part = f"volumes, part {number} of {len(parts)}" if len(parts) > 1 else ""
             which = ", ".join(filter(None, (of_job, of_part)))
             yield f": {which}" if which else "", part
 
 
-def _lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = "", **changed) -> list[Marks]:
+def _build_lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = "", **changed) -> list[Marks]:
     """The jobs of the batteries that have both columns: of a continuous factor, so that they are joined."""
-    drawn = [(trace, _points(trace, x, y)) for trace in traces]
-    drawn = [(phrases.legend(trace, run), look(trace, run), points) for trace, points in drawn if len(points)]
+    drawn = [(trace, _select_points(trace, x, y)) for trace in traces]
+    drawn = [
+        (phrases.format_legend(trace, run), choose_look(trace, run), points) for trace, points in drawn if len(points)
+    ]
     return [Marks(name + suffix, replace(own, **changed), points, joined=True, size=6) for name, own, points in drawn]
 
 
-def _points(trace: Trace, x: str, y: str) -> pd.DataFrame:
+def _select_points(trace: Trace, x: str, y: str) -> pd.DataFrame:
     """Jobs of which both columns are known, and what the pointer tells of them."""
     points = trace.jobs.reindex(columns=[x, y]).set_axis(["x", "y"], axis=1)
-    notes = map(phrases.job, trace.jobs["number"], trace.jobs["job_Id"])
+    notes = map(phrases.format_job, trace.jobs["number"], trace.jobs["job_Id"])
     return points.assign(note=list(notes)).dropna(subset=["x", "y"])
 
 
-def _limits(run: Results) -> tuple[Rule, ...]:
+def _build_limit_rules(run: Results) -> tuple[Rule, ...]:
     """The limits as lines; those of one height share a name."""
     names = run.limits.groupby("limit_ms", sort=False)["limit"].unique() if len(run.limits) else pd.Series(dtype=object)
     return tuple(Rule(float(height), f"{', '.join(who)} {height:g}") for height, who in names.items())
 
 
-def _events(trace: Trace, table: pd.DataFrame, which: str, text: str, run: Results, colour: str = "") -> list[Rule]:
+def _build_event_rules(
+    trace: Trace, table: pd.DataFrame, which: str, text: str, run: Results, colour: str = ""
+) -> list[Rule]:
     """Jobs that a table names as `which`, as lines across the axis of time, by default in the volume's colour."""
-    rows = of(table, trace.levels, trace.repeat)
+    rows = select_rows(table, trace.levels, trace.repeat)
     rules = []
     for row in rows[rows[f"{which}_number"].notna()].to_dict("records") if len(rows) else ():
-        name = text.format(phrases.job(row[f"{which}_number"], row[f"{which}_job"]), row.get("jump"))
+        name = text.format(phrases.format_job(row[f"{which}_number"], row[f"{which}_job"]), row.get("jump"))
         at = trace.times.get(row[f"{which}_number"], np.nan)
-        rules.append(Rule(float(at), name, "x", colour or look(trace, run).colour, "dotted"))
+        rules.append(Rule(float(at), name, "x", colour or choose_look(trace, run).colour, "dotted"))
     return rules
 
 
-def _curve(rows: pd.DataFrame) -> pd.DataFrame:
+def _build_curve(rows: pd.DataFrame) -> pd.DataFrame:
     """Percentiles below the maximum against 1 in N operations; those that an axis names have their interval."""
     if rows.empty:
         return rows
@@ -239,7 +255,7 @@ def _curve(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"x": 1 / (1 - rows["percentile"] / 100), "y": rows["ms"], **ends, "n": rows["N"]})
 
 
-def _ceilings(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> tuple[Rule, ...]:
+def _build_ceiling_rules(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> tuple[Rule, ...]:
     """What the volumes of a panel are provisioned for; volumes of one height share a line."""
     cells = run.cells[run.cells["store"].isin([trace.levels["store"] for trace in traces])]
     heights = cells.reindex(columns=["store", *columns]).melt("store", var_name="column", value_name="height").dropna()
@@ -252,18 +268,18 @@ def _ceilings(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> 
     return tuple(rules)
 
 
-def _scaled(panels: Sequence[Panel]) -> list[Panel]:
+def _scale_panels(panels: Sequence[Panel]) -> list[Panel]:
     """Give panels that show something one y axis: logarithmic from a decade on, with round numbers."""
     panels = [panel for panel in panels if panel.marks]
-    ends = [end for panel in panels for end in replace(panel, y_log=True).y_range()]
+    ends = [end for panel in panels for end in replace(panel, y_log=True).compute_y_range()]
     if not ends or max(ends) < 12 * min(ends):
         return panels
     low, high = min(ends), max(ends)
     together = (low, high) if len(panels) > 1 else None
-    return [replace(panel, y_log=True, y_ends=together, y_ticks=round_ticks(low, high)) for panel in panels]
+    return [replace(panel, y_log=True, y_ends=together, y_ticks=choose_round_ticks(low, high)) for panel in panels]
 
 
-def _numbers(run: Results, *columns: str) -> pd.DataFrame:
+def _select_numbers(run: Results, *columns: str) -> pd.DataFrame:
     """The jobs that were done, with the columns that there are."""
     shown = [*FACTORS, "repeat", "valid", "number", "job_Id", "minutes", *columns]
     jobs = run.samples[run.samples["status"] == "done"] if len(run.samples) else run.samples

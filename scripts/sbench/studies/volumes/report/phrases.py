@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from sbench.pages import names, prose
-from sbench.pages.cell_tables import numbers
+from sbench.pages.cell_tables import get_numbers
 from sbench.studies.volumes.etcd_metrics import METRICS
 from sbench.studies.volumes.report import words
 from sbench.studies.volumes.report.batteries import Results, Trace
@@ -20,52 +20,52 @@ LIMIT_OWNERS = {"etcd": "etcd's", "etcd-commit": "etcd's", "openshift": "OpenShi
 _ETCD = {METRICS["wal_fsync"]: "etcd's own fsync", METRICS["backend_commit"]: "etcd's own commit"}
 
 
-def volume(store: str, run: Results) -> str:
+def format_volume(store: str, run: Results) -> str:
     """Return "gp2x1 (128 GiB gp2)", or the store's name alone where its type is not known."""
     cells = run.cells[run.cells["store"] == store]
     kind = next((kind for kind in cells.get("volume_type", []) if kind), "")
-    size = numbers(cells, "size_gib").max()
+    size = get_numbers(cells, "size_gib").max()
     return f"{store} ({f'{size:g} GiB ' if pd.notna(size) else ''}{kind})" if kind else store
 
 
-def telling(levels: Mapping[str, str], run: Results) -> list[str]:
+def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list[str]:
     """Return the factors that tell a series from others of its volume, and what else a reader has to know of it."""
-    shown = run.telling(run.cells[run.cells["store"] == levels["store"]], FACTORS)
+    shown = run.select_telling_factors(run.cells[run.cells["store"] == levels["store"]], FACTORS)
     shown += ["job"] if run.cells["job"].nunique() > 1 else []
     shown += ["background"] if levels["background"] in ("same", "other") else []
     return [factor for factor in FACTORS[1:] if factor in shown]
 
 
-def label(levels: Mapping[str, str], run: Results) -> str:
+def format_label(levels: Mapping[str, str], run: Results) -> str:
     """Return a series as legends and the headline call it: the volume, and what tells it from others of that volume."""
-    return run.names.row(levels, ["store", *telling(levels, run)])
+    return run.names.format_row(levels, ["store", *list_distinguishing_factors(levels, run)])
 
 
-def legend(trace: Trace, run: Results) -> str:
+def format_legend(trace: Trace, run: Results) -> str:
     """Return what a battery is called in a figure: its series, with its number where some have several."""
     again = f" · battery {trace.repeat}" if any(one.repeat > 1 for one in run.traces) else ""
-    return label(trace.levels, run) + again
+    return format_label(trace.levels, run) + again
 
 
-def some(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return names as a list, of many the first and how many more there are."""
     if len(names) > NAMED:
         names = [*names[: NAMED - 1], words.fill("more", many=len(names) - NAMED + 1)]
-    return prose.listing(names)
+    return prose.format_list(names)
 
 
-def where(rows: Sequence[Mapping[str, str]], run: Results) -> str:
+def describe_place(rows: Sequence[Mapping[str, str]], run: Results) -> str:
     """Return where something was seen that holds of all `rows`: "on gp2x1 (128 GiB gp2), without a second job"."""
     head, stores = rows[0], list(dict.fromkeys(row["store"] for row in rows))
-    shown = [name for name in telling(head, run) if len({row[name] for row in rows}) == 1]
-    named = volume(stores[0], run) if len(stores) == 1 else some(stores)
+    shown = [name for name in list_distinguishing_factors(head, run) if len({row[name] for row in rows}) == 1]
+    named = format_volume(stores[0], run) if len(stores) == 1 else join_names(stores)
     on = len({row["host"] for row in rows})
     hosts = words.fill("on hosts", many=on) if on > len(stores) == 1 else ""
-    conditions = [run.names.within(name, [head[name]]) for name in shown if head[name]]
+    conditions = [run.names.format_condition(name, [head[name]]) for name in shown if head[name]]
     return ", ".join(filter(None, [f"on {named}", *conditions, hosts]))
 
 
-def operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
+def describe_operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
     """Return what latencies are of: fdatasync where the jobs force their writes by it, else fsync, a read, a write."""
     named = []
     for row in rows:
@@ -76,29 +76,29 @@ def operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
         sync = _ETCD.get(options.get("metric", ""), sync)
         name = {"sync": sync, "read": "a read", "write": "a write"}.get(row["operation"], "an operation")
         named.append(words.fill("when due", operation=name) if "rate_iops" in options else name)
-    return prose.listing(dict.fromkeys(named), "or")
+    return prose.format_list(dict.fromkeys(named), "or")
 
 
-def of_traces(traces: Iterable[Trace], run: Results) -> str:
+def describe_trace_operation(traces: Iterable[Trace], run: Results) -> str:
     """Return what the latencies of batteries are of."""
-    return operation([trace.levels | {"operation": trace.jobs["operation"].iloc[0]} for trace in traces], run)
+    return describe_operation([trace.levels | {"operation": trace.jobs["operation"].iloc[0]} for trace in traces], run)
 
 
-def limit(row: Mapping) -> str:
+def format_limit(row: Mapping) -> str:
     """Return "etcd's 10 ms" or "the limit mine of 5 ms"."""
     name, height = str(row["limit"]), f"{float(row['limit_ms']):g} ms"
     owner = LIMIT_OWNERS.get(name)
     return f"{owner} {height}" if owner else words.fill("own limit", name=name, height=height)
 
 
-def job(number: float, identifier: str = "") -> str:
+def format_job(number: float, identifier: str = "") -> str:
     """Return "job 33 (g3)", "job 33" where it has no other name; "" of none."""
     if pd.isna(number):
         return ""
     return f"job {number:.0f}" + (f" ({identifier})" if identifier and identifier != f"{number:.0f}" else "")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return "1 h 2 min", "4 min", "52 s"; "" where it is not known."""
     if pd.isna(seconds):
         return ""
@@ -108,20 +108,24 @@ def duration(seconds: float) -> str:
     return " ".join(([f"{hours} h"] if hours else []) + ([f"{minutes} min"] if minutes or not hours else []))
 
 
-def over(row: Mapping) -> str:
+def format_shares(row: Mapping) -> str:
     """Return "0.01 % of operations, 9.1 [8.7, 9.6] % of the time" at or above a limit; "" where it is not known."""
     share, *ends = (row.get(f"{name}_over_percent{end}", math.nan) for name, end in _OVER)
     if pd.isna(share) or ends[-1] == 0:
         return "" if pd.isna(share) else "none"
-    time = "" if pd.isna(ends[0]) else words.fill("over limit in time", share=names.with_interval(*ends, prose.number))
-    return words.fill("over limit", share=prose.number(share), time=time)
+    time = (
+        ""
+        if pd.isna(ends[0])
+        else words.fill("over limit in time", share=names.format_with_interval(*ends, prose.format_number))
+    )
+    return words.fill("over limit", share=prose.format_number(share), time=time)
 
 
-def latency(row: Mapping) -> str:
+def format_latency(row: Mapping) -> str:
     """Return a value with its interval, "2.41 [2.40, 2.42] ms", or "between 8 and 16 ms"; "" where there is none."""
     if pd.isna(row["value_ms"]):
         low, high = row["low_ms"], row["high_ms"]
         if high < UNBOUNDED_MS:
-            return words.fill("between", low=prose.number(low), high=prose.number(high))
-        return words.fill("at least", low=prose.number(low)) if low > 0 or pd.notna(high) else ""
-    return f"{names.with_interval(row['value_ms'], row['low_ms'], row['high_ms'], prose.number)} ms"
+            return words.fill("between", low=prose.format_number(low), high=prose.format_number(high))
+        return words.fill("at least", low=prose.format_number(low)) if low > 0 or pd.notna(high) else ""
+    return f"{names.format_with_interval(row['value_ms'], row['low_ms'], row['high_ms'], prose.format_number)} ms"

@@ -34,7 +34,7 @@ class Jobs:
         """Return whether there are any."""
         return len(self._rows) > 0
 
-    def get(self, levels: Levels, column: str) -> dict[int, np.ndarray]:
+    def get_values(self, levels: Levels, column: str) -> dict[int, np.ndarray]:
         """Return a figure of the jobs at some levels by battery, in their order, NaN where it is not known."""
         rows = self._rows
         if rows.empty:
@@ -70,12 +70,12 @@ class Segment:
     high: float
     outcome: str
 
-    def holds(self, values: np.ndarray, limit_ms: float) -> bool:
+    def is_supported_by(self, values: np.ndarray, limit_ms: float) -> bool:
         """Return whether the battery has these jobs, their p99 is possible, and the outcome follows from it."""
         own = values[self.first : self.first + self.jobs]
         if len(own) != self.jobs or np.nansum(own >= limit_ms) != self.over:
             return False
-        if np.isfinite([*own, self.value]).all() and not _lies_within(self.value, own):
+        if np.isfinite([*own, self.value]).all() and not _is_within(self.value, own):
             return False
         if self.outcome == MEETS:
             return self.high < limit_ms and self.over < self.jobs
@@ -98,12 +98,12 @@ class Limit:
     outcome: str
     segments: tuple[Segment, ...]
 
-    def holds(self, jobs: Jobs) -> bool:
+    def is_supported_by(self, jobs: Jobs) -> bool:
         """Return whether each segment holds, together they are all jobs, and the outcome is that of the segments."""
-        batteries = jobs.get(self.levels, "p99_ms")
+        batteries = jobs.get_values(self.levels, "p99_ms")
         if sum(map(len, batteries.values())) != sum(one.jobs for one in self.segments):
             return False
-        if not all(one.holds(batteries.get(one.repeat, np.array([])), self.limit_ms) for one in self.segments):
+        if not all(one.is_supported_by(batteries.get(one.repeat, np.array([])), self.limit_ms) for one in self.segments):
             return False
         outcomes = {one.outcome for one in self.segments}
         if self.outcome == MEETS:
@@ -116,8 +116,8 @@ class Limit:
         yield (self.levels, self.limit_ms), self.outcome
 
 
-def read_limit(levels: Levels, whole: Mapping, segments: Sequence[Mapping]) -> Limit:
-    """Return what became of a limit on a series: of rows as `limits.verdicts` has them, that of the whole and the rest.
+def build_limit(levels: Levels, whole: Mapping, segments: Sequence[Mapping]) -> Limit:
+    """Return what became of a limit on a series: of rows as `limits.judge_limits` has them, that of the whole and the rest.
 
     The segments of a battery lie one after the other.
     """
@@ -161,17 +161,17 @@ class Ratio:
     high: float
     more_is_faster: bool = False
 
-    def holds(self, jobs: Jobs) -> bool:
+    def is_supported_by(self, jobs: Jobs) -> bool:
         """Return whether both figures, and their ratio, are possible, and the outcome follows from the interval."""
-        sides = [jobs.get(levels, self.column) for levels in (self.baseline, self.contender)]
+        sides = [jobs.get_values(levels, self.column) for levels in (self.baseline, self.contender)]
         pooled = [np.concatenate([*side.values()]) if side else np.array([]) for side in sides]
         if not all(map(len, pooled)):
             return False
         if all(np.isfinite(own).all() for own in (*pooled, self.values)):
-            if not all(_lies_within(value, own) for value, own in zip(self.values, pooled, strict=True)):
+            if not all(_is_within(value, own) for value, own in zip(self.values, pooled, strict=True)):
                 return False
             most, least = (pooled[1].max() / pooled[0].min(), pooled[1].min() / pooled[0].max())
-            if np.isfinite(self.ratio) and not _lies_within(self.ratio, np.array([least, most])):
+            if np.isfinite(self.ratio) and not _is_within(self.ratio, np.array([least, most])):
                 return False
         is_less = self.high < 1 and self.outcome == (MORE if self.more_is_faster else LESS)
         is_more = self.low > 1 and self.outcome == (LESS if self.more_is_faster else MORE)
@@ -203,25 +203,25 @@ class VolumeChoice:
     kept: tuple[Limit, ...]
     ratios: tuple[Ratio, ...]
 
-    def holds(self, jobs: Jobs) -> bool:
+    def is_supported_by(self, jobs: Jobs) -> bool:
         """Return whether those that keep the limit do, the others do not, and the chosen one won against each."""
-        if not all(one.holds(jobs) for one in (*self.kept, *self.others, *self.ratios)):
+        if not all(one.is_supported_by(jobs) for one in (*self.kept, *self.others, *self.ratios)):
             return False
         if any(one.outcome != MEETS for one in self.kept) or any(one.outcome == MEETS for one in self.others):
             return False
-        stores = {_store(one.levels) for one in self.kept}
+        stores = {_get_store(one.levels) for one in self.kept}
         beats_all = {own for own in stores if stores - {own} and stores - {own} <= self._find_beaten(own)}
         # Where any may be used, none was shown to be lower than all others.
         if len(self.chosen) == len(self.kept):
             return not beats_all
-        return {_store(one.levels) for one in self.chosen} == beats_all
+        return {_get_store(one.levels) for one in self.chosen} == beats_all
 
     def _find_beaten(self, own: str) -> set[str]:
         """Return the volumes that one was shown to be lower than."""
         return {
-            _store(one.baseline if _store(one.contender) == own else one.contender)
+            _get_store(one.baseline if _get_store(one.contender) == own else one.contender)
             for one in self.ratios
-            if (one.outcome, own) in ((LESS, _store(one.contender)), (MORE, _store(one.baseline)))
+            if (one.outcome, own) in ((LESS, _get_store(one.contender)), (MORE, _get_store(one.baseline)))
         }
 
     @property
@@ -231,11 +231,11 @@ class VolumeChoice:
             yield from one.claims
 
 
-def _store(levels: Levels) -> str:
+def _get_store(levels: Levels) -> str:
     return dict(levels)["store"]
 
 
-def _lies_within(value: float, values: Sequence[float] | np.ndarray) -> bool:
+def _is_within(value: float, values: Sequence[float] | np.ndarray) -> bool:
     """Return whether a figure lies between the least and the most of some, give or take a bucket of fio's."""
     wide = 1 + _BUCKET + _CLOSE
     return bool(np.min(values) / wide <= value <= np.max(values) * wide)

@@ -7,11 +7,11 @@ import pandas as pd
 
 from sbench.pages import cell_tables, names, prose
 from sbench.pages import words as shared
-from sbench.pages.cell_tables import fact, without_empty
+from sbench.pages.cell_tables import format_fact, remove_empty_columns
 from sbench.pages.markup import code, paragraph, verbatim
 from sbench.pages.page import Table
 from sbench.studies.volumes.report import phrases, words
-from sbench.studies.volumes.report.answers import FEW, Course, courses
+from sbench.studies.volumes.report.answers import FEW, Course, list_courses
 from sbench.studies.volumes.report.batteries import Results
 from sbench.studies.volumes.series import FACTORS
 from sbench.verdicts.outcomes import Outcome
@@ -34,20 +34,20 @@ OF_NODE = {
 WHOLE = "{:,.0f}".format
 
 
-def glance(run: Results) -> Table:
+def build_glance_table(run: Results) -> Table:
     """Return one row per series, one column per limit: the verdict and what decided it, and how long it was kept."""
-    every = courses(run)
+    every = list_courses(run)
     if not every:
-        return _rates(run)
+        return _build_rates_table(run)
     if len({tuple(one.whole[name] for name in FACTORS) for one in every}) > FEW:
-        every.sort(key=lambda course: np.nan_to_num(course.deciding["value_ms"], nan=-1), reverse=True)
+        every.sort(key=lambda course: np.nan_to_num(course.deciding_segment["value_ms"], nan=-1), reverse=True)
     series = pd.DataFrame([course.whole for course in every])[[*FACTORS]].drop_duplicates()
-    frame, over = cell_tables.levels(series, run), {}
+    frame, over = cell_tables.build_level_columns(series, run), {}
     limits = dict.fromkeys((one.whole["limit"], one.whole["metric"], one.whole["limit_ms"]) for one in every)
     for limit, metric, height in limits:
         own = {tuple(one.whole[name] for name in FACTORS): one for one in every if one.whole["limit"] == limit}
         shown = [own.get(levels) for levels in series.itertuples(index=False, name=None)]
-        texts = [_glanced(one) if one else [""] * 4 for one in shown]
+        texts = [_format_course(one) if one else [""] * 4 for one in shown]
         title = f"{limit}: {metric} below {height:g} ms"
         over[title], frame[title], frame[f"{limit}: kept for"], shares = map(list, zip(*texts, strict=True))
         if any(shares):
@@ -56,21 +56,21 @@ def glance(run: Results) -> Table:
     return Table("at-a-glance", words.fill("table at a glance"), frame, over=over, meaning=meaning)
 
 
-def _rates(run: Results) -> Table:
+def _build_rates_table(run: Results) -> Table:
     """Return one row per series where no limit is for its operations: rates and percentiles, the highest p99 first."""
     rows = run.measured
     if rows.empty or "iops" not in rows:
         return Table("at-a-glance", "", pd.DataFrame())
     rows = rows.sort_values("p99_ms", ascending=False, ignore_index=True)
     columns = {"iops": "IOPS", "mib_s": "MiB/s", "p50_ms": "p50 / ms", "p99_ms": "p99 / ms", "max_ms": "max / ms"}
-    frame = cell_tables.levels(rows, run)
-    frame["operation"] = [phrases.operation([row], run) for row in rows.to_dict("records")]
-    frame = without_empty(frame.join(rows[[*columns]].rename(columns=columns)))
-    formats = dict.fromkeys(columns.values(), prose.number) | {"IOPS": WHOLE}
+    frame = cell_tables.build_level_columns(rows, run)
+    frame["operation"] = [phrases.describe_operation([row], run) for row in rows.to_dict("records")]
+    frame = remove_empty_columns(frame.join(rows[[*columns]].rename(columns=columns)))
+    formats = dict.fromkeys(columns.values(), prose.format_number) | {"IOPS": WHOLE}
     return Table("at-a-glance", words.fill("table of rates"), frame, formats)
 
 
-def limits(run: Results) -> Table:
+def build_limits_table(run: Results) -> Table:
     """Return the limits of the run and who set them."""
     columns = ["limit", "metric", "limit_ms", "source"]
     frame = run.limits[columns].drop_duplicates() if len(run.limits) else run.limits
@@ -78,48 +78,50 @@ def limits(run: Results) -> Table:
     return Table("limits", words.fill("table of limits"), frame, {"below / ms": "{:g}".format})
 
 
-def segments(run: Results) -> Table:
+def build_segments_table(run: Results) -> Table:
     """Return the segments of each series that changed, one row each."""
     rows = run.segments
     if len(rows):
         rows = rows[rows.groupby(list(FACTORS))["jump"].transform("count") > 0].reset_index(drop=True)
     if rows.empty:
         return Table("segments", "", rows)
-    frame = cell_tables.levels(rows, run).assign(segment=rows["segment"])
+    frame = cell_tables.build_level_columns(rows, run).assign(segment=rows["segment"])
     for end, title in (("first", "from"), ("last", "to")):
-        frame[title] = [phrases.job(*one) for one in zip(rows[f"{end}_number"], rows[f"{end}_job"], strict=True)]
+        frame[title] = [phrases.format_job(*one) for one in zip(rows[f"{end}_number"], rows[f"{end}_job"], strict=True)]
     frame["jobs"], frame["p99 / ms"] = rows["jobs"], rows["p99_ms"]
     jumps = rows[["jump", "jump_low", "jump_high"]].itertuples(index=False, name=None)
-    frame["ratio to the one before"] = [names.ratio_with_interval(*row) for row in jumps]
-    return Table("segments", words.fill("table of segments"), frame, {"jobs": WHOLE, "p99 / ms": prose.number})
+    frame["ratio to the one before"] = [names.format_ratio_with_interval(*row) for row in jumps]
+    return Table("segments", words.fill("table of segments"), frame, {"jobs": WHOLE, "p99 / ms": prose.format_number})
 
 
-def summary(run: Results) -> Table:
+def build_series_table(run: Results) -> Table:
     """Return one row per series: its operations, percentiles with intervals, and rates."""
     cells = run.measured
     if cells.empty or "jobs" not in cells:
         return Table("series", "", pd.DataFrame())
     if len(cells) > FEW:
         cells = cells.sort_values("p99_ms", ascending=False, ignore_index=True)
-    frame = cell_tables.levels(cells, run)
-    frame["operation"] = [phrases.operation([row], run) for row in cells.to_dict("records")]
+    frame = cell_tables.build_level_columns(cells, run)
+    frame["operation"] = [phrases.describe_operation([row], run) for row in cells.to_dict("records")]
     frame["jobs"], frame["N"] = cells["jobs"], cells["N"]
     for metric in SUMMED:
         ends = cells.reindex(columns=[f"{metric}_ms{end}" for end in ("", "_low", "_high")]).to_numpy(float)
-        frame[f"{metric} / ms"] = [names.with_interval(*row, prose.number) if row[0] == row[0] else "" for row in ends]
-    frame = without_empty(frame.join(cells.reindex(columns=SUMMARY).rename(columns=SUMMARY)))
-    formats = dict.fromkeys(SUMMARY.values(), prose.number) | {"jobs": WHOLE, "N": WHOLE}
+        frame[f"{metric} / ms"] = [
+            names.format_with_interval(*row, prose.format_number) if row[0] == row[0] else "" for row in ends
+        ]
+    frame = remove_empty_columns(frame.join(cells.reindex(columns=SUMMARY).rename(columns=SUMMARY)))
+    formats = dict.fromkeys(SUMMARY.values(), prose.format_number) | {"jobs": WHOLE, "N": WHOLE}
     formats |= {"intervals from": str, "note": str}
     return Table("series", words.fill("table of series"), frame, formats)
 
 
-def by_job(run: Results) -> Iterator[Table]:
+def build_job_tables(run: Results) -> Iterator[Table]:
     """Yield the published tables: one row per job, one column per volume; one per metric and job file, coloured."""
     red = float(run.limits["limit_ms"].iloc[0]) if len(run.limits) else COLOURED["p99"][1]
     bounds = COLOURED | {"p99": (red / 2, red)}
-    for name, traces in run.by_job_file.items():
-        about, suffix = (f", job {name}", f"-{name}") if len(run.by_job_file) > 1 else ("", "")
-        jobs = {phrases.legend(trace, run): trace.jobs.set_index("number") for trace in traces}
+    for name, traces in run.traces_by_job.items():
+        about, suffix = (f", job {name}", f"-{name}") if len(run.traces_by_job) > 1 else ("", "")
+        jobs = {phrases.format_legend(trace, run): trace.jobs.set_index("number") for trace in traces}
         calls = pd.concat([one["job_Id"] for one in jobs.values()]).groupby(level=0)
         # Beside its number stands what imported results call a job, where all series call it the same.
         calls = calls.agg(lambda ids: ids.iloc[0] if ids.nunique() == 1 else "")
@@ -128,11 +130,11 @@ def by_job(run: Results) -> Iterator[Table]:
             if frame.isna().all(axis=None):
                 continue
             called = pd.DataFrame({"job": frame.index, "job_Id": calls.reindex(frame.index)}, frame.index)
-            said = {"metric": TITLES.get(metric, metric), "operation": phrases.of_traces(traces, run)}
+            said = {"metric": TITLES.get(metric, metric), "operation": phrases.describe_trace_operation(traces, run)}
             yield Table(
                 f"{metric}-by-job{suffix}",
                 words.fill("table of jobs", **said, about=about),
-                without_empty(called.join(frame)).reset_index(drop=True),
+                remove_empty_columns(called.join(frame)).reset_index(drop=True),
                 # As fio gives it, to the nanosecond, as the published tables print it.
                 dict.fromkeys(jobs, "{:.6f}".format),
                 {
@@ -143,29 +145,32 @@ def by_job(run: Results) -> Iterator[Table]:
             )
 
 
-def by_node(run: Results) -> Iterator[Table]:
+def build_node_tables(run: Results) -> Iterator[Table]:
     """Yield all metrics of each node and volume, one row per job."""
     for number, trace in enumerate([*run.traces, *run.invalid_traces], 1):
         jobs = trace.jobs.reset_index(drop=True)
-        frame = without_empty(jobs[[name for name in OF_NODE if name in jobs]].rename(columns=OF_NODE))
+        frame = remove_empty_columns(jobs[[name for name in OF_NODE if name in jobs]].rename(columns=OF_NODE))
         nodes = jobs.get("node_name", pd.Series(trace.levels["host"])).unique()
-        about = ", ".join(dict.fromkeys(filter(None, [*nodes, phrases.legend(trace, run)])))
+        about = ", ".join(dict.fromkeys(filter(None, [*nodes, phrases.format_legend(trace, run)])))
         invalid = "" if jobs["valid"].all() else "[INVALID] "
         yield Table(
             f"node-{number}",
-            words.fill("table of node", about=f"{invalid}{about}", operation=phrases.of_traces([trace], run)),
+            words.fill(
+                "table of node", about=f"{invalid}{about}", operation=phrases.describe_trace_operation([trace], run)
+            ),
             frame,
-            dict.fromkeys(OF_NODE.values(), prose.number) | {"battery_id": str, "job": str, "job_Id": str, "N": WHOLE},
+            dict.fromkeys(OF_NODE.values(), prose.format_number)
+            | {"battery_id": str, "job": str, "job_Id": str, "N": WHOLE},
         )
 
 
-def left_out(run: Results) -> Table:
+def build_left_out_table(run: Results) -> Table:
     """Return the files of an import that could not be used, and why."""
     frame = pd.DataFrame(run.facts.get("left_out") or [], columns=["file", "reason"])
     return Table("left-out-files", words.fill("table of left out"), frame)
 
 
-def batteries(run: Results) -> Table:
+def build_batteries_table(run: Results) -> Table:
     """Return the batteries in the order in which they were run, with the pause before each and between its jobs."""
     rows = pd.DataFrame(run.facts.get("batteries") or [])
     if rows.empty:
@@ -176,30 +181,30 @@ def batteries(run: Results) -> Table:
     rest = (start - end.ffill().shift()).dt.total_seconds()
     frame = pd.DataFrame({"": rows.index + 1})
     for name in FACTORS:
-        frame[name] = [run.names.cell(name, level) if level else "" for level in rows[name].fillna("")]
+        frame[name] = [run.names.format_table_level(name, level) if level else "" for level in rows[name].fillna("")]
     frame["began"] = start.dt.strftime("%Y-%m-%d %H:%M:%S")
-    frame["took"] = (end - start).dt.total_seconds().map(phrases.duration)
-    frame["rest before it"] = rest.where(rest >= 0).map(phrases.duration)
+    frame["took"] = (end - start).dt.total_seconds().map(phrases.format_duration)
+    frame["rest before it"] = rest.where(rest >= 0).map(phrases.format_duration)
     frame["pause between jobs / s"], frame["status"] = rows["pause_s"], rows["status"]
     frame["reasons"] = rows["reasons"].str.join("; ")
     formats = {"pause between jobs / s": "{:g}".format}
-    return Table("batteries", words.fill("table of batteries"), without_empty(frame), formats)
+    return Table("batteries", words.fill("table of batteries"), remove_empty_columns(frame), formats)
 
 
-def volumes(run: Results) -> Table:
+def build_volumes_table(run: Results) -> Table:
     """Return what is known of each volume: type and size, device, mount, fio, kernel and processor."""
     rows = []
     for battery in run.facts.get("batteries") or []:
         row = {"volume": battery.get("store"), "host": battery.get("host")}
         volume = battery.get("volume")
-        row |= {prose.plain(key): value for key, value in volume.items()} if isinstance(volume, dict) else {}
+        row |= {prose.format_name(key): value for key, value in volume.items()} if isinstance(volume, dict) else {}
         row |= {key: battery.get(key) for key in ("device", "memory", "mount", "fio", "kernel", "cpu")}
-        rows.append({key: fact(value) for key, value in row.items()})
-    frame = without_empty(pd.DataFrame(rows).fillna("").drop_duplicates(ignore_index=True))
+        rows.append({key: format_fact(value) for key, value in row.items()})
+    frame = remove_empty_columns(pd.DataFrame(rows).fillna("").drop_duplicates(ignore_index=True))
     return Table("volumes", words.fill("table of volumes"), frame)
 
 
-def job_files(run: Results) -> list[str]:
+def render_job_files(run: Results) -> list[str]:
     """Return each job file: its text, or the options that fio tells of."""
     jobs = {
         job: "\n".join(name if str(value) in ("", "1") else f"{name}={value}" for name, value in options.items())
@@ -209,11 +214,13 @@ def job_files(run: Results) -> list[str]:
     return [paragraph(f"Job {code(name)}:") + verbatim(text.strip()) for name, text in jobs.items() if text]
 
 
-def _glanced(course: Course) -> tuple[str, ...]:
+def _format_course(course: Course) -> tuple[str, ...]:
     """The colour and the words of a verdict, how long the limit was kept, and the shares at or above it."""
     verdict, jobs = course.whole["verdict"], course.kept_jobs
     kept = "all jobs" if verdict == Outcome.MEETS else "not at all" if verdict == Outcome.MISSES else ""
     if jobs and verdict != Outcome.MEETS:
-        kept = ", ".join(filter(None, [phrases.duration(course.whole["kept_s"]), prose.count(jobs, "job")]))
-    text = f"{verdict} {phrases.latency(course.deciding)}".strip()
-    return "unknown" if verdict == "undecided" else verdict, text, kept, phrases.over(course.whole)
+        kept = ", ".join(
+            filter(None, [phrases.format_duration(course.whole["kept_s"]), prose.format_count(jobs, "job")])
+        )
+    text = f"{verdict} {phrases.format_latency(course.deciding_segment)}".strip()
+    return "unknown" if verdict == "undecided" else verdict, text, kept, phrases.format_shares(course.whole)

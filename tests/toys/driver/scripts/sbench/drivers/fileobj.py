@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class FileObject(Driver):
     """HDF5's driver `fileobj`."""
 
-    def reads(self, store: "Store") -> bool:
+    def supports_store(self, store: "Store") -> bool:
         """Return whether the store's objects are files, or at a URL that needs no credentials."""
         return store.files or getattr(store, "plain", False)
 
@@ -33,7 +33,7 @@ class _File:
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
         return self._file[path][where]
 
-    def effective(self) -> dict:
+    def read_settings(self) -> dict:
         return {"driver": self._file.driver, "rdcc_nbytes": self._file.id.get_access_plist().get_cache()[2]}
 
     def close(self) -> None:

@@ -20,14 +20,16 @@ class Reader(reading.Reader):
         super().__init__(*arguments)
         self._url = self.location["url"]
 
-    def identify(self, name: str) -> Identity:
+    def fetch_identity(self, name: str) -> Identity:
         """Return size and ETag, asked of the first byte."""
         with self._get(name, 0, 1) as answer:
             return Identity(int(answer.headers["Content-Range"].rpartition("/")[2]), answer.headers["ETag"])
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Fill `view`, a request a chunk."""
-        self.each(self.chunks(extents, view), lambda offset, part: self._fetch(name, offset, part, identity))
+        self.fetch_pieces(
+            self.split_extents(extents, view), lambda offset, part: self._fetch(name, offset, part, identity)
+        )
 
     def _fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
         with self._get(name, offset, len(part)) as answer:
@@ -35,7 +37,7 @@ class Reader(reading.Reader):
                 raise Changed(f"{self._url}/{name} was replaced or truncated while it was measured")
 
     def _get(self, name: str, offset: int, length: int):
-        self.count(1)
+        self.count_requests(1)
         asked = {"Range": f"bytes={offset}-{offset + length - 1}"}
         try:
             return urllib.request.urlopen(urllib.request.Request(f"{self._url}/{name}", headers=asked))

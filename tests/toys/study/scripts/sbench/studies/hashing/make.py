@@ -6,14 +6,14 @@ import random
 import zlib
 from pathlib import Path
 
-from sbench.probe.program import json_object, run, write_json
+from sbench.probe.program import parse_json_object, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write the file beside its manifest."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", required=True, help="the dataset's name")
-    parser.add_argument("--settings", required=True, type=json_object, help='JSON: {"bytes", "seed"}')
+    parser.add_argument("--settings", required=True, type=parse_json_object, help='JSON: {"bytes", "seed"}')
     parser.add_argument("--out", required=True, type=Path, help="the manifest")
     arguments = parser.parse_args(argv)
     size, seed = arguments.settings["bytes"], arguments.settings["seed"]
@@ -34,4 +34,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 
 from sbench.probe.conversation import Step, run_measurement
-from sbench.probe.program import read_json, run
+from sbench.probe.program import read_json, run_main
 
 _CHECKSUMS = {
     "crc32": lambda data: f"{zlib.crc32(data):08x}",
@@ -44,4 +44,4 @@ def measure(step: Step) -> dict:
 
 
 if __name__ == "__main__":
-    run(main)
+    run_main(main)

@@ -10,18 +10,18 @@ from sbench.stores import store as stores
 class Hashing(Study):
     """Checksums of a file."""
 
-    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+    def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield that a store has no files."""
         store = config["stores"][levels["store"]]
-        if not stores.of(store).files:
+        if not stores.get_store(store).files:
             yield f"a file is read, and a store of the kind {store['kind']} has none"
 
-    def estimate(self, settings: dict) -> dict:
+    def estimate_record(self, settings: dict) -> dict:
         """Estimate one record: a file is read at some 500 MB/s."""
         size = settings["data"]["bytes"]
         return {"requests": 1, "bytes": size, "seconds": size / 5e8}
 
-    def data_bytes(self, data: dict) -> int:
+    def estimate_data_bytes(self, data: dict) -> int:
         """Return the bytes of the file."""
         return data["bytes"]
 
