@@ -59,7 +59,7 @@ PAGES = "reports/published-partial" if CONFIG.get("published_partial") else "rep
 
 
 wildcard_constraints:
-    **CALL.constrain(),
+    **CALL.get_constraints(),
     cell="[^/]+",
     repeat="[0-9]+",
     published="|".join(PUBLISHED) or "none",

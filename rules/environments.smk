@@ -44,7 +44,7 @@ rule servers:
     resources:
         attempt=get_attempt,
     params:
-        need=stores.needed(CONFIG["stores"].values()),
+        need=stores.list_needed_servers(CONFIG["stores"].values()),
     message:
         "build servers"
     shell:

@@ -64,7 +64,7 @@ checkpoint append:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=CALL.dump(),
+        config=CALL.dump_config(),
     message:
         "look for what is lacking in {wildcards.study}"
     shell:

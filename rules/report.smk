@@ -146,7 +146,7 @@ rule check:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=CALL.dump(),
+        config=CALL.dump_config(),
     message:
         "look for failures"
     shell:

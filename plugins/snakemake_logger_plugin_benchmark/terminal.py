@@ -28,7 +28,7 @@ def shorten_text(text: str, width: int) -> str:
 class Screen(Live):
     """A terminal whose last lines are drawn anew once a second, which costs half a millisecond of processor time.
 
-    They are drawn by a thread of their own: it takes no lock that is held while `say` is called, and copies what
+    They are drawn by a thread of their own: it takes no lock that is held while `print_text` is called, and copies what
     changes.
     """
 

@@ -1,6 +1,7 @@
 """Synthetic runs at the level of statements: effects, interactions, ties and gaps are drawn, everything else is real.
 
-A run goes from its records through `runs_and_samples`, `build_verdicts_table` and `cells_table`, as a measured one does.
+A run goes from its records through `build_runs_and_samples`, `build_verdicts_table` and `build_cells_table`, as a
+measured one does.
 """
 
 import itertools

@@ -70,7 +70,9 @@ def find_problems(drawn: Synthetic, seed: int) -> Iterator[str]:
     run = drawn.run
     said = state(run)
     statements = [one for _, some in said for one in some]
-    yield from (f"{seed}: does not hold: {text}" for text, some in said for one in some if not one.is_supported_by(run.checks))
+    yield from (
+        f"{seed}: does not hold: {text}" for text, some in said for one in some if not one.is_supported_by(run.checks)
+    )
     yield from (f"{seed}: withheld: {text}" for text in run.withheld)
     yield from (f"{seed}: contradict each other: {pair}" for pair in find_contradictions(statements))
     for one in statements:

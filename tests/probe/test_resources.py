@@ -40,7 +40,9 @@ def test_what_a_kernel_does_not_tell_is_null(monkeypatch):
     told = resources.read_kernel_file
     hidden = ("/proc/pressure", "/proc/vmstat", "/proc/cpuinfo")
     for module in (host, resources):
-        monkeypatch.setattr(module, "read_kernel_file", lambda path: None if str(path).startswith(hidden) else told(path))
+        monkeypatch.setattr(
+            module, "read_kernel_file", lambda path: None if str(path).startswith(hidden) else told(path)
+        )
     meter = resources.Meter({})
     meter.open()
     machine = meter.close()["machine"]

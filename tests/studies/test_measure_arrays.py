@@ -176,7 +176,8 @@ def test_a_port_that_somebody_takes_in_between_is_not_asked_and_another_is_taken
     here = cell()
     here.pretend(
         "import socket\nfrom sbench.studies.arrays import service\n"
-        "taken = socket.create_server(('127.0.0.1', 0))\nports, free = [taken.getsockname()[1]], service.find_free_port\n"
+        "taken = socket.create_server(('127.0.0.1', 0))\n"
+        "ports, free = [taken.getsockname()[1]], service.find_free_port\n"
         "service.find_free_port = lambda: ports.pop() if ports else free()"
     )
     record = measured(here)

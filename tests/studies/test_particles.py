@@ -360,7 +360,9 @@ def test_where_dask_never_won_the_page_says_so(tmp_path):
 
 def test_the_code_shown_is_of_who_leads_among_the_same_cells(tmp_path):
     texts = []
-    page = SimpleNamespace(show_section=lambda _, text: texts.append(text), fold=contextlib.nullcontext, show_text=texts.append)
+    page = SimpleNamespace(
+        show_section=lambda _, text: texts.append(text), fold=contextlib.nullcontext, show_text=texts.append
+    )
     advice.show_code(page, particles_tables.load(particles_tables.build(tmp_path)))
     lines, script = texts
     # Futures lead with 2 and with 4 workers; what reads copies, or has a limit, or lists chunks again is not shown.

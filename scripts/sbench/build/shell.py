@@ -54,7 +54,7 @@ class Workshop:
             raise Problem(f"{self.name}: the step “{step}” failed; its output is in {self.log}")
 
     def try_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
-        """Run one step as `run` does, and return the end of its output if it fails, else ""."""
+        """Run one step as `run_step` does, and return the end of its output if it fails, else ""."""
         self.report_step(step)
         words = [str(word) for word in command]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
@@ -99,7 +99,7 @@ def get_base_python() -> Path:
 
 
 def find_uv() -> Path:
-    """Return the `find_uv` beside this interpreter, or else on PATH, or raise a Problem if there is none."""
+    """Return the `uv` beside this interpreter, or else on PATH, or raise a Problem if there is none."""
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:

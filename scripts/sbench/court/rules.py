@@ -148,8 +148,8 @@ def _judge_growth(data: Timings) -> tuple[str, str]:
     named = format_levels(tuple(least[name] for name in data.series_columns)) or "it"
     beside = f", all others {prose.format_span(others['longer'])}×" if len(others) else ""
     undone = len(others) and least["longer"] < others["longer"].min() / 2
-    step = f"from {over} {least['before']:g} to {least[over]:g}, {named} took {prose.format_ratio(least['longer'])}× the time"
-    text = f"{step} for {prose.format_ratio(least['more'])}× the work{beside}"
+    step = f"from {over} {least['before']:g} to {least[over]:g}, {named} took {prose.format_ratio(least['longer'])}×"
+    text = f"{step} the time for {prose.format_ratio(least['more'])}× the work{beside}"
     return (BROKEN, f"; but {text}") if undone else (UNTOLD, f"; {text}")
 
 
@@ -206,8 +206,8 @@ def _judge_speed_ups(data: Timings) -> tuple[str, str]:
     _, level, few, many, ratio = worst
     where = f" at {format_levels(level if isinstance(level, tuple) else (level,))}" if names else ""
     return BROKEN, (
-        f"from {few:g} to {many:g} workers{where} it is {prose.format_ratio(ratio)}× as fast, more than {many / few:g}×: what"
-        " one run leaves in a cache may serve the next"
+        f"from {few:g} to {many:g} workers{where} it is {prose.format_ratio(ratio)}× as fast, more than {many / few:g}×"
+        ": what one run leaves in a cache may serve the next"
     )
 
 
@@ -221,7 +221,8 @@ def _judge_first_access(data: Timings) -> tuple[str, str]:
                 slower.append(f"{format_levels(level[: len(data.cell_columns)])} ({prose.format_number(ratios[-1])}×)")
     if not ratios:
         return UNTOLD, "no series has three steps"
-    text = f"the first {data.spec['steps']} of {len(ratios)} series took {prose.format_span(ratios)}× the median of the others"
+    span = prose.format_span(ratios)
+    text = f"the first {data.spec['steps']} of {len(ratios)} series took {span}× the median of the others"
     if slower:
         text += f", and longer than any other in {len(slower)}, but counts with them: {'; '.join(slower[:_MOST])}"
     return BROKEN if slower else KEPT, text

@@ -207,7 +207,7 @@ def read_blocks(path: Path) -> Open:
 
 
 def read_needs(path: Path | None, block: int) -> list[Path]:
-    """Return the artefacts without which a block is measured in vain, by what `write_blocks` wrote; none without a file."""
+    """Return the artefacts without which a block is measured in vain, as `write_blocks` wrote; none without a file."""
     opened = read_blocks(path) if path else None
     return list(map(Path, opened.needs)) if opened and block in opened.conditional else []
 

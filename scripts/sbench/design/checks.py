@@ -101,7 +101,7 @@ def check_work(work: dict) -> Iterator[str]:
 
 @rule(10)
 def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -> Iterator[str]:
-    """Check that each cache and the page buffer, as `drivers.File.effective` read them back, are as requested."""
+    """Check that each cache and the page buffer, as `drivers.File.read_settings` read them back, are as requested."""
     kind, _, size = read_cache.partition("-")
     level = drivers.format_read_cache(kind, sizes.parse_size(size)) if size else kind
     if level not in (DEFAULT, made := effective.get("read_cache", "none")):

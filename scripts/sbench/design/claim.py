@@ -26,7 +26,7 @@ class Claim:
     """A sentence of a study that compares, quantifies or explains, and what computes its value.
 
     Attributes:
-        printed: its value in `unit`, as it is printed or as its words are read (`sbench.court.claims.parsed`).
+        printed: its value in `unit`, as it is printed or as its words are read (`sbench.court.claims.parse_printed`).
         tested_by: the study of this project that tests it, where the published data cannot.
         compute: returns values in `unit`, a number or a Series whose index says what each value is of, or None.
         tables: the published table of each parameter of `compute`, several joined by ` + `.

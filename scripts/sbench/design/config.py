@@ -39,7 +39,7 @@ def resolve_config(config: dict, files: list[Path] | list[str]) -> dict:
 
 
 def load_config(file: Path | str, changes: dict | None = None) -> dict:
-    """Return the resolved configuration in `check_files` (see `resolve_config`), with these keys instead of its own."""
+    """Return the resolved configuration in `file` (see `resolve_config`), with these keys instead of its own."""
     return _apply_schema(yaml_file.read_mapping(Path(file)) | (changes or {}), format_file_names([file]))
 
 
@@ -201,9 +201,11 @@ def _describe_error(error: jsonschema.ValidationError) -> str:
             return f"{place}: {_format_value(value)} is none of {', '.join(map(str, due))}"
         case "type":
             wanted = _to_list(due)
-            return f"{place}: {_format_value(value)} is not of type {' or '.join(wanted)}{_describe_replacement(value, wanted)}{described}"
+            replacement = _describe_replacement(value, wanted)
+            return f"{place}: {_format_value(value)} is not of type {' or '.join(wanted)}{replacement}{described}"
         case "pattern" | "anyOf" | "oneOf":
-            return f"{place}: {_format_value(value)} is not understood{_describe_replacement(value, ['integer'])}{described}"
+            replacement = _describe_replacement(value, ["integer"])
+            return f"{place}: {_format_value(value)} is not understood{replacement}{described}"
         case "not" if isinstance(value, dict):
             return f"{place}: {' and '.join(due['required'])} exclude each other; drop one"
         case "not":

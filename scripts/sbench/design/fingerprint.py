@@ -60,13 +60,13 @@ def expect_unchanged(environment: dict) -> None:
     for imported in environment.get("imported", ()):
         if software.get_identity(_get_path(imported)) != imported:
             raise Problem(
-                f"library {environment['library']}: {_get_path(imported)} is not what it was when this run began; give it"
-                " another name, so that one run measures one library"
+                f"library {environment['library']}: {_get_path(imported)} is not what it was when this run began;"
+                " give it another name, so that one run measures one library"
             )
 
 
 def expect_promised(environment: dict, seen: dict) -> None:
-    """Compare the versions of a library's user-supplied packages with those that measured, as `save_fingerprint` has them `seen`.
+    """Compare versions of a library's user-supplied packages with those that measured, `seen` by `save_fingerprint`.
 
     Raises:
         Problem: one is another one.

@@ -119,7 +119,7 @@ class Study:
         yield from ()
 
     def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield what the study reads of the user's own, each with what looks at it (see `needs`)."""
+        """Yield what the study reads of the user's own, each with what looks at it (see `list_needs`)."""
         if "published" in self.get_section(config):
             yield "published", lambda: f"{len(self.read_printed(config))} figures"
 
@@ -199,7 +199,7 @@ class Study:
         return None
 
     def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what only this study's report says beside figures; `plan` is plan.json, the rest as in `tables`.
+        """Return what only this study's report says beside figures; `plan` is plan.json, the rest as in `build_tables`.
 
         By default it is what `of_record` names, of each record that tells what was in force, and what was printed
         elsewhere; what was measured is shown without that if need be.

@@ -90,8 +90,8 @@ class File(Protocol):
     def read_settings(self) -> dict:
         """Return what holds for the file, read back and not copied from the request (METHOD 10).
 
-        `driver` is always there; `read_cache`, where it is not the default, and `parse_page_buffer`, `rdcc_nbytes`,
-        `rdcc_nslots`, `paged` and `page_size` are where they are known. Without `parse_page_buffer` there is none.
+        `driver` is always there; `read_cache`, where it is not the default, and `page_buffer_bytes`, `rdcc_nbytes`,
+        `rdcc_nslots`, `paged` and `page_size` are where they are known. Without `page_buffer_bytes` there is none.
         """
 
     def close(self) -> None:
@@ -104,10 +104,10 @@ class Driver(ABC):
     Attributes:
         files, s3: it reads files of this machine's file systems, and objects of S3.
         libraries: the modules beside h5py that `open` needs.
-        optional: a build of HDF5 may lack it; `versions` tells under the driver's name whether it has it.
+        optional: a build of HDF5 may lack it; `list_versions` tells under the driver's name whether it has it.
         needs: the distributions that a library's locks have to pin for it.
         page_buffers: it has HDF5's page buffer.
-        chunk_caches: it has HDF5's chunk cache, and `File.effective` reads it back.
+        chunk_caches: it has HDF5's chunk cache, and `File.read_settings` reads it back.
         read_caches: the kinds of read caches that it can be given beside its default.
         reads_copy: it reads a copy of the data in another format, which the study makes.
     """

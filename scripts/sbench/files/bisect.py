@@ -27,7 +27,7 @@ class Query(NamedTuple):
     """What a user asks.
 
     Attributes:
-        library: one of `packages()`, or the folder of a clone.
+        library: one of `list_packages()`, or the folder of a clone.
         first: a release, a wheel, or a branch, tag or commit of the clone.
         last: a later one.
         metric: one of `METRICS`.
@@ -72,9 +72,8 @@ def report_bisection(bisection: Bisection, say: Say, command: str) -> int:
         say(f"{of.package} {first} and {last} take the same {metric}; none between them was measured")
     elif seen.like == UNDECIDED:
         outcome = "undecided"
-        say(
-            f"undecided: whether {of.package} {first} and {last} differ in {metric}; {_describe_next_step(bisection, change)}"
-        )
+        step = _describe_next_step(bisection, change)
+        say(f"undecided: whether {of.package} {first} and {last} differ in {metric}; {step}")
     else:
         change = find_change(of.names, bisection.measure_release, say)
         if metric == SECONDS and not change.undecided:

@@ -128,8 +128,8 @@ class Bisection:
         if self.metric == SECONDS:
             self._measure_releases([first, release, last])
             before, after = self._list_verdicts([first, release, last], release)
-            words = f"{self.describe_figure(release)}, {format_ratio(before)} of that of {first}, {format_ratio(after)} of that of {last}"
-            return Seen(judge_release(before, after), words)
+            ratios = f"{format_ratio(before)} of that of {first}, {format_ratio(after)} of that of {last}"
+            return Seen(judge_release(before, after), f"{self.describe_figure(release)}, {ratios}")
         self._measure_releases([release])
         figure, ends = self.read_figure(release), (self.read_figure(first), self.read_figure(last))
         return Seen((FIRST, LAST)[ends.index(figure)] if figure in ends else NEITHER, self.describe_figure(release))

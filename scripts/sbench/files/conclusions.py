@@ -57,8 +57,8 @@ def _describe_prefetch(looked: Looked) -> Iterator[str]:
     but = f", but not the values of {elsewhere} in other files" if looked.elsewhere else ""
     several = "The file has" if len(looked.bytes) == 1 else "The largest file has"
     yield (
-        f"{several} {sizes.format_size(largest)}, and ROS3 fetches the first {sizes.format_size(ROS3_FIRST_BYTES)} of a file when"
-        f" it opens it: it comes whole with that, however it is laid out and whatever is read{but}."
+        f"{several} {sizes.format_size(largest)}, and ROS3 fetches the first {sizes.format_size(ROS3_FIRST_BYTES)} of a"
+        f" file when it opens it: it comes whole with that, however it is laid out and whatever is read{but}."
     )
 
 
@@ -78,8 +78,8 @@ def _describe_metadata(looked: Looked) -> Iterator[str]:
         yield (
             f"Metadata lie among the values{_format_file(worst, looked)}: opening the file and finding its"
             f" {sizes.format_count(worst.objects, 'object')} takes {worst.requests:,} requests of ROS3 behind the first"
-            f" {sizes.format_size(ROS3_FIRST_BYTES)} ({_format_seconds(worst.requests)}); HDF5 2.2 fetches blocks of 16 MiB there."
-            f" {_describe_metadata_remedy(worst)}"
+            f" {sizes.format_size(ROS3_FIRST_BYTES)} ({_format_seconds(worst.requests)}); HDF5 2.2 fetches blocks of"
+            f" 16 MiB there. {_describe_metadata_remedy(worst)}"
         )
 
 
@@ -87,10 +87,10 @@ def _describe_small_pages(looked: Looked) -> Iterator[str]:
     worst = _find_worst(looked, lambda held: held.page_requests)
     if worst and worst.page_requests >= _MANY_REQUESTS:
         yield (
-            f"Pages of {sizes.format_size(worst.page_size)} are small{_format_file(worst, looked)}: even with a page buffer, opening"
-            f" the file and finding its {sizes.format_count(worst.objects, 'object')} takes {worst.page_requests:,} requests"
-            f" of ROS3 behind the first {sizes.format_size(ROS3_FIRST_BYTES)} ({_format_seconds(worst.page_requests)})."
-            f" {_describe_metadata_remedy(worst)}"
+            f"Pages of {sizes.format_size(worst.page_size)} are small{_format_file(worst, looked)}: even with a page"
+            f" buffer, opening the file and finding its {sizes.format_count(worst.objects, 'object')} takes"
+            f" {worst.page_requests:,} requests of ROS3 behind the first {sizes.format_size(ROS3_FIRST_BYTES)}"
+            f" ({_format_seconds(worst.page_requests)}). {_describe_metadata_remedy(worst)}"
         )
 
 
@@ -99,7 +99,8 @@ def _describe_metadata_remedy(contents: Contents) -> str:
     page = next((page for page in _PAGES if page >= contents.metadata), None)
     if not page or page == contents.page_size:
         return f"They take {sizes.format_size(contents.metadata)}; fewer and larger datasets need fewer requests."
-    return f"A copy in pages of {sizes.format_size(page)} has them all in its first page: {_build_repack_command('-S PAGE -G', page)}"
+    command = _build_repack_command("-S PAGE -G", page)
+    return f"A copy in pages of {sizes.format_size(page)} has them all in its first page: {command}"
 
 
 def _describe_old_index(looked: Looked) -> Iterator[str]:
@@ -109,10 +110,10 @@ def _describe_old_index(looked: Looked) -> Iterator[str]:
         return
     size = sizes.format_size(sum(length for _, length in group.reads))
     yield (
-        f"Group {group.path}{_format_file(worst, looked)} has {group.members:,} members in an index of the format before HDF5"
-        f" 1.8: finding one by its name takes {sizes.format_count(len(group.reads), 'read')} and {size}. A copy in the latest"
-        f' format (libver="latest"), which old releases cannot read, has one that is read in parts: {_build_repack_command("-L")};'
-        " a few large datasets need neither."
+        f"Group {group.path}{_format_file(worst, looked)} has {group.members:,} members in an index of the format"
+        f" before HDF5 1.8: finding one by its name takes {sizes.format_count(len(group.reads), 'read')} and {size}. A"
+        ' copy in the latest format (libver="latest"), which old releases cannot read, has one that is read in'
+        f" parts: {_build_repack_command('-L')}; a few large datasets need neither."
     )
 
 
@@ -127,8 +128,8 @@ def _describe_unused(looked: Looked) -> Iterator[str]:
     unsure = " or holds values of variable length" if worst.heap is None else ""
     size = sizes.format_size(estimate_copy_bytes(worst, page))
     yield (
-        f"{sizes.format_size(worst.unused)} of {sizes.format_size(worst.bytes)}{_format_file(worst, looked)} is free or unaccounted for"
-        f"{unsure} (h5stat -S): a copy takes about {size}: {command}"
+        f"{sizes.format_size(worst.unused)} of {sizes.format_size(worst.bytes)}{_format_file(worst, looked)} is free or"
+        f" unaccounted for{unsure} (h5stat -S): a copy takes about {size}: {command}"
     )
 
 
@@ -166,9 +167,10 @@ def _describe_small_datasets(looked: Looked) -> Iterator[str]:
     if not worst or worst.bytes <= ROS3_FIRST_BYTES or len(small := _select_small(worst.datasets)) < _MANY_REQUESTS:
         return
     if count_bytes(small) > count_bytes(worst.datasets) / 2:
+        share = format_share(count_bytes(small), count_bytes(worst.datasets))
         yield (
-            f"{sizes.format_count(len(small), 'dataset')} of less than {sizes.format_size(SMALL)}{_format_file(worst, looked)} hold"
-            f" {format_share(count_bytes(small), count_bytes(worst.datasets))}: each is a request whose round trip takes longer than its"
+            f"{sizes.format_count(len(small), 'dataset')} of less than {sizes.format_size(SMALL)}"
+            f"{_format_file(worst, looked)} hold {share}: each is a request whose round trip takes longer than its"
             " bytes; reading ahead or keeping blocks gains."
         )
 
@@ -184,8 +186,8 @@ def _describe_small_chunks(looked: Looked) -> Iterator[str]:
     most = max(small, key=lambda dataset: dataset.chunks)
     yield (
         f"{number:,} chunks{_format_file(worst, looked)} take less than {sizes.format_size(SMALL)} each and hold"
-        f" {format_share(count_bytes(small), count_bytes(worst.datasets))}, {most.chunks:,} of them in {most.path}: where nothing is kept,"
-        f" each is a request ({_format_seconds(number)} for all); larger chunks need fewer."
+        f" {format_share(count_bytes(small), count_bytes(worst.datasets))}, {most.chunks:,} of them in {most.path}:"
+        f" where nothing is kept, each is a request ({_format_seconds(number)} for all); larger chunks need fewer."
     )
 
 

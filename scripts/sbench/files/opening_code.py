@@ -37,7 +37,8 @@ def build_h5py_code(arm: Mapping[str, str], target: Target) -> str:
     if arm["driver"] == "ros3" and arm["page_buffer"] == "0":
         return f"import h5py; {_build_unbuffered_code(arm, target)}"
     if arm["driver"] == "s3fs":
-        return f"import h5py, s3fs; file = h5py.File({_build_s3fs_code(arm, target)}{_join_arguments(_build_cache_arguments(arm))})"
+        arguments = _join_arguments(_build_cache_arguments(arm))
+        return f"import h5py, s3fs; file = h5py.File({_build_s3fs_code(arm, target)}{arguments})"
     address, settings = _build_h5py_arguments(arm, target)
     return f"import h5py; file = h5py.File({address}{_join_arguments(settings)})"
 
@@ -51,8 +52,9 @@ def build_xarray_code(arm: Mapping[str, str], target: Target) -> str:
         chunk_cache = _build_cache_arguments(arm)
         path |= {"driver_kwds": _format_dict(chunk_cache)} if chunk_cache else {}
         # A file that is opened once serves all groups.
-        before = f"file = {_build_s3fs_code(arm, target)}; " if several else ""
-        return f"import s3fs, xarray; {before}{_build_dataset_code('file' if several else _build_s3fs_code(arm, target), path, target)}"
+        source = _build_s3fs_code(arm, target)
+        before, source = (f"file = {source}; ", "file") if several else ("", source)
+        return f"import s3fs, xarray; {before}{_build_dataset_code(source, path, target)}"
     address, settings = _build_h5py_arguments(arm, target)
     if not several:
         return f"import xarray; {_build_dataset_code(address, _build_engine_arguments(settings), target)}"

@@ -129,8 +129,8 @@ class Call:
         """Raise a Problem if nothing can run the programs, or jobs of an earlier call are in a queue."""
         if self._python.startswith(".venv") and not Path(self._python).exists():
             raise Problem(
-                f"what the programs import is neither in {sys.prefix} (no {list_missing_packages()[0]}) nor is there a .venv:"
-                " type `make setup` and the same again, or add `--sdm conda`"
+                f"what the programs import is neither in {sys.prefix} (no {list_missing_packages()[0]}) nor is there a"
+                " .venv: type `make setup` and the same again, or add `--sdm conda`"
             )
         if jobs := slurm.list_queued_jobs(Path.cwd()):
             raise Problem(

@@ -270,7 +270,7 @@ class Window:
     Attributes:
         cache: the state of the page cache, as in a record.
         requests: those that reached the embedded server, by method.
-        passed: what passed the emulated network (`embedded.Proxy.passed`), None without one.
+        passed: what passed the emulated network (`embedded.Proxy.fetch_traffic`), None without one.
         seconds: how long it was open.
         resources: what was taken within it (`resources.Meter.close`), and its length, `window_s`.
     """

@@ -92,9 +92,9 @@ def build_verdicts_table(
     An arm that lost two records more than the other is not `faster`, nor are the arms the `same`. Column `serial_p` is
     the p of blocks that resemble those before them (`stats.compute_serial_p`), one for the whole table.
 
-    `matrix` and `runs` are those of `tables.read_matrix` and `tables.build_runs_and_samples`, `compare` has mappings with
-    `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none. Metrics
-    `of_tasks` are those of single tasks: arms of different numbers of tasks are not compared by them.
+    `matrix` and `runs` are those of `tables.read_matrix` and `tables.build_runs_and_samples`, `compare` has mappings
+    with `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none.
+    Metrics `of_tasks` are those of single tasks: arms of different numbers of tasks are not compared by them.
     """
     families: dict[str, list[Pair]] = {}
     for entry in compare:

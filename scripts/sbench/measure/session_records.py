@@ -16,7 +16,7 @@ _DIGITS, _NODE_DIGITS = 10, 8
 
 
 def build_records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return records.csv: one row per record of the cells in a matrix, of `runs` as `tables.build_runs_and_samples` has them.
+    """Return records.csv: one row per record of a matrix's cells, of `runs` as of `tables.build_runs_and_samples`.
 
     Returns:
         cell, factors…, then `COLUMNS`: `value` is the figure that decides, missing where nothing was measured; bytes as

@@ -128,9 +128,9 @@ def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
     Edited records are among the invalid ones.
 
-    Times: medians in seconds, metrics with the interval of `stats.estimate_median`. Throughput (MiB/s) and amplification are
-    totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest, which should be 0.
-    A fact that differs between repeats has all its values, joined by " | ".
+    Times: medians in seconds, metrics with the interval of `stats.estimate_median`. Throughput (MiB/s) and
+    amplification are totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest,
+    which should be 0. A fact that differs between repeats has all its values, joined by " | ".
     """
     timed = list_metrics(runs)
     overhead = [name for name in OVERHEAD if f"seconds {name}" in runs] or list(OVERHEAD[:4])

@@ -187,7 +187,7 @@ def _add_ticks(panel: Panel) -> Panel:
 
 
 def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
-    """Return the requests of a pair of cells (as a row of `comparisons`), by default of that of which most was decided.
+    """Return the requests of a pair of cells (as a row of `get_comparisons`), by default of that of which most was decided.
 
     It has no panels where none were recorded.
     """
@@ -218,8 +218,8 @@ def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
     )
     where = ", ".join(filter(None, [run.names.format_place(pair), _format_shared_levels(pair, run)]))
     caption = (
-        f"{prose.capitalize_first(where)}. Each line is one request, from the first byte of its range when it was asked for to "
-        f"the last when it came; of several files, one lies above the other. As recorded in repeat "
+        f"{prose.capitalize_first(where)}. Each line is one request, from the first byte of its range when it was "
+        f"asked for to the last when it came; of several files, one lies above the other. As recorded in repeat "
         f"{int(arms[0]['repeat'].iloc[0])}."
     )
     return Figure(name, title, caption, panels, pd.concat(arms), columns=2)

@@ -168,8 +168,8 @@ def _format_tick(tick: float, declared: Factor, plot: _Plot) -> str:
 
 
 def _format_base(cell: pd.Series, plot: _Plot) -> str:
-    unit = plot.run.report.values[0].unit
-    return f"{plot.run.names.format_level(plot.factor, cell['base_level'])}, {prose.format_number(cell['base_total_s'])} {unit}"
+    level, unit = plot.run.names.format_level(plot.factor, cell["base_level"]), plot.run.report.values[0].unit
+    return f"{level}, {prose.format_number(cell['base_total_s'])} {unit}"
 
 
 def _format_title(levels: dict, plot: _Plot) -> str:

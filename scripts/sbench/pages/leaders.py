@@ -35,8 +35,8 @@ class Lead:
 
     `kind` is `one`, `same` (each as fast as the others), `open` (not told apart) or one of `UNJUDGED`, where `arms` is
     the one with the highest value: also where others were judged, but not that one (`ahead`). `outside` are arms that
-    were judged against no other, though others were. A context has the levels of the factors of `list_context_factors`; `levels`
-    are among those `of` the group's cells.
+    were judged against no other, though others were. A context has the levels of the factors of `list_context_factors`;
+    `levels` are among those `of` the group's cells.
     """
 
     arms: tuple[Arm, ...]

@@ -1,4 +1,4 @@
-"""Draws a figure for the page with HoloViews on Bokeh: drawing instructions only, the library comes once (`render_loader`).
+"""Draws a page's figure with HoloViews on Bokeh: drawing instructions only, the library comes once (`render_loader`).
 
 The identifiers that Bokeh hands out count up from the start of the process, so a page built afresh from the same
 tables has the same bytes.

@@ -102,7 +102,8 @@ class Results:
 
     `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
     `raw` is records.csv, by which statements are checked; `withheld` are the sentences that do not.
-    `requests` are those of `tables.build_exchanges_table`; `references` are published data that figures draw beside (`references`).
+    `requests` are those of `tables.build_exchanges_table`; `references` are published data that figures draw beside
+    (`references`).
     """
 
     samples: pd.DataFrame
@@ -236,7 +237,7 @@ class Results:
 
     @property
     def pair_keys(self) -> list[str]:
-        """The columns of `comparisons` that are alike where the same levels are compared in the same place."""
+        """The columns of `get_comparisons` that are alike where the same levels are compared in the same place."""
         return ["factor", "baseline", "contender", *self.report.places, "state"]
 
     def get_comparisons(self, metric: str = "") -> pd.DataFrame:
@@ -259,7 +260,7 @@ class Results:
         return float(self.facts.get("equivalence_percent") or settings.get("equivalence_percent") or 5)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[Comparison, ...]:
-        """Return comparisons, rows as `comparisons` has them, as statements have them."""
+        """Return comparisons, rows as `get_comparisons` has them, as statements have them."""
         decides = self.report.metrics[0].name
         return tuple(
             Comparison(
@@ -279,7 +280,7 @@ class Results:
 
     @cached_property
     def contest(self) -> pd.DataFrame:
-        """The comparisons of arms that the configuration does not compare, as `comparisons` has them.
+        """The comparisons of arms that the configuration does not compare, as `get_comparisons` has them.
 
         Where cells differ in one factor alone, `factor`, `baseline` and `contender` are that factor and its levels.
         """

@@ -41,7 +41,7 @@ def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
 
 
 def open_cleaned(path: Path) -> StringIO:
-    """Return a file's text with what no text from elsewhere may hold (`markup.FOREIGN`) as `program.escape_text` has it."""
+    """Return a file's text with what no text from elsewhere may hold (`markup.FOREIGN`) as of `program.escape_text`."""
     return StringIO(_clean_value(path.read_text(encoding="utf-8")))
 
 

@@ -254,7 +254,9 @@ class Recommendation:
         medians = {cell: records.compute_median(cell, DECIDES) for cell in self.cells}
         least = min((value for value in medians.values() if value == value), default=math.nan)
         return medians[self.cell] <= least * (1 + CLOSE) and all(
-            one.is_supported_by(records) and one.winner == self.cell for choice in self.choices for one in choice.comparisons
+            one.is_supported_by(records) and one.winner == self.cell
+            for choice in self.choices
+            for one in choice.comparisons
         )
 
     @property

@@ -98,7 +98,7 @@ class Workers:
         }
 
     def set_cache_states(self, state: str, files: list[Path]) -> dict:
-        """Bring the page cache of each node into a state; returns what `cache.prepare` does, of all of them."""
+        """Bring the page cache of each node into a state; returns what `page_cache.set_cache_state` does, of all of them."""
         return page_cache.merge_states(self.run_on_nodes(page_cache.set_cache_state, state, files))
 
     def measure_resident(self, files: list[Path]) -> float | None:

@@ -51,7 +51,7 @@ def compute_available_bytes() -> int:
 
 
 def compute_free_bytes() -> int:
-    """Return the bytes that this process may take: those `compute_available_bytes`, within its own limits (setrlimit(2))."""
+    """Return the bytes that this process may take: `compute_available_bytes`, within its own limits (setrlimit(2))."""
     left = [compute_available_bytes()]
     for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         limit, taken = resource.getrlimit(kind)[0], _read_bytes("/proc/self/status", name)

@@ -43,8 +43,8 @@ def measure_resident(paths: Iterable[Path | str]) -> float | None:
     """Return the fraction of the pages of `paths` (0 … 1) that the page cache holds, by mincore(2).
 
     None where the kernel's answer means nothing: files on tmpfs (which are the page cache), files that are not this
-    user's, for which Linux says "all resident" since 5.2, and files that are read past the page cache, as `set_cache_state`
-    has found out (ZFS, GPFS, FUSE with direct_io). Empty files count nothing.
+    user's, for which Linux says "all resident" since 5.2, and files that are read past the page cache, as
+    `set_cache_state` has found out (ZFS, GPFS, FUSE with direct_io). Empty files count nothing.
     """
     pages = present = 0
     for path in paths:

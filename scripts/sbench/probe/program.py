@@ -204,7 +204,7 @@ def build_command(name: str, *arguments: object, python: Sequence[str] = ()) -> 
 
 
 def expect_room(path: Path | str) -> None:
-    """Raise as `replace_file` if no file of 1 MiB can be written to `path`, before anything is done that would be lost."""
+    """Raise as `replace_file` if 1 MiB cannot be written to `path`, before anything is done that would be lost."""
     with _make_part(Path(path)) as part, open(part, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, _ROOM)
         part.unlink()

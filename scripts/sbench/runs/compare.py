@@ -109,7 +109,8 @@ def compare_study(
     Returns:
         cells: one row per cell and side, as cells.csv has them, with the factor `run`.
         verdicts: one row per cell that both sides have, as in verdicts.csv, of the factor `run`.
-        counts: the same cells: requests, bytes, opens and connections, and how they compare (`sessions.compare_counts`).
+        counts: the same cells: requests, bytes, opens and connections, and how they compare
+            (`sessions.compare_counts`).
         alone: the cells that one side has.
         differences: what else differs between the sides, with the values of both.
         records: the records of both sides with the names of `cells`; `unit_of` is the session.

@@ -39,7 +39,7 @@ class Sides(Results):
         return bool(self.checks)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[SessionRatio, ...]:
-        """Return comparisons, rows as `comparisons` has them, as statements have them."""
+        """Return comparisons, rows as `get_comparisons` has them, as statements have them."""
         return tuple(
             SessionRatio(
                 baseline=row["baseline_cell"],
@@ -166,9 +166,9 @@ def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
     base, other = run.facts["sides"]
     seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
     return (
-        f"{other} was measured {describe_elsewhere(run.facts['apart'])} than {base}, so no verdict is on what was changed. These"
-        f" sessions alone: {prose.format_list(seen)} of {prose.format_count(len(rows), 'cell')}, ratios of"
-        f" {run.report.metrics[0].title} {prose.format_span(rows['ratio'])}."
+        f"{other} was measured {describe_elsewhere(run.facts['apart'])} than {base}, so no verdict is on what was"
+        f" changed. These sessions alone: {prose.format_list(seen)} of {prose.format_count(len(rows), 'cell')}, ratios"
+        f" of {run.report.metrics[0].title} {prose.format_span(rows['ratio'])}."
     )
 
 
@@ -183,9 +183,8 @@ def describe_counts(counts: pd.DataFrame) -> list[str]:
             f"{bold(outcome) if outcome in _DIFFER else outcome} in {many}"
             for outcome, many in outcomes.value_counts().items()
         ]
-        lines.append(
-            f"{prose.capitalize_first(name)}: {prose.format_list(by_outcome)} of {prose.format_count(len(outcomes), 'cell')}."
-        )
+        cells = prose.format_count(len(outcomes), "cell")
+        lines.append(f"{prose.capitalize_first(name)}: {prose.format_list(by_outcome)} of {cells}.")
     return lines
 
 

@@ -1,8 +1,8 @@
 """The bare way to a store's bytes: one request over a connection of one's own, read and dropped; no SDK, no MPI.
 
 What many of these reach together is the store's own ceiling (METHOD 20). An SDK only signs the addresses beforehand
-(`Store.addresses`), in a process that has loaded it anyway; they go to those that make the requests and nowhere else.
-A connection has `connect(name)`, `get(name, offset, length)` and `close()`; `name` is the same until `close`.
+(`Store.sign_addresses`), in a process that has loaded it anyway; they go to those that make the requests and nowhere else.
+A connection has `connect(name)`, `read_range(name, offset, length)` and `close()`; `name` is the same until `close`.
 """
 
 import http.client

@@ -33,12 +33,12 @@ _MARK_LIMIT_S = 30
 # Influx flavour: name,tag=value,…:number|c
 _METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")
 _QUIET_S = 0.1
-# What is recorded of a request that passes an emulated network, see `Proxy.passed`.
+# What is recorded of a request that passes an emulated network, see `Proxy.fetch_traffic`.
 EXCHANGE = ("connection", "method", "path", "range", "status", "bytes", "begin", "first", "end")
 
 
 class Requests(ABC):
-    """Counts requests by HTTP method from one `reset` to the next (METHOD 11).
+    """Counts requests by HTTP method from one `reset_counts` to the next (METHOD 11).
 
     A subclass hears of the requests in its own way, in a thread of its own.
 
@@ -230,8 +230,8 @@ class Proxy:
     ) -> None:
         """Start it, owned by `stack`, with the keys of `network` in the schema of stores, no delay or limit by default.
 
-        It records what passes unless `network` says `recorded: False`, and injects the `fault` (`faults.plan_fault`) that
-        `network` may have, too; a configuration says neither there. Clients' connections may be `encrypted`.
+        It records what passes unless `network` says `recorded: False`, and injects the `fault` (`faults.plan_fault`)
+        that `network` may have, too; a configuration says neither there. Clients' connections may be `encrypted`.
         """
         # 0 is no limit.
         shared, each = (network.get(key, 0) * networks.MIB for key in ("shared_mib_s", "per_connection_mib_s"))
@@ -312,7 +312,7 @@ class Served:
         """Return the requests since the window opened, by method (METHOD 11), and what passed the proxy, if any.
 
         `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
-        reader, headers included; None where no proxy is between. If requests cannot be counted, `settle` raises.
+        reader, headers included; None where no proxy is between. If requests cannot be counted, `wait_for_counts` raises.
         """
         self.counter.wait_for_counts()
         requests, passed = self.counter.get_counts(), self.proxy.fetch_traffic() if self.proxy else None

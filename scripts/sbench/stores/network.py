@@ -93,7 +93,7 @@ def measure_network(getter: Http, name: str, nbytes: int) -> dict:
 
 
 def compute_in_flight(passed: dict | None) -> dict:
-    """Return {"connections", "in_flight"} of what passed an emulated network (`embedded.Proxy.passed`); {} without one.
+    """Return {"connections", "in_flight"} of what passed an emulated network (`embedded.Proxy.fetch_traffic`); {} without one.
 
     `connections` were opened, with "handshakes" where they are encrypted; `in_flight` is the mean number of requests
     under way while there was any, None if none.

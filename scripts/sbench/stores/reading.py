@@ -1,7 +1,7 @@
 """How a process reads objects of a store: each kind has the same reader.
 
 A reader identifies an object once and fills a buffer with extents of it, `chunk_bytes` a request and `concurrency`
-requests in flight. It verifies that the object is still the one that was identified, by each answer, or in `confirm`
+requests in flight. It verifies that the object is still the one that was identified, by each answer, or in `expect_unchanged`
 where answers do not say; nothing is tried again in silence (METHOD 15).
 """
 

@@ -203,8 +203,8 @@ class ObjectStore(Store):
     """A store that is asked over HTTP.
 
     `client` of its folder imports its SDK. It says where credentials for a service elsewhere are taken from, without
-    asking it (`credentials(spec)`), asks the service for what holds the objects and says where that was found
-    (`reachable(spec)`), signs addresses (`addresses(spec, key, names, env)`), and has the class `target` that uploads.
+    asking it (`describe_credentials(spec)`), asks the service for what holds the objects and says where that was found
+    (`find_holder(spec)`), signs addresses (`sign_addresses(spec, key, names, env)`), and has the class `target` that uploads.
 
     Attributes:
         holder: what holds its objects, in words, and the key of its name in the configuration.
@@ -291,7 +291,7 @@ class ObjectStore(Store):
         return {"url": f"{url}/{key}".rstrip("/"), "key": key}, env
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-        """Return signed addresses; see `Store.addresses`."""
+        """Return signed addresses; see `Store.sign_addresses`."""
         return self._load_module("client").sign_addresses(self.spec, location["key"], names, env)
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -343,8 +343,8 @@ def serve_dataset(
     """Return a cell's embedded server if there is one, the place of the data, and the reader's environment.
 
     `spec` is the store's entry in the configuration, `provision` the artefact of the data in it, `env` the environment
-    to begin with, `fault` (`faults.plan_fault`) what the emulated network injects; the stack ends the server. For the others,
-    and for errors, see `Store.serve` and `Store.locate`.
+    to begin with, `fault` (`faults.plan_fault`) what the emulated network injects; the stack ends the server. For the
+    others, and for errors, see `Store.serve_folder` and `Store.resolve_location`.
     """
     store, served = get_store(spec), None
     if store.embedded:

@@ -93,7 +93,7 @@ def provide_files(target: Target, reader: Reader, files: list[File], say: Say) -
         target: the place.
         reader: reads what is there.
         files: (entry of the manifest, local path or None where the entry says how its content is made); an entry may
-            say the `choose_part_bytes` that it is to have.
+            say the `part_bytes` that it is to have.
         say: gets a line for each object that is uploaded.
 
     Returns:

@@ -88,7 +88,8 @@ def percentiles(histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1
     one job: exact order statistics of its operations as if they were independent (Hahn & Meeker, Statistical Intervals,
         section 5.2), so without the drift between jobs;
     2 to 5 jobs: the order statistics of the merged operations, widened to the range of the jobs' own percentiles;
-    6 or more: bootstrap that resamples whole jobs (`resample_percentiles`, `compute_interval`), never narrower than the order statistics.
+    6 or more: bootstrap that resamples whole jobs (`resample_percentiles`, `compute_interval`), never narrower than
+        the order statistics.
 
     Simulated with a level that drifts from job to job, intervals of p99 hold what further jobs would show in 94 to 98 %
     of cases at 6 to 50 jobs if the drift is 10 % (order statistics: 83 to 93 %). If it is 30 %, in 81 % at 6 jobs, 88 %

@@ -14,8 +14,8 @@ def find_stops(
 ) -> pd.DataFrame:
     """Return where each arm stops scaling: the workers beyond which no larger number is shown to take less time.
 
-    Less time: over complete blocks, the interval of the ratio of total times (`stats.compute_bootstrap_interval`) lies below 1
-    and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
+    Less time: over complete blocks, the interval of the ratio of total times (`stats.compute_bootstrap_interval`) lies
+    below 1 and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
 
     `runs` has one row per valid record (or several that are alike) with the factors `arm` that tell arms apart, the
     factor `by` that grows, whole numbers, repeat, perhaps session, and the column `time` of the total time in seconds.

@@ -93,7 +93,8 @@ def judge_sessions(
     Args:
         base: ln of what each session of one side says (sessions, comparisons), NaN where it does not.
         other: the same of the other side; ratios are other / base.
-        paired: whether the sessions of both sides are pairs, in their order: then `stats.judge_family` of the differences.
+        paired: whether the sessions of both sides are pairs, in their order: then `stats.judge_family` of the
+            differences.
         equivalence_percent: what counts as the same.
         seed: of the splits, where they are too many to take all.
         means: of both sides the ln of the sessions' mean times where `base` and `other` are of medians: `same` needs
@@ -101,8 +102,8 @@ def judge_sessions(
 
     Without pairs the ratio is the median of all differences between two sessions (Hodges & Lehmann, Annals of
     Mathematical Statistics 34, 1963) with the interval of the exact rank-sum test, and sessions are split anew into two
-    sides in all comparisons at once, |t| being held against the largest of each split (`stats.compute_max_t`). Splits take the
-    sides for equally spread, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
+    sides in all comparisons at once, |t| being held against the largest of each split (`stats.compute_max_t`). Splits
+    take the sides for equally spread, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
     (Bonferroni) where one side has more sessions, or its sessions scatter `UNEQUAL` times as much as the other's; in
     the latter case the interval holds its own, too. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the
     verdict is `too few repeats`, with a ratio and without an interval.

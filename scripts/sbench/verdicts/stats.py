@@ -83,7 +83,7 @@ def estimate_share(events: int, n: int) -> Estimate:
 
 
 def compute_upper_bound(events: int, n: int) -> float:
-    """Return the exact upper bound of 95 % confidence, one-sided, of a share: `events` of `n` trials (as `estimate_share`)."""
+    """Return the exact upper bound of 95 % confidence, one-sided, of a share (`estimate_share`): `events` of `n`."""
     return float(special.betaincinv(events + 1, n - events, CONFIDENCE)) if events < n else 1.0
 
 
@@ -271,12 +271,12 @@ def judge_family(
 
     `same` where the interval lies inside ±`equivalence_percent`, taken as 1 / 1.05 … 1.05 so that exchanging the arms
     changes nothing, and so does that of `means`, the ratios of mean times, where they are given; `faster` or `slower`
-    where p <= `level_of(looks)` in the family and the interval excludes 1; else `no evidence`. Comparisons of fewer
-    than 6 complete blocks are `too few repeats` and stay outside the family. The ratio is exp(median d).
+    where p <= `compute_level(looks)` in the family and the interval excludes 1; else `no evidence`. Comparisons of
+    fewer than 6 complete blocks are `too few repeats` and stay outside the family. The ratio is exp(median d).
 
     `beside` is d of further comparisons in the same blocks, which belong to the family and have no verdict here.
 
-    `count_looks` is how often the results were seen, this time included, of each comparison or of all: who adds repeats where
+    `looks` is how often the results were seen, this time included, of each comparison or of all: who adds repeats where
     nothing was decided has several chances.
 
     The detectable ratio is the smallest above 1 + `equivalence_percent` that this run would have found `slower` with a
@@ -383,7 +383,7 @@ def _build_orders(blocks: int, seed: int) -> Places:
 
 @cache
 def compute_expanded_tail(n: int) -> float:
-    """Return the tail of the 95 % expanded percentile interval of `n` resampled values (see `compute_bootstrap_interval`)."""
+    """Return the tail of a 95 % expanded percentile interval of `n` resampled values (`compute_bootstrap_interval`)."""
     return float(special.ndtr(-math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, 1 - _TAIL)))
 
 

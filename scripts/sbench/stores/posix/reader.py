@@ -35,7 +35,7 @@ class Reader(reading.Reader):
         return self._read_identity(name)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view`; the file stays open, and `confirm` says whether its path still leads to it.
+        """Fill `view`; the file stays open, and `expect_unchanged` says whether its path still leads to it.
 
         Opened again for each operation, the kernel would begin to read ahead anew each time.
         """

@@ -96,8 +96,9 @@ def get_storage_variables(place: Mapping[str, str], spec: Mapping) -> dict[str, 
 def run_service(settings: Settings, store: Mapping[str, str], folder: Path, together: bool = True) -> Iterator[Service]:
     """Run a service for the length of a `with` block; what its nodes say goes to standard error, the step's log.
 
-    `store` says where it stores (`get_storage_variables`), `folder` is where its configuration may be written. Its nodes end
-    `together` where one ends by itself: h5pyd asks a service that has lost a node again and again, for minutes.
+    `store` says where it stores (`get_storage_variables`), `folder` is where its configuration may be written. Its
+    nodes end `together` where one ends by itself: h5pyd asks a service that has lost a node again and again, for
+    minutes.
 
     Raises:
         Problem: it is not ready within `READY_S` seconds.

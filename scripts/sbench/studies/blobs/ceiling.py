@@ -33,7 +33,7 @@ class BareClient:
         """Open the connections, which stay, and start the threads.
 
         Raises:
-            Problem, OSError, RuntimeError, HTTPException: it cannot be done, or in `read` a request failed.
+            Problem, OSError, RuntimeError, HTTPException: it cannot be done, or in `read_shares` a request failed.
         """
         # Each thread waits for the last, so that there is one for each connection.
         together = threading.Barrier(max(1, len(self._pairs)))

@@ -192,7 +192,7 @@ class MpiIo(Independent):
         return identities
 
     def run_iteration(self, check: Check | None = None) -> int:
-        """Read all operations; see `Independent.iterate`. Nobody leaves a collective read before the others."""
+        """Read all operations; see `Independent.run_iteration`. Nobody leaves a collective read before the others."""
         done, cut, at = 0, False, self._begin
         for number in range(self._rounds if self._collective else len(self.gets)):
             one = self.gets[number] if number < len(self.gets) else Operation(0, ())

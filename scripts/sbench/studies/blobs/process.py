@@ -178,9 +178,9 @@ class Process:
         if self._neighbours.rank == 0 and needed > free:
             alike = "=" if len(set(buffers)) == 1 else "at most, together"
             raise Problem(
-                f"{len(buffers)} processes × ({sizes.format_size(max(buffers))} + {sizes.format_size(memory.SPARE)}) {alike}"
-                f" {sizes.format_size(needed)} do not fit into the {sizes.format_size(free)} of free memory of host {self._host};"
-                " choose a smaller operation_size, or fewer processes"
+                f"{len(buffers)} processes × ({sizes.format_size(max(buffers))} + {sizes.format_size(memory.SPARE)})"
+                f" {alike} {sizes.format_size(needed)} do not fit into the {sizes.format_size(free)} of free memory of"
+                f" host {self._host}; choose a smaller operation_size, or fewer processes"
             )
         self._neighbours.Barrier()
 

@@ -184,8 +184,9 @@ def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
     held = buffer + 2 * min(chunk, buffer) * concurrency
     if copies and held > operation + memory.SPARE:
         yield (
-            f"the SDK holds two copies of each chunk: {sizes.format_size(buffer)} + 2 × {sizes.format_size(chunk)} × {concurrency} ="
-            f" {sizes.format_size(held)} is more than an operation and {sizes.format_size(memory.SPARE)}"
+            f"the SDK holds two copies of each chunk: {sizes.format_size(buffer)} + 2 × {sizes.format_size(chunk)}"
+            f" × {concurrency} = {sizes.format_size(held)} is more than an operation and"
+            f" {sizes.format_size(memory.SPARE)}"
         )
 
 

@@ -75,7 +75,7 @@ def choose_datasets(
 ) -> Choice:
     """Return what patterns mean in the file at `where`: a dataset once per pattern, under its first path that matches.
 
-    First is the path of hard links by which `tree.walk` comes to it; then those through other links.
+    First is the path of hard links by which `hdf5_tree.walk_links` comes to it; then those through other links.
 
     Args:
         file: the file.

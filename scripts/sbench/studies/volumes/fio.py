@@ -52,8 +52,8 @@ COLUMNS = (
 def read_battery(place: Path) -> dict:
     """Return what a battery's folder, or its tarball, says: the fio part of a record.
 
-    It is what `Tree.batteries` yields, with "left_out" ([{"file", "reason"}]) and the histograms as `convert_to_pairs`; of jobs
-    whose options differ, those of which there are most.
+    It is what `Tree.list_batteries` yields, with "left_out" ([{"file", "reason"}]) and the histograms as `convert_to_pairs`;
+    of jobs whose options differ, those of which there are most.
     """
     if place.is_file():
         tree = Tree(packed.remove_suffix(place.name))
@@ -177,7 +177,7 @@ class Tree:
     def list_batteries(self) -> Iterator[dict]:
         """Yield the batteries of each folder; jobs whose options differ are batteries apart.
 
-        Each has what `_battery` returns: samples are rows of `COLUMNS` in time order, histograms those of
+        Each has what `_build_battery` returns: samples are rows of `COLUMNS` in time order, histograms those of
         `fio_output.Job`, "folder" is its path within the tree, and "marks" are of its jobs' content. A folder without
         jobs gives one without samples.
         """

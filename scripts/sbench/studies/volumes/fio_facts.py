@@ -59,7 +59,7 @@ def find_memory_kind(facts: dict[str, object]) -> str:
 
 
 def get_host_facts(facts: dict[str, object]) -> dict[str, object]:
-    """Return what battery.txt says of the machine, by the names of `probe.host.facts`; None where it does not."""
+    """Return what battery.txt says of the machine, by the names of `probe.host.read_facts`; None where it does not."""
     return {name: facts.get(key) for name, key in _HOST.items()}
 
 

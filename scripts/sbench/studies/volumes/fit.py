@@ -120,7 +120,7 @@ def require_folder(name: str) -> Path:
 
 
 class Course:
-    """The batteries of a volume so far, and what they say of a limit, one of `limits.resolve_limits` with the name of its job."""
+    """The batteries of a volume so far, and what they say of a limit of `limits.resolve_limits` with its job's name."""
 
     def __init__(self, limit: dict) -> None:
         """Begin without batteries."""
@@ -239,9 +239,8 @@ def judge_volume(
     write_json(folder / "import.yaml", {"run": f"fit-{folder.name}", "studies": {"volumes": section}})
     options = fio_options.parse_job_file(text)
     forced = " and ".join(name for name in ("fdatasync", "fsync") if name in options)
-    say(
-        f"job {limit['job']}: writes of {fio_options.get_block_bytes(options):,} bytes, each followed by {forced or 'none'}"
-    )
+    size = fio_options.get_block_bytes(options)
+    say(f"job {limit['job']}: writes of {size:,} bytes, each followed by {forced or 'none'}")
     clock = _Clock(settings, pause_s, 1 if quick else BATTERIES)
     for number in range(1, clock.batteries + 1):
         if number > 1:
@@ -261,7 +260,7 @@ def judge_volume(
 
 
 def judge_limit(batteries: Sequence[dict], limit: dict) -> list[dict]:
-    """Return the rows of `limits.judge_limits` on batteries of one volume: of all of them first, then of each segment."""
+    """Return the rows of `limits.judge_limits` on a volume's batteries: of all of them first, then of each segment."""
     code = provenance.describe_code([])
     records = [
         record | {"provenance": code | record["provenance"]}
@@ -293,7 +292,7 @@ class _Clock:
 
 
 def _run_battery(settings: Settings, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
-    """Run a battery until it is done, or the limit is surely missed; return what its folder says (`gather`)."""
+    """Run a battery until it is done, or the limit is surely missed; return what its folder says (`fio.read_battery`)."""
 
     def read_results() -> dict:
         (place,) = folder.glob(f"b{number}_*")

@@ -98,7 +98,8 @@ class Series:
         """One row per job of the valid batteries, in time order, with `_COLUMNS`.
 
         p50_ms … p99.99_ms are its own percentiles, start_s counts from its battery on, pause_s is to the next, bins its
-        histogram or None. `counted` and `timed` are False where N, or the times, had to be derived (`_compute_from_options`).
+        histogram or None. `counted` and `timed` are False where N, or the times, had to be derived
+        (`_compute_from_options`).
         """
         parts = [_build_jobs(battery, self.operation) for battery in self.valid if battery.rows]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
@@ -143,7 +144,8 @@ def build_series(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: d
 def split_by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> list[Series]:
     """Return the series with the credits that their batteries began with; those that began otherwise are series apart.
 
-    `batteries` are the rows per battery of `credits.build_credit_tables`; one without a row stays with those that have no state.
+    `batteries` are the rows per battery of `credits.build_credit_tables`; one without a row stays with those that
+    have no state.
     """
     states = {(*(row[factor] for factor in FACTORS), row["repeat"]): row["began"] for row in batteries}
     split = []

@@ -56,8 +56,8 @@ def compare_series(
 
     Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, or all were
     measured in one order, which `method` says; where both arms have 6 batteries side by side
-    (`_find_shared_sessions`) those of `stats.judge_family`, all comparisons of a factor on a metric of a phase corrected jointly; else
-    `too few repeats`, below 6 jobs in an arm without an interval.
+    (`_find_shared_sessions`) those of `stats.judge_family`, all comparisons of a factor on a metric of a
+    phase corrected jointly; else `too few repeats`, below 6 jobs in an arm without an interval.
     """
     by_levels = {one.levels: one for one in series}
 

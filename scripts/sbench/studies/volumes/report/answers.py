@@ -201,7 +201,8 @@ def _write_unchecked_headline(run: Results) -> Said:
     whole, parts, limits = first[0].whole, [], tuple(course.statement for course in first)
     if len(first) > phrases.NAMED:
         return _describe_counts(first, run), limits
-    what = f"{REPORT.get_metric(whole['metric']).title} of {phrases.describe_operation([course.whole for course in first], run)}"
+    operation = phrases.describe_operation([course.whole for course in first], run)
+    what = f"{REPORT.get_metric(whole['metric']).title} of {operation}"
     for verdict in IN_ORDER:
         series = [_describe_series(course, run) for course in first if course.outcome == verdict]
         if series:

@@ -97,7 +97,7 @@ class Results(results.Results):
         return bool(self.checks)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[Ratio, ...]:
-        """Return comparisons, rows as `comparisons` has them, as statements have them."""
+        """Return comparisons, rows as `get_comparisons` has them, as statements have them."""
         return tuple(
             Ratio(
                 *(_get_levels(row | {row["factor"]: row[side]}) for side in ("baseline", "contender")),

@@ -28,7 +28,7 @@ LATENCIES = ("operation", "N", "p99_ms", "p99.9_ms", "max_ms")
 
 
 def draw_latency(run: Results) -> Figure:
-    """Return p99 of each job, all volumes of a job file together, with the modelled credits below; or `_draw_ranked`."""
+    """Return p99 of each job, all volumes of a job file together, the modelled credits below; or `_draw_ranked`."""
     if len(run.traces) > RANKED and max(len(trace.jobs) for trace in run.traces) <= 2:
         return _draw_ranked(run)
     panels = []

@@ -103,7 +103,9 @@ class Limit:
         batteries = jobs.get_values(self.levels, "p99_ms")
         if sum(map(len, batteries.values())) != sum(one.jobs for one in self.segments):
             return False
-        if not all(one.is_supported_by(batteries.get(one.repeat, np.array([])), self.limit_ms) for one in self.segments):
+        if not all(
+            one.is_supported_by(batteries.get(one.repeat, np.array([])), self.limit_ms) for one in self.segments
+        ):
             return False
         outcomes = {one.outcome for one in self.segments}
         if self.outcome == MEETS:
@@ -117,7 +119,7 @@ class Limit:
 
 
 def build_limit(levels: Levels, whole: Mapping, segments: Sequence[Mapping]) -> Limit:
-    """Return what became of a limit on a series: of rows as `limits.judge_limits` has them, that of the whole and the rest.
+    """Return what became of a limit on a series: of rows of `limits.judge_limits`, that of the whole and the rest.
 
     The segments of a battery lie one after the other.
     """
