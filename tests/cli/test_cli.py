@@ -113,6 +113,7 @@ def test_a_thousand_files_are_looked_at(tmp_path):
     assert json.loads(done.stdout)["files"] == 1000
 
 
+@pytest.mark.late
 @pytest.mark.parametrize(
     "words",
     [

@@ -18,6 +18,8 @@ from sbench.studies.shots.choice import list_datasets_elsewhere
 from sbench.studies.shots.inputs import Source
 from sbench.studies.shots.manifest import select_datasets
 
+pytestmark = pytest.mark.late
+
 SPACE = h5py.h5s.create_simple((10,))
 
 

@@ -15,6 +15,8 @@ from sbench.probe import hdf5_tree
 from sbench.probe.program import Problem, build_command
 from sbench.studies.shots.choice import Pattern
 
+pytestmark = pytest.mark.late
+
 SPACE = h5py.h5s.create_simple((10,))
 
 

@@ -21,6 +21,8 @@ from sbench.studies.shots import inputs, manifest, selection
 from sbench.studies.shots.addresses import get_bucket
 from sbench.studies.shots.report import indexes
 
+pytestmark = pytest.mark.late
+
 
 @pytest.fixture
 def sets(tmp_path: Path) -> dict[str, str]:

@@ -15,6 +15,8 @@ from conftest import ROOT, artefact
 from small_runs import SINGLE, records, snakemake, write
 from stand_in_conda import bring_compiled
 
+pytestmark = pytest.mark.late
+
 UV = Path(sys.executable).with_name("uv")
 
 

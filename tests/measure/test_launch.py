@@ -180,6 +180,7 @@ def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measu
     assert 0 < float(re.search(r"([\d.]+) s each", warm)[1]) < 9, "a record that read more takes longer"
 
 
+@pytest.mark.late
 def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
     def looked(**changes: object) -> str:
         shots = CONFIG["studies"]["shots"]
@@ -332,6 +333,7 @@ def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):
     )
 
 
+@pytest.mark.late
 @pytest.mark.parametrize("path", ["/nowhere/[/]/x", "/nowhere/[red]/x", "/nowhere/:x:/[::1]"])
 def test_brackets_and_colons_in_a_path_are_printed_as_they_are(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
@@ -340,6 +342,7 @@ def test_brackets_and_colons_in_a_path_are_printed_as_they_are(path, tmp_path, m
     assert f"AMISS  {path} there: " in capsys.readouterr().out
 
 
+@pytest.mark.late
 def test_processes_that_do_not_fit_into_memory_are_found_before_anything_is_uploaded(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(memory, "compute_available_bytes", lambda: 2**30)

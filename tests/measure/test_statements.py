@@ -18,6 +18,8 @@ from sbench.probe.program import write_json
 from tests.helpers.pages import write_words
 from tests.helpers.synthetic_runs import REPORTS, Synthetic, draw
 
+pytestmark = pytest.mark.late
+
 # 300 of each study are free of problems; so many take a minute.
 RUNS = 100
 

@@ -142,6 +142,7 @@ def test_at_the_end_the_terminal_has_the_sentence_of_each_page(smoke):
     assert end == [*answers, "report: reports/smoke/index.html"]
 
 
+@pytest.mark.late
 def test_results_of_fio_are_reported_without_measuring_anything_in_a_folder_with_blanks_and_quotes(ready_clone):
     home = ready_clone.rename(ready_clone.with_name(ODD))
     battery = write_battery(home / "my it's results", Battery(jobs=8))
@@ -168,6 +169,7 @@ def test_cells_are_measured_in_a_folder_with_blanks_and_quotes(ready_clone):
     assert [record["valid"] for record in records(home).values()] == [True]
 
 
+@pytest.mark.late
 def test_no_secret_is_in_any_artefact_log_or_report(smoke, tiny):
     elsewhere = {"kind": "s3", "bucket": "none", "endpoint": "http://127.0.0.1:9"}
     matrix = SINGLE["studies"]["shots"]["matrix"] | {"library": ["hdf5-2.1.1"]}
@@ -196,6 +198,7 @@ def own_notebook(path: Path, heading: str, code: str) -> None:
     nbformat.write(new_notebook(cells=cells, metadata=kernel), path)
 
 
+@pytest.mark.late
 def test_own_notebooks_are_linked_from_the_first_page_and_one_that_fails_breaks_nothing(tiny_run):
     folder, index = tiny_run / "notebooks/extra", tiny_run / "reports/tiny/index.md"
     before = (tiny_run / PAGE).read_bytes()
@@ -298,6 +301,7 @@ def test_what_is_gone_is_made_again_though_what_was_made_from_it_is_there(tiny_r
     assert planned(tiny_run)["measure"] > 0
 
 
+@pytest.mark.late
 def test_a_library_is_built_for_its_own_cells_and_what_was_measured_beside_it_stays_done(tiny_run):
     values = json.loads(json.dumps(TINY))
     values["libraries"]["hdf5-1.14.6"] = {"kind": "wheel", "hdf5": "1.14.6"}

@@ -25,7 +25,7 @@ from tests.helpers import synthetic_volumes, volumes_records
 from tests.helpers.synthetic_runs import Synthetic, draw_advice
 from tests.helpers.synthetic_volumes import LIMIT_MS
 
-pytestmark = pytest.mark.rule(22)
+pytestmark = [pytest.mark.rule(22), pytest.mark.late]
 
 RUNS = 120
 # A run of volumes takes a second of resampling.

@@ -206,6 +206,7 @@ def test_the_notebook_to_start_with_is_markdown_with_its_code_and_pictures(start
     assert pictures(start) == [f"start_files/plot-{number}.svg" for number in (1, 2, 3)]
 
 
+@pytest.mark.late
 def test_the_notebook_to_start_with_draws_the_published_study_where_its_tables_are(exported, audited, clone: Path):
     (clone / "results/published/shots").mkdir(parents=True)
     (clone / "results/published/shots/tables").symlink_to(audited("shots"))
@@ -286,6 +287,7 @@ def test_a_text_is_no_formula_in_a_csv_and_numbers_stay_numbers(tmp_path: Path):
     assert list(read["count"]) == ["-1", *map(str, range(10)), ""]
 
 
+@pytest.mark.late
 @pytest.mark.parametrize("study", ["arrays", "blobs", "particles", "shots", "volumes"])
 def test_the_tables_of_a_page_are_all_exported_with_their_numbers(study: str, synthetic, report_of, tmp_path: Path):
     page = report_of(study)

@@ -199,6 +199,7 @@ def test_no_element_of_the_page_names_another_place(page: Path):
         assert link.startswith("#") or (page.parent / link).is_file(), link
 
 
+@pytest.mark.late
 @pytest.mark.rule(22)
 def test_page_asks_for_nothing_in_a_browser_and_draws_all(study: str, page: Path, visits: Callable[..., Visit]):
     seen = visits(study)
@@ -275,6 +276,7 @@ def test_every_link_of_the_contents_bar_opens_its_chapter(study: str, visits: Ca
     assert [link for link, shown in links.items() if not shown] == []
 
 
+@pytest.mark.late
 @pytest.mark.parametrize("width", [1300, 700, 500, 400])
 def test_no_page_scrolls_sideways_and_every_figure_has_room(study: str, width: int, visits: Callable[..., Visit]):
     visit = visits(study, width)
@@ -406,6 +408,7 @@ def test_paper_cuts_nothing_and_no_column_is_a_few_letters_wide(study: str, visi
     assert answers["broken"] == []
 
 
+@pytest.mark.late
 def test_no_heading_on_paper_is_alone_at_the_foot_of_a_sheet(page: Path):
     expect_browser()
     visit = browser.visit(page, {}, {"heads": paper.HEADS}, sheets=(paper.A4, paper.LETTER, paper.SMALL))

@@ -68,6 +68,7 @@ def faster(contents: dict[str, bytes]) -> str:
     return name
 
 
+@pytest.mark.late
 @pytest.mark.rule(22)
 def test_an_archive_gives_the_same_pages_elsewhere_without_a_network(packed, tiny_run, tmp_path):
     elsewhere = copy_project(tmp_path / "elsewhere")
@@ -84,6 +85,7 @@ def test_an_archive_gives_the_same_pages_elsewhere_without_a_network(packed, tin
     assert sbench("report", packed.name, cwd=elsewhere).returncode == 0
 
 
+@pytest.mark.late
 @pytest.mark.rule(22)
 def test_the_example_is_an_archive_of_a_full_run_and_its_pages_are_those_of_its_records(clone):
     (packed,) = (ROOT / "results/example").glob(f"*{archive.SUFFIX}")
@@ -97,6 +99,7 @@ def test_the_example_is_an_archive_of_a_full_run_and_its_pages_are_those_of_its_
     assert [name for name, content in committed.items() if made[name] != content] == []
 
 
+@pytest.mark.late
 def test_an_archive_that_is_refused_at_its_last_study_leaves_no_page_of_its_first(tmp_path, clone):
     def tamper(contents: dict[str, bytes]) -> None:
         manifest, facts = json.loads(contents[archive.MANIFEST]), "volumes/facts.json"
@@ -113,6 +116,7 @@ def test_an_archive_that_is_refused_at_its_last_study_leaves_no_page_of_its_firs
     assert list((clone / "reports").glob("example/*.html")) == []
 
 
+@pytest.mark.late
 def test_published_data_that_figures_have_beside_a_run_are_in_its_archive(tiny_run, tmp_path):
     shutil.copytree(ROOT / "results/published/shots", tiny_run / "results/published/shots")
     shutil.rmtree(tiny_run / "results/published/shots/tables", ignore_errors=True)
@@ -128,6 +132,7 @@ def test_published_data_that_figures_have_beside_a_run_are_in_its_archive(tiny_r
     assert "ublished: " in (elsewhere / "reports/tiny/shots.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.late
 def test_pages_of_other_records_are_not_overwritten(packed, tiny_run):
     page = tiny_run / "reports/tiny/shots_answers.json"
     page.write_text(json.dumps(artefact(page) | {"name": "shots-0123456789"}), encoding="utf-8")

@@ -510,6 +510,7 @@ def test_what_is_lacking_is_said_of_the_rule_that_is_applied(project):
     assert "Measure 2 more sessions of each side" in page
 
 
+@pytest.mark.late
 def test_snakemake_compares_what_the_configuration_names_and_fails_where_a_rule_does(project):
     comparison = {"a": names("old"), "b": names("new"), "fail_on": ["more requests"]}
     (project / "config/compare.yaml").write_text(yaml.safe_dump(TINY | {"comparison": comparison}), encoding="utf-8")

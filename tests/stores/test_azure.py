@@ -26,6 +26,8 @@ from sbench.stores.azure import client as azure
 from sbench.stores.azure import store as azurite_server
 from sbench.stores.embedded import Served
 
+pytestmark = pytest.mark.late
+
 MIB = 2**20
 EMBEDDED = {"kind": "azure-blob", "container": "bench", "prefix": "some/folder", "server": "embedded"}
 FILES = {"kind": "azure-files", "share": "bench", "prefix": "some/folder"}

@@ -186,6 +186,7 @@ def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_call
         find_sources("s3://elsewhere/granules/nothing.h5", spec)
 
 
+@pytest.mark.late
 @pytest.mark.skipif(not shutil.which("h5repack"), reason="there is no h5repack: apt install hdf5-tools")
 def test_advice_on_files_of_a_bucket_is_tried_in_the_users_own(clone, outside, granules):
     for seed, name in enumerate(("a.h5", "b.h5")):
@@ -211,6 +212,7 @@ def complaints(done: subprocess.CompletedProcess) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith("wheel-2.0.0: ")]
 
 
+@pytest.mark.late
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_an_endpoint_that_answers_html_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside, page):
     with portal(page) as url:
@@ -260,6 +262,7 @@ def with_store(path: Path, store: dict) -> Path:
     return path
 
 
+@pytest.mark.late
 @pytest.mark.parametrize(
     "variables, store, line",
     [
@@ -352,6 +355,7 @@ def test_an_object_that_was_replaced_is_uploaded_again_and_wrong_values_are_caug
     assert here.measure(env=with_keys())["valid"]
 
 
+@pytest.mark.late
 def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside):
     good = with_store(tmp_path / "good.yaml", {"endpoint": outside, "bucket": "elsewhere"})
     done = sbench("check", good, env=with_keys())
@@ -364,6 +368,7 @@ def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside
     assert "AMISS  store s3 bucket: bucket no-such-bucket" in done.stdout
 
 
+@pytest.mark.late
 def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp_path, monkeypatch, capsys):
     keep_pages(monkeypatch.setattr)
     smoke = yaml.safe_load((ROOT / "config/smoke.yaml").read_text(encoding="utf-8"))

@@ -107,6 +107,7 @@ def test_workers_may_be_threads_and_regions_selected(cell):
     assert record["effective"]["readers"] == 1
 
 
+@pytest.mark.late
 @pytest.mark.rule(9, 10)
 @pytest.mark.parametrize("method", ["yt-serial", "yt-delayed"])
 def test_what_yt_reads_is_a_record_like_any_other_and_its_index_lies_elsewhere(tmp_path, with_yt, method):
