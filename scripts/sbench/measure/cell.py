@@ -1,4 +1,4 @@
-"""One cell, measured once: the server, the measuring program, the window, the verdict on what was done, the record."""
+"""Measure one cell once: serve its data, run the measuring program, watch the window, check and write the record."""
 
 import argparse
 import contextlib
@@ -29,27 +29,27 @@ from sbench.stores.embedded import EXCHANGE, Served
 from sbench.stores.store import Store
 
 _POLL_S = 1.0
-# What would change a measurement unseen: settings of the user's own clouds, Python, Dask, HDF5 and linker.
+# Variables that would change a measurement unseen: settings of the user's clouds, Python, Dask, HDF5 and linker.
 _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-# A study without a library under test is measured with the workflow's own interpreter; one without data has none.
+# For a study without a library under test, which the workflow's interpreter measures, and for one without data.
 _OWN: dict = {"python": sys.executable, "lock_sha256": None, "build": None, "promised": {}}
 _NO_DATA: dict = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
 
 
 class Ended(Problem):
-    """A step has not come to its end, and its artefact says more than why.
+    """A step ended early, and its artefact has more than the reason.
 
     Attributes:
-        also: what it says: `cause`, the artefact that failed first, of a step that was skipped, as what it needs has
-            failed; `timed_out_s`, the time limit that ended it, in seconds: it would have taken at least as long;
-            `unable`: what is there cannot be read as the cell asks, so that it is left out; `injected`: the faults that
-            were injected into what was read, of which the failure is the result (`faults.record_fault`).
+        also: further entries of the artefact: `cause`, the first failed artefact, if the step was skipped for it;
+            `timed_out_s`, the time limit that ended it, in seconds, a lower bound of its time; `unable`, whether the
+            cell is left out as it cannot read the existing data; `injected`, the faults injected into its reads, which
+            made it fail (`faults.record_fault`).
     """
 
     def __init__(self, words: str, **also: object) -> None:
-        """Say why in one line."""
+        """Store the reason, a line, and the further entries."""
         super().__init__(words)
         self.also = also
 
@@ -58,7 +58,7 @@ def require_artefact(path: Path) -> dict:
     """Return an artefact that a step needs.
 
     Raises:
-        Ended: it has failed, or what it needed itself; the line names the first and gives its reasons.
+        Ended: the artefact or an earlier step failed; the line names the first failure and its reasons.
     """
     artefact = read_json(path)
     if artefact.get("status") == "done":
@@ -68,7 +68,7 @@ def require_artefact(path: Path) -> dict:
 
 
 def build_base_record(arguments: argparse.Namespace) -> dict:
-    """Return what a record holds even if its cell failed."""
+    """Return the entries of a record that even a failed cell has."""
     plan = read_json(arguments.plan)
     return {
         **{"record": 1, "run": plan["run"], "study": plan["study"], "name": arguments.cell},
@@ -78,7 +78,7 @@ def build_base_record(arguments: argparse.Namespace) -> dict:
 
 
 def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
-    """Measure one cell once and write its record; one that is there stays, whatever it says, as its block is closed."""
+    """Measure one cell once and write its record, unless it has a record, even a failed record: its block is closed."""
     with contextlib.suppress(Problem):
         if "status" in read_json(arguments.out):
             print(f"{arguments.out} is there and stays; sbench run --again measures its cell again", file=log)
@@ -127,13 +127,13 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     window.resources["reader"]["peak_bytes"] = record.pop("peak_bytes")
     record["resources"] = window.resources
     if len(set(record.get("effective", {}).get("ran_on", []))) > 1:
-        # What was taken here is not all of it.
+        # The processes of this machine are only a part of the readers.
         record["resources"]["reader"] |= {"user_s": None, "system_s": None}
     record["network"] = network and {**network, **networks.compute_in_flight(window.passed)}
     if fault and window.passed:
         record["injected"] = faults.record_fault(fault, window.passed)
     facts["load_after"] = list(os.getloadavg())
-    # Where it measured on another host, the program has read that host's facts.
+    # A program that measured on another host has read that host's facts.
     facts = record.pop("host", facts)
     if replaced := store.list_replaced_files(manifest.get("files", []), location, env):
         raise Problem(
@@ -144,7 +144,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
         raise Problem("; ".join(failed))
     amiss = study.check_record(record, settings)
     if window.passed:
-        # What passed an emulated network is held against its hard bound (METHOD 20).
+        # Compare the bytes through an emulated network with its hard bound (METHOD 20).
         amiss += checks.check_rate(settings["store"].get("network"), window.passed["sent"], window.seconds)
         _save_exchanges(arguments, window.passed)
     amiss += checks.check_wait(settings["cell"].get("control", ""), record["work"])
@@ -167,7 +167,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
                 **provenance.describe_code(
                     [
                         *provenance.list_loaded_modules(),
-                        *provenance.list_package_modules("lib", "stores", "drivers"),
+                        *provenance.list_package_modules("probe", "stores", "drivers"),
                         *modules,
                     ]
                 ),
@@ -185,7 +185,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
 
 @contextlib.contextmanager
 def _report_injected_faults(served: Served | None, fault: dict | None) -> Iterator[None]:
-    """Let what fails in a `with` block, but for a server or a cell left out, say how many faults were injected."""
+    """Add the injected faults to a failure in a `with` block, unless a server ended or the cell is left out."""
     try:
         yield
     except Problem as problem:
@@ -199,7 +199,7 @@ def _report_injected_faults(served: Served | None, fault: dict | None) -> Iterat
 
 
 def _compute_position(plan: dict, arguments: argparse.Namespace) -> int:
-    """Return the place of a cell in the order in which a study is measured, from 0, block after block."""
+    """Return the place of a cell in the order of a study's records, from 0, block after block."""
     names, repeat = list(plan["cells"]), int(arguments.repeat)
     draw: int | None = 0
     if arguments.blocks:
@@ -210,16 +210,16 @@ def _compute_position(plan: dict, arguments: argparse.Namespace) -> int:
 
 
 def get_scratch_folder(out: Path) -> Path:
-    """Return the folder for what a measuring program leaves behind; one that was killed leaves it there."""
+    """Return the folder for leftovers of a measuring program; a killed step leaves it there."""
     return out.with_name(f".{out.stem}.scratch")
 
 
 def _make_scratch_folder(stack: contextlib.ExitStack, out: Path) -> Path:
-    """Return a folder for what the measuring program leaves behind, which is removed with the step."""
+    """Create a folder for leftovers of the measuring program, which the step removes at its end."""
     folder = get_scratch_folder(out)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    # Twice: what the system refuses for a moment would leave the folder behind.
+    # Twice: a momentary refusal by the system would leave the folder behind.
     for _ in range(2):
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
     return folder.absolute()
@@ -228,7 +228,7 @@ def _make_scratch_folder(stack: contextlib.ExitStack, out: Path) -> Path:
 def _measure_network(
     arguments: argparse.Namespace, store: Store, settings: dict, manifest: dict, location: dict, env: dict[str, str]
 ) -> dict:
-    """Return the cost of a store's network, or why not, by the first cell of a session on each node (METHOD 20)."""
+    """Measure a store's network in a session's first cell on each node (METHOD 20); return costs or a problem."""
     measured_here = arguments.plan.parents[1] / "networks" / arguments.session / host.get_node_name()
     where = measured_here / f"{settings['cell']['store']}.json"
     with contextlib.suppress(Problem):
@@ -244,7 +244,7 @@ def _measure_network(
 
 
 def _save_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
-    """Write each request of a cell with its range and times; once, as they repeat."""
+    """Write each request of a cell with its range and times; only once, as they repeat."""
     path = arguments.out.with_name(records.REQUESTS)
     if path.exists() or passed["unread"]:
         return
@@ -255,9 +255,9 @@ def _save_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
 
 
 def filter_environment() -> dict[str, str]:
-    """Return the user's environment without what would change a measurement unseen.
+    """Return the user's environment without variables that would change a measurement unseen.
 
-    AWS's files hold settings beside credentials; those of a store are found by the step (`sbench.stores.store`).
+    AWS's files hold settings as well as credentials; the step finds a store's credentials (`sbench.stores.store`).
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
     nothing = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "DASK_CONFIG"), os.devnull)
@@ -265,14 +265,14 @@ def filter_environment() -> dict[str, str]:
 
 
 class Window:
-    """The timed window as seen from outside: the page cache before and after, and what passed in between.
+    """The timed window as seen from outside: the page cache before and after, and the traffic in between.
 
     Attributes:
         cache: the state of the page cache, as in a record.
-        requests: those that reached the embedded server, by method.
-        passed: what passed the emulated network (`embedded.Proxy.fetch_traffic`), None without one.
-        seconds: how long it was open.
-        resources: what was taken within it (`resources.Meter.close`), and its length, `window_s`.
+        requests: requests that reached the embedded server, by method.
+        passed: traffic through the emulated network (`embedded.Proxy.fetch_traffic`), None without one.
+        seconds: its length.
+        resources: resources used within it (`resources.Meter.close`), and its length, `window_s`.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class Window:
         unknown: str = "unverified",
         meter: resources.Meter | None = None,
     ) -> None:
-        """Say in which state the page cache should be for `files`, what it is without any, and whose requests count."""
+        """Set the wanted cache state of `files`, the state without files, and the server to count requests of."""
         self._state, self._files, self._served, self._unknown = state, files, served, unknown
         self._meter = meter or resources.Meter({})
         self.cache: dict = {}
@@ -293,7 +293,7 @@ class Window:
         self.resources: dict = {}
 
     def open(self, *, sets_cache: bool) -> None:
-        """Begin; a program that sets the page cache itself, within its time limit, has its state in its own record."""
+        """Open the window; a program that sets the page cache itself, within its time limit, records its state."""
         os.sync()
         if not sets_cache:
             uncontrolled = {"asked": self._state, "state": self._unknown, "resident_before": None}
@@ -304,7 +304,7 @@ class Window:
         self._opened = time.monotonic()
 
     def close(self) -> None:
-        """End: nobody reads any more."""
+        """Close the window, after all reads."""
         self.seconds = time.monotonic() - self._opened
         self.resources = {"window_s": self.seconds, **self._meter.close()}
         if self._served:
@@ -313,7 +313,7 @@ class Window:
 
 
 class _Child:
-    """The measuring program, and what is said to it and by it (see sbench.probe.conversation)."""
+    """The measuring program, and the exchange of messages with it (see sbench.probe.conversation)."""
 
     def __init__(
         self, stack: contextlib.ExitStack, python: list[str], study: str, job: dict, env: dict, log: IO[str]
@@ -327,13 +327,12 @@ class _Child:
             raise Problem(
                 f"{python[-1]} does not start ({error.strerror}); remove the library's artefact and run again"
             ) from error
-        # Both are pipes, as asked for.
         self._orders, self._answers = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
         self.pid = self._process.pid
         self._send_message(job)
 
     def receive_record(self, window: Window, served: Served | None, limit_s: float) -> dict:
-        """Answer the program until it hands over its record; a Problem if it or its server ends, or time is up."""
+        """Answer the program until its record arrives; raise a Problem if it or its server ends, or time is up."""
         with _stop_after(self._name, limit_s), selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             while True:
@@ -368,7 +367,7 @@ class _Child:
 
 @contextlib.contextmanager
 def _stop_after(name: str, limit_s: float) -> Iterator[None]:
-    """End a `with` block when it has taken its limit, even where it waits for a server that hangs."""
+    """End a `with` block at its time limit, even while it waits for a server that hangs."""
 
     def raise_ended(signal_number: int, frame: object) -> None:
         words = f"{name} was ended after its time limit of {limit_s:g} s; raise time_limit_s"
@@ -383,13 +382,13 @@ def _stop_after(name: str, limit_s: float) -> Iterator[None]:
 
 
 def describe_ending(name: str, status: int, log: Path) -> str:
-    """Return how a program ended that has failed: by a signal from outside, or by itself, in its own last words."""
+    """Describe the end of a failed program: by a signal from outside, or by itself, with its last line of output."""
     name = name.removeprefix("sbench.")
     if status == -signal.SIGKILL:
         return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
     how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-    # A bracket that ends an error of many lines says nothing.
+    # Skip the closing bracket of an error of many lines.
     lines = [line for line in lines if re.search(r"\w", line)]
     problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
     return f"{name} ended {how}: {(problems or lines or ['it said nothing'])[-1]}"

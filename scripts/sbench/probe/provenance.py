@@ -1,4 +1,4 @@
-"""Which code measured: what a record says so that arms are only compared if the same code measured both (METHOD 14)."""
+"""Record the code that measured, so that arms are only compared if the same code measured both (METHOD 14)."""
 
 import contextlib
 import hashlib
@@ -21,7 +21,7 @@ def describe_code(modules: Iterable[str]) -> dict:
 
 
 def compute_code_sha256(modules: Iterable[str]) -> str:
-    """Return one hash of the sources of `modules`, named as Python imports them; a shell script by its path."""
+    """Return a hash of the sources of `modules`, named as Python imports them; a shell script by its path."""
     hashed = hashlib.sha256()
     for module in sorted(set(modules)):
         file = Path(module) if module.endswith(".sh") else Path("scripts", *module.split(".")).with_suffix(".py")
@@ -31,19 +31,23 @@ def compute_code_sha256(modules: Iterable[str]) -> str:
 
 
 def list_loaded_modules() -> list[str]:
-    """Return the `sbench.…` modules that this process has loaded, the program itself by its own name."""
+    """Return the `sbench.…` modules that this process has loaded, including the main program."""
     main = getattr(sys.modules["__main__"], "__spec__", None)
     names = {name for name in sys.modules if name.startswith("sbench.")}
     return sorted(names | ({main.name} if main and main.name.startswith("sbench.") else set()))
 
 
 def list_package_modules(*names: str) -> list[str]:
-    """Return all modules of some folders of the package, such as "stores", where each kind of store has one of its own.
+    """Return all modules of some folders of the package, such as "stores", which has a module for each kind of store.
 
-    Arms are compared if all of them are the same code, whichever an arm has loaded.
+    Arms are compared if all these modules are the same code, whichever an arm has loaded.
+
+    Raises:
+        FileNotFoundError: the package lacks such a folder.
     """
-    root = Path(__file__).parents[2]
-    files = (path.relative_to(root) for name in names for path in (root / "sbench" / name).rglob("*.py"))
+    root = Path(__file__).resolve().parents[2]
+    folders = ((root / "sbench" / name).resolve(strict=True) for name in names)
+    files = (path.relative_to(root) for folder in folders for path in folder.rglob("*.py"))
     return sorted(".".join(file.with_suffix("").parts) for file in files)
 
 

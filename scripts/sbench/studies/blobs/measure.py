@@ -22,14 +22,14 @@ from sbench.studies.blobs.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure what the step says on standard input."""
+    """Measure the cell that the step sends on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     signal.signal(signal.SIGTERM, _stop_on_signal)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Return the program's part of the record."""
+    """Measure a cell and return the program's part of its record."""
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     plan, nodes = Plan(settings.cell, manifest["layout"]), int(settings.cell.nodes)
     with mpi.start_ranks(settings.mpi, plan.processes, nodes) as ranks:
@@ -64,7 +64,7 @@ def measure_cell(step: Step) -> dict:
         "cache": _compute_cache_state(settings, reads),
         "ceiling": bare_requests,
         **({"host": host.merge_facts(_list_machines(facts))} if nodes > 1 else {}),
-        "modules": sorted({*outcome["modules"], *provenance.list_package_modules("lib", "stores")}),
+        "modules": sorted({*outcome["modules"], *provenance.list_package_modules("probe", "stores")}),
     }
 
 
@@ -74,7 +74,7 @@ def _list_machines(facts: list[dict]) -> list[dict]:
 
 
 def _list_faults(outcome: dict) -> list[str]:
-    """Return what was not as it should be; of the page caches' states one line speaks for all iterations."""
+    """Return the faults of a record; a single line covers the wrong cache states of all iterations."""
     faults = [*outcome["changed"]]
     states = [line for row in outcome["samples"] for line in row.pop("not_as_asked")]
     if states:
@@ -85,9 +85,9 @@ def _list_faults(outcome: dict) -> list[str]:
 
 
 def _compute_seconds(reads: list[dict]) -> dict:
-    """Return the seconds of the iterations after the first, which opens connections, and of that; None where unknown.
+    """Return the seconds of the first iteration, which opens connections, and total and median of the later iterations.
 
-    Of a single iteration they are the same.
+    A single iteration counts as both; first and median are None without iterations.
     """
     latencies = [row["latency_s"] for row in reads]
     later = _select_later(latencies)
@@ -99,12 +99,12 @@ def _compute_seconds(reads: list[dict]) -> dict:
 
 
 def _select_later(iterations: list) -> list:
-    """Return what the total is of: the iterations after the first, or the only one."""
+    """Return the iterations that the total covers: all after the first, or a single iteration."""
     return iterations[1:] or iterations
 
 
 def _count_work(plan: Plan, outcome: dict, iterations: int, files: list[dict]) -> dict:
-    """Return what was asked and what was done, counted by the processes that did it (METHOD 9)."""
+    """Return the requested work, and the completed work as the processes counted it (METHOD 9)."""
     everybody = range(plan.processes)
     busy = sum(1 for rank in everybody if plan.count_delivered_bytes(rank))
     passes = iterations if outcome["verified"] == "after every iteration" else 1
@@ -128,14 +128,14 @@ def _count_work(plan: Plan, outcome: dict, iterations: int, files: list[dict]) -
 def _describe_effective(
     settings: Settings, files: list[str], plan: Plan, facts: list[dict], outcome: dict, launcher: str
 ) -> dict:
-    """Return the settings that held (METHOD 10, 12)."""
+    """Return the settings in force (METHOD 10, 12)."""
     hosts = Counter(one["host"] for one in facts)
     cores = {one["host"]: one["cores"] for one in facts if one["cores"]}
     machines = {one["host"]: one["machine"] for one in reversed(facts) if one["machine"]}
     return {
         "processes": len(facts),
         "hosts": [{"name": name, "processes": count, **machines[name]} for name, count in hosts.items()],
-        # Of each rank, in their order.
+        # By rank.
         "ran_on": [one["node"] for one in facts],
         "usable_cores": sum(cores.values()),
         "oversubscribed": any(count > cores[name] for name, count in hosts.items()),
@@ -164,7 +164,7 @@ def _find_stripe(store: dict, files: list[str]) -> dict[str, str] | None:
 
 
 def read_stripe(file: str) -> dict[str, str]:
-    """Return what `lfs getstripe` says of a file: count, size and offset of its stripes, or why it says nothing."""
+    """Return count, size and offset of a file's stripes from `lfs getstripe`, or `unknown` with the reason."""
     command = ["lfs", "getstripe", "-c", "-S", "-i", file]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -175,9 +175,9 @@ def read_stripe(file: str) -> dict[str, str]:
 
 
 def _compute_cache_state(settings: Settings, reads: list[dict]) -> dict:
-    """Return the state of the page cache that was furthest from the one that was asked for, of all iterations.
+    """Return the cache state that is furthest from the requested state among all iterations.
 
-    After: the mean of the iterations. What one of them lost is there again before the next.
+    `resident_after` is the mean of the iterations, because each iteration begins with lost pages restored.
     """
     before, after = (
         [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
@@ -190,9 +190,9 @@ def _compute_cache_state(settings: Settings, reads: list[dict]) -> dict:
 
 
 def _receive_ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
-    """Return the rounds of the store's ceiling and what one asks for, or why there is none (METHOD 20).
+    """Return the rounds of the store's ceiling, and the requests of a round or the reason for a failure (METHOD 20).
 
-    What was measured before stays, even if the processes end in it.
+    If the processes end here, the record keeps the earlier measurements.
     """
     try:
         heard = ranks.receive_message()
@@ -209,7 +209,7 @@ def _receive_ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
 
 
 def _remove_states(rounds: list[dict]) -> list[dict]:
-    """Return rounds without what is said of the page caches' states, which is asked of iterations alone."""
+    """Return rounds without the faults of cache states, which are checked for iterations alone."""
     return [{key: row[key] for key in row if key != "not_as_asked"} for row in rounds]
 
 
