@@ -10,7 +10,7 @@ from sbench.probe.program import parse_json_object, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write {"status", "blocks", "draw"}: the numbers of at most `extra_blocks` blocks, and that of their orders."""
+    """Write {"status", "blocks", "draw"}: the numbers of at most `extra_blocks` blocks, and of their set of orders."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=parse_json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")
@@ -19,12 +19,12 @@ def main(argv: list[str] | None = None) -> int:
     config, study = arguments.config, studies.get_study(arguments.study)
     cells = matrix.expand_matrix(config, study.name)[0]
     sessions = blocks.read_measured_blocks(config, cells)
-    # What was skipped needs something that this call could not make.
+    # Skipped cells need artefacts that this call could not make.
     tried = [cell for cell in matrix.select_cells(cells, config["only"]) if cell.name in sessions]
     compare, seed = study.get_section(config)["compare"], blocks.get_order_seed(config, study.name)
     lacking = blocks.count_lacking_blocks(tried, compare, sessions, study.count_repeats(config))
     in_vain = config["again"] or len(blocks.list_failing_cells(tried, sessions)) == len(tried)
-    # Records of open blocks may lie there though they have measured nothing: those of what was skipped.
+    # Open blocks may have records without a measurement: records of skipped cells.
     opened = blocks.read_blocks(arguments.out.with_name("blocks.json"))
     taken = blocks.list_begun_blocks(sessions).union(opened.blocks)
     appended = blocks.list_next_blocks(taken, 0 if in_vain else min(lacking, config["extra_blocks"]))

@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parse_library(text: str) -> dict:
-    """Return the entry of a library; given by hand, no schema has seen it."""
+    """Return the entry of a library; checked here, as no schema checks arguments."""
     spec = parse_json_object(text)
     kinds = {"wheel", "source", "conda", "python"}
     needs = ("hdf5", "python") if spec.get("kind") == "python" else ("hdf5",)

@@ -8,7 +8,7 @@ from sbench.runs import export
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the table, and an artefact that says so."""
+    """Write the table and its artefact."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", required=True, type=Path, help="the folder of the run")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")

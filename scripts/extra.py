@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def read_title(path: Path) -> str:
-    """Return the first heading of a notebook, or the name of its file where it has none."""
+    """Return the first heading of a notebook, or the name of its file without headings."""
     cells = nbformat.read(path, as_version=4).cells
     lines = [line for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines()]
     return next((line.lstrip("#").strip() for line in lines if line.startswith("#")), path.name)

@@ -1,4 +1,4 @@
-"""Runs a module as a program that finds the package, which nobody has to install: module.py sbench.files.forecast …."""
+"""Run a module as a program without installing the package: module.py sbench.files.forecast …."""
 
 import runpy
 import sys

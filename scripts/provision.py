@@ -1,7 +1,7 @@
 """Brings a dataset into a store and verifies it there; says where measuring programs find it.
 
-A posix store without a path reads files where they were generated. Objects that are made as they are sent (entries with
-`content`) are on no disk of this machine, but that of a posix store or of an embedded server.
+A posix store without a path reads files where they were generated. Objects generated during the upload (entries with
+`content`) are on no disk of this machine, except in a posix store or an embedded server.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     parts = {"part_bytes": sizes.parse_size(manifest["part_size"])} if "part_size" in manifest else {}
     files = []
     for entry in manifest["files"]:
-        # A file without `content` is generated, or the user's own.
+        # A file without `content` is generated, or the user's.
         made = "content" in entry or "in_place" in manifest
         path = None if made else Path(entry.get("path", arguments.manifest.parent / entry["name"]))
         if path and not path.exists():
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         artefact = {"location": {"key": manifest["in_place"]}, "local_files": [], "folder": None}
     else:
         if store.has_separate_data:
-            # Of files that are read where they lie, the whole was not read until now.
+            # Files that are read in place were not read as a whole until now.
             files = [
                 (
                     entry if "content" in entry or "sha256" in entry else entry | {"sha256": compute_file_digest(path)},

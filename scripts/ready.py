@@ -9,7 +9,7 @@ from sbench.probe.program import read_json, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Read what lies on this machine; a provision that failed is left to the cells that need it."""
+    """Read the data on this machine; leave a failed provision to the cells that need it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--provisions", nargs="*", type=Path, default=[], help="artefacts of the data in their stores")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")

@@ -1,4 +1,4 @@
-"""Executes a notebook on a study's tables and writes its page (see `sbench.pages.notebook`)."""
+"""Execute a notebook on a study's tables and write its page (see `sbench.pages.notebook`)."""
 
 import gc
 
@@ -8,11 +8,11 @@ from sbench.probe.program import run_main
 
 
 def main() -> int:
-    """Write a page, with a process beside this one that draws."""
+    """Write a page, with a separate process for drawing."""
     draw_aside()
     return notebook.main()
 
 
-# A page makes millions of objects that last until it is written; to look for others so often takes a tenth of its time.
+# A page makes millions of objects that last until it is written; frequent collections take a tenth of its time.
 gc.set_threshold(50_000)
 run_main(main)

@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     expect_room(arguments.out)
     die_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as if it was interrupted
-    # It stays where the step is ended from outside; Snakemake removes logs before a second attempt.
+    # It stays if the step is ended from outside; Snakemake removes logs before a second attempt.
     begun = arguments.log.with_suffix(".begun")
     again = arguments.attempt > 1 and begun.exists()
     with contextlib.ExitStack() as stack:
@@ -88,17 +88,17 @@ def main(argv: list[str] | None = None) -> int:
             if again:
                 shutil.rmtree(cells.get_scratch_folder(arguments.out), ignore_errors=True)
                 raise Problem(_ENDED)
-            # A folder of the step's own, since libraries and tools write temporary files under names that others can
-            # foresee; in the system's short place, as sockets may lie there, whose names have at most 107 bytes.
+            # A folder for this step, since libraries and tools write temporary files under predictable names; in the
+            # system's short place, as it may hold sockets, whose names have at most 107 bytes.
             with tempfile.TemporaryDirectory(prefix="step.", ignore_cleanup_errors=True) as folder:
-                # All names that Python asks: Snakemake has set the others to the system's place.
+                # All variables that Python reads: Snakemake has set the others to the system's place.
                 os.environ |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
             _write_failure(arguments, str(problem), problem.also if isinstance(problem, cells.Ended) else {})
         except Exception as error:
-            # Whatever happens, the artefact says so and everything after it is built; the log has the whole story.
+            # After any error, the artefact has the reason and later steps run; the log has the details.
             traceback.print_exc(file=log)
             words = f"{type(error).__name__}: {' '.join(str(error).split())}"
             _write_failure(arguments, describe_refusal(error) if isinstance(error, OSError) and error.errno else words)
@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
-    """Run a program, whose own words are those on standard error; on standard output it passes on its servers'."""
+    """Run a program: its standard error is its log, and its standard output passes on the output of its servers."""
     for needed in arguments.needs:
         cells.require_artefact(Path(needed))
     command = build_command(arguments.program, *arguments.arguments)
@@ -126,7 +126,7 @@ def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
 
 
 def _write_failure(arguments: argparse.Namespace, reason: str, also: dict | None = None) -> None:
-    """Write the artefact of a step that failed, and what it `also` says; one that was skipped is not printed."""
+    """Write the artefact of a failed step with the entries of `also`; do not print a skipped step."""
     base = cells.build_base_record(arguments) if "plan" in arguments else {"step": arguments.program}
     base |= also or {}
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})

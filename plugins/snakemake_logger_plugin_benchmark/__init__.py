@@ -1,8 +1,8 @@
-"""What a person sees while the workflow runs (`--logger benchmark`): what runs now, how far it is, how long it takes.
+"""Show a person the progress of the workflow (`--logger benchmark`): running jobs, their results and the time left.
 
-In a terminal the last lines are alive: the running jobs with their time, a bar, the time left. Elsewhere each job is a
-plain line when it starts and when it ends. Warnings and errors are always shown whole, whatever `--quiet` says. The
-complete log in .snakemake/log and the output of a dry run are Snakemake's own.
+In a terminal the last lines are live: the running jobs with their time, a bar, the time left. Elsewhere each job is a
+plain line when it starts and when it ends. Warnings and errors are always shown whole, whatever `--quiet` is. Snakemake
+writes the complete log in .snakemake/log and the output of a dry run.
 """
 
 import logging
@@ -36,7 +36,7 @@ from .progress import (
 )
 
 SILENT_EVENTS = ("workflow_started", "resources_info", "job_started", "group_info")
-# Snakemake's words as somebody ends it. What it says then of jobs that it has ended itself is no error.
+# Snakemake's messages when a user ends it. Jobs that it then ends itself are not errors.
 ENDED = ("Terminating processes on user request", "Cancelling snakemake on user request")
 SILENT_MESSAGES = (
     *("Assuming unrestricted shared filesystem", "host: ", "Using shell: ", "Select jobs to execute"),
@@ -45,14 +45,14 @@ SILENT_MESSAGES = (
 INDEX = "index.html"
 STYLES = {"done": "", "skipped": "yellow", "left out": "yellow", "invalid": "yellow", "FAILED": "bold red"}
 MARKS = re.compile(r"[\x01-\x07]")  # of bold, code and links, in sentences of pages
-# What tools colour their words with, and what goes back to the start of a line; and what else steers a terminal.
+# Colours and carriage returns of tools are dropped; other control characters of a terminal are escaped.
 DROPPED = re.compile(r"\x1b\[[0-9;]*m|\r")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass
 class LogHandlerSettings(LogHandlerSettingsBase):
-    """Options of Snakemake's for this display."""
+    """Options of Snakemake for this display."""
 
     reports: str = field(
         default="", metadata={"help": "Folder of the pages whose answers are told where nothing is left to do"}
@@ -63,7 +63,7 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
 
 class LogHandler(LogHandlerBase):
-    """Shows Snakemake's events to a person; the name and the properties are those of Snakemake's plugin interface."""
+    """A display of Snakemake's events; the name and the properties come from Snakemake's plugin interface."""
 
     writes_to_stream = True
     writes_to_file = False
@@ -75,8 +75,8 @@ class LogHandler(LogHandlerBase):
         """Choose between a terminal and plain lines."""
         asked = self.common_settings
         self.stream = sys.stdout if asked.stdout else sys.stderr
-        self.formatter = DefaultFormatter(asked.is_quiet, asked.show_failed_logs)
-        self.wanted = DefaultFilter(asked.is_quiet, asked.debug_dag, asked.verbose, asked.dryrun, asked.printshellcmds)
+        self.formatter = DefaultFormatter(asked.quiet, asked.show_failed_logs)
+        self.wanted = DefaultFilter(asked.quiet, asked.debug_dag, asked.verbose, asked.dryrun, asked.printshellcmds)
         self.snakemakes = ColorizingTextHandler(asked.nocolor, self.stream, self.formatter, self.wanted)
         self.rules: dict[str, Rule] = {}
         self.running: dict[int, LogRecord] = {}
@@ -90,18 +90,18 @@ class LogHandler(LogHandlerBase):
         self.reasons: set[str] = set()
         self.began = time.monotonic()
         self.screen = None
-        # Snakemake's own log may lie on a disk that is full, and Python would print a traceback for each line of it.
+        # Snakemake's log may be on a full disk, and Python would print a traceback for each line of it.
         logging.raiseExceptions = False
         if self.stream.isatty() and os.environ.get("TERM") != "dumb" and not asked.dryrun:
-            # Here, as Snakemake imports every plugin whenever it starts, also where nothing is shown.
+            # Imported here: Snakemake imports every plugin whenever it starts, even if the display is not used.
             from .terminal import Screen
 
             self.screen = Screen(self.stream, asked.nocolor, self)
 
     def emit(self, record: LogRecord) -> None:
-        """Show `record`, or take note of it."""
+        """Show or store `record`."""
         record = copy(record)
-        # Durations are by a clock that nobody sets.
+        # Durations use a clock that nobody sets.
         record.created = time.monotonic()
         try:
             event = getattr(record, "event", None)
@@ -110,12 +110,12 @@ class LogHandler(LogHandlerBase):
             else:
                 getattr(self, f"on_{event}", self.on_other)(record)
         except OSError:
-            pass  # Nobody can be told: what the lines are written to is full or gone.
+            pass  # The stream for the lines is full or gone.
         except Exception:
             traceback.print_exc()
 
     def close(self) -> None:
-        """Leave the terminal as it was, with the outcome as the last line; Snakemake calls it more than once."""
+        """Restore the terminal, with the outcome as the last line; Snakemake calls it more than once."""
         if self.screen:
             self.screen.stop()
         self.show_broken()
@@ -123,7 +123,7 @@ class LogHandler(LogHandlerBase):
             self.print_errors()
         self.errors.clear()
         if not self.is_quiet("progress"):
-            # The sentence that opens each study's page, once the page of all studies is there.
+            # The sentence that opens each study's page, if the page of all studies exists.
             for sentence, path in read_sentences(Path(self.page).parent) if Path(self.page).name == INDEX else ():
                 width = self.screen.console.width if self.screen else sys.maxsize
                 self.print_text(textwrap.fill(MARKS.sub("", sentence), width), "bold")
@@ -140,7 +140,7 @@ class LogHandler(LogHandlerBase):
         super().close()
 
     def on_run_info(self, record: LogRecord) -> None:
-        """Take the number of jobs of each rule, before the first job starts."""
+        """Store the number of jobs of each rule, before the first job starts."""
         for rule, jobs in record.stats.items():
             if rule != "total":
                 self.rules.setdefault(rule, Rule()).jobs = jobs
@@ -152,7 +152,7 @@ class LogHandler(LogHandlerBase):
                 self.screen.start()
 
     def on_job_info(self, record: LogRecord) -> None:
-        """Note a job that starts."""
+        """Record the start of a job."""
         self.show_broken()
         rule = self.rules.setdefault(record.rule_name, Rule())
         if record.jobid in self.broken:
@@ -168,17 +168,17 @@ class LogHandler(LogHandlerBase):
             self.print_text(f"started  {describe_job(record)}{self.format_progress_suffix()}")
 
     def on_job_finished(self, record: LogRecord) -> None:
-        """Show how a job ended, which its artefact tells."""
+        """Show the outcome of a job, from its artefact."""
         self.show_broken()
         job = self.running.get(record.job_id)
         self.report_job_end(record.job_id, record.created, *read_outcome(job.output if job else []))
 
     def on_job_error(self, record: LogRecord) -> None:
-        """Take a job that broke; it is shown once another job starts or ends, as somebody may be ending the run."""
+        """Store a broken job, shown after the next start or end of a job, as a user may be ending the run."""
         self.broke.append(record)
 
     def show_broken(self) -> None:
-        """Show the jobs that broke; those that were ended with the run are to be done."""
+        """Show the broken jobs; jobs ended with the run are still to be done."""
         while self.broke:
             record = self.broke.pop(0)
             if self.interrupted:
@@ -187,23 +187,23 @@ class LogHandler(LogHandlerBase):
                 self.show_error(record)
 
     def show_error(self, record: LogRecord) -> None:
-        """Show a job that broke, with its message and logs."""
+        """Show a broken job, with its message and logs."""
         self.broken.add(record.jobid)
         self.report_job_end(record.jobid, record.created, "FAILED", "")
         brief = copy(record)
         if not self.common_settings.verbose:
-            # Hundreds of records, and a command that holds the configuration; the complete log has both.
+            # Hundreds of records, and a command with the configuration; the complete log has both.
             brief.input, brief.shellcmd = [], ""
-        # Snakemake's own account, without the line that repeats the time.
+        # Snakemake's report, without the line that repeats the time.
         self.print_text(self.formatter.format(brief).replace("    message: None\n", "").partition("\n")[2], "red")
 
     def on_progress(self, record: LogRecord) -> None:
-        """Count the jobs that were added while the run went on: they are of the rule that has most."""
+        """Count jobs that were added during the run; they belong to the rule with most jobs."""
         if (added := record.total - self.count_jobs()) > 0:
             max(self.rules.values(), key=lambda rule: rule.jobs).jobs += added
 
     def on_error(self, record: LogRecord) -> None:
-        """Show an error of Snakemake's; of a run that has begun at its end, where it is known if somebody ended it."""
+        """Show an error of Snakemake; during a run at its end, when it is known whether a user ended it."""
         text = record.getMessage()
         self.errors.append(text if self.common_settings.verbose else format_error(text, record.exception))
         if not self.rules:
@@ -230,7 +230,7 @@ class LogHandler(LogHandlerBase):
         self.rules[job.rule_name].record_end(number, now, counts=status in ("done", "invalid"))
         if status in ("FAILED", "skipped"):
             self.lacking |= set(map(remove_flags, job.output))
-        # One cause, such as data that could not be made, fails many jobs, and a study's every cell may be skipped.
+        # One cause, such as missing data, fails many jobs, and may skip every cell of a study.
         repeated = reason in self.reasons
         self.reasons |= {reason} - {""}
         page = next((name for name in job.output if name.endswith(".html")), "") if status == "done" else ""
@@ -242,42 +242,42 @@ class LogHandler(LogHandlerBase):
             why = "as above" if repeated and status == "FAILED" else reason
             line = f"{status:7}  {describe_job(job)}  in {format_duration(now - job.created)}{': ' * bool(reason)}{why}"
             line += "" if self.screen else self.format_progress_suffix()
-            # A job that broke shows its log itself.
+            # A broken job shows its log itself.
             logs = job.log if status == "FAILED" and reason and not repeated else []
             below = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
             self.print_text("\n".join([line, *below]), STYLES[status])
 
     def describe_ended_jobs(self) -> str:
-        """Return how many jobs have ended, and how."""
+        """Describe the number of ended jobs, and their outcomes."""
         state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "left out", "invalid")]
         state = [words for words in state if not words.startswith("0 ")]
         return ", ".join([f"{sum(self.counts.values())} of {self.count_jobs()} jobs", *state])
 
     def count_jobs(self) -> int:
         """Return the number of jobs of this run."""
-        return sum(rule.ended + rule.to_do() for rule in list(self.rules.values()))
+        return sum(rule.ended + rule.count_unfinished() for rule in list(self.rules.values()))
 
     def format_progress_suffix(self) -> str:
-        """Return what a plain line says beside its job: how far the run is and how long it takes."""
+        """Return the progress of the run, as an addition to a plain line."""
         return "" if self.is_quiet("progress") else f"  ({self.describe_progress(time.monotonic())})"
 
     def describe_progress(self, now: float) -> str:
-        """Return how far the run is and how long it takes."""
+        """Describe the progress of the run and the time left."""
         planned = self.settings and self.settings.planned
         by_plan = planned - (now - self.began) if planned else 0.0
         return f"{self.describe_ended_jobs()}, {describe_time_left(list(self.rules.values()), now, by_plan)}"
 
     def is_quiet(self, kind: str) -> bool:
         """Return whether `--quiet` names this kind of output: `rules` or `progress`."""
-        return is_quiet_about(self.common_settings.is_quiet or (), kind)
+        return is_quiet_about(self.common_settings.quiet or (), kind)
 
     def print_errors(self) -> None:
-        """Print the errors of Snakemake's that were not printed yet."""
+        """Print pending errors of Snakemake."""
         while self.errors:
             self.print_text(self.errors.pop(0), "red")
 
     def print_text(self, text: str, style: str = "") -> None:
-        """Print `text` for good: above the living lines, or as plain text."""
+        """Print `text` permanently: above the live lines, or as plain text."""
         text = CONTROL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), DROPPED.sub("", text))
         if self.screen:
             self.screen.print_text(text, style)

@@ -1,4 +1,4 @@
-"""What is said about jobs: how one ended, how long the others will take, an error in one line."""
+"""Describe jobs: the outcome of a job, the time of the others, an error in a line."""
 
 import contextlib
 import json
@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from logging import LogRecord
 from pathlib import Path
 
-LARGEST_ARTEFACT = 5_000_000  # bytes; larger files are not looked into, a measurement may be running beside
+LARGEST_ARTEFACT = 5_000_000  # bytes; larger files are not read, as a measurement may be running
 MISTAKES = {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "ValueError"}
-# What Snakemake writes behind the name of an output, such as " (update)".
+# Flags that Snakemake appends to the name of an output, such as " (update)".
 FLAGS = re.compile(r" \([a-z, ]+\)$")
-# Rules whose jobs are skipped where an input has failed; those that only look at what is there go on without it.
+# Rules whose jobs are skipped if an input has failed; rules that only inspect artefacts run without it.
 NEED_ALL = {"provision", "measure"}
 FRAME = re.compile(r'  File "(.+)", line \d+, in ')
-# What Snakemake was refused as it made a folder or wrote a file; a full disk has room for bytes, not for names.
+# The system's refusal to make a folder or write a file; a full disk has room for bytes, not for names.
 REFUSED = re.compile(
     r"OSError: \[Errno \d+\] (?P<why>No space left on device|Read-only file system|.*quota.*)(: '(?P<path>.*)')?"
 )
 FREE = "; free the disk, also of many small files (df -i), or make the folder writable, and type the same again"
-# What the system refused, as Python prints it.
+# The system's refusal, as Python prints it.
 OF_SYSTEM = re.compile(r"^(?:\w+: )?(\[Errno \d+\] .+)$", re.MULTILINE)
-# A command of the workflow holds a configuration, of some thousand characters.
+# A command of the workflow contains a configuration, of some thousand characters.
 COMMAND = re.compile(r"^Command '.*' returned", re.MULTILINE | re.DOTALL)
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in words: `0.4 s`, `12 s`, `2 min 10 s`, `1 h 5 min`."""
+    """Format a duration: `0.4 s`, `12 s`, `2 min 10 s`, `1 h 5 min`."""
     if seconds < 9.95:
         return f"{max(seconds, 0):.1f} s"
     whole = round(seconds)
@@ -37,17 +37,17 @@ def format_duration(seconds: float) -> str:
 
 
 def describe_job(job: LogRecord) -> str:
-    """Return what a job does: its rule's message, else the names of rule and wildcards."""
+    """Describe a job: its rule's message, else the names of rule and wildcards."""
     named = [job.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in job.wildcards.items())]
     return job.rule_msg or "  ".join(named)
 
 
 def read_outcome(outputs: Iterable[str]) -> tuple[str, str]:
-    """Return how a finished job ended and the first reason, from the first JSON file that it wrote.
+    """Return the outcome of a finished job and the first reason, from the first JSON file that it wrote.
 
-    A failed step leaves an artefact that says so and exits 0; one that was skipped, since what it needs had failed, has
-    the name of that for its reason; a cell whose driver cannot read what is there is left out. Returns
-    `("FAILED" | "skipped" | "left out" | "invalid" | "done", reason)`; what cannot be read is taken as done.
+    A failed step leaves a failed artefact and exits 0; a step skipped for a failed input has that input's name as its
+    reason; a cell that cannot read the existing data is left out. Return `("FAILED" | "skipped" | "left out" |
+    "invalid" | "done", reason)`; unreadable files count as done.
     """
     artefact = None
     if path := next((Path(name) for name in map(remove_flags, outputs) if name.endswith(".json")), None):
@@ -67,15 +67,12 @@ def read_outcome(outputs: Iterable[str]) -> tuple[str, str]:
 
 
 def remove_flags(name: str) -> str:
-    """Return the name of an input or output as Snakemake's log has it, without its flags."""
+    """Return the name of an input or output in Snakemake's log without its flags."""
     return FLAGS.sub("", name)
 
 
 def read_sentences(reports: Path) -> Iterator[tuple[str, str]]:
-    """Yield the sentence that opens each study's page in a folder, with its title and caution, and the page's path.
-
-    A page leaves them beside it; what cannot be read is left out.
-    """
+    """Yield the title, opening sentence and caution of each study's page, and its path; skip unreadable files."""
     for path in sorted(reports.glob("*_answers.json")):
         with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
             study = json.loads(path.read_bytes())
@@ -86,8 +83,8 @@ def read_sentences(reports: Path) -> Iterator[tuple[str, str]]:
 def format_error(text: str, exception: str) -> str:
     """Return an error of Snakemake's without its traceback if it is a user's mistake or the system's, else unchanged.
 
-    A mistake is a WorkflowError, which says what is wrong in words, or a file or option that Snakemake itself stumbles
-    over before it comes to the workflow.
+    A mistake is a WorkflowError, which states the mistake in words, or a file or option that Snakemake itself rejects
+    before it reads the workflow.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and (refused := REFUSED.fullmatch(lines[-1])):
@@ -104,7 +101,7 @@ def format_error(text: str, exception: str) -> str:
 
 @dataclass
 class Rule:
-    """How many jobs of one rule there are and have ended, how long they take, and how many run at once at the most."""
+    """The jobs of a rule: number, ended jobs, durations, running jobs, and the most at once."""
 
     jobs: int = 0
     ended: int = 0
@@ -118,7 +115,7 @@ class Rule:
         self.at_once = max(self.at_once, len(self.running))
 
     def record_end(self, job: int, now: float, counts: bool) -> None:
-        """Count job number `job` as ended; `counts` says whether its time tells how long others will take."""
+        """Count job number `job` as ended; `counts`: whether its time predicts the time of other jobs."""
         self.ended += 1
         started = self.running.pop(job, now)
         self.durations += [now - started] * counts
@@ -128,10 +125,9 @@ class Rule:
         return max(self.jobs - self.ended, len(self.running))
 
     def estimate_seconds_left(self, now: float) -> float | None:
-        """Return the seconds until the rule's last job ends, None before one was timed.
+        """Return the seconds until the rule's last job ends, None before a job was timed.
 
-        The sum of what is to do is the number of jobs times their mean: a median is far off where half of the cells are
-        slow.
+        The remaining time is the number of jobs times their mean: a median is far off if half of the cells are slow.
         """
         if not self.durations:
             return None
@@ -141,16 +137,18 @@ class Rule:
 
 
 def describe_time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) -> str:
-    """Return in words how long the run still takes; rules of which no job has ended yet are counted apart.
+    """Describe the time left of the run; count jobs of rules without an ended job separately.
 
-    While most jobs are of these, it is what is left of what was announced: `by_plan` seconds, 0 or less if nothing is.
+    If most jobs are of such rules, it is the rest of the announced time: `by_plan` seconds, 0 or less without any.
     """
-    unfinished = [(rule.count_unfinished(), rule.estimate_seconds_left(now)) for rule in rules if rule.to_do()]
+    unfinished = [
+        (rule.count_unfinished(), rule.estimate_seconds_left(now)) for rule in rules if rule.count_unfinished()
+    ]
     untimed = sum(jobs for jobs, left in unfinished if left is None)
     if not unfinished:
         return "nothing left"
     unknown = f"{untimed} job{'s' * (untimed > 1)} of unknown length"
-    # The only job of its rule never has another one that ended.
+    # A rule's only job never has an ended predecessor.
     if 2 * untimed > sum(jobs for jobs, _ in unfinished) and max(j for j, left in unfinished if left is None) > 1:
         return f"about {format_duration(by_plan)} left, as planned" if by_plan > 0 else "estimating the time left"
     if all(left is None for _, left in unfinished):

@@ -43,7 +43,7 @@ write_sentences()
 _WAY = {
     "from the cell to its record": ("scripts/step.py measure", "sbench.studies.shots.measure", "multiprocessing"),
     "from the record to tables": ("scripts/gather.py",),
-    "from tables to sentences": ("pages.of_run",),
+    "from tables to sentences": ("pages.get_findings",),
 }
 _MATRIX = {
     **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},

@@ -29,7 +29,7 @@ class Library:
         """Write the files and upload them, unless they are there."""
         self._folder, self.served = folder, served
         self._python = artefact(environments / "readers.json")["python"]
-        self._url, self._env = stores.get_store(S3).address(served, dict(os.environ))
+        self._url, self._env = stores.get_store(S3).resolve_holder_url(served, dict(os.environ))
         if (folder / "plain").exists():
             return
         keys = {name.lower(): self._env[name] for name in KEYS}

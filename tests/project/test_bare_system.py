@@ -30,12 +30,12 @@ def call_in(namespace: tuple[str, ...], code: str) -> subprocess.CompletedProces
     ids=["down", "IPv6 alone"],
 )
 def test_without_a_loopback_one_line_says_what_to_do(namespace, why):
-    done = call_in(namespace, _CALL.format("print(processes.free_port())"))
+    done = call_in(namespace, _CALL.format("print(processes.find_free_port())"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"problem: 127.0.0.1: {why}; bring up the loopback (ip link set lo up, ")
 
 
-@pytest.mark.parametrize("what", ["processes.expect_shared_memory()", "dask_workers.cluster(1).__enter__()"])
+@pytest.mark.parametrize("what", ["processes.expect_shared_memory()", "dask_workers.start_cluster(1).__enter__()"])
 def test_without_shared_memory_one_line_says_what_to_do(what):
     done = call_in(_NO_SHARED_MEMORY, _CALL.format(what))
     remedy = "mount a tmpfs there that all may write to (mode=1777)"

@@ -1,9 +1,9 @@
-"""The cache of built pieces: a folder each, named by the hash of all that went in; finished, or as good as not there.
+"""Cache built pieces, each in a folder named by the hash of all its inputs; an unfinished piece counts as missing.
 
-A piece is built in its final place, because an environment's scripts and a library's run path name it. What makes it
-count is the file `complete.json`, which is written last; a folder without it is removed and built again. A lock lets
-one process build a piece while others wait. Compilers inherit the lock, so that the next build of a killed one begins
-when its last compiler has ended.
+A piece is built in its final place, because an environment's scripts and a library's run path name it. The file
+`complete.json`, written last, marks it as finished; a folder without it is removed and built again. A lock lets one
+process build a piece while others wait. Compilers inherit the lock, so that after a killed build the next build
+begins when the last compiler has ended.
 """
 
 import ast
@@ -31,10 +31,7 @@ _COPY = ContextVar("copy", default="")
 
 @functools.cache
 def _hash_code(path: str) -> str:
-    """Return a hash of what a file of code does, as it was when this process first asked: its names are not part of it.
-
-    Imports, comments and docstrings may change: nothing is built again for them.
-    """
+    """Return a hash of the code in a file at the first call, without its name, imports, comments and docstrings."""
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         for name, value in ast.iter_fields(node):
@@ -44,7 +41,7 @@ def _hash_code(path: str) -> str:
 
 
 def _is_idle(node: object) -> bool:
-    """Return whether a statement changes nothing that is built: an import, or a text that stands by itself."""
+    """Return whether a statement cannot change a build: an import, or a constant as a statement."""
     return isinstance(node, ast.Import | ast.ImportFrom) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     )
@@ -52,13 +49,13 @@ def _is_idle(node: object) -> bool:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to build a piece.
+    """A description of how to build a piece.
 
     Attributes:
-        name: what it is, in the folder's name and in messages.
-        inputs: all that decides the result (JSON); the file that holds `build` is added.
-        build: fills the folder it is given, has a workshop for the time of the work, and returns facts to keep (JSON).
-        needs: paths in the folder without which it is not whole.
+        name: name of the piece in messages and in its folder's name.
+        inputs: everything that determines the result (JSON); the code of the file that defines `build` is added.
+        build: function that fills a folder, with a workshop for the time of the work, and returns facts to keep (JSON).
+        needs: paths in the folder that a complete piece has.
     """
 
     name: str
@@ -68,7 +65,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The sha256 of all that goes in."""
+        """The sha256 of all inputs."""
         code = _hash_code(inspect.getsourcefile(self.build))
         value = {"name": self.name, "inputs": self.inputs, "code": code}
         value |= {"copy": copy} if (copy := _COPY.get()) else {}
@@ -76,16 +73,13 @@ class Recipe:
 
     @property
     def folder(self) -> Path:
-        """Where the piece is, or will be."""
+        """The folder of the piece, built or not."""
         return get_cache_folder() / f"{self.name}-{self.key[:16]}"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A finished piece: the key and the folder of its recipe, and the facts that the recipe returned.
-
-    `cached`: it was there already.
-    """
+    """A finished piece: key and folder of its recipe, the recipe's facts, and whether it existed already (`cached`)."""
 
     key: str
     folder: Path
@@ -100,10 +94,10 @@ def get_cache_folder() -> Path:
 
 
 def find_piece(recipe: Recipe) -> Piece | None:
-    """Return the piece of `recipe` if it was built to its end and is whole, else None.
+    """Return the piece of `recipe` if it is finished and complete, else None.
 
     Raises:
-        Problem: the system refuses to read what says so, which does not mean that it has to be built again.
+        Problem: the marker exists but cannot be read, which does not mean that a new build is needed.
     """
     folder, key = recipe.folder, recipe.key
     try:
@@ -119,7 +113,7 @@ def find_piece(recipe: Recipe) -> Piece | None:
 
 @contextmanager
 def forbid_builds() -> Iterator[None]:
-    """Have `provide_piece` build nothing in a `with` block: a piece that is not there is a Problem."""
+    """Forbid builds in a `with` block: `provide_piece` raises Problem if a piece is missing."""
     token = _FINDING.set(True)
     try:
         yield
@@ -129,7 +123,7 @@ def forbid_builds() -> Iterator[None]:
 
 @contextmanager
 def set_build_copy(name: str) -> Iterator[None]:
-    """Have pieces in a `with` block be those of a further build, in other folders; "" is none."""
+    """Use the pieces of a further build, in other folders, in a `with` block; "" for the usual build."""
     token = _COPY.set(name)
     try:
         yield
@@ -138,7 +132,7 @@ def set_build_copy(name: str) -> Iterator[None]:
 
 
 def provide_piece(recipe: Recipe) -> Piece:
-    """Return the piece of `recipe`, built now if it is not there.
+    """Return the piece of `recipe`, and build it if it is missing.
 
     Raises:
         Problem: a step of the build failed (the line names it and its log), or the cache cannot be written.
@@ -158,7 +152,6 @@ def provide_piece(recipe: Recipe) -> Piece:
 
 
 def _build_piece(recipe: Recipe, lock: int) -> Piece:
-    """Build a piece whose lock is held; what is left of an earlier attempt is removed first."""
     folder, key = recipe.folder, recipe.key
     work, log = (folder.with_name(f"{folder.name}.{ending}") for ending in ("work", "log"))
     for leftover in (folder, work):
@@ -172,7 +165,7 @@ def _build_piece(recipe: Recipe, lock: int) -> Piece:
         raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    # The marker must not reach the disk before what it vouches for.
+    # The marker must not reach the disk before the files that it vouches for.
     os.sync()
     write_json(folder / COMPLETE, {"key": key, "inputs": recipe.inputs, "facts": facts})
     return Piece(key, folder, facts, cached=False)
@@ -180,7 +173,7 @@ def _build_piece(recipe: Recipe, lock: int) -> Piece:
 
 @contextmanager
 def _hold_lock(folder: Path) -> Iterator[int]:
-    """Hold the lock of `folder`, waiting for whoever has it; yields its descriptor, for children to inherit."""
+    """Hold the lock of `folder`, after waiting if needed; yield its descriptor, for children to inherit."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.lock"), "a") as lock:
         try:

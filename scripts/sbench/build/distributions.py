@@ -1,4 +1,4 @@
-"""Which distributions a library under test has: its locks pin them, or wheels and trees of the user's bring them."""
+"""List the distributions of a library under test, from its locks and from user-supplied packages."""
 
 import contextlib
 import functools
@@ -18,16 +18,16 @@ from sbench.build.sources import LOCK, OWN, ROOT, load_pinned_sources
 from sbench.probe.program import Problem
 
 H5PY = "h5py"
-# A redistribution of another name that is imported by the same.
+# Redistributions, and the distribution whose import name they have.
 _SAME = {"h5py-s3": H5PY}
 _SHA256 = re.compile(r"(?:--hash=sha256:|#sha256=)([0-9a-f]{64})")
 _FILE = "file://"
 
 
 def find_library_lock(spec: Mapping) -> Path | None:
-    """Return the lock of what a library of kind wheel has beside LOCK: the one it names, or that of h5py's wheel.
+    """Return the lock of a library of kind wheel in addition to LOCK: the lock that it names, or its h5py wheel's lock.
 
-    None where no wheel of h5py with its HDF5 is pinned, and for libraries of other kinds.
+    Return None if no wheel of h5py with its HDF5 is pinned, and for libraries of other kinds.
     """
     wheels = load_pinned_sources()["wheels"] if spec["kind"] == "wheel" and "wheel" not in spec else {}
     lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")
@@ -35,10 +35,10 @@ def find_library_lock(spec: Mapping) -> Path | None:
 
 
 def list_versions(spec: Mapping) -> dict[str, str]:
-    """Return the versions of a library's distributions by name: those that its locks pin, and those of the user's.
+    """Return the versions of a library's distributions by name, from its locks and its user-supplied packages.
 
-    Several where they depend on Python's; "" of a tree, which is not built for that; none of an interpreter of the
-    user's own.
+    Versions that depend on Python's are joined by " or "; a tree has "", because it is not built for this. The result
+    is empty for a user-supplied interpreter.
     """
     versions = read_locked_versions(spec)
     brought = _list_user_versions(spec)
@@ -46,26 +46,26 @@ def list_versions(spec: Mapping) -> dict[str, str]:
 
 
 def read_locked_versions(spec: Mapping) -> dict[str, str]:
-    """Return the versions that a library's locks pin by distribution, whatever it has of the user's."""
+    """Return the versions that a library's locks pin, by distribution, regardless of user-supplied packages."""
     locks = () if spec["kind"] == "python" else filter(None, (LOCK, find_library_lock(spec)))
     return {name: version for lock in locks for name, version in _read_lock(lock).items()}
 
 
 def is_replaced(name: str, names: Collection[str]) -> bool:
-    """Return whether a locked distribution gives way to those of some names."""
+    """Return whether distributions with some names replace a locked distribution."""
     return name in names or _SAME.get(name) in names
 
 
 def has_user_h5py(spec: Mapping) -> bool:
-    """Return whether a library of kind wheel has an h5py of the user's, in a wheel or in a lock that names another."""
+    """Return whether a library of kind wheel has a user-supplied h5py, in a wheel or a lock with a redistribution."""
     return H5PY in _list_user_versions(spec) or ("lock" in spec and H5PY not in read_locked_versions(spec))
 
 
 def load_packages(spec: Mapping) -> list[Package]:
-    """Return the packages of the user's in a library: those that it names, and wheels that its lock names by a file.
+    """Return the user-supplied packages of a library: packages that it names, and wheels that its lock names by a file.
 
     Raises:
-        Problem: one is not there, cannot be used here, or is not the one that a lock says; or two are of one name.
+        Problem: a package is missing, cannot be used here or is not the package in the lock; or two have the same name.
     """
     named = [packages.read_package(entry) for entry in spec.get("with", ())]
     if "wheel" in spec:
@@ -76,10 +76,10 @@ def load_packages(spec: Mapping) -> list[Package]:
 
 
 def list_unmet_requirements(wheels: Sequence[Wheel], there: Mapping[str, str]) -> list[str]:
-    """Return in words which requirements of wheels are met by other versions, given all that a library has.
+    """Describe the requirements of wheels that the library has in another version, given all its distributions.
 
     Raises:
-        Problem: one is not met at all.
+        Problem: the library lacks a required distribution.
     """
     lines, versions = [], {_SAME.get(name, name): version for name, version in there.items()}
     for wheel in wheels:
@@ -96,7 +96,7 @@ def list_unmet_requirements(wheels: Sequence[Wheel], there: Mapping[str, str]) -
 
 
 def list_conflicts(required: Sequence[tuple[str, str]], wheel: Wheel) -> list[str]:
-    """Return in words which distributions require another version of a wheel, of (distribution, requirement)."""
+    """Describe the distributions that require another version of a wheel, given (distribution, requirement) pairs."""
     lines = []
     for whose, text in required:
         with contextlib.suppress(InvalidRequirement):
@@ -114,19 +114,18 @@ def _describe_mismatch(whose: str, requirement: Requirement, version: str) -> li
 
 
 def _is_applicable(requirement: Requirement) -> bool:
-    """Return whether a requirement is one of this interpreter, without extras."""
     return not requirement.marker or requirement.marker.evaluate({"extra": ""})
 
 
 def list_promises(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
-    """Return what a library's spec and locks promise, by distribution and for libhdf5: two differ in it on purpose.
+    """Return a library's promised versions, by distribution and for libhdf5: two libraries differ in them on purpose.
 
-    `facts` and `build` are those of its artefact: h5py and HDF5 are under test whatever locks say of them.
+    `facts` and `build` come from its artefact: h5py and HDF5 are under test, whatever the locks pin.
     """
-    # The first word of a release's origin is its kind; the rest says where it is.
+    # The first word of a release's origin is its kind; the rest is its place.
     source = build["hdf5_source"] if _is_of_user(build) else build["hdf5_source"].partition(" ")[0]
     origin = ", ".join(filter(None, (source, build["s3_stack"])))
-    # A library whose h5py was not built or pinned here has one that is under test, too.
+    # An h5py that was not built or pinned here is under test, too.
     h5py = (
         f"{facts['h5py']} ({origin})" if _is_of_user(build) and spec["kind"] in ("wheel", "python") else facts["h5py"]
     )
@@ -137,12 +136,12 @@ def list_promises(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
 
 
 def has_user_parts(build: Mapping) -> bool:
-    """Return whether a library has anything of the user's own, beside releases and locks of this project."""
+    """Return whether a library has user-supplied parts, in addition to releases and locks of this project."""
     return _is_of_user(build) or bool(build.get("added"))
 
 
 def describe_origin(hdf5_source: str, added: Sequence[Mapping]) -> str:
-    """Return the origin of a library's HDF5, and those of the packages of the user's that it has."""
+    """Return the origin of a library's HDF5, and the origins of its user-supplied packages."""
     origins = [f"{one['name']} {one['origin']}" for one in added if one["origin"] != hdf5_source]
     return ", ".join([hdf5_source, *origins])
 
@@ -152,12 +151,10 @@ def _is_of_user(build: Mapping) -> bool:
 
 
 def _list_user_versions(spec: Mapping) -> dict[str, str]:
-    """Return the distributions that the packages of the user's bring, with their versions."""
     return {name: version for entry in _list_entries(spec) for name, version in _read_entry(json.dumps(entry)).items()}
 
 
 def _list_entries(spec: Mapping) -> Iterator[str | Mapping]:
-    """Yield the packages of the user's that a library names, itself and by its lock."""
     if lock := find_library_lock(spec):
         yield from (str(_parse_path(pin["url"])) for pin in _list_file_pins(lock))
     yield from filter(None, [spec.get("wheel"), *spec.get("with", ())])
@@ -165,7 +162,7 @@ def _list_entries(spec: Mapping) -> Iterator[str | Mapping]:
 
 @functools.cache
 def _read_entry(entry: str) -> dict[str, str]:
-    """Return the distributions that an entry (JSON) brings, with its version; its file's name if it is unreadable."""
+    """Return the distributions that an entry (JSON) brings, with its version; use its file's name if unreadable."""
     named = json.loads(entry)
     with contextlib.suppress(Problem):
         package = packages.read_package(named)
@@ -184,7 +181,7 @@ def _read_lock(lock: Path) -> dict[str, str]:
 
 
 def _parse_version(url: str) -> str:
-    """Return the version in the address of a wheel, or the address of anything else."""
+    """Return the version in the address of a wheel; return any other address unchanged."""
     with contextlib.suppress(InvalidWheelFilename):
         return str(parse_wheel_filename(_parse_path(url).name)[1])
     return url
@@ -195,7 +192,7 @@ def _parse_path(url: str) -> Path:
 
 
 def _read_locked_wheels(lock: Path | None) -> Iterator[Wheel]:
-    """Yield the wheels that a lock names by a file of this machine, each of which has the hash that the lock says."""
+    """Yield the wheels that a lock names by a file of this machine; raise Problem if a hash differs from the lock's."""
     for pin in _list_file_pins(lock) if lock else ():
         wheel, hashes = packages.read_wheel(own.resolve_path(str(_parse_path(pin["url"])))), _SHA256.findall(pin[0])
         if wheel.key not in hashes:
@@ -210,7 +207,7 @@ def _list_file_pins(lock: Path) -> list[re.Match]:
 
 
 def _parse_requirements(wheel: Wheel) -> Iterator[Requirement]:
-    """Yield the requirements of a wheel that hold for this interpreter, without extras."""
+    """Yield the requirements of a wheel that apply to this interpreter, without extras."""
     try:
         parsed = list(map(Requirement, wheel.requires))
     except InvalidRequirement as error:

@@ -1,4 +1,4 @@
-"""Makes the Python environment of a library under test: its own HDF5 and h5py, the rest from one lock for all."""
+"""Make the Python environment of a library under test: its HDF5 and h5py, and the rest from one lock for all."""
 
 import contextlib
 import hashlib
@@ -39,7 +39,7 @@ there = importlib.metadata.distributions()
 required = [[f"{{one.name}} {{one.version}}", text] for one in there for text in one.requires or ()]
 print(json.dumps(dict(version=importlib.metadata.version({name!r}), required=required)))
 """
-# Of an interpreter of the user's own: its distributions, and the files of what it imports and loads.
+# For a user-supplied interpreter: its distributions, and the files that it imports and loads.
 _IMPORTED = """
 import json, sys
 if sys.version_info < (3, 11):
@@ -53,19 +53,19 @@ for name, module in list(sys.modules.items()):
 of |= {name: [identity.split(" ", 3)[3]] for name, identity in software.list_loaded_libraries().items()}
 print(json.dumps({"distributions": software.list_distributions(), "files": {name: sorted(of[name]) for name in of}}))
 """
-# Of an environment that others have made.
+# For an environment that others have made.
 _NOT_BUILT = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
 
 
 def provide_library(name: str, spec: dict) -> dict:
-    """Return the environment artefact of a library under test, built now if the cache does not have it.
+    """Return the environment artefact of a library under test; build it if the cache lacks it.
 
     Args:
         name: the library's name, for messages and the artefact.
-        spec: its entry in the configuration: `kind`, `hdf5` (version), and what else its kind has there.
+        spec: the library's entry in the configuration: `kind`, `hdf5` (version), and the other keys of its kind.
 
     Raises:
-        Problem: the version is not pinned, something is missing, a build failed, or it is not what its label says.
+        Problem: the version is not pinned, something is missing, a build failed, or the result contradicts the label.
     """
     start = time.monotonic()
     python, facts, build = _KINDS[spec["kind"]](name, spec)
@@ -85,7 +85,7 @@ def provide_library(name: str, spec: dict) -> dict:
 
 
 def is_built(name: str, spec: dict) -> bool:
-    """Return whether all that a library is built from is in the cache, so that nothing would be built now."""
+    """Return whether the cache has all that a library is built from, so that nothing would be built now."""
     with contextlib.suppress(Problem), forbid_builds():
         _KINDS[spec["kind"]](name, spec)
         return True
@@ -93,7 +93,7 @@ def is_built(name: str, spec: dict) -> bool:
 
 
 def list_missing_packages() -> list[str]:
-    """Return the packages of the workflow's programs that this interpreter does not have."""
+    """List the packages of the workflow's programs that this interpreter lacks."""
     texts = ((ENVS / f"{name}.in").read_text(encoding="utf-8") for name in ("package", "report", "workflow"))
     wanted = re.findall(r"^[a-z][\w-]*", "".join(texts), re.MULTILINE)
     return [name for name in wanted if not any(importlib.metadata.distributions(name=name))]
@@ -103,16 +103,16 @@ def inspect_python(python: Path) -> dict:
     """Return the versions of HDF5, h5py, numpy and dask that an interpreter imports, and whether it has ROS3.
 
     Raises:
-        Problem: it cannot be started, or one of them cannot be imported.
+        Problem: the interpreter cannot be started, or an import fails.
     """
     return ask_python(python, _INSPECT, "/")
 
 
 def validate_library(name: str, spec: dict, facts: dict) -> None:
-    """Compare what an environment has (`inspect_python`) with what its label promises.
+    """Compare the contents of an environment (`inspect_python`) with the promises of its label.
 
     Raises:
-        Problem: the HDF5 version differs, or ROS3 was promised and is not there.
+        Problem: the HDF5 version differs, or the promised ROS3 is missing.
     """
     version = spec["hdf5"]
     if facts["hdf5"] != version:
@@ -123,17 +123,17 @@ def validate_library(name: str, spec: dict, facts: dict) -> None:
         case {"kind": "wheel"}:
             may_lack = not load_pinned_sources()["wheels"][version]["ros3"]
         case _:
-            # An HDF5 that was installed by others is as they built it.
+            # A user-supplied build of HDF5 may lack it.
             may_lack = spec.get("from", "auto") not in OF_RELEASES
     if not facts["ros3"] and not may_lack:
         raise Problem(f"library {name}: its HDF5 {version} has no ROS3 driver")
 
 
 def resolve_origin(spec: dict) -> str:
-    """Return the origin of what a library would be built from now, by what is there; a release's as `auto` begins.
+    """Return the origin of a library if it were built now, from the sources present; for a release, as `auto` begins.
 
     Raises:
-        Problem: as `provide_library`, for what can be seen without a build.
+        Problem: as in `provide_library`, as far as it shows without a build.
     """
     match spec:
         case {"kind": "source"}:
@@ -151,7 +151,7 @@ def resolve_origin(spec: dict) -> str:
 
 
 def _make_wheel_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment of wheels: those of locks, and the user's own."""
+    """Return interpreter, facts and build of an environment of wheels, locked and user-supplied."""
     added, lock = distributions.load_packages(spec), distributions.find_library_lock(spec)
     source, wheels = _resolve_wheel_origin(name, spec, added), [package.provide_wheel() for package in added]
     unmet = distributions.list_unmet_requirements(
@@ -189,7 +189,7 @@ def _make_wheel_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
 
 
 def _resolve_wheel_origin(name: str, spec: dict, added: Sequence[Package]) -> str:
-    """Return where a library of wheels has its HDF5 from: a wheel or tree of the user's with h5py, or a lock."""
+    """Return the origin of the HDF5 of a library of wheels: a user-supplied wheel or tree with h5py, or a lock."""
     if own_h5py := [package for package in added if H5PY in package.brings]:
         return own_h5py[0].origin
     if lock := distributions.find_library_lock(spec):
@@ -201,12 +201,12 @@ def _resolve_wheel_origin(name: str, spec: dict, added: Sequence[Package]) -> st
 
 
 def _describe_package(package: Package) -> dict:
-    """Return what an artefact has of a package of the user's; `brings` are the distributions in whose place it is."""
+    """Describe a user-supplied package for an artefact; `brings` are the distributions that it replaces."""
     return {"name": package.name, "origin": package.origin, "brings": sorted(package.brings)}
 
 
 def _write_wheel_lock(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
-    """Return a lock of copies of wheels in the workshop; that one is another one by now is a Problem."""
+    """Copy wheels into the workshop and return a lock of the copies; raise Problem if a wheel has changed."""
     lock = workshop.work / "added.lock"
     for wheel in wheels:
         copy = workshop.work / wheel.path.name
@@ -219,10 +219,10 @@ def _write_wheel_lock(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
 
 
 def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> list[str]:
-    """Compare the version of a wheel with that in an environment, and import it there; a Problem if that fails.
+    """Check the version of a wheel in an environment, and import it there; raise Problem if that fails.
 
-    Imported are the module that is named like the wheel, and those that are named like distributions of a lock.
-    Returns which other distributions require another version of it.
+    Import the module named like the wheel, and modules named like distributions of a lock. Return the distributions
+    that require another version of the wheel.
     """
     names = [module for module in wheel.modules if canonicalize_name(module) in {wheel.name, *locked}]
     amiss = f"{wheel.path} does not import beside what the library has"
@@ -233,7 +233,7 @@ def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> li
 
 
 def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment whose h5py is linked to an HDF5 built here."""
+    """Return interpreter, facts and build of an environment whose h5py is linked to the library's HDF5."""
     other = find_python(spec["python"]) if "python" in spec else {}
     toolchain.read_header_versions(toolchain.get_python_header(spec.get("python", "")), folder=other.get("include", ""))
     hdf5 = provide_hdf5(spec)
@@ -243,7 +243,7 @@ def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
         python = provide_piece(tools).folder / "bin" / "python"
         tree = fetch_sdist(workshop, python, "h5py")
         wheels = workshop.work / "wheels"
-        # h5py's own build compiles one module after the other; setuptools can compile them side by side.
+        # h5py's build compiles one module after the other; setuptools can compile them in parallel.
         commands = ("build_ext", "--parallel", str(count_cores()), "bdist_wheel", "--dist-dir", wheels)
         variables = {
             "CC": toolchain.find_compiler(),
@@ -272,13 +272,13 @@ def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
     build_facts = {"compiler": inputs["compiler"], "flags": CFLAGS} | hdf5.facts
     facts = piece.facts
     if hdf5.facts["hdf5_source"].startswith(own.INSTALLED):
-        # It can be replaced where it is.
+        # It can be replaced in place.
         facts = facts | {"imported": [get_identity(file) for file in hdf5.folder.glob("lib/libhdf5*.so")]}
     return piece.folder / "bin/python", facts, {"inputs_sha256": piece.key, "cached": piece.cached} | build_facts
 
 
 def _inspect_user_python(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return an interpreter of the user's own, in which nothing is installed, its facts and what it imports."""
+    """Return a user-supplied interpreter, its facts and the files that it imports; install nothing in it."""
     python = own.resolve_path(spec["python"])
     facts = inspect_python(python)
     files, build = _inspect_imports(python)
@@ -286,10 +286,10 @@ def _inspect_user_python(name: str, spec: dict) -> tuple[Path, dict, dict]:
 
 
 def _inspect_imports(python: Path) -> tuple[list[str], dict]:
-    """Return the identities of what an interpreter imports of HDF5 and h5py, and how its packages and they came to be.
+    """Return the identities of the HDF5 and h5py files that an interpreter imports, and the build of its packages.
 
-    The hashes are those of all modules that importing h5py, numpy, dask and distributed loads, by package, and of the
-    libraries that matter (METHOD 14).
+    The hashes cover all modules that importing h5py, numpy, dask and distributed loads, by package, and the libraries
+    that matter (METHOD 14).
     """
     seen = ask_python(python, _IMPORTED, ROOT / "scripts")
     hashes = {package: "\n".join(map(compute_file_digest, files)) for package, files in seen["files"].items()}
@@ -305,13 +305,13 @@ def _inspect_imports(python: Path) -> tuple[list[str], dict]:
 
 def _inspect_conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of the conda environment whose interpreter runs this program."""
-    # Somebody's own activated environment has the variable too.
+    # An environment that the user has activated sets the variable, too.
     if os.path.realpath(os.environ.get("CONDA_PREFIX", "")) != os.path.realpath(sys.prefix):
         raise Problem(
             f"library {name} is of kind conda and needs Snakemake's --sdm conda"
             f" (its environment is envs/{name}.yaml); or make its kind source"
         )
-    # There is no lock: what conda chose is read back, but for the package that is under test.
+    # Without a lock, conda's choices are read back, except the package under test.
     packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions() if one.name != "h5py")
     build = _NOT_BUILT | {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
     return Path(sys.executable), inspect_python(Path(sys.executable)), build

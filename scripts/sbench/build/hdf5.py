@@ -1,4 +1,4 @@
-"""Builds HDF5 with its ROS3 driver, and Amazon's S3 stack for the versions whose driver stands on it."""
+"""Build HDF5 with its ROS3 driver, and Amazon's S3 stack for the versions with a driver based on it."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from sbench.build.shell import Workshop, count_cores
 from sbench.build.sources import Archive, Unreachable, fetch_sdist, load_pinned_sources
 from sbench.probe.program import Problem
 
-# The same for every version: optimised, without assertions and debug information; warnings are the upstreams' business.
+# For every version: optimised, without assertions and debug information; warnings are the upstreams' business.
 CFLAGS = "-O2 -DNDEBUG -g0 -w -pipe"
 
 COMMON = (
@@ -54,7 +54,7 @@ AWS_MODULES = (
 
 AWS = ("-DBUILD_SHARED_LIBS=OFF", "-DCMAKE_POSITION_INDEPENDENT_CODE=ON", "-DUSE_OPENSSL=ON")
 
-# All modules in one CMake project, so that they are configured once and compiled side by side.
+# All modules in one CMake project, so that they are configured once and compiled in parallel.
 AWS_PROJECT = """\
 cmake_minimum_required(VERSION 3.26)
 project(aws C)
@@ -67,14 +67,14 @@ endforeach()
 
 
 def provide_hdf5(spec: dict) -> Piece:
-    """Return the piece with the HDF5 of a library of kind source, from the first source that can be had.
+    """Return the piece with the HDF5 of a library of kind source, from the first source that is available.
 
-    An archive that something was built from before counts as had, so that a finished build needs no network. An HDF5
-    that is installed is used where it is.
+    An archive of an earlier build counts as available, so that a finished build needs no network. An installed HDF5 is
+    used in place.
 
     Raises:
-        Problem: the version is not pinned, or is not that of the path; a header or the compiler is missing; no archive
-            can be had, or a step of the build failed.
+        Problem: the version is not pinned, or differs from the version in the path; a header or the compiler is
+            missing; no archive is available, or a step of the build failed.
     """
     version, sources = spec["hdf5"], list_hdf5_sources(spec)
     if isinstance(installed := sources[0], Installed):
@@ -96,12 +96,12 @@ def provide_hdf5(spec: dict) -> Piece:
 
 
 def create_hdf5_recipe(version: str, archive: Archive) -> Recipe:
-    """Return the recipe of one HDF5 version from one archive; where it needs Amazon's S3 stack, that is another piece.
+    """Return the recipe of an HDF5 version from an archive; Amazon's S3 stack, if needed, is a separate piece.
 
     Raises:
         Problem: a header or the compiler is missing.
     """
-    # Since 2.0 the driver is Amazon's.
+    # Since 2.0 the driver uses Amazon's stack.
     on_curl = int(version.partition(".")[0]) < 2
     system = toolchain.read_header_versions(toolchain.ZLIB, toolchain.OPENSSL, *([toolchain.CURL] if on_curl else []))
     tools = toolchain.create_tools_recipe()

@@ -1,4 +1,4 @@
-"""Interpreters of Python on this machine, by release: for libraries under test that have another than the workflow."""
+"""Find interpreters of Python by release, for libraries under test with another Python than the workflow's."""
 
 import contextlib
 import os
@@ -21,10 +21,10 @@ print(json.dumps(seen | {"release": "%d.%d" % sys.version_info[:2]}))
 
 
 def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "") -> dict:
-    """Return the JSON object that some code prints in an interpreter, called in a folder.
+    """Run code in an interpreter, in a folder, and return the JSON object that it prints.
 
     Raises:
-        Problem: it cannot be started, fails (the line begins with `amiss`), or prints no object.
+        Problem: the interpreter cannot be started, fails (the line begins with `amiss`), or prints no object.
     """
     command = [str(python), "-sE", "-c", code]
     try:
@@ -36,21 +36,21 @@ def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "
     if answer.returncode:
         reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
         raise Problem(f"{amiss or f'{python} cannot import what a library under test needs'}: {reason}")
-    # What an interpreter prints when it starts comes before.
+    # An interpreter may print something when it starts.
     return parse_json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
 
 
 @cache
 def find_python(release: str) -> dict[str, str]:
-    """Return an interpreter of a release such as "3.13": its path, its headers, what decides which wheels it takes.
+    """Return the path, the headers and the wheel compatibility of an interpreter of a release such as "3.13".
 
-    It is looked for on PATH, then among pyenv's versions and conda's environments, the newest first.
+    Search PATH, then pyenv's versions and conda's environments, the newest first.
 
     Raises:
-        Problem: there is none that works.
+        Problem: no interpreter works.
     """
     for path in _list_candidates(f"python{release}"):
-        # What has the name may be another program.
+        # Another program may have this name.
         with contextlib.suppress(Problem):
             if (seen := ask_python(path, _ASK, "/")).pop("release", "") == release:
                 return seen

@@ -1,7 +1,7 @@
 """User-supplied builds of HDF5 for a library under test: a tree, a tarball, a commit of a clone, or an installation.
 
-Each is known by what it holds, which is in a record and in the key of what is built from it: an edit builds again.
-Where it is on this machine is in neither. Nothing is written there.
+The content of each identifies it in records and in cache keys, so that an edit causes a new build. Its path is in
+neither. Nothing is written there.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ from sbench.build.sources import (
 )
 from sbench.probe.program import Problem, compute_file_digest, find_git
 
-# The origin of an HDF5 that is used where it is installed.
+# The origin of an HDF5 that is used in its place of installation.
 INSTALLED = "local prefix"
 _DIGITS = 12
 _VERSION = re.compile(rb"^#define\s+H5_VERS_(?:MAJOR|MINOR|RELEASE)\s+(\d+)", re.MULTILINE)
-# What a build in the sources left there would be taken for that of ours.
+# Files of a build in the sources, which our build would take for its files.
 _BUILT_IN = ("CMakeCache.txt", "src/H5pubconf.h")
 
 
@@ -40,7 +40,7 @@ class Tree(Archive):
     """A folder with HDF5's source, as it was when it was hashed."""
 
     def unpack(self, workshop: Workshop) -> Path:
-        """Return a copy of it in the workshop; that it is another one by now is a Problem."""
+        """Copy the tree into the workshop; raise Problem if it has changed."""
         copy = workshop.work / "hdf5"
         workshop.report_step(f"copy {self.path}")
         copy_files(self.path, list_files(self.path), copy, self.key)
@@ -49,10 +49,10 @@ class Tree(Archive):
 
 @dataclass(frozen=True)
 class Commit(Archive):
-    """A commit of a clone on this machine, whose repository is `path`; its working tree takes no part."""
+    """A commit of a clone on this machine, with the repository `path`; its working tree is ignored."""
 
     def unpack(self, workshop: Workshop) -> Path:
-        """Return what the commit holds, in the workshop."""
+        """Extract the commit into the workshop."""
         file = workshop.work / f"{self.key}.tar"
         how = ("archive", "--format=tar", "--prefix=hdf5/", f"--output={file}", self.key)
         workshop.run_step(f"take commit {self.key}", find_git(), f"--git-dir={self.path}", *how)
@@ -65,11 +65,11 @@ class Installed(Archive):
 
 
 def list_hdf5_sources(spec: dict) -> list[Archive]:
-    """Return what the HDF5 of a library of kind source is taken from, best first: a release, or what is the user's own.
+    """List the sources of the HDF5 of a library of kind source, best first: of a release, or a user-supplied build.
 
     Raises:
-        Problem: a release is not pinned; a path, or a commit of a clone, is not there, is no HDF5, or has another
-            version than the label says.
+        Problem: a release is not pinned; a path, or a commit of a clone, is missing, is not HDF5, or has another
+            version than the label.
     """
     version, source, reference = spec["hdf5"], spec.get("from", "auto"), spec.get("ref")
     if source in OF_RELEASES:
@@ -92,7 +92,7 @@ def list_hdf5_sources(spec: dict) -> list[Archive]:
 
 
 def format_origin(kind: str, key: str) -> str:
-    """Return the origin of what is the user's own: its kind and the first digits of its key."""
+    """Return the origin of a user-supplied build: its kind and the first digits of its key."""
     return f"{kind} {key[:_DIGITS]}"
 
 
@@ -103,7 +103,7 @@ def has_feature(include: Path, feature: str) -> bool:
 
 
 def resolve_path(text: str) -> Path:
-    """Return the absolute path of something on this machine; that there is nothing is a Problem."""
+    """Return the absolute path of a file or folder on this machine; raise Problem if it is missing."""
     path = Path(text).expanduser().absolute()
     if not path.exists():
         raise Problem(f"there is no {path}; correct the path")
@@ -116,7 +116,6 @@ def parse_version(header: bytes) -> str:
 
 
 def _expect_version(header: bytes, version: str, where: object) -> None:
-    """Compare the version in the text of H5public.h with a label; that they differ is a Problem."""
     if (has_version := parse_version(header)) != version:
         raise Problem(f'the label says HDF5 {version}, {where} says {has_version}; write hdf5: "{has_version}"')
 
@@ -140,13 +139,13 @@ def _read_commit(path: Path, reference: str, version: str) -> Commit:
 
 
 def resolve_commit(repository: Path, reference: str, path: Path) -> str:
-    """Return the id of a branch, tag or commit of a clone in the folder `path`; that it has none is a Problem."""
+    """Return the id of a branch, tag or commit of a clone in the folder `path`; raise Problem if it is missing."""
     wanted, lacks = f"{reference}^{{commit}}", f"{path} has no branch, tag or commit {reference}"
     return run_git(f"--git-dir={repository}", "rev-parse", "--verify", "--end-of-options", wanted, amiss=lacks).decode()
 
 
 def run_git(*arguments: object, amiss: str) -> bytes:
-    """Return what git says; where it fails, `amiss` with its reason is the Problem."""
+    """Return the output of git; if it fails, raise Problem with `amiss` and git's reason."""
     command = [find_git(), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, env=get_clean_environment(), check=False)
     if done.returncode:
@@ -156,7 +155,7 @@ def run_git(*arguments: object, amiss: str) -> bytes:
 
 
 def _read_tarball(path: Path, version: str) -> Archive:
-    """Return an archive in a file: that of a release if it is the pinned one."""
+    """Return the archive in a file, with a release's origin if its hash is pinned."""
     key, release = compute_file_digest(path), load_pinned_sources()["hdf5"].get(version, {})
     if key in (release.get("tarball_sha256"), release.get("crate_sha256")):
         return Archive(f"file {path.name}", key, path)
@@ -172,7 +171,7 @@ def _find_header(path: Path) -> bytes:
                 inner = Path(member.name)
                 if member.isfile() and any(_is_match(inner, pattern) for pattern in patterns):
                     return archive.extractfile(member).read()
-    # What a damaged archive raises depends on how it is compressed.
+    # The exception for a damaged archive depends on its compression.
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")
         raise Problem(f"{path} is not a tar archive of HDF5's source: {reason}") from error
@@ -199,7 +198,7 @@ def _read_installed(path: Path, version: str) -> Installed:
 
 
 def _list_left_out(folder: str, names: Iterable[str]) -> set[str]:
-    """Return what is no source: hidden files and folders, such as .git, and folders that CMake builds in."""
+    """Return the names that are not source: hidden files and folders, such as .git, and build folders of CMake."""
     return {
         each for each in names if each.startswith(".") or os.path.exists(os.path.join(folder, each, "CMakeCache.txt"))
     }
@@ -215,7 +214,7 @@ def list_files(folder: Path) -> Iterator[Path]:
 
 
 def hash_files(folder: Path, files: Iterable[Path]) -> str:
-    """Return one sha256 of the names, contents and permissions to be run of some files of a folder."""
+    """Return one sha256 of the names, contents and execute permissions of files in a folder."""
     hashed = hashlib.sha256()
     for file in sorted(files):
         linked = file.is_symlink()
@@ -225,7 +224,7 @@ def hash_files(folder: Path, files: Iterable[Path]) -> str:
 
 
 def copy_files(folder: Path, files: Iterable[Path], to: Path, key: str) -> None:
-    """Copy files of a folder whose hash was `key`; that they are others by now, or cannot be read, is a Problem."""
+    """Copy the files of a folder with the hash `key`; raise Problem if they have changed or cannot be read."""
     copies = []
     try:
         for file in files:

@@ -1,7 +1,7 @@
-"""Python packages of the user's for a library under test: wheels, source trees, and commits of clones.
+"""User-supplied Python packages for a library under test: wheels, source trees, and commits of clones.
 
-A tree or a commit is built into a wheel once, by its own build backend. Each is known by its content, as the sources of
-HDF5 are (`sbench.build.own`): an edit builds again, nothing is written into a tree, and no path is recorded.
+The build backend of a tree or commit builds its wheel once. As for HDF5's sources, the content identifies a package:
+an edit causes a new build, nothing is written into a tree, and no path is recorded.
 """
 
 import configparser
@@ -26,25 +26,25 @@ from sbench.build.shell import Workshop, find_uv, get_base_python
 from sbench.probe.program import Problem, compute_file_digest, find_git
 
 SUFFIX = ".whl"
-# Packages that many wheels and trees bring by mistake, and nobody installs by that name.
+# Packages that many wheels and trees contain by mistake, and nobody installs by that name.
 _NO_PACKAGES = ("benchmarks", "ci", "conftest", "doc", "docs", "examples", "scripts", "setup", "test", "tests", "tools")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 # A module at the top of a wheel, or the folder of a package there or in a tree.
 _TOP = re.compile(r"(?:src/)?([A-Za-z_]\w*)(?:/.*|\.py|(?:\.[\w-]+)?\.so)")
 _IN_TREE = re.compile(r"(?:src/)?([A-Za-z_]\w*)/__init__\.py")
-# What builds leave in a tree that git knows nothing of.
+# Build output in a tree without git.
 _BUILT = ("__pycache__", "build", "dist")
 
 
 @dataclass(frozen=True)
 class Package(ABC):
-    """A Python package of the user's.
+    """A user-supplied Python package.
 
     Attributes:
-        name: of the distribution, normalized.
-        path: the wheel, or the folder of the tree or clone.
-        modules: the top-level modules that it installs; a fork may have another name than these.
-        key: the sha256 of its content, or the id of a commit.
+        name: normalized name of the distribution.
+        path: wheel, or folder of the tree or clone.
+        modules: top-level modules that it installs; the name of a fork may differ from them.
+        key: sha256 of its content, or id of a commit.
     """
 
     name: str
@@ -55,15 +55,15 @@ class Package(ABC):
     @property
     @abstractmethod
     def origin(self) -> str:
-        """Its kind and the first digits of its key, as records and pages have it."""
+        """Its kind and the first digits of its key, as in records and on pages."""
 
     @abstractmethod
     def provide_wheel(self) -> "Wheel":
-        """Return its wheel, which is built if need be."""
+        """Return its wheel, and build it if needed."""
 
     @property
     def brings(self) -> set[str]:
-        """The distributions in whose place it is installed: its name, and those called like its modules."""
+        """The distributions that it replaces: its name, and the names of its modules."""
         return {self.name, *map(canonicalize_name, self.modules)}
 
 
@@ -98,7 +98,7 @@ class Source(Package):
         return own.format_origin("git" if self.key == self.commit else "local tree", self.key)
 
     def provide_wheel(self) -> Wheel:
-        """Return its wheel, built if it is not in the cache; errors as for `provide_piece`."""
+        """Return its wheel, and build it if the cache lacks it; errors are as in `provide_piece`."""
         inputs = {"key": self.key, "inner": self.inner, "python": toolchain.get_python_abi()}
         piece = provide_piece(Recipe(f"python-{self.name}", inputs, self._build_wheel, ()))
         wheel = read_wheel(piece.folder / piece.facts["file"])
@@ -109,7 +109,7 @@ class Source(Package):
     def _build_wheel(self, folder: Path, workshop: Workshop) -> dict:
         source = self._unpack_source(workshop) / self.inner
         command = (find_uv(), "build", "--wheel", "--python", get_base_python(), "--out-dir", folder, source)
-        # Without a network, where its build backend is in uv's cache.
+        # Without a network, if uv's cache has the build backend.
         if workshop.try_step("build the wheel", *command, "--offline"):
             workshop.run_step("build the wheel with the registry's build backend", *command)
         return {"file": next(folder.glob(f"*{SUFFIX}")).name}
@@ -133,7 +133,7 @@ def read_package(entry: str | Mapping) -> Package:
     """Return the package of an entry: the path of a wheel or tree, or a clone and one of its commits ({from, ref}).
 
     Raises:
-        Problem: there is none, or it is for another Python or platform.
+        Problem: the package is missing, or for another Python or platform.
     """
     if isinstance(entry, Mapping):
         return read_commit(own.resolve_path(entry["from"]), entry["ref"])
@@ -142,10 +142,10 @@ def read_package(entry: str | Mapping) -> Package:
 
 
 def read_wheel(path: Path, brings: str = "") -> Wheel:
-    """Return the wheel in a file, which has the package `brings` in it.
+    """Return the wheel in a file, which must contain the package `brings`.
 
     Raises:
-        Problem: it is not a wheel, has no such package, or is for another Python or platform.
+        Problem: the file is not a wheel, lacks the package, or is for another Python or platform.
     """
     try:
         file_name, version, _, tags = parse_wheel_filename(path.name)
@@ -170,7 +170,7 @@ def read_wheel(path: Path, brings: str = "") -> Wheel:
 
 
 def read_tree(path: Path) -> Source:
-    """Return the package of a source tree; that it is none is a Problem."""
+    """Return the package of a source tree; raise Problem if it is not a package."""
 
     def read_text(name: str) -> str:
         with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ def read_tree(path: Path) -> Source:
 
 
 def read_commit(path: Path, reference: str) -> Source:
-    """Return the package of a commit of a clone; that there is none, or no package, is a Problem."""
+    """Return the package of a commit of a clone; raise Problem if either is missing."""
     repository, _, inner = _find_clone(path)
     if not repository:
         raise Problem(f"{path} is not a clone")
@@ -197,7 +197,7 @@ def read_commit(path: Path, reference: str) -> Source:
 
 
 def _list_files(path: Path) -> list[Path]:
-    """Return the files and links of a source tree: those that git knows or would add, else those that are no builds."""
+    """List the files and links of a source tree: files that git knows or would add, else all but build output."""
     listed = _try_git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if names := listed.split("\0")[:-1]:
         return [file for name in names if (file := path / name).is_file() or file.is_symlink()]
@@ -206,7 +206,7 @@ def _list_files(path: Path) -> list[Path]:
 
 
 def _find_clone(path: Path) -> tuple[Path | None, str, str]:
-    """Return the repository that a folder is in, its commit, and the folder's place in it; nothing without one."""
+    """Return the repository of a folder, its commit, and the folder's place in it; None and "" without a repository."""
     with contextlib.suppress(Problem):
         where = own.run_git("-C", path, "rev-parse", "--absolute-git-dir", "HEAD", "--show-prefix", amiss="").decode()
         repository, commit, inner = f"{where}\n".split("\n")[:3]
@@ -215,7 +215,6 @@ def _find_clone(path: Path) -> tuple[Path | None, str, str]:
 
 
 def _try_git(place: Path, *arguments: str) -> str:
-    """Return what git prints in a repository or folder, "" where it fails."""
     with contextlib.suppress(Problem):
         return os.fsdecode(own.run_git("-C", place, *arguments, amiss=""))
     return ""
@@ -255,7 +254,7 @@ def _expect_tags(path: Path, tags: frozenset[Tag]) -> None:
 
 
 def expect_distinct(packages: Iterable[Package]) -> Iterator[Package]:
-    """Yield packages, each of which is installed in the place of other distributions; a Problem where two collide."""
+    """Yield packages with the distributions that they replace; raise Problem if two replace the same."""
     seen: dict[str, Path] = {}
     for package in packages:
         if twice := sorted(package.brings & seen.keys()):

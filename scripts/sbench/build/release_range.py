@@ -1,7 +1,7 @@
-"""What is between two releases of a library, or two commits of a clone, and a library under test that has one of them.
+"""List the releases between two of a library, or commits of a clone, and describe a library under test with each.
 
-Wheels are listed and locked when they are needed, by ordinary clients of the configured registry. Everything else stays
-as the locks in envs have it, as far as the requirements of a release allow. Wheels of the user's are ends, too.
+Ordinary clients of the configured registry list and lock wheels when they are needed. Everything else stays as in the
+locks of envs, as far as the requirements of a release allow. User-supplied wheels are ends, too.
 """
 
 import difflib
@@ -23,7 +23,7 @@ from sbench.build.sources import ENVS, LOCK, PUBLIC, load_pinned_sources
 from sbench.probe.program import Problem, replace_file
 
 HDF5 = "hdf5"
-# h5py with ROS3, which imports as h5py; requirements of h5py are left out beside it.
+# h5py with ROS3, which imports as h5py; requirements of h5py are left out with it.
 _H5PY_S3 = "h5py-s3"
 _KEPT = (ENVS / "readers.lock", LOCK)
 _HDF5 = "import {modules}; print(h5py.version.hdf5_version)"
@@ -31,11 +31,11 @@ _DIGITS = 10
 
 
 class Reader(NamedTuple):
-    """What reads files with a package.
+    """The distributions and modules that read files with a package.
 
     Attributes:
-        needs: the distributions that a library has beside the package.
-        modules: what it imports.
+        needs: distributions that a library has in addition to the package.
+        modules: modules to import.
     """
 
     needs: tuple[str, ...] = ()
@@ -43,19 +43,19 @@ class Reader(NamedTuple):
 
 
 class Unusable(Problem):
-    """A release that cannot be had, built or measured."""
+    """A release that cannot be fetched, built or measured."""
 
 
 class Releases(NamedTuple):
-    """What may be measured between two releases or commits, both included, in their order.
+    """The releases or commits between two, both included, in their order.
 
     Attributes:
-        package: whose they are: hdf5, or a Python package.
-        names: of releases, or the beginnings of the ids of commits, or those of wheels.
-        withdrawn: those that their authors have yanked, each with the reason.
-        reader: what reads with the package; nothing for hdf5.
-        clone: the folder of the clone that commits are of.
-        wheels: the wheels of the user's among them.
+        package: name of their package: hdf5, or a Python package.
+        names: names of releases or wheels, or the beginnings of commit ids.
+        withdrawn: releases that their authors have yanked, each with the reason.
+        reader: distributions and modules that read with the package; empty for hdf5.
+        clone: folder of the clone with the commits.
+        wheels: user-supplied wheels among them, by name.
     """
 
     package: str
@@ -66,10 +66,10 @@ class Releases(NamedTuple):
     wheels: Mapping[str, Wheel] = {}
 
     def build_library_entry(self, name: str, lock: Path) -> dict:
-        """Return the entry of a configuration for one of them; `lock` is where its lock is, or is to be written.
+        """Return the configuration entry of a library with the release `name`; write its lock to `lock` if missing.
 
         Raises:
-            Unusable: it cannot be had for this interpreter and machine, or does not import; or is not HDF5's source.
+            Unusable: it is not available for this interpreter and machine, does not import, or is not HDF5's source.
         """
         if name in self.withdrawn:
             raise Unusable(f"{self.package} {name} was yanked: {self.withdrawn[name]}")
@@ -93,7 +93,7 @@ class Releases(NamedTuple):
         return {"kind": "source", "hdf5": parse_version(header), "from": str(self.clone), "ref": name}
 
     def _resolve_wheel(self, name: str) -> tuple[str | dict | None, Wheel | None]:
-        """Return what a library names for one that is not a release, and its wheel, which is built if need be."""
+        """Return a library's entry for a commit or wheel, and its wheel, built if needed; None twice for a release."""
         if self.clone:
             entry = {"from": str(self.clone), "ref": name}
             return entry, packages.read_package(entry).provide_wheel()
@@ -104,11 +104,11 @@ class Releases(NamedTuple):
 def list_releases(package: str, first: str, last: str, clone: str = "", reader: Reader | None = None) -> Releases:
     """Return the releases of a package from `first` to `last`, or the commits of a clone on the way.
 
-    Either may be the path of a wheel: releases from the version of the first on, or up to the newest, are between.
-    Commits are those of the first parents of `last`, so that one that merged a branch is there for all of the branch.
+    Either may be the path of a wheel: the releases then begin after its version, or end with the newest. Commits are on
+    the way of first parents of `last`, so that a merge commit represents all of its branch.
 
     Raises:
-        Problem: one of them is not there, was yanked or does not come before the other; or releases cannot be listed.
+        Problem: an end is missing, was yanked or does not come before the other; or releases cannot be listed.
     """
     reader = reader or Reader()
     if clone:
@@ -126,7 +126,7 @@ def list_releases(package: str, first: str, last: str, clone: str = "", reader: 
 
 
 def read_package_name(clone: str, reference: str) -> str:
-    """Return the name of the Python package of a commit of a clone, or hdf5; that there is no clone is a Problem."""
+    """Return the name of the Python package of a commit of a clone, or hdf5; raise Problem if the clone is missing."""
     path = resolve_path(clone)
     run_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone")
     try:
@@ -136,7 +136,7 @@ def read_package_name(clone: str, reference: str) -> str:
 
 
 def _list_names_between(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
-    """Return the names from the first to the last, of which at most one is of a wheel, and those that were yanked."""
+    """Return the names from the first to the last, at most one name of a wheel, and the yanked names with reasons."""
     listed, withdrawn = (list(load_pinned_sources()[HDF5]), {}) if package == HDF5 else _list_registry_releases(package)
     listed = sorted({*listed, *withdrawn}, key=Version)
     for key, name in named.items():
@@ -162,12 +162,12 @@ def _expect_release(package: str, name: str, listed: list[str], withdrawn: Mappi
 
 
 def _format_wheel_name(wheel: Wheel) -> str:
-    """Return a name for a wheel, which libraries and files can have: its version and the first digits of its hash."""
+    """Return a name of a wheel for libraries and files: its version and the first digits of its hash."""
     return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
 
 
 def _list_registry_releases(package: str) -> tuple[list[str], dict[str, str]]:
-    """Return the releases that pip lists for this interpreter, and those that were yanked, each with the reason."""
+    """Return the releases that pip lists for this interpreter, and the yanked releases, each with the reason."""
     command = [sys.executable, "-m", "pip", "index", "versions", "-vv", package]
     done = subprocess.run(command, capture_output=True, text=True, env=get_clean_environment(), check=False)
     if not (line := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
@@ -175,7 +175,7 @@ def _list_registry_releases(package: str) -> tuple[list[str], dict[str, str]]:
         raise Problem(
             f"the releases of {package} cannot be listed ({reason}); reach the registry that pip is configured for"
         )
-    # Only where it tells of links does pip name those.
+    # pip names yanked releases only in its messages about links.
     yanked = rf"yanked for reason: (.*?): \S*/{package}-(\d[\w.]*?)(?:-|\.tar|\.zip)"
     return line[1].split(", "), {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
 
@@ -200,7 +200,7 @@ def _list_commits(package: str, clone: Path, first: str, last: str) -> Releases:
 
 
 def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) -> None:
-    """Lock a release, or what a wheel needs, with what reads with it; what is locked in envs is kept."""
+    """Lock a release, or the requirements of a wheel, with its reader; keep the pins in envs."""
     own = isinstance(release, Wheel)
     what = f"{package} {release.version if own else release}"
     first = f"{release.name} @ {release.path.as_uri()}" if own else f"{package}=={release}"
@@ -212,7 +212,7 @@ def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) 
     with replace_file(lock) as part, tempfile.NamedTemporaryFile("w", suffix=".txt") as excluded:
         excluded.write("h5py\n" * (_H5PY_S3 in wanted))
         excluded.flush()
-        # uv keeps what the file has that it writes to.
+        # uv keeps the pins that its output file already has.
         part.write_text("\n".join(pins), encoding="utf-8")
         output = ("--excludes", excluded.name, "--output-file", part, "-")
         _run_uv(what, "pip", "compile", "--quiet", *exact, *output, text=wanted)
@@ -222,12 +222,11 @@ def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) 
 
 
 def _find_hdf5_version(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
-    """Return the version of HDF5 that the h5py of a lock has, beside a wheel of the user's."""
     what = f"{lock.stem} does not import beside the versions that are kept"
     with tempfile.TemporaryDirectory(prefix="lock.") as folder:
         python = Path(folder, "bin/python")
         _run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
-        # Without what else its packages require: h5py-s3 is there in place of h5py.
+        # Without dependencies: h5py-s3 replaces the h5py that packages require.
         exact = ("--quiet", "--no-build", "--no-deps", "--python", python)
         _run_uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
         code = _HDF5.format(modules=", ".join(("h5py", *reader.modules)))
@@ -235,7 +234,6 @@ def _find_hdf5_version(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
 
 
 def _run_uv(what: str, *arguments: object, text: Sequence[str] = ()) -> str:
-    """Return what uv prints, given some lines; that it fails is Unusable."""
     return _run_command(what, [str(find_uv()), *map(str, arguments)], "\n".join(text))
 
 

@@ -1,4 +1,4 @@
-"""Builds the embedded stores' servers from locked packages, with toolchains of which nothing stays behind."""
+"""Build the servers of the embedded stores from locked packages, with temporary toolchains."""
 
 import json
 import os
@@ -15,20 +15,20 @@ from sbench.probe.program import compute_file_digest
 
 GO_MODULE = ENVS / "servers"
 NPM_PACKAGE = GO_MODULE / "azurite"
-# What Go compiles: the program's name -> its module in envs/servers/go.mod, and its package there or here.
+# Programs that Go compiles: name -> module in envs/servers/go.mod, and package there or here.
 COMPILED = {
     "versitygw": ("github.com/versity/versitygw", "github.com/versity/versitygw/cmd/versitygw"),
     "toxiproxy": ("github.com/Shopify/toxiproxy/v2", "./toxiproxy"),
 }
 _AZURITE = "node_modules/azurite/dist/src/blob/main.js"
-# By server: its programs, and where they are in its folder of the cache.
+# By server: its programs, and their paths in its folder of the cache.
 SERVERS = {**{name: {name: name} for name in COMPILED}, "azurite": {"node": "node", "azurite": _AZURITE}}
-# What only debuggers and compilers read: more than half of the packages' bytes.
+# Files for debuggers and compilers only: more than half of the packages' bytes.
 _UNUSED = (".map", ".ts", ".mts", ".cts")
 
 
 def provide_servers(names: Collection[str]) -> dict:
-    """Return the `versions` of servers and the paths of their programs, built now if the cache does not have them.
+    """Return the `versions` of servers and the paths of their programs; build them if the cache lacks them.
 
     Raises:
         Problem: a step of the build failed (packages cannot be fetched, disk full …).
@@ -42,10 +42,10 @@ def provide_servers(names: Collection[str]) -> dict:
 
 
 def create_server_recipe(name: str) -> Recipe:
-    """Return the recipe of a server, of its own files alone: another whose files change is built apart."""
+    """Return the recipe of a server from its files alone, so that changes of other servers do not rebuild it."""
     if name in COMPILED:
         module, package = COMPILED[name]
-        # Only its own sources: what is compiled from elsewhere has none here.
+        # Local sources only: a package compiled from elsewhere has none here.
         files = ["go.mod", "go.sum", *sorted((GO_MODULE / package).glob("*.go")), ENVS / "go.lock"]
     else:
         files = list_npm_files(NPM_PACKAGE)
@@ -78,7 +78,7 @@ def _compile_server(name: str, module: str, package: str, folder: Path, workshop
         "GOTMPDIR": str(work),
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
-        # A module cache that its owner may delete.
+        # The owner may delete such a module cache.
         "GOFLAGS": "-mod=readonly -modcacherw",
         "CGO_ENABLED": "0",
         # The compiler collects its garbage less often: a seventh less CPU time for more memory.
@@ -101,7 +101,7 @@ def _install_azurite(folder: Path, workshop: Workshop) -> dict:
 
 
 def list_npm_files(package: Path) -> list[Path]:
-    """Return the files that decide what `install_npm` installs."""
+    """List the files that decide what `install_npm` installs."""
     return [package / "package.json", package / "package-lock.json", ENVS / "node.lock"]
 
 

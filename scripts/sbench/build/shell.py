@@ -1,4 +1,4 @@
-"""Runs the steps of a build in an environment free of what would change it unseen."""
+"""Run the steps of a build in an environment without variables that would change it silently."""
 
 import os
 import re
@@ -29,13 +29,13 @@ PIN = re.compile(
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where a piece is built.
+    """The place of a build.
 
     Attributes:
-        name: the piece's, for messages.
-        work: a folder that is removed at the end.
-        log: the file that takes the output of every step.
-        lock: the descriptor of the piece's lock, which every child inherits.
+        name: name of the piece, for messages.
+        work: folder that is removed at the end.
+        log: file for the output of every step.
+        lock: descriptor of the piece's lock, which every child inherits.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Workshop:
     lock: int
 
     def run_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> None:
-        """Run one step in `cwd` (else the work folder), with its output in the log.
+        """Run a step in `cwd` (default: the work folder), with its output in the log.
 
         Raises:
             Problem: the command is missing or failed; the line names the step and the log.
@@ -54,7 +54,7 @@ class Workshop:
             raise Problem(f"{self.name}: the step “{step}” failed; its output is in {self.log}")
 
     def try_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
-        """Run one step as `run_step` does, and return the end of its output if it fails, else ""."""
+        """Run a step as `run_step` does, and return the end of its output if it fails, else ""."""
         self.report_step(step)
         words = [str(word) for word in command]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
@@ -79,12 +79,12 @@ class Workshop:
             return "".join(log.readlines()[-40:]) or f"status {status}" if status else ""
 
     def report_step(self, what: str) -> None:
-        """Tell on standard error what is done now."""
+        """Report the current step on standard error."""
         print(f"{self.name}: {what}", file=sys.stderr, flush=True)
 
 
 def get_clean_environment() -> dict[str, str]:
-    """Return this process's environment without what would change a build unseen."""
+    """Return this process's environment without variables that would change a build silently."""
     return {name: value for name, value in os.environ.items() if not _UNWANTED.match(name)}
 
 
@@ -94,12 +94,12 @@ def count_cores() -> int:
 
 
 def get_base_python() -> Path:
-    """Return the interpreter that environments are made from: the one below this one's own environment."""
+    """Return the interpreter that environments are made from: the base of this process's environment."""
     return Path(os.path.realpath(sys.executable))
 
 
 def find_uv() -> Path:
-    """Return the `uv` beside this interpreter, or else on PATH, or raise a Problem if there is none."""
+    """Return the `uv` next to this interpreter, or else on PATH; raise Problem if it is missing."""
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:
@@ -116,10 +116,8 @@ def make_environment(
 ) -> Path:
     """Make a Python environment with exactly the wheels of the hashed locks, and return its interpreter.
 
-    It is made from the interpreter `base`, by default that of this process.
-
-    What a later lock pins otherwise than the first is as the later one has it. Where `gives_way` is given, the last
-    lock wins over all others, which lose the distributions of which it is true.
+    Start from the interpreter `base`, by default this process's. Pins of later locks replace pins of the first. With
+    `gives_way`, the last lock wins over all others, which lose the distributions for which it returns true.
     """
     workshop.run_step(
         "make the Python environment", find_uv(), "venv", "--no-project", "--python", base or get_base_python(), folder
@@ -128,7 +126,7 @@ def make_environment(
     if gives_way:
         texts[:-1] = [PIN.sub(lambda pin: "" if gives_way(pin["name"]) else pin[0], text) for text in texts[:-1]]
     texts[0] = _remove_repinned(*texts)
-    # A lock may name files beside it, so that only one that loses something is copied.
+    # A lock may name files relative to it, so that only changed locks are copied.
     copies = [_copy_changed(lock, text, workshop.work) for lock, text in zip(locks, texts, strict=True)]
     python, exact = folder / "bin" / "python", ("--require-hashes", "--no-build", "--compile-bytecode")
     workshop.run_step("install the locked packages", find_uv(), "pip", "sync", "--python", python, *exact, *copies)
@@ -136,7 +134,6 @@ def make_environment(
 
 
 def _copy_changed(lock: Path, text: str, folder: Path) -> Path:
-    """Return a lock, or a file in the folder with its text if that is another one by now."""
     if lock.read_text(encoding="utf-8") == text:
         return lock
     copy = folder / f"changed-{lock.name}"
@@ -145,7 +142,7 @@ def _copy_changed(lock: Path, text: str, folder: Path) -> Path:
 
 
 def _remove_repinned(first: str, *later: str) -> str:
-    """Return the text of a lock without what later ones pin otherwise."""
+    """Return the text of a lock without pins that later locks change."""
     pins = [pin for lock in later for pin in PIN.finditer(lock)]
     names, same = {pin["name"] for pin in pins}, {pin["what"] for pin in pins}
     return PIN.sub(lambda pin: "" if pin["name"] in names and pin["what"] not in same else pin[0], first)

@@ -1,4 +1,4 @@
-"""Fetches pinned sources, and refuses what is not what was pinned (envs/sources.yaml); own.py has those of the user."""
+"""Fetch pinned sources and compare them with their pins (envs/sources.yaml); own.py handles user-supplied sources."""
 
 import http.client
 import os
@@ -13,22 +13,22 @@ from sbench.probe.program import Problem, compute_file_digest, find_tool, read_y
 
 ROOT = Path(__file__).absolute().parents[3]
 ENVS = ROOT / "envs"
-# What all libraries under test have beside their own.
+# The lock that all libraries under test share.
 LOCK = ENVS / "measure.lock"
 REACH_SECONDS = 10
-# The header that gives a tree's version, and the folders of an archive that a tree may be in.
+# The header with a tree's version, and the folders of an archive that may contain a tree.
 PUBLIC = "src/H5public.h"
 PLACES = ("", "*/", "*/ext/hdf5/")
-# What `from` says of a release; everything else is a path.
+# The values of `from` for a release; everything else is a path.
 OF_RELEASES = ("auto", "tarball", "crate")
-# How the origin of the user's own builds begins; pages show all of it, since it identifies the build.
+# How the origin of user-supplied builds begins; pages show all of it, since it identifies the build.
 OWN = ("local ", "git ")
 
 _FETCHING_PACKAGE = '[package]\nname = "fetch"\nversion = "0.0.0"\n[lib]\npath = "lib.rs"\n[dependencies]\n'
 
 
 class Unreachable(Exception):
-    """A source that cannot be had from here; another may be."""
+    """A source that cannot be fetched from here; another source may be."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Archive:
     """An archive of HDF5's source.
 
     Attributes:
-        origin: what it is called: `tarball <url>`, `crate <name> <version>`, `file <name>` of a release, `local …`.
-        key: what decides the content: a sha256, or the id of a commit.
-        path: where it is, if that is on this machine.
+        origin: its name: `tarball <url>`, `crate <name> <version>`, `file <name>` of a release, `local …`.
+        key: identifier of its content: a sha256, or the id of a commit.
+        path: its path, if it is on this machine.
     """
 
     origin: str
@@ -46,11 +46,11 @@ class Archive:
     path: Path | None = None
 
     def unpack(self, workshop: Workshop) -> Path:
-        """Return the unpacked source tree of HDF5 in the workshop.
+        """Unpack the archive into the workshop, and return the source tree of HDF5.
 
         Raises:
-            Unreachable: the archive cannot be had from here.
-            Problem: it was had and is not the pinned one.
+            Unreachable: the archive cannot be fetched from here.
+            Problem: the archive is not the pinned archive.
         """
         kind, _, where = self.origin.partition(" ")
         file = self.path or {"tarball": _download_tarball, "crate": _fetch_crate}[kind](workshop, where)
@@ -69,7 +69,7 @@ def load_pinned_sources() -> dict:
 
 
 def list_archives(version: str, source: str) -> list[Archive]:
-    """Return the archives of HDF5's release `version` that `source`, one of OF_RELEASES, allows, best first.
+    """List the archives of HDF5's release `version` that `source`, one of OF_RELEASES, allows, best first.
 
     Raises:
         Problem: the version is not pinned.
@@ -87,10 +87,10 @@ def list_archives(version: str, source: str) -> list[Archive]:
 
 
 def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
-    """Return the unpacked source distribution `name`, fetched by the pip of the build tools' interpreter `python`.
+    """Fetch and unpack the source distribution `name` with the pip of `python`, the build tools' interpreter.
 
     Raises:
-        Problem: it cannot be had or is not the pinned one.
+        Problem: it cannot be fetched or is not the pinned source distribution.
     """
     version, sha256 = load_pinned_sources()["sdists"][name].values()
     wanted = workshop.work / f"{name}.txt"
@@ -106,7 +106,7 @@ def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
 
 
 def unpack_archive(workshop: Workshop, file: Path) -> Path:
-    """Unpack a tar archive into the workshop, and return the folder it is unpacked into."""
+    """Unpack a tar archive into the workshop, and return the folder of its contents."""
     folder = workshop.work / "unpacked" / file.name
     folder.mkdir(parents=True)
     tar = find_tool("tar", remedy="apt install tar, or dnf install tar")
@@ -115,7 +115,7 @@ def unpack_archive(workshop: Workshop, file: Path) -> Path:
 
 
 def find_tree(folder: Path) -> Path:
-    """Return the source tree of HDF5 in an unpacked archive: its top, or in a crate's."""
+    """Return the source tree of HDF5 in an unpacked archive: its top, or the tree in a crate."""
     headers = (header for top in PLACES for header in folder.glob(f"{top}{PUBLIC}"))
     if header := next(headers, None):
         return header.parents[1]
@@ -139,7 +139,7 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
         " stable for rustup's"
     )
     try:
-        # Cargo starts the first rustc on PATH, whether it works or not, if it is not given one.
+        # Without RUSTC, Cargo starts the first rustc on PATH, whether it works or not.
         programs = [find_tool(os.environ.get(name.upper()) or name, name, remedy=remedy) for name in ("cargo", "rustc")]
     except Problem as problem:
         raise Unreachable(f"the crate {crate} needs cargo and rustc, and {problem}") from problem

@@ -1,1 +1,1 @@
-"""The command `sbench`: one file per command, which names its options and calls what does it."""
+"""The command `sbench`: one file per command, which lists its options and calls the code that does the work."""

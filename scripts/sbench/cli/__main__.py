@@ -1,4 +1,4 @@
-"""Starts a command of `sbench`."""
+"""Start a command of `sbench`."""
 
 import difflib
 import importlib
@@ -8,7 +8,7 @@ import sys
 from sbench.cli import home, options
 from sbench.probe.program import Problem, run_main
 
-# Each command with the line that describes it; those of the first screen, and the others.
+# Each command with its description: commands of the first screen, and the others.
 FIRST = {
     "run": "measure a configuration, and make its pages",
     "look": "list what HDF5 files hold, and what that means for reading them",
@@ -26,12 +26,12 @@ OTHERS = {
     "report": "make the pages of an archive",
     "export": "write all observations of a run as one long table",
 }
-# These write no files there.
+# Commands that write no files in the working folder.
 _PRINTING = ("look", "plan", "check")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Start the command that the first argument names, from the project's folder; return its status."""
+    """Start the command that the first argument names from the project's folder, and return its status."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
         print(*_list_commands(), sep="\n")

@@ -22,7 +22,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Write results/compare and reports/compare, and print what was seen."""
+    """Write results/compare and reports/compare, and print the outcome."""
     from sbench.runs import compare
 
     base, other = given.sides, given.other

@@ -20,7 +20,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Measure, and print the word."""
+    """Measure, and print the verdict."""
     from sbench.studies.volumes import fit
 
     return fit.print_verdict(given.limit, given.folder, given.pause, given.quick, given.json)

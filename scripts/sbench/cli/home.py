@@ -1,4 +1,4 @@
-"""The folder that commands work in: the clone, or for an installed package a folder that has what a clone has."""
+"""Find the working folder of commands: the clone, or for an installed package a folder with the files of a clone."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ _VERSION = ".version"
 
 
 def enter_home(argv: Sequence[str]) -> None:
-    """Change to the clone or the home that this code lies in; an installed package starts anew from its home."""
+    """Change to the clone or the home that contains this code; restart an installed package from its home."""
     root = PACKAGE.parents[1]
     if CARRIED.is_dir() and not (root / "Snakefile").is_file():
         module = make_home() / "scripts/module.py"
@@ -29,7 +29,7 @@ def enter_home(argv: Sequence[str]) -> None:
 
 
 def make_home() -> Path:
-    """Return the folder of an installed package, which has what a clone has; results and reports lie in it.
+    """Return the home of an installed package, with the files of a clone, results and reports; make it if necessary.
 
     Raises:
         Problem: the folder is not empty and was not made here.
@@ -41,7 +41,7 @@ def make_home() -> Path:
             return home
     if home.is_dir() and any(home.iterdir()) and not (home / _VERSION).exists():
         raise Problem(f"{home} is not empty and no folder of sbench; name another one in {HOME}")
-    # Written first, so that a call that was interrupted is finished by the next one.
+    # Write this first, so that the next call completes an interrupted call.
     write_text(home / _VERSION, "")
     for path in sorted(CARRIED.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
@@ -55,7 +55,7 @@ def make_home() -> Path:
 
 
 def describe_extra(module: str) -> str:
-    """Return what to install for a module that an installed package lacks."""
+    """Describe how to install a module that an installed package lacks."""
     extra = "workflow"
     for text in metadata.requires("storage-benchmarks") or ():
         requirement, _, marker = text.partition(";")
@@ -65,7 +65,7 @@ def describe_extra(module: str) -> str:
 
 
 def _describe_version() -> str:
-    """Return a hash of the carried files and of where the package lies, by which another installation is known."""
+    """Return a hash of the carried files and the path of the package, which identifies an installation."""
     files = [
         (path.relative_to(CARRIED).as_posix(), path.stat().st_size, path.stat().st_mtime_ns)
         for path in CARRIED.rglob("*")

@@ -15,7 +15,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Become Snakemake."""
+    """Replace this process by Snakemake."""
     from sbench.measure import launch
 
     return launch.start_run(launch.make_plan(given.config, given.name, imports=given.files), "", given.yes, given.after)

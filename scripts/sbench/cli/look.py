@@ -18,7 +18,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Print what the files hold."""
+    """Print the contents of the files."""
     from sbench.files import look
 
     return look.print_contents(given.files, given.access, given.datasets, given.json)

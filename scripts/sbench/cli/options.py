@@ -1,4 +1,4 @@
-"""Options that several commands have, and the parser of all of them."""
+"""Options that several commands share, and the parser of all commands."""
 
 import argparse
 import difflib
@@ -13,14 +13,14 @@ _UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command, whose mistakes are one line that names the nearest option.
+    """The parser of a command, which reports a mistake in one line with the nearest option.
 
     Attributes:
-        called_from: the folder that relative paths are of.
+        called_from: folder that relative paths refer to.
     """
 
     def __init__(self, name: str, details: str, called_from: str) -> None:
-        """Take a command's name, its description, and the folder that it was called from."""
+        """Take the name, the description and the calling folder of a command."""
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=f"sbench {name}", description=details, formatter_class=form, allow_abbrev=False)
         self.called_from = called_from
@@ -28,28 +28,28 @@ class Parser(argparse.ArgumentParser):
         self._defaults: dict[str, str] = {}
 
     def add_path(self, *names: str, default: object = None, **settings: object) -> None:
-        """Add an argument of paths; relative ones are of the folder that the command was called from."""
-        # argparse would take a default that is a text for one of the user's.
+        """Add an argument of paths; relative paths refer to the calling folder."""
+        # argparse would convert a default text as if the user gave it.
         is_text = isinstance(default, str)
         action = self.add_argument(*names, type=self._resolve_path, default=None if is_text else default, **settings)
         if is_text:
             self._defaults[action.dest] = default
 
     def add_config(self, default: str = DEFAULT_CONFIG) -> None:
-        """Add the configuration."""
+        """Add the argument for the configuration."""
         self.add_path("config", nargs="?", default=default, help=f"the configuration (default: {default})")
 
     def add_rest(self, what: str) -> None:
-        """Take all that stands behind -- as it is; `what` says what it is."""
+        """Accept the arguments behind -- unchanged; the help describes them as `what`."""
         self.after, self.epilog = [], f"What stands behind -- are {what}."
 
     def parse_arguments(self, argv: list[str]) -> argparse.Namespace:
-        """Return the arguments; those behind -- as `after` where the command takes them, else they are paths."""
+        """Return the arguments; arguments behind -- are in `after` if the command takes them, else they are paths."""
         if "--" in argv:
             place = argv.index("--")
             argv, behind = argv[:place], argv[place + 1 :]
             if self.after is None:
-                # argparse takes none behind -- that begin with a dash where options and others are mixed.
+                # If options and others are mixed, argparse rejects words behind -- that begin with a dash.
                 argv += [f"./{word}" if word.startswith("-") else word for word in behind]
             else:
                 self.after = behind
@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         return given
 
     def error(self, message: str) -> None:
-        """Raise a Problem in place of argparse's two lines."""
+        """Raise a Problem instead of the two lines of argparse."""
         if match := _UNKNOWN.match(message):
             unknown = match[1].split(" ")[0]
             options = [text for action in self._actions for text in action.option_strings]
@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
         raise Problem(f"{self.prog}: {message}; see {self.prog} --help")
 
     def _resolve_path(self, text: str) -> str:
-        """Return a path from here; what may be the name of something else, such as a run, stays as it is."""
+        """Return a path relative to the working folder; keep a text that may be a name, such as a run."""
         there = os.path.join(self.called_from, os.path.expanduser(text))
         if os.path.isabs(text):
             return text
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_run_options(parser: Parser) -> None:
-    """Add what chooses the cells of a configuration."""
+    """Add the options that choose the cells of a configuration."""
     add = parser.add_argument
     several = {"nargs": "+", "action": "extend", "default": []}
     add("--name", default="", metavar="RUN", help="name of the run, in place of the configured one")

@@ -26,7 +26,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Become Snakemake, or print what each rule finds in the files."""
+    """Replace this process by Snakemake, or print the findings of each rule in the files."""
     if given.audit:
         from sbench.court import audit
 

@@ -21,7 +21,7 @@ def add_options(parser: options.Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Become Snakemake."""
+    """Replace this process by Snakemake."""
     from sbench.measure import launch
 
     config = "config/quick.yaml" if given.quick else given.config

@@ -1,1 +1,1 @@
-"""Published studies: their data as tables of ours, what they claim, and whether the data say so."""
+"""Audit published studies: convert their data to our tables, and test their claims with the data."""

@@ -1,4 +1,4 @@
-"""Audits tables with the columns of a published study: rules of docs/method.md, and figures that follow from others."""
+"""Audit tables with the columns of a published study: rules of docs/method.md, and figures that follow from others."""
 
 import re
 import textwrap
@@ -15,19 +15,19 @@ from sbench.probe.program import Problem, expect_file
 PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
 _KINDS = {"text": csv_file.TEXT, "count": csv_file.COUNT, "number": csv_file.PRINTED}
 _REMEDY = "{} says what each column is"
-# Share of a table's columns that a file has which is taken for such a table, perhaps with one renamed.
+# Smallest share of a table's columns that identifies a file as such a table, perhaps with a renamed column.
 _ALIKE = 0.5
 _MOST = 5
 _WIDTH, _INDENT = 118, 15
 
 
 def print_audit(files: Sequence[str], study: str = "", columns: Sequence[str] = ()) -> int:
-    """Print what each rule finds in CSV files; those of one published table are the arms of one comparison; return 0.
+    """Print the findings of each rule in CSV files, with files of the same table as arms of a comparison; return 0.
 
     Args:
-        files: with the columns of a table of a published study, or of others that `columns` names.
-        study: whose columns they have; "": as their names tell.
-        columns: what the columns of other tables are, column=role (`roles.WORDS`).
+        files: tables with the columns of a published study, or other tables with `columns`.
+        study: the published study; "" to find it by the names of the columns.
+        columns: roles of the columns of other tables, column=role (`roles.WORDS`).
     """
     if columns:
         for path in map(Path, files):
@@ -49,10 +49,10 @@ def print_audit(files: Sequence[str], study: str = "", columns: Sequence[str] = 
 
 
 def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: Sequence[Path]) -> list[str]:
-    """Return in lines what the rules say of files that have the columns of a table of a study.
+    """Return the lines of an audit of files that have the columns of a study's table.
 
     Raises:
-        Problem: a file cannot be read, lacks a column, or has a value that is none.
+        Problem: a file cannot be read, lacks a column, has a wrong value, or shares its name with another file.
     """
     of_table = [spec for spec in declared if spec["table"] == table]
     texts = _Printed(
@@ -62,7 +62,7 @@ def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: S
         raise Problem(f"two of the files are called {files[-1].stem}; rename one, as that is what tells arms apart")
     joined = [" + ".join(texts)] if " + " in table else list(texts)
     specs = [spec | {"table": names} for names in joined for spec in of_table]
-    # What is declared of one of several joined tables is of a file of its name.
+    # A declaration of a single table among joined tables applies to the file with its name.
     specs += [spec | {"table": str(path)} for path in files for spec in declared if spec["table"] == path.name != table]
     lines = [f"{' + '.join(texts)}: columns of {table} ({study})"]
     for row in rules.judge_rules(specs, texts, ceilings.read_machines(study)).itertuples(index=False):
@@ -72,14 +72,14 @@ def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: S
 
 
 class _Printed(dict):
-    """Maps paths to functions that read tables. A table is read at each access and never cached, to save memory."""
+    """A mapping of paths to tables, which are read at each access and never cached, to save memory."""
 
     def __getitem__(self, path: str) -> pd.DataFrame:
         return super().__getitem__(path)()
 
 
 def _describe_named_columns(named: Sequence[str], path: Path) -> list[str]:
-    """Return in lines what the rules say of a file whose columns are named in words."""
+    """Return the lines of an audit of a file with roles of columns in `named`."""
     spec = roles.parse_declaration(named, _read_header(path), str(path))
     kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
     texts = _Printed(
@@ -101,7 +101,7 @@ def _format_line(line: str) -> list[str]:
 
 
 def _describe_figures(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str]:
-    """The figures of a file that do not follow from others, by the expressions of the published table."""
+    """Return lines with the figures that do not follow from others by the expressions of the published table."""
     numbered = texts.copy()
     numbered.insert(0, "row", (texts.index + 2).astype(str))
     rows = derived.judge_derived(PUBLISHED / study / "audit/derived.csv", {table.split(" + ")[0]: numbered})
@@ -114,7 +114,7 @@ def _describe_figures(study: str, table: str, name: str, texts: pd.DataFrame) ->
 
 
 def _find_table(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
-    """Return the study and the table whose columns a file has, or most of them."""
+    """Return the study and the table that share most columns with a file."""
     header = _read_header(path)
     alike = [
         (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
@@ -132,7 +132,6 @@ def _find_table(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str
 
 
 def _read_header(path: Path) -> list[str]:
-    """Return the names of a file's columns."""
     expect_file(path)
     try:
         with open(path, encoding="utf-8") as file:
@@ -147,7 +146,7 @@ def _read_header(path: Path) -> list[str]:
 
 
 def _read_table(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:
-    """Return a file as text, with the column `source`, once its values are seen to be what their columns are of."""
+    """Return a file as text, with the column `source`; raise a Problem if a value does not fit its column."""
     kinds = {name: _KINDS[kind] for name, kind in next(spec for spec in specs if "kinds" in spec)["kinds"].items()}
     texts = csv_file.read_table(path, kinds, _REMEDY.format(declared), printed=True)
     for spec in specs:

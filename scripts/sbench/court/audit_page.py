@@ -1,4 +1,4 @@
-"""The page that audits a published study: what its data say of what it says."""
+"""Build the page with the audit of a published study."""
 
 import itertools
 from pathlib import Path
@@ -24,7 +24,7 @@ _PARTS = ("claims", "rules", "derived", "labels", "setup")
 
 
 def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
-    """Show the audit of a study whose tables are in a folder, and leave its answers for the index."""
+    """Show a study's audit from the folder `tables`, and write answers.json for the index."""
     folder, said = Path(tables) / "audit", read_facts(facts)
     parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in _PARTS}
     source, limits = said["published"], said.get("limits") or []
@@ -53,7 +53,7 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
     answers = {
         **{"study": said["study"], "title": source["title"], "question": said["question"], "run": ""},
         **{"source": "Published studies, audited", "caution": "", "headline": answer, "picture": ""},
-        # The first page has the first of each kind.
+        # The first page shows the first of each kind.
         **{"advice": [text for pair in itertools.zip_longest(wrong, broken) for text in pair if text]},
         **{"cells": len(parts["claims"]), "of": "claim", "failed": 0, "invalid": 0},
     }
@@ -61,9 +61,9 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 
 def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
-    """Return in one bold sentence how many claims hold, figures agree with others, and rules are broken.
+    """Return a bold sentence with the numbers of claims that hold, figures that agree, and broken rules.
 
-    `source` is what there is: all that is published, or what of it is here.
+    `source` is "published" if all published data are available, else "here".
     """
     outcomes = parts["claims"]["outcome"].value_counts()
     counted = [
@@ -86,7 +86,7 @@ def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -
 
 
 def list_conclusions(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
-    """Return each claim that is the study's conclusion with what was computed of it."""
+    """Return the claims of the study's conclusion, each with its computed values."""
     rows = parts["claims"].set_index("id", drop=False).loc[source["conclusion"]].to_dict("records")
     return [_format_conclusion(row) for row in rows]
 
@@ -99,13 +99,13 @@ def _format_conclusion(row: dict) -> str:
 
 
 def list_contradicted(table: pd.DataFrame) -> list[str]:
-    """Return the claims that do not hold, with what was computed, at most four."""
+    """Return at most four claims that do not hold, with their computed values."""
     rows = table[table["outcome"] == claims.NOT].head(_MOST).to_dict("records")
     return [f"“{row['quote']}”: claimed {_format_claimed(row)}, computed {row['computed']}." for row in rows]
 
 
 def _format_claimed(row: dict) -> str:
-    """What a claim says, or is read as, with its unit."""
+    """Return the printed value of a claim, or the value of its words, with its unit."""
     return f"{_format_value(row['printed'])} {row['unit']}".strip()
 
 
@@ -114,7 +114,7 @@ def _format_value(printed: str) -> str:
 
 
 def list_broken_rules(table: pd.DataFrame) -> list[str]:
-    """Return the rules that are broken, each with the first table that breaks it; last that of too few repeats."""
+    """Return the broken rules, each with the first table that breaks it; too few repeats come last."""
     rows = table[table["outcome"] == rules.BROKEN].drop_duplicates("rule")
     rows = rows.sort_values("rule", key=lambda names: names == rules.REPEATS, kind="stable").to_dict("records")
     return [f"Broken: {row['rule']} (METHOD {row['method']}): {row['data']}." for row in rows]

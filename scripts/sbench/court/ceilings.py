@@ -1,4 +1,4 @@
-"""Rates beside what the machine carries (config/facts/machines.yaml): plateaus, and what is too fast (METHOD 20)."""
+"""Compare rates with the ceilings of machines (config/facts/machines.yaml): plateaus and excesses (METHOD 20)."""
 
 import importlib
 from pathlib import Path
@@ -12,27 +12,27 @@ from sbench.probe.program import read_yaml
 
 MACHINES = Path("config/facts/machines.yaml")
 KEPT, BROKEN, UNTOLD = "kept", "broken", "cannot be told"
-# Rates of a plateau are at least this share of its largest; one that is this share of a ceiling is at the ceiling.
+# Share of a plateau's largest rate that all its rates reach; share of a ceiling that counts as reaching it.
 LEVEL, AT_CEILING = 0.9, 0.8
-# A plateau has at least so many levels in a row.
+# Smallest number of consecutive levels in a plateau.
 FEW = 3
-# How many of the given unit are one of the unit that rates are compared in.
+# Factor from the unit of a ceiling to the unit of rates.
 _UNITS = {"Mbit/s": 1e6 / 8 / 2**20, "IOPS": 1.0}
 _OF_A_RUN = {"rate": "mean", "amount": "sum", "time": "max", "machine": "first"}
 
 
 def read_machines(study: str) -> dict[str, dict]:
-    """Return ceiling -> {value, unit, note} by machine, as documented and as the study's own module adds."""
+    """Return ceiling -> {value, unit, note} by machine, as documented and as the study's module adds."""
     own = getattr(importlib.import_module(f"sbench.studies.{study}.published"), "compute_ceilings", dict)
     return read_yaml(MACHINES)["machines"] | own()
 
 
 def compute_rates(data: Timings) -> pd.DataFrame:
-    """Return the rates of the cells, of several repeats the medians (METHOD 16).
+    """Return the rates of the cells, as medians of repeats (METHOD 16).
 
     Returns:
-        The columns of a cell, `amount` and `time` where declared, `rate`, `ceiling` (NaN where it is not known) and
-        `bound`, what the ceiling is of.
+        The columns of a cell, `amount` and `time` if declared, `rate`, `ceiling` (NaN if unknown) and `bound`, the
+        name of the ceiling.
     """
     declared = {role: how for role, how in _OF_A_RUN.items() if role in data.spec}
     table = pd.DataFrame({role: data.group_by_cell(data.get_values(role)).agg(how) for role, how in declared.items()})
@@ -46,7 +46,7 @@ def compute_rates(data: Timings) -> pd.DataFrame:
 
 
 def _get_ceiling(data: Timings, machine: str) -> tuple[float, str]:
-    """The ceiling of a machine, or of several, in the unit of rates, and what it is; where it is not known, of what."""
+    """Return the ceiling of one or several machines in the unit of rates, NaN if unknown, and its name."""
     if not machine:
         return np.nan, "the type of the machine"
     facts, through = data.machines.get(machine, {}), data.spec["through"]
@@ -59,7 +59,7 @@ def _get_ceiling(data: Timings, machine: str) -> tuple[float, str]:
 
 
 def judge_plateaus(data: Timings) -> tuple[str, str]:
-    """Return an outcome, and where rates stop growing, beside what the machine carries."""
+    """Return an outcome, and the plateaus at which rates stop growing, with the machine's ceilings."""
     over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)
     if not (of_series.size() >= FEW).any():
@@ -80,7 +80,7 @@ def judge_plateaus(data: Timings) -> tuple[str, str]:
 
 
 def _find_plateau(series: pd.DataFrame) -> pd.DataFrame:
-    """The last `FEW` or more levels in a row whose rates are within `LEVEL` of each other, if there are such."""
+    """Return the last `FEW` or more consecutive levels with rates within `LEVEL` of each other, else no rows."""
     rates = series["rate"].to_numpy()
     for end in range(len(rates), FEW - 1, -1):
         start, low, high = end - 1, rates[end - 1], rates[end - 1]
@@ -93,7 +93,7 @@ def _find_plateau(series: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_ceilings(data: Timings) -> tuple[str, str]:
-    """Return an outcome, and how many rates are above what the machine carries: "too fast to be true"."""
+    """Return an outcome, and the number of rates above the machine's ceiling: "too fast to be true"."""
     table = compute_rates(data)
     above = table[table["rate"] > table["ceiling"]]
     unknown, bounded = _describe_unknown(table), table["ceiling"].notna().sum()
@@ -102,7 +102,6 @@ def judge_ceilings(data: Timings) -> tuple[str, str]:
 
 
 def _describe_largest(table: pd.DataFrame, data: Timings) -> str:
-    """The largest rate beside each ceiling that is known."""
     largest = table.dropna(subset="ceiling").groupby("bound", sort=False)[["rate", "ceiling"]].max()
     return "".join(
         f"; up to {_format_rate(row.rate, data)} where {row.Index} is {_format_rate(row.ceiling, data)}"
@@ -120,5 +119,5 @@ def _format_rate(value: float, data: Timings) -> str:
 
 
 def _format_gbit(value: float, data: Timings) -> str:
-    """The same as network cards have it."""
+    """Return a rate in Gbit/s, the unit of network cards, or "" if the unit is not MiB/s."""
     return f" ({value * 2**20 * 8 / 1e9:.1f} Gbit/s)" if data.unit == "MiB/s" else ""

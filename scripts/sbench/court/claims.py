@@ -1,4 +1,4 @@
-"""What a study says in words, computed from the table that it is about: does it hold?"""
+"""Compute the claims of a study from its tables, and judge whether they hold."""
 
 import operator
 import re
@@ -18,13 +18,13 @@ COLUMNS = ("id", "kind", "quote", "where", "printed", "unit", "table", "tested_b
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e\d+)?"
 _PRINTED = re.compile(rf"(?P<sign>[<>]=?|~?)(?P<low>{_NUMBER})(?:\.\.(?P<high>{_NUMBER}))?")
 _COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-# So many rows are named of those for which a claim holds, or does not.
+# Largest number of rows that a judgement names.
 _MOST = 10
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A printed value: `sign` is <, <=, >, >=, ~ or "", `low` and `high` its ends, each with what it may be off by."""
+    """A printed value: `sign` is <, <=, >, >=, ~ or "", `low` and `high` are its ends, `slack` their tolerances."""
 
     sign: str
     low: float
@@ -32,22 +32,22 @@ class Printed:
     slack: tuple[float, float]
 
     def match_values(self, values: pd.Series) -> pd.Series:
-        """Return which of some computed values it can stand for."""
+        """Return a mask of the computed values that the printed value can represent."""
         if compare := _COMPARED.get(self.sign):
             return compare(values, self.low)
         return values.between(self.low - self.slack[0], self.high + self.slack[1])
 
     def has_both_ends(self, values: pd.Series) -> bool:
-        """Return whether both ends are there, of what is no range, or only about one, whatever it is."""
+        """Return whether the values reach both ends; True if the printed value is approximate or not a range."""
         ends = ((values.min(), self.low, self.slack[0]), (values.max(), self.high, self.slack[1]))
         return self.sign == "~" or self.low == self.high or all(abs(value - end) <= slack for value, end, slack in ends)
 
 
 def parse_printed(text: str, where: str) -> Printed:
-    """Return a printed value: 4.23..6.91, ~5..6 (anything between), >5, <=10, ~30 (approximately), or 386.
+    """Parse a printed value: 4.23..6.91, ~5..6 (anything between), >5, <=10, ~30 (approximately), or 386.
 
     Raises:
-        Problem: it is none of these; the line begins with `where`.
+        Problem: the text has another form; the message begins with `where`.
     """
     if not (match := _PRINTED.fullmatch(text.strip())):
         raise Problem(f"{where}: {text!r} is no value such as 386, ~30, >5 or 4.23..6.91")
@@ -57,7 +57,7 @@ def parse_printed(text: str, where: str) -> Printed:
 
 
 def _compute_slack(text: str, about: bool) -> float:
-    """Half of a number's last digit; of an approximate one, of the last that is not 0, and at least a tenth of it."""
+    """Return half a unit of the last digit; if approximate, of an integer's last non-zero digit, and at least 10 %."""
     mantissa, _, exponent = text.partition("e")
     digits = len(mantissa.partition(".")[2])
     if about and not digits:
@@ -67,11 +67,11 @@ def _compute_slack(text: str, about: bool) -> float:
 
 
 def judge_claims(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the claims of a study with what its tables, all of them text, say of each.
+    """Judge the claims of a study from its tables, which are all text.
 
     Returns:
-        `COLUMNS`, `outcome`, one of four, `computed`, the values in words, and `why`: where it holds, why it is not
-        told.
+        `COLUMNS`, `outcome` (one of four), `computed` (the values as text), and `why`: the rows that fulfil the claim,
+        or the reason for an unknown outcome.
 
     Raises:
         Problem: a claim cannot be computed, for instance because a table lacks a column.
@@ -88,7 +88,7 @@ def judge_claims(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataF
 
 
 def get_absent_table(names: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return the first table that a function needs and that is not there, or ""."""
+    """Return the first table that a function needs but that is missing, or ""."""
     parts = (part for name in names.values() for part in name.split(" + "))
     return next((part for part in parts if part not in tables), "")
 
@@ -96,10 +96,10 @@ def get_absent_table(names: Mapping[str, str], tables: Mapping[str, pd.DataFrame
 def compute_values(
     what: str, function: Callable, names: Mapping[str, str], numbered: Callable[[str], pd.DataFrame]
 ) -> pd.Series | None:
-    """Return the values of a function that gets tables by the names of its parameters, None where it computes nothing.
+    """Return the values of a function of tables, passed by the names of its parameters; None if it computes nothing.
 
     Raises:
-        Problem: it fails; the line begins with `what`.
+        Problem: the function fails; the message begins with `what`.
     """
     frames = {parameter: numbered(name) for parameter, name in names.items()}
     try:
@@ -130,7 +130,7 @@ def _judge_claim(claim: Claim, numbered: Callable[[str], pd.DataFrame]) -> dict[
 
 
 def _name_rows(fits: pd.Series) -> str:
-    """Return for which rows a claim holds, or for which it does not, or only for how many where these are many."""
+    """Name the rows that fulfil a claim, or all others; count them if they are many."""
     levels = fits.index.to_frame(index=False)
     levels = levels[[name for name in fits.index.names if name and levels[name].nunique() > 1]]
     for except_for, rows in (("", fits), ("all but ", ~fits)):

@@ -7,7 +7,7 @@ from sbench.probe.program import Problem, read_json, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write which raw files are not here; without `--partial` there must be none."""
+    """Write the missing raw files; raise a Problem if there are any without `--partial`."""
     parser = argparse.ArgumentParser(prog="module.py sbench.court.complete", description=__doc__)
     parser.add_argument("--facts", nargs="+", required=True, type=Path, help="facts of the published studies")
     parser.add_argument("--partial", action="store_true", help="pages of what is here are asked for")

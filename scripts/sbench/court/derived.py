@@ -1,7 +1,7 @@
-"""Recomputes what a table prints from the parts that it follows from.
+"""Recompute the printed figures of a table from the figures that they follow from.
 
-A printed number stands for all numbers that it could have been rounded from: within half of its last digit. Of
-the parts that a number is computed from, whole ones are what they are: sizes and counts.
+A printed number represents all numbers that round to it: within half of its last digit. Integers among the figures
+of an expression are exact, because they are sizes and counts.
 """
 
 import itertools
@@ -15,27 +15,27 @@ import pandas as pd
 from sbench.design import csv_file
 from sbench.probe.program import Problem
 
-# The columns of derived.csv: which column of which table follows from which expression.
-# Expressions know columns and nothing of this program, whose local variables pandas cannot read on Python 3.13.0.
+# Expressions see only columns, because pandas cannot read a program's local variables on Python 3.13.0.
 COLUMNS_ALONE = {"engine": "python", "local_dict": {}, "global_dict": {}}
+# Columns of derived.csv: a column of a table follows from an expression.
 RULE = ("table", "column", "expression")
 # A number at the beginning of a text, such as 2560 of "2560(~2.5 TiB)".
 _NUMBER = r"^\s*(-?\d+(?:\.(\d*))?(?:[eE]([-+]?\d+))?)"
 _NAME = re.compile(r"`([^`]+)`")
-# What double precision loses over a few operations.
+# Relative error of double precision over a few operations.
 _PRECISION = 1e-9
-# So many texts are taken apart at a time.
+# Number of texts parsed at a time.
 _ROWS = 100_000
 
 
 def parse_numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """Return the numbers that texts begin with, NaN where there is none, and half of the last digit of each."""
+    """Return the numbers at the beginning of texts, NaN if missing, and half of the last digit of each."""
     pieces = [_parse_piece(texts.iloc[first : first + _ROWS]) for first in range(0, max(1, len(texts)), _ROWS)]
     return tuple(pd.concat(parts) for parts in zip(*pieces, strict=True))
 
 
 def _parse_piece(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
-    # Most texts of a column are there many times.
+    # Columns repeat most of their texts.
     codes, unique = pd.factorize(texts.astype(str), use_na_sentinel=False)
     parts = pd.Series(unique).str.extract(_NUMBER)
     digits = parts[1].str.len().fillna(0) - parts[2].fillna("0").astype(int)
@@ -44,16 +44,16 @@ def _parse_piece(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
 
 
 def select_disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataFrame:
-    """Return the rows whose number in `column` does not follow from an expression of others, even if all were rounded.
+    """Return the rows whose number in `column` does not follow from an expression of others, however these are rounded.
 
     Args:
-        printed: a table as it is printed, all of it text.
-        column: what is printed.
-        expression: of `columns in backquotes`, as pandas evaluates it.
+        printed: printed table, all text.
+        column: column of the printed figure.
+        expression: pandas expression of `columns in backquotes`.
 
     Returns:
-        The rows that disagree, with `printed`, `recomputed` (of the numbers as printed), `least` and `most` (of all
-        that they could have been) and `percent`, printed against recomputed.
+        The rows that disagree, with `printed`, `recomputed` (from the numbers as printed), `least` and `most` (over
+        all numbers that round to them) and `percent`, printed against recomputed.
 
     Raises:
         Problem: the table lacks a column.
@@ -78,13 +78,13 @@ def select_disagreeing(printed: pd.DataFrame, column: str, expression: str) -> p
 
 
 def judge_derived(path: Path, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return for each rule in a file whose table is there how many cells were recomputed, and those that disagree.
+    """Return the recomputed and the disagreeing cells of each rule in a file, if its table exists.
 
-    A study none of whose figures follow from others has no such file.
+    A study without figures that follow from others lacks the file.
 
     Returns:
-        One row per cell that disagrees, and one without a `row` per rule with none: table, column, expression, cells,
-        row (what the table's first column has), and as `select_disagreeing`.
+        One row per cell that disagrees, or one row without `row` for a rule without such cells: table, column,
+        expression, cells (the number recomputed), row (from the table's first column), and as `select_disagreeing`.
     """
     parts = []
     rules = csv_file.read_table(path, dict.fromkeys(RULE, csv_file.TEXT)).to_dict("records") if path.exists() else []

@@ -1,4 +1,4 @@
-"""Labels of a study that do not say what the data are: what the data say, where a function computes it."""
+"""Compare the labels of a study with values that functions compute from its data."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,13 +19,13 @@ BY_READING = "by reading, not from the data"
 
 
 def judge_labels(path: Path, module: ModuleType, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the labels in a file with what is computed, as `COLUMNS`.
+    """Judge the labels in a file; return `COLUMNS`.
 
-    `says` is the value of a label as a claim is printed, or a text; `function` names the function of the
-    study's module of claims that computes it.
+    `says` is the value of a label, printed like a claim, or a text; `function` names the function of the study's
+    module of claims that computes it.
 
     Raises:
-        Problem: the file cannot be read, or a label not be computed.
+        Problem: the file cannot be read, or a label cannot be computed.
     """
     labels = csv_file.read_table(path, _KINDS).reindex(columns=[*COLUMNS, "function"]).fillna("")
     for number, label in enumerate(labels.to_dict("records")):

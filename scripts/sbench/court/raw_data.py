@@ -1,4 +1,4 @@
-"""Where the data of the published studies come from (config/published.yaml): raw files, or what a study prints."""
+"""Get the data of the published studies (config/published.yaml): raw files, or printed tables."""
 
 import http.client
 import shutil
@@ -12,10 +12,10 @@ REACH_S = 10
 
 
 def read_sources(path: Path) -> dict[str, dict]:
-    """Return what the file says of each study, by name.
+    """Return the entries of a file of sources, by study.
 
     Raises:
-        Problem: it cannot be read, or a study in it lacks a key.
+        Problem: the file cannot be read, or a study in it lacks a key.
     """
     studies = read_yaml(path)
     for study, spec in studies.items():
@@ -25,10 +25,10 @@ def read_sources(path: Path) -> dict[str, dict]:
 
 
 def fetch_files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    """Return the files of a study by name, and a line for each raw one that cannot be had.
+    """Return the files of a study by name, and a line for each raw file that is unavailable.
 
-    A raw file is taken from somewhere in the folder `local`, or downloaded into `kept`; a printed table of its name
-    has a part of it, and takes its place where it cannot be had.
+    A raw file comes from anywhere in the folder `local`, or is downloaded into `kept`; a printed table with its name
+    holds a part of it, and replaces it if it is unavailable.
     """
     there, absent = {path.name: path for path in sorted(printed.glob("*.csv"))}, {}
     for name, raw in (spec.get("raw") or {}).items():

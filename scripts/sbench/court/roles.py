@@ -1,6 +1,6 @@
-"""What the columns of anybody's table are, as they are named in words: 'Latency (ms)=time_ms' store=arm.
+"""Parse the roles of a user's columns from words such as 'Latency (ms)=time_ms' store=arm.
 
-From such words follows a declaration as those of the published tables (`timings`), so the same rules test it.
+The result is a declaration like the declarations of published tables (`timings`), so the same rules test it.
 """
 
 import re
@@ -24,10 +24,10 @@ WORDS = (
 
 
 def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -> dict:
-    """Return the declaration of a table whose columns are named by words, each `column=role`.
+    """Return the declaration of a table from the roles of its columns, each `column=role`.
 
     Raises:
-        Problem: a word is none, names no column of the header, or there is no time and no rate.
+        Problem: a word is invalid, its column is missing from the header, or time and rate are both missing.
     """
     roles: dict[str, list[str]] = {}
     for word in named:
@@ -70,12 +70,12 @@ def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -
 
 
 def has_rates(spec: dict) -> bool:
-    """Return whether a table prints rates beside what they follow from."""
+    """Return whether a table prints rates with the amounts and times that they follow from."""
     return {"rate", "amount", "time"} <= spec.keys()
 
 
 def list_wrong_rates(spec: dict, texts: pd.DataFrame) -> list[str]:
-    """Return in lines the printed rates that do not follow from amount / time, by the size beside them."""
+    """Return lines with the printed rates that do not follow from amount / time, by `over` or the first arm."""
     wrong = derived.select_disagreeing(texts, spec["rate"], f"({spec['amount']}) / ({spec['time']})")
     by = spec.get("over") or spec["arms"][0]
     lines = []
@@ -98,7 +98,7 @@ def _is_role(role: str) -> bool:
 
 
 def _build_expression(roles: dict[str, list[str]], base: str, units: dict[str, float]) -> str:
-    """Return what a column of a role is in seconds, or in bytes; "" where there is none."""
+    """Return the expression of a role's column in seconds, or in bytes; "" if no column has the role."""
     for unit, factor in units.items():
         if columns := roles.get(f"{base}_{unit}"):
             return f"{factor!r} * {_quote_column(columns[0])}"

@@ -1,4 +1,4 @@
-"""Tests rules of docs/method.md on a study's own tables, as audit/columns.yaml declares them."""
+"""Test rules of docs/method.md on a study's tables, as audit/columns.yaml declares them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from sbench.verdicts import MIN_BLOCKS
 
 REPEATS = f"each cell has at least {MIN_BLOCKS} repeats"
 COLUMNS = ("rule", "method", "table", "outcome", "data")
-# A first access counts as slower from this ratio to the median of the others on, if none of them is slower.
+# A first access counts as slower at this ratio to the median of the others, if it is also the slowest.
 FIRST = 1.5
-# From this ratio on there is more work at one level than at the one before.
+# Smallest ratio of work, or of a speed-up, that counts as more.
 MORE = 1.1
-# So many series are named.
+# Largest number of series that a text names.
 _MOST = 4
 _MISSING = {
     "repeat": "what tells repeats apart",
@@ -44,15 +44,15 @@ _MISSING = {
 
 
 def judge_rules(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame], machines: Mapping) -> pd.DataFrame:
-    """Return what each rule says of each table that has what it needs, and of what is lacking where none has.
+    """Judge each rule on each table with the roles that it needs; name the missing roles if no table has them.
 
     Args:
         declared: the declarations of a study.
-        tables: its tables as they are printed, all of it text, by name.
+        tables: its printed tables by name, all text.
         machines: ceiling -> {value, unit, note} by machine.
 
     Returns:
-        `COLUMNS`; `outcome` is one of three.
+        `COLUMNS`; `outcome` is `KEPT`, `BROKEN` or `UNTOLD`.
     """
     views = [_build_view(spec, tables, machines) for spec in declared]
     rows = []
@@ -64,7 +64,7 @@ def judge_rules(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame],
 
 
 def _build_view(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping) -> Timings:
-    """A declared table, without columns where a part of it is not there."""
+    """Build a declared table, without columns if a part of it is missing."""
     if absent := [name for name in spec["table"].split(" + ") if name not in tables]:
         nothing = pd.DataFrame()
         return Timings(spec | {"absent": absent[0]}, nothing, nothing, machines)
@@ -106,7 +106,7 @@ def _judge_repeats(data: Timings) -> tuple[str, str]:
 def _judge_inputs(data: Timings) -> tuple[str, str]:
     inputs = pd.util.hash_pandas_object(data.get_values("input"), index=False)
     once = ~pd.DataFrame({"run": data.group_by_cell(inputs).ngroup(), "input": inputs}).duplicated()
-    # Runs whose sums of hashes are equal read the same set.
+    # Runs with equal sums of hashes read the same set.
     sets, counts = data.group_by_cell(inputs.where(once, 0)).sum(), data.group_by_cell(once).sum()
     texts, same = [], True
     for (name, runs), (_, of_runs) in zip(data.split_by_level(sets), data.split_by_level(counts), strict=True):
@@ -132,7 +132,7 @@ def _judge_work(data: Timings) -> tuple[str, str]:
 
 
 def _judge_growth(data: Timings) -> tuple[str, str]:
-    """Which series took less than half as much more time for more work as others: what is not done takes none."""
+    """Find a series whose time grows less than half as much as others' for more work: skipped work takes no time."""
     over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)
     steps = table.assign(
@@ -174,7 +174,7 @@ def _judge_idle_workers(data: Timings) -> tuple[str, str]:
 
 
 def _find_parallel_lists(data: Timings) -> pd.Series:
-    """Which lists of tasks ran beside others: the slowest tasks of a run's lists took longer together than the run."""
+    """Return a mask of lists of tasks that ran in parallel: their slowest tasks together took longer than the run."""
     if _list_lacking("part time", data):
         return pd.Series(dtype=bool)
     slowest = data.group_by_cell(data.get_values("part"), data.spec["batches_of"]).max()
@@ -184,7 +184,7 @@ def _find_parallel_lists(data: Timings) -> pd.Series:
 
 
 def _judge_speed_ups(data: Timings) -> tuple[str, str]:
-    """Which runs are faster than more workers can make them: a cache that one cell left serves the next."""
+    """Find runs that are faster than more workers can make them, because a cell left a cache to the next."""
     workers, time = data.get_values("workers").rename("workers"), data.get_values("time")
     speed = (data.get_values("amount") if "amount" in data.spec else 1) / time
     names = [name for name in data.cell_columns if not data.frame[name].equals(workers)]
@@ -246,7 +246,7 @@ def _judge_rates(data: Timings) -> tuple[str, str]:
         return KEPT, f"all {count} printed rates follow from amount / time"
     text = f"{len(wrong)} of {count} printed rates do not follow from amount / time: {above} are above it, by up to "
     text += f"{wrong['percent'].max():.1f} %, as means of rates are, and {below} below"
-    # The mean of rates is the arithmetic one, that of totals the harmonic one, which is never above it.
+    # A mean of rates is arithmetic; a rate of totals is the harmonic mean, which is never larger.
     text += ", which is impossible for a mean of rates" if below and "averaged" in data.spec else ""
     return BROKEN if above > below or (below and "averaged" in data.spec) else UNTOLD, text
 
@@ -281,7 +281,7 @@ def _format_counts(counts: pd.Series, noun: str) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: what it says, its numbers in docs/method.md, the roles that it needs (or else: a|b), and its test."""
+    """A rule: its name, its numbers in docs/method.md, the roles that it needs (a|b: a or else b), and its test."""
 
     name: str
     method: str

@@ -20,7 +20,7 @@ EQUIVALENCE_PERCENT = 5
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the tables and facts.json into `--out`; raw files that cannot be had are named among the limits."""
+    """Write the tables and facts.json into `--out`; list unavailable raw files among the limits."""
     parser = argparse.ArgumentParser(prog="module.py sbench.court.tables", description=__doc__)
     parser.add_argument("--study", required=True, help="name of the study")
     parser.add_argument("--sources", type=Path, required=True, help="YAML: where each study's data come from")
@@ -57,13 +57,13 @@ def build_audit_tables(
     made: Mapping[str, pd.DataFrame],
     absent: Collection[str] = (),
 ) -> dict[str, pd.DataFrame]:
-    """Return what the audit of a study says, by table.
+    """Return the tables of the audit of a study by name.
 
     Returns:
-        claims and labels: those of the study's claims and of labels.csv with what is computed; rules: what each says of
-        the tables that columns.yaml declares; derived: the cells that do not follow from others, by the expressions of
-        derived.csv; setup: that file as it is. Tables of claims are the files by name, and the tables that were made of
-        them. What is said of all rows cannot be told of a part of a file that is `absent`.
+        claims and labels (labels.csv) with computed values; rules: outcomes on the tables that columns.yaml declares;
+        derived: cells that do not follow from others by the expressions of derived.csv; setup: setup.csv as it is.
+        Claims and labels read the files by name and cells and samples from `made`. They need all rows, so they skip
+        files in `absent`, and `made` if any is absent.
     """
     printed_tables = {name: pd.read_csv(path, dtype=str, keep_default_na=False) for name, path in files.items()}
     whole = {name: table for name, table in printed_tables.items() if name not in absent}
@@ -81,7 +81,7 @@ def build_audit_tables(
 
 
 def build_tables(study: str, settings: dict, records: Iterable[dict]) -> dict[str, pd.DataFrame]:
-    """Return the tables of published records, which have a cell's levels, `repeat`, `seconds`, and perhaps more."""
+    """Return the tables of published records, which have a cell's levels, `repeat`, `seconds`, and optional keys."""
     factors = schema.get_factors(study)
     usual = {name: str(factor["default"][0]) for name, factor in factors.items() if "default" in factor}
     kept = []
@@ -99,7 +99,6 @@ def build_tables(study: str, settings: dict, records: Iterable[dict]) -> dict[st
 
 
 def _build_facts(study: str, spec: dict, settings: dict, absent: list[str]) -> dict:
-    """What the page says beside its figures: who published what, and which part of it is not there."""
     levels = {name: list(spec.get(name) or {}) for name in ("libraries", "stores")}
     return {
         "run": RUN,

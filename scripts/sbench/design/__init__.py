@@ -1,4 +1,4 @@
-"""From a configuration to its cells and their records, whatever the study."""
+"""Build the cells of a configuration and read their records, for any study."""
 
-# What is measured where no configuration is named.
+# The configuration if a command names no other.
 DEFAULT_CONFIG = "config/config.yaml"

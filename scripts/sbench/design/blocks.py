@@ -1,7 +1,7 @@
-"""Blocks: all cells of a study, each measured once, in one piece of time (METHOD 2, 5).
+"""Choose the blocks of a call: a block measures every cell of a study once, in one piece of time (METHOD 2, 5).
 
-A block that another session has begun is closed: what is missing in it stays missing, since a cell that is measured
-later has no partner there. It is made good by further blocks of all cells that are selected.
+A later session never completes a block, since a cell measured later lacks a partner in it. Further blocks of all
+selected cells replace the missing records.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from sbench.design import study as studies
 from sbench.design.study import Cell
 from sbench.probe.program import Problem, read_json, write_json
 
-# Of so many seeded sets of orders the most even is taken; of fewer where that many places would take seconds.
+# Choose the most even of this many seeded sets of orders; of fewer if they have more places, which takes seconds.
 DRAWS, _PLACES = 60, 300_000
-# By name of a cell: the blocks in which it has a record, each with its session, or None where the record is unusable.
+# Blocks with a record, by cell: block -> session, or None if the record is unusable.
 Measured = Mapping[str, Mapping[int, str | None]]
 
 
@@ -26,13 +26,12 @@ class Open(NamedTuple):
     """The blocks that a call measures.
 
     Attributes:
-        blocks: numbers of those in which all cells that are selected are measured.
-        conditional: those of them that are for the sake of `fresh` cells alone: where what these need cannot be made,
-            the others need no more blocks.
-        fresh: names of the cells that were never measured.
-        needs: the artefacts that those need; without them what is conditional is measured in vain.
-        anew: on purpose, and only these: the closed blocks in which a cell is measured anew, by its name.
-        draw: number of the set of orders of these blocks; None where cells are measured in the order of the matrix.
+        blocks: numbers of the blocks that measure all selected cells.
+        conditional: those of `blocks` that only `fresh` cells need, and which are useless without `needs`.
+        fresh: names of the cells without a record.
+        needs: artefacts of the libraries and the data of the fresh cells.
+        anew: closed blocks that measure a cell again on request, by the cell's name, and nothing else.
+        draw: number of the set of orders of these blocks; None if cells run in the order of the matrix.
     """
 
     blocks: list[int]
@@ -44,15 +43,15 @@ class Open(NamedTuple):
 
 
 def get_order_seed(config: dict, study: str) -> str:
-    """Return the seed of the orders in which cells of a study are measured; no cell has it in its settings."""
+    """Return the seed of the orders of a study's cells, which is in no cell's settings."""
     return f"{config.get('order_seed', config['run'])} {study}"
 
 
 def build_order(names: Sequence[str], seed: str, block: int, draw: int | None) -> list[str]:
-    """Return the names of a study's cells in the order in which a block measures them.
+    """Return the names of a study's cells in the measuring order of a block.
 
-    It is random, another for each `draw`, and the same for two cells whichever others there are. Where `draw` is None,
-    as one measurement leaves its traces in the next, it is as given.
+    The order is random, differs between draws, and orders two cells alike whichever other cells there are. Names keep
+    their order if `draw` is None, as when a measurement leaves traces in the next.
     """
     if draw is None:
         return list(names)
@@ -60,11 +59,11 @@ def build_order(names: Sequence[str], seed: str, block: int, draw: int | None) -
 
 
 def choose_draw(cells: Sequence[Cell], compare: Sequence[dict], seed: str, blocks: Sequence[int]) -> int:
-    """Return the number of the set of orders, one for each of some blocks, in which compared cells stand most evenly.
+    """Return the number of the set of orders, with one order per block, that places compared cells most evenly.
 
-    Each order is random, so that no load hits one cell more often than another, whatever its period. Of `DRAWS` such
-    sets the chosen one has the smallest largest mean gap between the places of two cells that are compared, so that
-    what drifts steadily hits all alike.
+    Each order is random, so that no load hits one cell more often than another, whatever its period. Of `DRAWS` sets,
+    take the set with the smallest largest mean gap between the places of two compared cells, so that a steady drift
+    hits all cells alike.
     """
     compared_cells, names = list_pairs(cells, compare), [cell.name for cell in cells]
 
@@ -80,7 +79,7 @@ def choose_draw(cells: Sequence[Cell], compare: Sequence[dict], seed: str, block
 
 
 def get_draw(opened: Open, appended: Path, block: int) -> int | None:
-    """Return the number of the set of orders that a block is of; `appended` says what was appended to a call."""
+    """Return the number of a block's set of orders; the file `appended` lists the blocks appended to a call."""
     if opened.draw is not None and block not in opened.blocks:
         with contextlib.suppress(Problem, KeyError):
             added = read_json(appended)
@@ -89,7 +88,7 @@ def get_draw(opened: Open, appended: Path, block: int) -> int | None:
 
 
 def list_factor_pairs(levels: Mapping[str, Mapping[str, str]], factor: str, baseline: str) -> list[tuple[str, str]]:
-    """Return the (baseline, contender) of a comparison: cells, by name, that differ in the factor alone."""
+    """Return the (baseline, contender) names of a comparison: cells that differ in the factor alone."""
     places = {name: tuple(level for key, level in own.items() if key != factor) for name, own in levels.items()}
     bases = {places[name]: name for name, own in levels.items() if own[factor] == baseline}
     others = [name for name, own in levels.items() if own[factor] != baseline]
@@ -97,7 +96,7 @@ def list_factor_pairs(levels: Mapping[str, Mapping[str, str]], factor: str, base
 
 
 def list_pairs(cells: Iterable[Cell], compare: Sequence[dict]) -> list[tuple[str, str]]:
-    """Return the pairs of cells that are compared with each other: as `compare` asks, and twins."""
+    """Return the (baseline, contender) names of all compared cells: entries of `compare`, and twins."""
     levels = {cell.name: cell.levels for cell in cells}
     originals = {cell.name: cell.levels for cell in cells if not cell.twin_of}
     of_twins = [(cell.twin_of, cell.name) for cell in cells if cell.twin_of in levels]
@@ -106,12 +105,12 @@ def list_pairs(cells: Iterable[Cell], compare: Sequence[dict]) -> list[tuple[str
 
 
 def count_cut_pairs(cells: Iterable[Cell], names: Collection[str], compare: Sequence[dict]) -> int:
-    """Return how many comparisons have one cell among `names` and the other one not."""
+    """Count the comparisons with exactly one of their two cells among `names`."""
     return sum((base in names) != (other in names) for base, other in list_pairs(cells, compare))
 
 
 def read_measured_blocks(config: dict, cells: Iterable[Cell]) -> Measured:
-    """Return what the records in results/ say of cells; a step that was skipped has measured nothing."""
+    """Return the blocks and sessions of the cells' records in results/, without records of skipped steps."""
     sessions: dict[str, dict[int, str | None]] = {}
     for cell in cells:
         for block, path in records.list_repeats(Path("results", config["run"], cell.study, "records", cell.name)):
@@ -120,7 +119,7 @@ def read_measured_blocks(config: dict, cells: Iterable[Cell]) -> Measured:
                 record = records.read_record(path, config["run"], cell.study)
                 if "cause" in record:
                     continue
-                # One that was ended by its time limit has a time, of at least that.
+                # A record ended by its time limit is usable: it gives a lower bound of the time.
                 usable = (
                     record.get("timed_out_s") or records.is_injected_failure(record) or not validity.list_faults(record)
                 )
@@ -130,10 +129,10 @@ def read_measured_blocks(config: dict, cells: Iterable[Cell]) -> Measured:
 
 
 def count_lacking_blocks(cells: Sequence[Cell], compare: Sequence[dict], sessions: Measured, repeats: int) -> int:
-    """Return how many more blocks it takes until every cell and comparison has so many.
+    """Count the blocks that are missing until every cell and comparison has `repeats` of them.
 
-    A comparison counts the blocks in which both of its cells were measured in one session. A cell that has failed in
-    every block is not waited for; where all have, all blocks are lacking.
+    A comparison counts the blocks in which one session measured both of its cells. Cells that failed in every block are
+    ignored; if all cells failed, all blocks are missing.
     """
     given_up = list_failing_cells(cells, sessions)
     waited = {cell.name: cell for cell in cells if cell.name not in given_up}
@@ -147,15 +146,12 @@ def count_lacking_blocks(cells: Sequence[Cell], compare: Sequence[dict], session
 
 
 def list_failing_cells(cells: Iterable[Cell], sessions: Measured) -> list[str]:
-    """Return the names of the cells that were measured and have no record that can be used."""
+    """Return the names of the measured cells without a usable record."""
     return [cell.name for cell in cells if cell.name in sessions and set(sessions[cell.name].values()) == {None}]
 
 
 def choose_blocks(config: dict, selected: Sequence[Cell], sessions: Measured) -> Open:
-    """Return the blocks in which a call measures the cells of a study that are selected.
-
-    `sessions` says what was measured of all cells of the study.
-    """
+    """Choose the blocks in which a call measures the selected cells of a study; `sessions` covers all its cells."""
     if not selected:
         return Open([], [], [], [], {})
     study = studies.get_study(selected[0].study)
@@ -175,43 +171,43 @@ def choose_blocks(config: dict, selected: Sequence[Cell], sessions: Measured) ->
 
 
 def list_library_artefacts(run: str, cells: Iterable[Cell]) -> list[str]:
-    """Return the artefacts of the libraries under test of cells; none where there is no library under test."""
+    """Return the artefacts of the cells' libraries under test, if any."""
     return [f"results/{run}/environments/{name}.json" for name in sorted({cell.library for cell in cells} - {""})]
 
 
 def list_data_artefacts(run: str, cells: Iterable[Cell]) -> list[str]:
-    """Return the artefacts of the data of cells in their stores; none where they read none."""
+    """Return the artefacts of the cells' data in their stores, if any."""
     stored = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
     return [f"results/{run}/data/{data}/{store}.json" for data, store in sorted(stored)]
 
 
 def list_begun_blocks(sessions: Measured) -> set[int]:
-    """Return the numbers of the blocks in which anything was measured."""
+    """Return the numbers of the blocks with any measurement."""
     return {block for blocks in sessions.values() for block in blocks}
 
 
 def list_next_blocks(numbers: Collection[int], many: int) -> list[int]:
-    """Return the numbers of so many blocks after those."""
+    """Return the next `many` block numbers."""
     last = max(numbers, default=0)
     return list(range(last + 1, last + 1 + many))
 
 
 def get_last_block(opened: Open) -> int:
-    """Return the number of the last block in which a call measures anything, 0 where it measures nothing."""
+    """Return the number of the last block in which a call measures anything, or 0."""
     return max(itertools.chain(opened.blocks, *opened.anew.values()), default=0)
 
 
 def read_blocks(path: Path) -> Open:
-    """Return what `write_blocks` wrote: what the call decided of which this process is a job."""
+    """Read the file of `write_blocks`: the blocks that the call of this job decided to measure."""
     return Open(**read_json(path))
 
 
 def read_needs(path: Path | None, block: int) -> list[Path]:
-    """Return the artefacts without which a block is measured in vain, as `write_blocks` wrote; none without a file."""
+    """Return the artefacts that a block cannot do without, from the file of `write_blocks`; nothing without a file."""
     opened = read_blocks(path) if path else None
     return list(map(Path, opened.needs)) if opened and block in opened.conditional else []
 
 
 def write_blocks(path: Path, opened: Open) -> None:
-    """Write which blocks of a study are measured."""
+    """Write the blocks that a call measures."""
     write_json(path, opened._asdict())

@@ -1,7 +1,4 @@
-"""Checks of a record: what makes it failed or invalid, each with the number of its rule in docs/method.md.
-
-Checks that one study alone has are in its own checks.py.
-"""
+"""Check records of any study: a check finds why a record is failed or invalid, with its rule in docs/method.md."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -17,20 +14,20 @@ Find = Callable[..., Iterable[str]]
 
 
 class Check:
-    """A function that yields what is wrong with a record, and the number of the rule that each line ends with."""
+    """A function that yields the faults of a record, and the number of its rule, which ends each line."""
 
     def __init__(self, find: Find, rule: int) -> None:
-        """Keep both."""
+        """Store the function and its rule."""
         functools.update_wrapper(self, find)
         self._find, self.rule = find, rule
 
     def __call__(self, *arguments: Any) -> list[str]:
-        """Return what is wrong, a line each."""
+        """Return the faults, each as a line."""
         return [f"{line} (rule {self.rule})" for line in self._find(*arguments)]
 
 
 def rule(number: int) -> Callable[[Find], Check]:
-    """Make a function that yields what is wrong the check of a rule."""
+    """Return a decorator that turns a function yielding faults into the check of a rule."""
     return functools.partial(Check, rule=number)
 
 
@@ -47,7 +44,7 @@ def check_driver(effective: dict, library: str, driver: str) -> Iterator[str]:
 
 @rule(3)
 def check_injected(record: dict) -> Iterator[str]:
-    """Check that some request met a fault that was to be injected; without one a record says nothing of recovery."""
+    """Check that a fault to be injected hit some request; otherwise the record proves nothing about recovery."""
     injected = record.get("injected")
     if injected and not injected["count"]:
         gets, first = injected["gets"], injected["first"]
@@ -56,14 +53,14 @@ def check_injected(record: dict) -> Iterator[str]:
 
 @rule(6)
 def check_wait(control: str, work: dict) -> Iterator[str]:
-    """Check that a control which is slowed on purpose has waited."""
+    """Check that a deliberately slowed control has waited."""
     if control in SHARES and not work.get("waited_s"):
         yield f"control {control} did not wait after its reads"
 
 
 @rule(8)
 def check_page_cache(state: dict) -> Iterator[str]:
-    """Check that the page cache was as asked when the window opened, and of a warm cell until it closed."""
+    """Check the state of the page cache as the window opens, and of a warm cell also as it closes."""
     if line := page_cache.describe_mismatch(state):
         yield line
     else:
@@ -72,7 +69,7 @@ def check_page_cache(state: dict) -> Iterator[str]:
 
 @rule(8)
 def check_pages_kept(state: dict) -> Iterator[str]:
-    """Check that files of a warm cell were still in the page cache when it was done."""
+    """Check that the page cache still holds the files of a warm cell at its end."""
     yield from _list_lost_pages(state)
 
 
@@ -85,7 +82,7 @@ def _list_lost_pages(state: dict) -> Iterator[str]:
 
 @rule(9)
 def check_work(work: dict) -> Iterator[str]:
-    """Check that the work that was done is the work that was asked."""
+    """Check that the work done equals the work requested."""
     names = (
         ("tasks_done", "tasks_asked", "tasks"),
         ("datasets", "datasets_asked", "datasets"),
@@ -108,7 +105,7 @@ def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -
         yield f"the driver made a read cache {made} out of {read_cache}"
     requested, held = drivers.parse_page_buffer(page_buffer), effective.get("page_buffer_bytes", 0)
     if requested not in (UNSET, held):
-        # Rounded down to whole pages, the label is still true; all this the library does silently.
+        # Rounding down to whole pages keeps the label true. The library does all of this silently.
         if held == 0:
             yield f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
         elif held > requested:
@@ -118,14 +115,14 @@ def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -
     nbytes, slots = effective.get("rdcc_nbytes"), effective.get("rdcc_nslots")
     if nbytes not in (None, effective["rdcc_nbytes_asked"]):
         yield f"the library made a chunk cache of {nbytes} bytes out of {effective['rdcc_nbytes_asked']}"
-    # 0 leaves them to the library; records of before have none.
+    # 0 leaves the number to the library; earlier records lack it.
     if (requested := effective.get("rdcc_nslots_asked", 0)) not in (0, slots):
         yield f"the library made a chunk cache of {slots} slots out of {requested}"
 
 
 @rule(10)
 def check_workers(effective: dict) -> Iterator[str]:
-    """Check that as many Dask workers were alive as were asked for."""
+    """Check that as many Dask workers were alive as requested."""
     alive, wanted = effective["workers"], effective["workers_asked"]
     if alive != wanted:
         yield f"{alive} workers were alive, {wanted} asked"
@@ -133,7 +130,7 @@ def check_workers(effective: dict) -> Iterator[str]:
 
 @rule(10)
 def check_nodes(effective: dict, settings: dict) -> Iterator[str]:
-    """Check that a cell of several nodes ran on that number of them."""
+    """Check that a cell of several nodes ran on that number of nodes."""
     nodes = int(settings["cell"].get("nodes", 1))
     if nodes > 1 and (used := len(set(effective["ran_on"]))) != nodes:
         yield f"{nodes} nodes were asked for, {used} were used"
@@ -141,17 +138,14 @@ def check_nodes(effective: dict, settings: dict) -> Iterator[str]:
 
 @rule(11)
 def check_requests(record: dict, settings: dict) -> Iterator[str]:
-    """Check that requests of an embedded server were counted."""
+    """Check that the record counts requests to an embedded server."""
     if settings["store"].get("server") == "embedded" and not record["requests"].get("GET", {}).get("count"):
         yield "no request reached the embedded server, or none was counted"
 
 
 @rule(20)
 def check_bytes(record: dict, fetched: int | None) -> Iterator[str]:
-    """Check that readers got no more bytes than the embedded server has offered.
-
-    `fetched`: how many they must have had from it at the least; None where that is not known.
-    """
+    """Check that readers got no more bytes than the server offered; `fetched`: their least number, None if unknown."""
     offered = record.get("requests", {}).get("GET", {}).get("bytes_offered")
     if offered is not None and fetched is not None and offered < fetched:
         yield f"too fast to be true: {fetched:,} bytes had to come from the store, which offered {offered:,}"
@@ -159,7 +153,7 @@ def check_bytes(record: dict, fetched: int | None) -> Iterator[str]:
 
 @rule(20)
 def check_rate(network: dict | None, sent: int, seconds: float) -> Iterator[str]:
-    """Check that bytes can have come through the emulated network within a window, at the rate that all share."""
+    """Check that the emulated network could carry the bytes within a window, at the rate that all connections share."""
     shared = networks.compute_rate_limit(network) * networks.MIB
     if sent > shared * (seconds + networks.SLACK_S) * networks.TOLERANCE:
         most = f"the emulated network lets through {shared / networks.MIB:g} MiB/s"

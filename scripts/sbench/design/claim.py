@@ -1,4 +1,4 @@
-"""Claims of a published study: each is one function, which computes its value from the study's tables.
+"""Define the claims of a published study: each is a function that computes its value from the study's tables.
 
 A study's `published_claims.py` has them in the order of the audit:
 
@@ -9,8 +9,8 @@ A study's `published_claims.py` has them in the order of the audit:
         '''The dask futures are surprisingly significantly faster.'''
         return _compare_methods(timings, [FUTURES_LOAD], [LOAD], X10)
 
-The docstring is the quote, the name with dashes the id, and the parameters name the tables. A function that returns
-nothing is of a claim that cannot be told. `sbench.court.claims` compares the values with the printed one.
+The docstring is the quote, the name with dashes the id, and the parameters name the tables. A function returns nothing
+if the data cannot decide its claim. `sbench.court.claims` compares the values with the printed value.
 """
 
 import inspect
@@ -23,12 +23,12 @@ from itertools import product
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a study that compares, quantifies or explains, and what computes its value.
+    """A sentence of a study that compares, quantifies or explains, and the function that computes its value.
 
     Attributes:
-        printed: its value in `unit`, as it is printed or as its words are read (`sbench.court.claims.parse_printed`).
-        tested_by: the study of this project that tests it, where the published data cannot.
-        compute: returns values in `unit`, a number or a Series whose index says what each value is of, or None.
+        printed: its value in `unit`, as printed or as read from its words (`sbench.court.claims.parse_printed`).
+        tested_by: the study of this project that tests it if the published data cannot.
+        compute: returns values in `unit`, a number or a Series whose index names the subject of each value, or None.
         tables: the published table of each parameter of `compute`, several joined by ` + `.
     """
 
@@ -47,7 +47,7 @@ class Claims(list):
     """The claims of a study, in their order."""
 
     def __init__(self, **tables: str) -> None:
-        """Name the published tables that parameters of the claims' functions get; ` + ` joins several.
+        """Name the published tables of the parameters of the claims' functions; ` + ` joins several.
 
         Joined tables have a column `source`; `cells` and `samples` are made of the published tables.
         """
@@ -65,10 +65,10 @@ class Claims(list):
         name: str = "",
         **levels: str | list[str],
     ) -> Callable:
-        """Return a decorator that adds a claim: the first arguments are what `Claim` has under their names.
+        """Return a decorator that adds a claim; the first arguments are attributes of `Claim`.
 
-        `name` is its id in place of the function's name. `levels` are arguments of the function that are not tables: a
-        list of them makes a claim of each, whose id ends with it.
+        `name` is its id in place of the function's name. `levels` are arguments of the function other than tables: a
+        list makes a claim of each entry, whose id ends with the entry.
         """
         place = len(self)
         options = [level if isinstance(level, list) else [level] for level in levels.values()]
@@ -91,5 +91,5 @@ class Claims(list):
     explains = partialmethod(_add_claims, "explains")
 
     def get_tables(self, function: Callable, levels: Collection[str] = ()) -> dict[str, str]:
-        """Return the table of each parameter of a function that is not one of `levels`."""
+        """Return the table of each parameter of a function, except `levels`."""
         return {name: self.tables[name] for name in inspect.signature(function).parameters if name not in levels}

@@ -1,4 +1,4 @@
-"""A run's configuration: read, checked against the schema, and complete with its defaults."""
+"""Read a run's configuration, check it against the schema, and fill in its defaults."""
 
 import difflib
 import json
@@ -16,22 +16,22 @@ from sbench.design import yaml_file
 from sbench.design.schema import get_factors, read_schema
 from sbench.probe.program import Problem
 
-# Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
+# Characters that end a line or a name early, or cannot be written. A pattern's $ lets a last \n pass.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# A rule's command carries the configuration as JSON, and Linux takes 128 KiB of one argument.
+# A rule's command carries the configuration as JSON, and Linux limits an argument to 128 KiB.
 _MOST_JSON = 100_000
-# Told where nothing simpler is wrong: what is none of several variants, and names of what is not there.
+# Reported only if nothing simpler is wrong: a value that fits none of several variants, and missing names.
 _LAST = ("oneOf", "anyOf", "x-names", "x-file")
 Errors = Iterator[jsonschema.ValidationError]
 
 
 def resolve_config(config: dict, files: list[Path] | list[str]) -> dict:
-    """Return a configuration with every default filled in, and addresses without a slash at their end.
+    """Return a configuration with all defaults, and addresses without a trailing slash.
 
-    `files` say where it came from: to name the place of a mistake, and to see what YAML made of a level.
+    `files` are its sources: they name the place of a mistake, and show how YAML read a level.
 
     Raises:
-        Problem: one line that names the file, the key, and what is wrong with it.
+        Problem: one line with the file, the key, and the mistake.
     """
     for file in files:
         yaml_file.read_mapping(Path(file))
@@ -39,20 +39,20 @@ def resolve_config(config: dict, files: list[Path] | list[str]) -> dict:
 
 
 def load_config(file: Path | str, changes: dict | None = None) -> dict:
-    """Return the resolved configuration in `file` (see `resolve_config`), with these keys instead of its own."""
+    """Return the resolved configuration in `file` (see `resolve_config`) after replacing the keys of `changes`."""
     return _apply_schema(yaml_file.read_mapping(Path(file)) | (changes or {}), format_file_names([file]))
 
 
 def format_file_names(files: list) -> str:
-    """Return what stands before a mistake: the files of the configuration."""
+    """Join the files of the configuration, as the start of an error message."""
     return ", ".join(map(str, files)) or "the configuration"
 
 
 def expect_plain(config: dict, where: str) -> None:
-    """See that a configuration has only texts that can go through files and commands, and not too many.
+    """Check that files and commands can carry all texts of a configuration.
 
     Raises:
-        Problem: one of them cannot; `where` names its place.
+        Problem: a text has a control character, or the whole is too long; `where` names its place.
     """
     for place, value in _walk_values(config):
         if isinstance(value, str) and (control := _CONTROL.search(value)):
@@ -67,7 +67,7 @@ def expect_plain(config: dict, where: str) -> None:
 
 
 def select_study_config(config: dict, study: str) -> dict:
-    """Return what the plan, tables and facts of a study depend on: not which part of it is asked for now."""
+    """Return the part of a configuration that a study's plan, tables and facts depend on, without the selection."""
     apart = ("only", "again", "ask_above", "machine", "published_data", "published_partial", "comparison", "studies")
     kept = {key: value for key, value in config.items() if key not in apart}
     return {**kept, "only": {}, "again": [], "studies": {study: config["studies"][study]}}
@@ -86,7 +86,7 @@ def _apply_schema(config: dict, where: str) -> dict:
 
 
 def _walk_values(value: object, place: str = "") -> Iterator[tuple[str, object]]:
-    """Yield (place, value) of all keys and values within a value that are neither a list nor a mapping."""
+    """Yield (place, value) of all keys and scalar values within a value."""
     if isinstance(value, dict):
         for key, child in value.items():
             within = f"{place}.{_format_value(key)[1:-1]}".lstrip(".")
@@ -100,15 +100,14 @@ def _walk_values(value: object, place: str = "") -> Iterator[tuple[str, object]]
 
 
 def _format_value(value: object) -> str:
-    """Return a value of the configuration for a message, of a long one its begin."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:99]}…"
 
 
 def _build_validator(config: dict) -> jsonschema.protocols.Validator:
-    """Return the schema's validator, which fills in defaults and sees that what `config` names is there."""
-    # 6.0 is no integer to it; of variants it tells what is wrong with the one that was meant; entries of a list are not
-    # compared each with each, as the library does where they are not of one type.
+    """Build the schema's validator, which also fills in defaults and checks that the names in `config` exist."""
+    # It rejects 6.0 as an integer; of variants it reports the errors of the intended variant; and it does not compare
+    # list entries pairwise, as jsonschema does for entries of several types.
     plain = jsonschema.Draft202012Validator
 
     def is_integer(_: Any, value: object) -> bool:
@@ -160,7 +159,7 @@ def _build_validator(config: dict) -> jsonschema.protocols.Validator:
 
 
 def _is_variant_of(validator: Any, variant: dict, value: Any) -> bool:
-    """Return whether a variant is that of the value's kind or type; one without either, whether the value obeys it."""
+    """Return whether the value has the variant's kind or type, or else whether it obeys the variant."""
     if kind := variant.get("properties", {}).get("kind"):
         return isinstance(value, dict) and value.get("kind") == kind["const"]
     if "type" in variant:
@@ -180,7 +179,7 @@ def _describe_error(error: jsonschema.ValidationError) -> str:
     due: Any = error.validator_value
     described = _find_description(error)
     if variables := part.get("x-credentials"):
-        # What is wrong with it may be that it holds a password.
+        # The mistake may be a password in it.
         return f"{place} is not understood{described}; credentials stand in the environment, as {variables}, never here"
     match error.validator:
         case "additionalProperties":
@@ -217,14 +216,14 @@ def _describe_error(error: jsonschema.ValidationError) -> str:
 
 
 def _describe_replacement(value: object, wanted: list[str]) -> str:
-    """Return what to write instead of a value of the wrong type, where that can be said."""
+    """Suggest a replacement for a value of the wrong type, or return ""."""
     if isinstance(value, float) and value.is_integer() and "integer" in wanted:
         return f"; write {value:.0f}"
     return "; quote it" if "string" in wanted and not isinstance(value, (dict, list)) else ""
 
 
 def _find_description(error: jsonschema.ValidationError) -> str:
-    """Return the description nearest to an error, in parentheses: levels have that of their factor."""
+    """Return the description nearest to an error, in parentheses; levels get the description of their factor."""
     node, description = read_schema(), ""
     for step in error.absolute_schema_path:
         node = node[step]
@@ -237,7 +236,7 @@ def _format_description(description: str) -> str:
 
 
 def _validate_names(config: dict, where: str) -> None:
-    """See that files of libraries are there and comparisons have a factor, and ask each study for its own mistakes."""
+    """Check that files of libraries and factors of comparisons exist, and ask each study for its mistakes."""
     for name, library in config["libraries"].items():
         if library["kind"] == "conda" and not Path(f"envs/{name}.yaml").is_file():
             raise Problem(f"{where}: libraries.{name}: there is no envs/{name}.yaml, from which conda would make it")
@@ -248,7 +247,7 @@ def _validate_names(config: dict, where: str) -> None:
             if (factor := comparison["factor"]) not in get_factors(study):
                 place = f"studies.{study}.compare[{number}].factor"
                 raise Problem(f"{where}: {place}: {factor!r} is no factor of {study}: {', '.join(get_factors(study))}")
-        # The same factors are needed, which its own published study has.
+        # A reference needs the same factors, as in the study's published counterpart.
         there = [f"published/{path.parent.name}" for path in Path("results/published").glob(f"{study}/audit")]
         if absent := [name for name in _to_list(section.get("reference", [])) if name not in there]:
             choice = f"name {there[0]}" if there else "nothing is published with its factors"
@@ -258,7 +257,7 @@ def _validate_names(config: dict, where: str) -> None:
         try:
             mistake = next(studies.get_study(study).list_mistakes(config), "")
         except (Problem, OSError) as error:
-            # A file that the section names may have one too.
+            # A file named in the section may have a mistake too.
             mistake = f"studies.{study}: {error}"
         if mistake:
             raise Problem(f"{where}: {mistake}")
@@ -266,7 +265,7 @@ def _validate_names(config: dict, where: str) -> None:
 
 
 def validate_only(config: dict, where: str) -> None:
-    """Refuse an `only` that names no study, factor or level of the configuration; `where` names its place."""
+    """Raise Problem if `only` names an unknown study, factor or level; `where` names its place."""
     levels: dict[str, set[str]] = {"study": set(config["studies"])}
     for section in config["studies"].values():
         for mapping in studies.list_mappings(section):

@@ -1,4 +1,4 @@
-"""What a run still has to measure: how long it takes, what it reads and asks for, and what each figure comes from."""
+"""Estimate the cost of a run before it starts: time, bytes and requests, with the source of each figure."""
 
 import contextlib
 import itertools
@@ -14,32 +14,31 @@ from sbench.probe import host
 from sbench.probe.program import Problem, read_json
 from sbench.stores import store as stores
 
-# What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
+# Seconds of a cell without reading: Snakemake, the servers, start and end of workers (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6
-# What a study takes beside its cells on 2 idle cores, most of it its page; a job that makes data or puts them into a
-# store; and so many bytes a second of these.
+# Seconds of a study without its cells on 2 idle cores, mostly its page; seconds of a job that makes data or uploads
+# them; and the bytes a second of both jobs.
 _STUDY_S, _JOB_S, _MADE_BYTES_S, _PUT_BYTES_S = 20, 1, 20 * 2**20, 100 * 2**20
-# Objects are uploaded in parts of this size where nothing else is said.
+# Uploads split objects into parts of this size by default.
 _PART_BYTES = 2**24
 
 
 class Totals(dict[str | tuple[str, str], float]):
-    """Sums by what they are of, or by that and a store; 0 of what nothing was added to."""
+    """Sums by quantity, or by quantity and store; missing keys count as 0."""
 
     def __missing__(self, key: str | tuple[str, str]) -> float:
-        """Return 0, and keep no key for it."""
+        """Return 0 without storing the key."""
         return 0
 
 
 class Cost(NamedTuple):
-    """What a study has still to measure.
+    """The remaining measurements of a study.
 
     Attributes:
-        cells: (cell, records to do, seconds each, what these come from).
-        omitted: the combinations that are left out.
+        cells: (cell, records to do, seconds each, source of these seconds).
         totals: the sums: records, seconds, bytes, requests to stores elsewhere, disk_bytes, made_bytes; seconds_least,
-            the part of the seconds that may take longer; seconds_beside, the seconds for data, tables and pages; and
-            by store, as (what, store): gets, puts and bytes.
+            the part of the seconds that may take longer; seconds_beside, the seconds for data, tables and pages; and by
+            store, as (quantity, store): gets, puts and bytes.
     """
 
     cells: list[tuple[Cell, int, float, str]]
@@ -50,11 +49,11 @@ class Cost(NamedTuple):
 def estimate_cost(
     config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], opened: blocks.Open
 ) -> Cost:
-    """Estimate what a study still has to measure.
+    """Estimate the remaining measurements of a study.
 
-    The seconds of a cell are those of its last records on this machine; else its forecast; else its study's estimate,
-    scaled by the ratio of both for cells on the same store here; else the published time of such a cell; else the
-    estimate.
+    The seconds of a cell come from its last records on this machine; else from its forecast; else from its study's
+    estimate, scaled by the ratio of both for cells on the same store here; else from the published time of such a cell;
+    else from the estimate.
     """
     program, (seconds_of, ratios) = studies.get_study(study), _read_step_times(study)
     rows: list[tuple[Cell, int, float, str]] = []
@@ -74,7 +73,7 @@ def estimate_cost(
             seconds, basis = published[0] + _CELL_OVERHEAD_S, published[1]
         else:
             seconds, basis = _estimate_step_seconds(guess) + before_s, "estimated"
-        # A forecast leaves out what libraries compute.
+        # A forecast leaves out the computing of libraries.
         is_least = basis == "forecast" or (basis == "estimated" and guess.get("least", False))
         totals["seconds_least"] += seconds * to_do * is_least
         basis += f", {before_s / 3600:.1f} h of it before the cell begins" if before_s else ""
@@ -99,7 +98,7 @@ def estimate_cost(
 
 
 def compute_totals(costs: dict[str, Cost]) -> Totals:
-    """Return the sums over all studies that are not 0."""
+    """Return the positive sums over all studies."""
     totals = Totals()
     for what, amount in itertools.chain(*(cost.totals.items() for cost in costs.values())):
         totals[what] += amount
@@ -107,20 +106,19 @@ def compute_totals(costs: dict[str, Cost]) -> Totals:
 
 
 def describe_time(totals: Totals, more: float = 0) -> str:
-    """Return in words how long records and so many seconds `more` take; where most was never timed, it is a least."""
+    """Describe the time of the records plus `more` seconds; "at least" if most of it comes from lower bounds."""
     least = 2 * totals["seconds_least"] > totals["seconds"] + more
     return f"{'at least' if least else 'about'} {format_duration(totals['seconds'] + more)}"
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds in the unit that people would use."""
+    """Format seconds with the unit that people would use."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _estimate_record(cell: Cell, guess: dict, seconds: float) -> Totals:
-    """Return what one record of a cell adds to the sums."""
     store, puts = cell.levels["store"], guess.get("puts", 0)
     requests = guess["requests"] * stores.get_store(cell.settings["store"]).elsewhere
     each = Totals({"records": 1, "seconds": seconds, "bytes": guess["bytes"], "requests": requests})
@@ -129,18 +127,18 @@ def _estimate_record(cell: Cell, guess: dict, seconds: float) -> Totals:
 
 
 def _estimate_step_seconds(guess: dict) -> float:
-    """Return the seconds of a cell's step by its study's estimate, once it begins."""
+    """Estimate the seconds of a cell's step after its preparation, from its study's estimate."""
     return float(guess["seconds"] - guess.get("before_s", 0) + _CELL_OVERHEAD_S)
 
 
 def _read_step_times(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return what a study's steps took: seconds by cell, and by store (a hash of it) the ratio to their estimate."""
-    # Of the last session that has any, by one record of each cell: a plan may have thousands.
+    """Return the step times of a study: seconds by cell, and by digest of the store the ratios to their estimates."""
+    # Use one record of each cell of the last session: a plan may have thousands.
     taken: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     ratios: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell in Path("results").glob(f"*/{study}/records/*/"):
         for _, path in records.list_repeats(cell):
-            # What an earlier version wrote may lack what is estimated by now.
+            # Records of an earlier version may lack fields that estimates need.
             with contextlib.suppress(Problem, LookupError, TypeError, ValueError, AttributeError, OSError):
                 record = read_json(path)
                 here = record.get("host", {}).get("node") == host.get_node_name()

@@ -1,4 +1,4 @@
-"""A table from elsewhere as CSV: each value of its kind, or one line that names the file, the row and the column."""
+"""Read a CSV table and check the kind of each value; errors name the file, the row and the column."""
 
 import math
 from collections.abc import Mapping
@@ -8,22 +8,21 @@ import pandas as pd
 
 from sbench.probe.program import Problem
 
-# The kinds of a column.
 TEXT, COUNT, AMOUNT = "a text", "a whole number", "a number above 0"
-# As tables print it: 2560 (~2.5 TiB) is a number with a note.
+# For example, 2560 (~2.5 TiB) is a number with a note.
 PRINTED = "a number above 0, N/A, or a number with a note in brackets"
-# So many rows are in memory twice.
+# Rows in memory twice at a time.
 _ROWS = 20_000
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 def read_table(path: Path, kinds: Mapping[str, str], remedy: str = "", *, printed: bool = False) -> pd.DataFrame:
-    """Return the rows of a CSV: the columns that `kinds` names, each of its kind, then all others as text.
+    """Return the rows of a CSV: the columns that `kinds` names, converted, then all others as text.
 
-    With `printed` all of it is text, as it is in the file.
+    With `printed`, return the file's text unchanged.
 
     Raises:
-        Problem: it cannot be read, has no rows, lacks a column, has a row twice, or a value that is not of its kind.
+        Problem: the file is unreadable, has no rows, lacks a column, repeats a row, or has a value of the wrong kind.
     """
     end = f"; {remedy}" if remedy else ""
     parts, hashes = [], []
@@ -70,5 +69,5 @@ def _convert_column(path: Path, values: pd.Series, kind: str, end: str) -> pd.Se
 
 
 def _find_first_row(flags: pd.Series) -> int:
-    """The first row that is flagged, as an editor counts lines: the header is the first."""
+    """Return the first flagged row as an editor counts lines: the header is line 1."""
     return int(flags.index[flags].to_numpy()[0]) + 2

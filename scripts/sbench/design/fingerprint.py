@@ -1,4 +1,4 @@
-"""The fingerprint of the software that measured: kept once, referred to by records, and compared (METHOD 14)."""
+"""Store, refer to and compare fingerprints of the measuring software (METHOD 14)."""
 
 import contextlib
 import hashlib
@@ -12,27 +12,25 @@ from sbench.design.records import Kept
 from sbench.probe import software
 from sbench.probe.program import Problem, compute_file_digest, read_json, write_json
 
-# The factor whose levels are environments: what their specs and locks differ in is varied on purpose.
+# The factor whose levels are environments: differences between their specs and locks are deliberate.
 ENVIRONMENT = "library"
 ABSENT = "absent"
 _DIGITS = 16
-# The hash of a file that is not there any more, or is another one on this machine.
+# The hash of a file that is gone or differs on this machine.
 _UNKNOWN = "unknown"
 
 
 def save_fingerprint(folder: Path, seen: dict, servers: Mapping[str, Popen[str]], environment: dict) -> str | None:
-    """Keep what measured a record in `folder`, once, and return what the record refers to it by.
-
-    A file is hashed once for as long as it stays what it is.
+    """Store the fingerprint of the measuring software once and return its reference; hash only changed files.
 
     Args:
-        folder: the study's own, of the run.
+        folder: the study's `software` folder in the run.
         seen: {"distributions", "files"} as the measuring processes saw them (`sbench.probe.software`).
         servers: the processes of the store's embedded server, by name.
-        environment: the artefact of the library under test; `promised` is what its spec and locks say.
+        environment: the artefact of the library under test; `promised` lists the entries of its spec and locks.
 
     Returns:
-        16 hexadecimal digits, the name of the file; None where the artefact is from before it said what it promises.
+        16 hexadecimal digits, the name of the file; None for artefacts of versions before `promised`.
     """
     if "promised" not in environment:
         return None
@@ -52,10 +50,10 @@ def save_fingerprint(folder: Path, seen: dict, servers: Mapping[str, Popen[str]]
 
 
 def expect_unchanged(environment: dict) -> None:
-    """See that what a library loads from where it was not built for it is what it was when its artefact was written.
+    """Check that files that a library loads from elsewhere have not changed since its artefact was written.
 
     Raises:
-        Problem: a file of it is another one, or gone.
+        Problem: a file changed or is gone.
     """
     for imported in environment.get("imported", ()):
         if software.get_identity(_get_path(imported)) != imported:
@@ -66,10 +64,10 @@ def expect_unchanged(environment: dict) -> None:
 
 
 def expect_promised(environment: dict, seen: dict) -> None:
-    """Compare versions of a library's user-supplied packages with those that measured, `seen` by `save_fingerprint`.
+    """Compare the versions of user-supplied packages with the versions in `seen` (see `save_fingerprint`).
 
     Raises:
-        Problem: one is another one.
+        Problem: a version differs.
     """
     for package in (environment["build"] or {}).get("added", ()):
         version = seen["distributions"].get(package["name"], "none")
@@ -81,7 +79,7 @@ def expect_promised(environment: dict, seen: dict) -> None:
 
 
 def read_fingerprint(kept: Kept) -> str:
-    """Return the fingerprint that a record refers to as JSON, "" where it has none or its file is not what it was."""
+    """Return the fingerprint that a record refers to as JSON; "" without a reference, or if its file changed."""
     reference = ((kept.record or {}).get("provenance") or {}).get("software")
     return (
         _read_content(software.get_identity(kept.path.parents[2] / "software" / f"{reference}.json"))
@@ -91,21 +89,18 @@ def read_fingerprint(kept: Kept) -> str:
 
 
 def read_fingerprints(of_study: Iterable[Kept]) -> dict[str, dict]:
-    """Return the fingerprints that the records of a study refer to, by what they are referred to by."""
+    """Return the fingerprints that the records of a study refer to, by reference."""
     texts = {text for one in of_study if (text := read_fingerprint(one))}
     return {_compute_digest(content): content for content in map(json.loads, sorted(texts))}
 
 
 def compare_environments(base: dict, other: dict) -> dict[str, tuple[str, str]]:
-    """Return what the environments of two fingerprints vary on purpose: where their specs and locks differ, by name.
-
-    `copy` is the text for which a library was built once more, in another folder.
-    """
+    """Return the deliberate differences of fingerprints by name: of specs and locks; `copy` marks a second build."""
     return _compare_values(base["promised"], other["promised"])
 
 
 def describe_environments(kept: Iterable[Kept], compare: Iterable[dict]) -> list[str]:
-    """Return in words what the environments that a study compares vary on purpose, a line for each pair."""
+    """Describe the deliberate differences of the environments that a study compares, with a line for each pair."""
     newest = {one.levels.get(ENVIRONMENT, ""): json.loads(text) for one in kept if (text := read_fingerprint(one))}
     baselines = [str(entry["baseline"]) for entry in compare if entry["factor"] == ENVIRONMENT]
     pairs = [(base, other) for base in baselines if base in newest for other in newest if other != base]
@@ -118,7 +113,7 @@ def describe_environments(kept: Iterable[Kept], compare: Iterable[dict]) -> list
 
 
 def describe_unseen_records(kept: Iterable[Kept]) -> list[str]:
-    """Return how many records that were measured have no fingerprint."""
+    """Count the measured records without a fingerprint, in words; return nothing if all have it."""
     measured = [one for one in kept if one.record and one.record["status"] == "done"]
     count = sum(not read_fingerprint(one) for one in measured)
     line = f"{count} of {len(measured)} records have no fingerprint of the software that measured them"
@@ -127,10 +122,10 @@ def describe_unseen_records(kept: Iterable[Kept]) -> list[str]:
 
 @cache
 def describe_differences(base: str, other: str, environments: bool) -> tuple[str, ...]:
-    """Return in words where two fingerprints, as JSON, differ, apart from what is varied on purpose.
+    """Describe the differences of two fingerprints, given as JSON, except deliberate differences.
 
-    That is nothing unless the two are of different `environments`. A library or a server counts only where both have
-    it: a driver may load one that others have no use for.
+    Only fingerprints of different `environments` differ deliberately. A library or a server counts only if both have
+    it: a driver may load a library that others do not use.
     """
     one, two = json.loads(base), json.loads(other)
     varied = compare_environments(one, two) if environments else {}
@@ -144,22 +139,22 @@ def describe_differences(base: str, other: str, environments: bool) -> tuple[str
 
 
 def _compare_values(base: dict[str, str], other: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Return both values of each name that they do not have alike, in alphabetical order."""
+    """Return both values of each name with unequal values, in alphabetical order."""
     values = {name: (base.get(name, ABSENT), other.get(name, ABSENT)) for name in sorted(base | other)}
     return {name: both for name, both in values.items() if both[0] != both[1]}
 
 
 def _is_part_of(file: str, varied: Iterable[str]) -> bool:
-    """Whether a file is part of what is varied: libhdf5_hl of libhdf5, "libaws-c-s3 (h5py-s3)" of h5py-s3.
+    """Return whether a file belongs to a varied package: libhdf5_hl to libhdf5, "libaws-c-s3 (h5py-s3)" to h5py-s3.
 
-    Of a library that was built once more (`copy`) all files are.
+    All files of a library that was built again (`copy`) do.
     """
     library, _, wheel = file.rstrip(")").partition(" (")
     return wheel in varied or library.startswith(("lib",) if "copy" in varied else tuple(varied))
 
 
 def _list_programs(servers: Mapping[str, Popen[str]]) -> dict[str, str]:
-    """Return the identities of the files in the commands of servers: a program, or an interpreter and its script."""
+    """Return the identities of files in the servers' commands: a program, or an interpreter and its script."""
     commands = ((name, process.args) for name, process in servers.items() if isinstance(process.args, list))
     files = ((name, Path(word)) for name, command in commands for word in command if Path(word).is_file())
     return {name if name == path.name else f"{name} {path.name}": software.get_identity(path) for name, path in files}

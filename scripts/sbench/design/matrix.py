@@ -1,4 +1,4 @@
-"""The cells of a study: its matrix expanded, what cannot exist left out with the reason, each cell with a name."""
+"""Expand the matrix of a study into named cells; list impossible combinations with their reasons."""
 
 import hashlib
 import itertools
@@ -18,34 +18,34 @@ from sbench.probe.program import Problem
 from sbench.probe.slowed import SHARES
 from sbench.stores import store as stores
 
-# What a study's section says beside the settings of its cells.
+# Keys of a study's section that are not settings of its cells.
 _NOT_SETTINGS = (
     *("question", "published", "reference", "matrix", "compare", "control_cells", "data", "time_limit_s", "advice"),
     *("bisect", "twins"),
 )
-# Snakemake keeps a job for each record, and has no memory for many more.
+# Snakemake keeps a job for each record, and runs out of memory with many more.
 _MOST_RECORDS = 100_000
 
 
 class Omitted(NamedTuple):
-    """A combination of levels that is left out, and why."""
+    """A combination of levels that is left out, and the reason."""
 
     levels: dict[str, str]
     reason: str
 
 
 def expand_matrix(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
-    """Return the cells of a study of a resolved configuration, and the combinations that were left out.
+    """Return the cells of a study of a resolved configuration, and the omitted combinations.
 
-    Cells are in the order of the matrix, then the controls: A/A twins, the first of their cells slowed, and twins that
-    have something anew (`study.ANEW`). Each combination is there once, however often it is named.
+    Cells are in the order of the matrix, followed by the controls: A/A twins, the slowed controls of the first of their
+    cells, and further twins (`study.ANEW`). Each combination is there once, however often the matrix names it.
 
     Raises:
-        Problem: nothing, or too much, is left of the matrix, or nothing of the baseline of a comparison.
+        Problem: the matrix leaves no cell, too many, or none with the baseline of a comparison.
     """
     section, factors = config["studies"][study], schema.get_factors(study)
     mappings, times = studies.list_mappings(section), studies.get_study(study).count_repeats(config)
-    # So many cells cannot even be listed: they are counted, not made.
+    # Too many cells to list: count them instead.
     if (many := sum(math.prod(map(len, mapping.values())) for mapping in mappings)) * times > _MOST_RECORDS:
         raise Problem(
             f"studies.{study}.matrix: {many:,} combinations, {times:,} times each, are more than"
@@ -88,7 +88,7 @@ def expand_matrix(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
 
 
 def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Omitted]]]:
-    """Return what `expand_matrix` does for every study of a resolved configuration, which comes from `files`.
+    """Return the result of `expand_matrix` for every study of a resolved configuration, read from `files`.
 
     Raises:
         Problem: one line that names the files.
@@ -100,10 +100,10 @@ def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Om
 
 
 def select_cells(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
-    """Return the cells with the levels of `only` ({factor: [levels]}); a study without the factor is unaffected.
+    """Return the cells with the levels of `only` ({factor: [levels]}); studies without the factor keep all cells.
 
-    A control of each kind is among them, with the cell that it repeats, if there is one that needs no other library or
-    store: each session has its own (METHOD 6).
+    Each session needs its controls (METHOD 6): add a control of each kind, with its cell, if it needs no other library
+    or store.
     """
     cells = list(cells)
     chosen = {
@@ -121,7 +121,7 @@ def select_cells(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
 
 
 def _check_caches(levels: dict[str, str], config: dict) -> Iterator[str]:
-    """Yield that nobody here can fill the caches of a service elsewhere (METHOD 8)."""
+    """Yield an obstacle if a cell needs warm caches of a service elsewhere, which nobody here can fill (METHOD 8)."""
     if levels.get("cache") == "warm" and stores.get_store(config["stores"][levels["store"]]).elsewhere:
         yield f"store {levels['store']} is elsewhere: its caches cannot be filled on purpose; take cold"
 
@@ -136,7 +136,7 @@ def compute_digest(value: object) -> str:
 
 
 def build_permanent_name(of: str, *parts: object) -> str:
-    """Return the name of a study or run with 10 hexadecimal digits of what it is made of: other records, other name."""
+    """Append 10 hexadecimal digits of its content to the name of a study or run: other records, other name."""
     return f"{of}-{compute_digest(parts)}"
 
 
@@ -146,7 +146,7 @@ def list_datasets(cells: Iterable[Cell]) -> dict[str, dict]:
 
 
 def list_libraries(cells: Iterable[Cell]) -> dict[str, dict]:
-    """Return the libraries that cells are measured with: name of the environment -> entry of the configuration."""
+    """Return the libraries that measure cells: name of the environment -> entry of the configuration."""
     return {cell.library: cell.settings["library"] for cell in cells if cell.library}
 
 
@@ -155,7 +155,7 @@ def _build_cell(config: dict, study: str, levels: dict[str, str], control: str =
     levels = {**levels, "control": control}
     settings = {
         "study": study,
-        # A cell without a factor that was added is the same that it was before there was one.
+        # A factor that was added later must not change the names of earlier cells.
         "cell": {name: level for name, level in levels.items() if schema.get_added_factors(study).get(name) != level},
         "seed": config["seed"],
         **{key: value for key, value in section.items() if key not in _NOT_SETTINGS},
@@ -176,7 +176,7 @@ def _build_cell(config: dict, study: str, levels: dict[str, str], control: str =
         if names := part.get("x-names"):
             settings[factor] = config[names][levels[factor]]
         if pattern := part.get("x-file"):
-            # The text of the file makes the cell.
+            # The text of the file identifies the cell.
             text = Path(pattern.format(levels[factor])).read_text(encoding="utf-8")
             settings[factor] = {"name": levels[factor], "text": text}
     if control == REBUILT:
@@ -192,5 +192,5 @@ def _build_cell(config: dict, study: str, levels: dict[str, str], control: str =
 
 
 def _format_level(level: str, factor: dict) -> str:
-    """A level in a folder's name: numbers say what they count, by the `x-short` of their factor."""
+    """Format a level for a folder's name; the `x-short` of its factor shows the unit of a number."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", factor.get("x-short", "") + level)

@@ -1,4 +1,4 @@
-"""The matrix and the plan of a study, as files: for people and the report, and for the steps that measure."""
+"""Build the files with a study's matrix, for people and the report, and with its plan, for the measuring steps."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from sbench.design.study import Cell, resolve_setting
 
 
 def build_plan(config: dict, study: str, cells: list[Cell]) -> dict:
-    """Return what the steps of a study need to know: {"status", "run", "study", "order", "cells": {name: …}}."""
+    """Build the plan that a study's steps read: {"status", "run", "study", "order", "cells": {name: …}}."""
     return {
         "status": "done",
         "run": config["run"],
@@ -26,7 +26,7 @@ def build_plan(config: dict, study: str, cells: list[Cell]) -> dict:
 
 
 def format_matrix_csv(study: str, cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
-    """Return the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
+    """Format the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
     text = io.StringIO()
     columns = ["cell", *schema.get_factors(study), "control", "omitted", "twin_of"]
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")

@@ -1,4 +1,4 @@
-"""What a run costs in US dollars, by the dated prices in config/facts/prices.yaml; what has none is not counted."""
+"""Compute the price of a run in US dollars from the dated prices in config/facts/prices.yaml."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,12 +9,12 @@ from sbench.probe.program import read_yaml
 from sbench.stores import store as stores
 
 PRICES = Path("config/facts/prices.yaml")
-# As the region of a machine that is in none of the cloud's: what it reads leaves the cloud.
+# The region of a machine outside the cloud: its reads leave the cloud.
 OUTSIDE = "none"
 
 
 class _Part(NamedTuple):
-    """One part of a bill: dollars, and what for; without a price None, and what is lacking."""
+    """One part of a bill: dollars and their subject; without a price, None and the unpriced item."""
 
     usd: float | None
     words: str
@@ -22,19 +22,16 @@ class _Part(NamedTuple):
 
 
 class Bill(NamedTuple):
-    """The dollars of a run, and the line that shows how they come about."""
+    """The dollars of a run, and the line that explains them."""
 
     usd: float
     line: str
 
 
 def compute_bill(config: dict, totals: Totals, seconds: float) -> Bill | None:
-    """Return what a run costs; None where it asks no store elsewhere and no machine is named.
+    """Return the price of a run, without unpriced parts; None if it uses no store elsewhere and names no machine.
 
-    Args:
-        config: the resolved configuration.
-        totals: as in `sbench.design.cost.Cost`.
-        seconds: how long the machine is needed.
+    `totals` are as in `sbench.design.cost.Cost`; `seconds` is how long the run needs the machine.
     """
     used = sorted(name for what, name in (key for key in totals if isinstance(key, tuple)) if what == "bytes")
     elsewhere = {name: store for name in used if (store := stores.get_store(config["stores"][name])).elsewhere}
@@ -75,7 +72,6 @@ def _build_machine_part(machine: Mapping | None, prices: Mapping, hours: float) 
 def _list_store_parts(
     name: str, store: stores.Store, own: Mapping, machine: Mapping | None, prices: Mapping
 ) -> Iterator[_Part]:
-    """Yield what requests to a store cost, and what leaves its region."""
     region = store.spec.get("region", "")
     of_region = prices["stores"].get(store.billed_service, {}).get(region)
     if not of_region:

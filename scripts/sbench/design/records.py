@@ -1,4 +1,4 @@
-"""Records as they are written and read: whole, in their place, every number in its range, and as they were measured."""
+"""Write and read records; check that they are whole, in their place, in range, and unedited."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ from sbench.design.schema import get_added_factors
 from sbench.probe.program import Problem, read_json, read_yaml, write_json
 
 SCHEMA = Path(__file__).with_name("record.yaml")
-# The requests of a cell's first record, one row each, beside it.
+# The requests of a cell's first record, one row each, in a file in the record's folder.
 REQUESTS = "requests.csv.gz"
 _SHOWN = 40
 _REMEDY = "remove it and run again"
@@ -23,10 +23,7 @@ EDITED = "its digest does not fit, so it is not what was written: put it back as
 
 @dataclass(frozen=True)
 class Kept:
-    """A record that lies in the folder of its cell: None, and the problem, where it cannot be used.
-
-    `levels` are those of the cell by factor, as the matrix has them.
-    """
+    """A record in the folder of its cell, with `levels` as in the matrix; if it is unusable, None and the problem."""
 
     cell: str
     levels: Mapping[str, str]
@@ -40,8 +37,8 @@ def write_record(path: Path | str, record: dict) -> None:
     """Write a record with its digest, whole or not at all.
 
     Raises:
-        Problem: something in it has the wrong type or is out of its range, or the file cannot be written. What else is
-            wrong with the record stands before the first, since it is the likely cause.
+        Problem: a value has the wrong type or range, or writing fails. The record's other reasons come first, as likely
+            causes.
     """
     try:
         expect_sound(record, "the record")
@@ -53,16 +50,16 @@ def write_record(path: Path | str, record: dict) -> None:
 def read_record(path: Path, run: str, study: str, levels: Mapping[str, str] | None = None) -> dict:
     """Return the record in `path`, …/{name of the cell}/repeat={repeat}.json, of a run and study.
 
-    `levels` are those of the cell by factor, where they are known.
+    `levels`: the cell's levels by factor, if known.
 
     Raises:
-        Problem: it cannot be read, is not whole, has a number out of its range, or is the record of another place or
-            of other levels. The line names it.
+        Problem: the file is unreadable or incomplete, has a number out of range, or belongs to another place or other
+            levels. The line names the file.
     """
     try:
         record = read_json(path)
         expect_sound(record, str(path), f"; {_REMEDY}")
-        # What is nested too deeply for this is not found where the report is made.
+        # Reject a record that is nested too deeply here, rather than while the report is made.
         compute_digest(record)
     except RecursionError:
         raise Problem(f"{path} is nested too deeply to be read; {_REMEDY}") from None
@@ -83,8 +80,8 @@ def read_record(path: Path, run: str, study: str, levels: Mapping[str, str] | No
 def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, study: str) -> Iterator[Kept]:
     """Yield the records `folder`/<cell>/repeat=<n>.json of cells, in their order, then by repeat.
 
-    `cells` are their levels by factor, by name. A record that cannot be read, or that is not that of its place or
-    label, is named on standard error. Records of other cells are left out, which one line says.
+    `cells`: levels by factor, by name of the cell. Report on standard error each unreadable or misplaced record, and
+    the number of cells outside the matrix.
     """
     for cell, levels in cells.items():
         for repeat, path in list_repeats(folder / cell):
@@ -98,9 +95,9 @@ def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str,
 
 
 def list_failure_reasons(path: Path, folder: Path, run: str) -> list[str]:
-    """Return why an artefact of a run, a record or another one, has failed or cannot be used; nothing where it can.
+    """Return why an artefact of a run (a record or another file) has failed or is unusable; [] if it is usable.
 
-    `folder` is that of the run's results, or of an earlier attempt whose failed artefacts were moved there.
+    `folder`: the folder of the run's results, or of an earlier attempt whose failed artefacts were moved there.
     """
     study, kind = path.relative_to(folder).parts[:2]
     try:
@@ -112,7 +109,7 @@ def list_failure_reasons(path: Path, folder: Path, run: str) -> list[str]:
 
 
 def find_unable_cells(kept: Iterable[Kept]) -> dict[str, str]:
-    """Return the cells of which no record was measured since what is there cannot be read so, each with the reason."""
+    """Return the reasons, by cell, why cells without any measured record cannot read the existing data."""
     of_cells: dict[str, list[dict]] = {}
     for one in kept:
         of_cells.setdefault(one.cell, []).append(one.record or {})
@@ -120,33 +117,30 @@ def find_unable_cells(kept: Iterable[Kept]) -> dict[str, str]:
 
 
 def is_injected_failure(record: dict) -> bool:
-    """Return whether a read failed since a fault was injected: a result of its cell, and no broken run."""
+    """Return whether a read failed because of an injected fault: a result of its cell, not a broken run."""
     return record.get("status") == "failed" and bool(record.get("injected"))
 
 
 def is_skipped(path: Path) -> bool:
-    """Return whether an artefact is of a step that was skipped, since something that it needs had failed."""
+    """Return whether an artefact belongs to a skipped step, whose inputs had failed."""
     with contextlib.suppress(Problem):
         return "cause" in read_json(path)
     return False
 
 
 def is_edited(record: dict) -> bool:
-    """Return whether a record is no longer what was written (METHOD 23); of one without a digest nobody knows."""
+    """Return whether a record changed after it was written (METHOD 23); False without a digest."""
     return "digest" in record and record["digest"] != compute_digest(record)
 
 
 def compute_digest(record: dict) -> str:
-    """Return the sha256 of a record without its digest, as JSON with sorted keys and without blanks.
-
-    It guards against accident, not intent: who edits a record on purpose can write the digest anew.
-    """
+    """Return the sha256 of a record without its digest, as sorted JSON; it guards against accident, not intent."""
     content = {key: value for key, value in record.items() if key != "digest"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def list_repeats(cell: Path) -> Iterator[tuple[int, Path]]:
-    """Yield (repeat, path) of the records in a cell's folder, in order; other files are none."""
+    """Yield (repeat, path) of the records in a cell's folder, in order; skip other files."""
     yield from sorted((_parse_repeat(path), path) for path in cell.glob("repeat=*.json") if _parse_repeat(path))
 
 
@@ -156,7 +150,7 @@ def _parse_repeat(path: Path) -> int:
 
 
 def is_sound(record: object) -> bool:
-    """Return whether all that a record holds has its type and is within its range."""
+    """Return whether all values of a record have their type and range."""
     with contextlib.suppress(Problem):
         expect_sound(record, "the record")
         return True
@@ -164,12 +158,12 @@ def is_sound(record: object) -> bool:
 
 
 def expect_sound(record: object, name: str, remedy: str = "") -> None:
-    """See that all that a record holds has its type and is within its range.
+    """Check that all values of a record have their type and range.
 
     Raises:
-        Problem: something does not, or is not; the line begins with `name` and ends with `remedy`.
+        Problem: a value has the wrong type or range; the line begins with `name` and ends with `remedy`.
     """
-    # Not at the top: steps in a library's conda environment, which has no such package, check no records.
+    # Imported here: a library's conda environment lacks this package, and steps in it check no records.
     import fastjsonschema
 
     try:
@@ -186,7 +180,7 @@ def expect_sound(record: object, name: str, remedy: str = "") -> None:
 
 
 def read_sample_columns() -> dict[str, dict]:
-    """Return the columns of samples that the schema of records names, each with its part of it."""
+    """Return the columns of samples that the schema of records names, with their subschemas."""
     columns: dict[str, dict] = read_yaml(SCHEMA)["then"]["properties"]["samples"]["items"]["properties"]
     return columns
 
@@ -200,7 +194,7 @@ def _build_check() -> Callable[[object], dict]:
 
 
 def _resolve_references(part: Any, definitions: dict) -> Any:
-    """Put definitions where they are referred to: a compiled check works out its place at every reference."""
+    """Inline definitions: a compiled check resolves its place again at every reference."""
     if isinstance(part, list):
         return [_resolve_references(one, definitions) for one in part]
     if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""The schema of a configuration: that of a run, with the parts of stores, drivers and studies."""
+"""Compose the schema of a configuration from the schemas of a run, stores, drivers and studies."""
 
 from functools import cache
 from pathlib import Path
@@ -11,16 +11,13 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def list_studies() -> list[str]:
-    """Return the names of all studies: the folders that declare one."""
+    """Return the names of all studies: the folders with a study.py."""
     return sorted(path.parent.name for path in _PACKAGE.glob("studies/*/study.py"))
 
 
 @cache
 def read_schema() -> dict:
-    """Return the schema of a configuration, read once: that of a run, with that of `stores` and of each study in it.
-
-    What it refers to stands in the place of each reference.
-    """
+    """Return the schema of a configuration with `stores`, all studies and resolved references; read it once."""
     whole: dict = _read_part("design/run.yaml")
     of_studies: dict[str, dict] = {}
     whole["properties"] |= {"stores": _read_part("stores/schema.yaml")}
@@ -38,7 +35,7 @@ def read_schema() -> dict:
     of_kind["properties"]["kind"]["enum"] = [kind["title"] for kind in of_kind["oneOf"]]
     for part in parts:
         whole["$defs"] |= part.pop("$defs", {})
-    # What an editor, which does not compose them, must let pass.
+    # Closed only here: an editor, which does not compose the schemas, must accept other properties.
     for part in (whole, whole["properties"]["studies"]):
         part["additionalProperties"] = False
     written: dict = _resolve_references(whole, whole["$defs"])
@@ -46,19 +43,19 @@ def read_schema() -> dict:
 
 
 def get_factors(study: str) -> dict[str, dict]:
-    """Return the factors of a study in their order, each with its part of the schema."""
+    """Return the factors of a study in their order, with their subschemas."""
     parts: dict[str, dict] = read_schema()["$defs"][f"{study}_matrix"]["properties"]
     return parts
 
 
 @cache
 def get_added_factors(study: str) -> dict[str, str]:
-    """Return the factors that a study got after its first records, with the level of all cells of before."""
+    """Return the factors that a study got after its first records, with the level of all earlier cells."""
     return {name: str(part["default"][0]) for name, part in get_factors(study).items() if "x-added" in part}
 
 
 def is_series(study: str) -> bool:
-    """Return whether each record of a study is a series, of which fewer than 6 give verdicts, too."""
+    """Return whether each record of a study is a series, so that fewer than 6 records give verdicts, too."""
     return bool(read_schema()["$defs"][f"{study}_matrix"].get("x-series", False))
 
 

@@ -1,4 +1,4 @@
-"""A session: one call of the workflow, named after the time (UTC) at which it began."""
+"""Name a session, a call of the workflow, after the time (UTC) at which it began."""
 
 import calendar
 import os
@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 from sbench.probe import host
 
-# The variable that says in which session a step runs, wherever that is: jobs of a cluster inherit it.
+# The variable with the session's name; jobs of a cluster inherit it.
 SESSION = "STORAGE_BENCHMARKS_SESSION"
-# Beside it, the boot of the machine on which the session began, and the seconds since then: no clock that is set.
+# The boot of the session's first machine, and its uptime at the start, by a clock that nobody sets.
 UPTIME = "STORAGE_BENCHMARKS_UPTIME"
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def start_session() -> None:
-    """Name the session that begins now, for this process and those that it starts."""
+    """Name the session that begins now, for this process and its children."""
     os.environ |= {SESSION: format_session_name(), UPTIME: f"{_read_boot_id()} {_get_uptime_s()}"}
 
 
@@ -25,9 +25,9 @@ def format_session_name() -> str:
 
 
 def get_session_time() -> str:
-    """Return the time (UTC, in ms) by the clock as it was set when the session began: setting it reorders no records.
+    """Return the time (UTC, ms) by the session's initial clock setting, so that setting the clock reorders no records.
 
-    On another machine, and without a session, it is the time of the clock.
+    On another machine, or without a session, use the current clock.
     """
     boot, _, began_s = os.environ.get(UPTIME, "").partition(" ")
     now_s = time.time()

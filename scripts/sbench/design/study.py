@@ -1,4 +1,4 @@
-"""What the workflow must know of a study beside its schema; a study states only what it has."""
+"""Describe a study to the workflow, in addition to its schema; a study overrides only its peculiarities."""
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,27 +13,26 @@ from sbench.stores import store as stores
 from sbench.stores import trust
 
 if TYPE_CHECKING:
-    # Measuring a cell asks its study, too, and makes no tables.
+    # Measuring a cell imports its study, too, and makes no tables.
     import pandas as pd
 
 T = TypeVar("T")
-# Levels of `control` whose twins have something anew that a cell keeps across blocks (METHOD 6), and what that is.
+# Levels of `control` whose twins renew something that a cell keeps across blocks (METHOD 6), described in `ANEW`.
 COPIED, REBUILT = "copied", "rebuilt"
 ANEW = {COPIED: "another copy of the data", REBUILT: "another build of the library"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of levels and all that it takes to measure it.
+    """One combination of levels with all that measuring it takes.
 
     Attributes:
-        name: the readable levels, without those that the schema has as defaults, and 10 hexadecimal digits of the
-            resolved settings; the cell's folder.
-        study: the study's name.
-        levels: factor -> level, as text, in the order of the schema; `control` is "", "twin", one of `ANEW`, or that
-            of a slowed control (`sbench.probe.slowed`).
-        settings: what the measuring program is given; what differs here is a different cell.
-        dataset: the id of the data it reads, "" where the study makes none.
+        name: the readable levels, without the defaults of the schema, and 10 hexadecimal digits of the resolved
+            settings; the cell's folder.
+        levels: factor -> level, as text, in the order of the schema; `control` is "", "twin", a key of `ANEW`, or the
+            level of a slowed control (`sbench.probe.slowed`).
+        settings: input of the measuring program; other settings make another cell.
+        dataset: the id of the data it reads, "" if the study makes none.
         twin_of: name of the cell that a control repeats, "" for all others.
     """
 
@@ -46,19 +45,19 @@ class Cell:
 
     @property
     def library(self) -> str:
-        """The name of its library's environment, "" without one; a twin that is rebuilt has one of its own."""
+        """The name of its library's environment, "" without a library; a rebuilt twin has a separate environment."""
         return self.levels.get("library", "") + f"+{REBUILT}" * (self.levels.get("control") == REBUILT)
 
 
 class Study:
-    """A study without peculiarities: `scripts/sbench/studies/<study>/study.py` declares its own as `STUDY`.
+    """A study without peculiarities: `scripts/sbench/studies/<study>/study.py` declares its study as `STUDY`.
 
     Attributes:
-        name: that of its folder in scripts/sbench/studies.
-        environment: that of the file in envs/ from which conda makes what its cells are measured in.
+        name: the name of its folder in scripts/sbench/studies.
+        environment: the name of the file in envs/ that conda makes the environment of its cells from.
         spans_nodes: whether cells run on several nodes of a cluster, by a factor `nodes`.
         of_tasks: the metrics of single tasks: cells of different numbers of tasks are not compared by them.
-        of_record: what of each record its report reads beside the tables.
+        of_record: keys of each record that its report reads in addition to the tables.
     """
 
     environment = "workflow"
@@ -67,16 +66,16 @@ class Study:
     of_record: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:
-        """Name it as its folder in scripts/sbench/studies."""
+        """Set the name of its folder in scripts/sbench/studies."""
         self.name = name
 
     def get_section(self, config: dict) -> dict:
-        """Return what a resolved configuration says of this study."""
+        """Return the study's section of a resolved configuration."""
         section: dict = config["studies"][self.name]
         return section
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield what is wrong with the study's section and the schema cannot see."""
+        """Yield mistakes in the study's section that the schema cannot see."""
         yield from ()
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
@@ -84,11 +83,11 @@ class Study:
         yield from ()
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Return the cells that controls may repeat: those whose time a wait of a known share makes longer by that."""
+        """Return the cells that controls may repeat: a wait of a known share makes their time longer by that share."""
         return cells
 
     def describe_missing_twin(self, settings: dict, control: str) -> str:
-        """Return why a cell of such settings has no twin of a level of `ANEW`; "" where it has."""
+        """Return why a cell of such settings cannot have a twin of a level of `ANEW`; "" if it can."""
         data, library = settings.get("data", {}), settings.get("library", {})
         if control == COPIED:
             apart = "files" not in data or (stores.get_store(settings["store"]).has_separate_data and "at" not in data)
@@ -96,37 +95,37 @@ class Study:
         return "" if library.get("kind") in ("source", "wheel") else "its library is not built here"
 
     def is_in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
-        """Return whether cells are measured in the order of the matrix, as one leaves traces in those after it."""
+        """Return whether cells run in the order of the matrix, as each leaves traces in the next."""
         return False
 
     def is_timed(self, levels: dict[str, str]) -> bool:
-        """Return whether cells of these levels take a time that is compared with that of others."""
+        """Return whether cells of these levels take a time to compare."""
         return True
 
     def get_data_settings(self, config: dict, levels: dict[str, str]) -> dict:
-        """Return the settings of the dataset of these levels, which are those of the factors that describe the data."""
+        """Return the settings of a dataset; `levels` are the levels of the factors that describe the data."""
         return {key: resolve_setting(value, levels) for key, value in self.get_section(config)["data"].items()} | levels
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Return a cell's settings with what only the study knows; all that is in them makes the cell."""
+        """Add settings that only the study knows to a cell's settings; all settings identify the cell."""
         return settings
 
     def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield what a run of `cells` needs beside folders and stores, each with what says that it is there.
+        """Yield the needs of a run of `cells` other than folders and stores, each with a function that checks it.
 
-        What is called returns a few words, or raises the Problem that says what to do.
+        The function returns a few words, or raises a Problem with the remedy.
         """
         yield from ()
 
     def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield what the study reads of the user's own, each with what looks at it (see `list_needs`)."""
+        """Yield the user's files that the study reads, each with a function that checks it (see `list_needs`)."""
         if "published" in self.get_section(config):
             yield "published", lambda: f"{len(self.read_printed(config))} figures"
 
     def read_printed(self, config: dict) -> list[dict]:
-        """Return what was printed elsewhere, as the study's `printed` reads it in the file that `published` names."""
+        """Return the figures printed elsewhere, as the study's `printed` reads them from the file of `published`."""
         path = self.get_section(config).get("published")
-        # What reads tables is needed by nothing else that is asked of a study.
+        # Imported here: nothing else asked of a study needs to read tables.
         rows: list[dict] = (
             importlib.import_module(f"sbench.studies.{self.name}.printed").read_printed(Path(path)) if path else []
         )
@@ -136,7 +135,7 @@ class Study:
         """Return the files of results from elsewhere that the study's `imports` name.
 
         Raises:
-            Problem: one of them is not there.
+            Problem: a file is missing.
         """
         return []
 
@@ -147,62 +146,62 @@ class Study:
     def estimate_record(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
-        Where a cell has to wait, or to prepare something, "before_s" says how many of the seconds; "puts" says how many
-        of the requests write, "least" that the files, which nobody looked into, may need more of all.
+        Optional keys: "before_s", the seconds that the cell waits or prepares; "puts", the part of the
+        requests that write; "least", whether unread files may need more of everything.
         """
         return {"requests": 0, "bytes": 0, "seconds": 0}
 
     def compute_forecast(self, cell: "Cell", config: dict) -> float | None:
-        """Return the seconds that a record of a cell is forecast to read; None without a forecast."""
+        """Return the forecast reading seconds of a cell's record; None without a forecast."""
         return None
 
     def find_published_time(self, settings: dict) -> tuple[float, str] | None:
-        """Return the seconds that a record of such a cell took by what was published, and what that is of."""
+        """Return the published seconds of a record of such a cell, and the name of their source."""
         return None
 
     def estimate_disk_bytes(self, settings: dict) -> int:
-        """Return the bytes that a record needs for itself where it measures, while it measures."""
+        """Return the bytes of disk that a record needs while it measures."""
         return 0
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Return the bytes of a dataset that is generated."""
+        """Return the bytes of a generated dataset."""
         return 0
 
     def count_data_objects(self, data: dict) -> int:
-        """Return how many objects a dataset that is generated is in a store."""
+        """Return the number of objects of a generated dataset in a store."""
         return 1 if self.estimate_data_bytes(data) else 0
 
     def estimate_made_bytes(self, data: dict) -> int:
-        """Return how many of them lie in results/data: none where they are made on their way into stores."""
+        """Return the bytes of a generated dataset in results/data: 0 if it goes directly into stores."""
         return self.estimate_data_bytes(data)
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
+        """Return why a cell was not measured as its label requires (METHOD 3, 10), which makes the record failed.
 
-        `record` is what the measuring program handed over; the `layout` of the dataset's manifest was read back, and
-        the manifest is empty where the study has no data.
+        `record` comes from the measuring program; `manifest` has the dataset's `layout`, read back, and is empty
+        without data.
         """
         return []
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 23)."""
+        """Return why a measured record is invalid (METHOD 23)."""
         return []
 
     def build_tables(
         self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
     ) -> "dict[str, pd.DataFrame] | None":
-        """Return the study's own tables by name; None where its results are blocks, whose tables are the usual ones.
+        """Return the study's special tables by name; None if its results are blocks, with the usual tables.
 
         `matrix` has the cells that are not left out, as in matrix.csv, `kept` their records, `imported` the artefact of
-        results from elsewhere, if any, `config` no section but this study's.
+        results from elsewhere, if any, `config` only this study's section.
         """
         return None
 
     def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what only this study's report says beside figures; `plan` is plan.json, the rest as in `build_tables`.
+        """Return facts for this study's report other than figures; `plan` is plan.json, the rest as in `build_tables`.
 
-        By default it is what `of_record` names, of each record that tells what was in force, and what was printed
-        elsewhere; what was measured is shown without that if need be.
+        By default: the `of_record` keys of each record with effective settings, and figures printed elsewhere.
+        Unreadable printed figures do not hide the measured facts.
         """
         readers = [
             {"cell": one.cell, **{name: one.record.get(name) for name in self.of_record}}
@@ -215,30 +214,30 @@ class Study:
             return {"readers": readers, "printed": [], "not_printed": str(problem)}
 
     def get_contest(self, levels: dict[str, str], config: dict) -> object:
-        """Return what cells that are each compared with each have in common; None: only as `compare` asks."""
+        """Return the common property of cells to compare each with each; None: compare only as in `compare`."""
         return None
 
 
 def resolve_setting(value: T | Mapping[str, T], levels: dict[str, str]) -> T:
-    """Return a setting for a cell: it may be a mapping from the levels of a factor."""
+    """Return a setting for a cell: a plain value, or a mapping from the levels of a factor."""
     return next(value[level] for level in levels.values() if level in value) if isinstance(value, Mapping) else value
 
 
 def list_mappings(section: dict) -> list[dict]:
-    """Return the matrix of a study as a list of mappings; it is empty where a study only imports results."""
+    """Return the matrix of a study as a list of mappings, empty if the study only imports results."""
     matrix = section.get("matrix", [])
     return matrix if isinstance(matrix, list) else [matrix]
 
 
 def get_study(name: str) -> Study:
-    """Return the study of that name, as its folder declares it."""
+    """Return the study that a folder in studies/ declares."""
     study: Study = importlib.import_module(f"sbench.studies.{name}.study").STUDY
     return study
 
 
 def check_readable(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield why a library cannot read HDF5 files of a store through a driver."""
-    # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
+    # Imported here: provenance hashes the code that measures, and building libraries is no part of it.
     from sbench.build.distributions import has_user_h5py
     from sbench.build.sources import load_pinned_sources
 
@@ -250,7 +249,7 @@ def check_readable(levels: dict[str, str], config: dict) -> Iterator[str]:
         yield f"{levels['library']} cannot be made to trust store {levels['store']} here ({why}); run as root"
     if "device" in store:
         yield "files cannot be read from a raw device"
-    # What a wheel of the user's own, or a lock of theirs, brings instead of h5py's own wheel is seen when it is built.
+    # The build shows the content of a user-supplied wheel or lock that replaces h5py's standard wheel.
     of_h5py = library["kind"] == "wheel" and not has_user_h5py(library)
     if (
         driver.optional
@@ -262,7 +261,7 @@ def check_readable(levels: dict[str, str], config: dict) -> Iterator[str]:
 
 
 def check_node_count(levels: dict[str, str], config: dict, processes: int | None) -> Iterator[str]:
-    """Yield why a cell cannot run on several nodes of a cluster; `processes`: how many it has, None: by the cores."""
+    """Yield why a cell cannot run on several nodes of a cluster; `processes` is None if the cores decide it."""
     nodes, store = int(levels["nodes"]), stores.get_store(config["stores"][levels["store"]])
     if nodes == 1:
         return
@@ -275,11 +274,11 @@ def check_node_count(levels: dict[str, str], config: dict, processes: int | None
 
 
 def check_distributions(levels: dict[str, str], config: dict, needs: Sequence[str], what: str) -> Iterator[str]:
-    """Yield that a library's locks and wheels lack a distribution that `what` needs."""
+    """Yield a message about the distributions in `needs` that a library's locks and wheels lack, if any."""
     from sbench.build.distributions import list_versions
 
     library = config["libraries"][levels["library"]]
-    # What conda brings beside its locked packages, or an interpreter has, is not known before it is started.
+    # Distributions that conda adds to its locked packages, or that an interpreter has, are unknown before it starts.
     missing = [
         name for name in needs if library["kind"] not in ("conda", "python") and name not in list_versions(library)
     ]

@@ -1,4 +1,4 @@
-"""Whether a record counts: why it takes no part in medians and verdicts."""
+"""Decide whether a record counts in medians and verdicts."""
 
 import contextlib
 
@@ -7,9 +7,9 @@ from sbench.design import study as studies
 
 
 def list_faults(record: dict) -> list[str]:
-    """Return why a record takes no part in medians and verdicts; nothing where it does.
+    """Return why a record takes no part in medians and verdicts; [] if it does.
 
-    What its numbers show is not taken from its word (`valid`): whoever edits a record can write the digest anew.
+    Check its numbers again rather than trust `valid`: whoever edits a record can also write a new digest.
     """
     unknown = f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
     reasons = [] if record["valid"] else record.get("reasons") or [unknown]
@@ -18,7 +18,7 @@ def list_faults(record: dict) -> list[str]:
 
 
 def _list_shown_faults(record: dict) -> list[str]:
-    # What an earlier version wrote may lack what a study looks at by now.
+    # Records of an earlier version may lack fields that the study checks.
     with contextlib.suppress(LookupError, TypeError, AttributeError):
         return studies.get_study(record["study"]).check_record(record, record["settings"])
     return checks.check_work(record.get("work") or {})

@@ -1,4 +1,4 @@
-"""A YAML file, read; what YAML would take silently and make something else of, or without end, is refused."""
+"""Read a YAML file; refuse text that YAML silently changes or expands without end."""
 
 import stat
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import yaml
 from sbench.probe.program import Problem
 
 _MERGE = "tag:yaml.org,2002:merge"
-# A configuration has a few thousand characters, and six levels. Reading more takes YAML seconds.
+# A configuration has a few thousand characters and six levels. YAML takes seconds for more.
 _MOST_BYTES = 2**18
 _DEEPEST = 32
 _LONGEST_TEXT = 1000
-# What aliases and merges stand for is counted as if it were written out, which takes no file of that size without them.
+# Count aliases and merges as if written out; a file of that size without them stays below the limit.
 _MOST_NODES = 2**18
 _TOO_DEEP = f"is nested deeper than {_DEEPEST} levels, or holds itself through an alias, which no configuration does"
 
@@ -21,11 +21,11 @@ _TOO_DEEP = f"is nested deeper than {_DEEPEST} levels, or holds itself through a
 def read_mapping(file: Path) -> dict:
     """Return the mapping in a file.
 
-    Refused are keys that stand twice, aliases without an end or of very much, and scalars that YAML takes for others:
-    `on` is read as true, 010 as 8, 3.10 as 3.1. In JSON text is quoted already.
+    Refuse repeated keys, endless or huge aliases, and scalars that YAML reads as other values: `on` as true, 010 as 8,
+    3.10 as 3.1. JSON quotes its text already.
 
     Raises:
-        Problem: one line with the file, the line if it has one, and what is wrong with it.
+        Problem: one line with the file, the line number if known, and the mistake.
     """
     text = _read_text(file)
     try:
@@ -45,7 +45,7 @@ def read_mapping(file: Path) -> dict:
         values = loader.construct_document(node) if node else None
     except RecursionError as error:
         raise Problem(f"{file} {_TOO_DEEP}") from error
-    # The text, or the value of a scalar, such as a date in a 13th month.
+    # Invalid text, or an invalid scalar, such as a date in a 13th month.
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         words = str(getattr(error, "problem", None) or error).partition("\n")[0]
@@ -76,7 +76,7 @@ def _format_place(file: Path, node: yaml.Node) -> str:
 
 
 def _walk_nodes(file: Path, node: yaml.Node, place: str = "", depth: int = 0) -> Iterator[tuple[str, yaml.Node, bool]]:
-    """Yield (place, node, whether it is a key) of a node and all within it."""
+    """Yield (place, node, whether it is a key) of a node and all nodes within it."""
     if depth > _DEEPEST:
         raise Problem(f"{_format_place(file, node)}: what begins here {_TOO_DEEP}")
     yield place, node, False
@@ -108,7 +108,7 @@ def _expect_as_written(file: Path, place: str, node: yaml.ScalarNode, value: obj
     elif isinstance(value, bool):
         mangled = text.lower() not in ("true", "false")
     else:
-        # Floats are times and sizes, which lose nothing, but where names, versions and levels stand.
+        # Floats are times and sizes, which lose nothing, except as names, versions and levels.
         is_name = place.startswith(("libraries", "only")) or ".matrix" in place
         mangled = number and str(value) != text and (is_name or isinstance(value, int))
     if mangled:

@@ -1,6 +1,6 @@
-"""How HDF5 files are opened: each module here declares drivers in `DRIVERS`, by their level of the factor `driver`.
+"""Open HDF5 files: each module declares its drivers in `DRIVERS`, by level of the factor `driver`.
 
-No module imports at its top what reads files: plans ask drivers, too.
+No module imports a reading library at its top, because plans load drivers, too.
 """
 
 import contextlib
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
     from sbench.stores.store import Store
 
 
-# As a page buffer: the library's default, which is not the same as 0.
+# As a page buffer: the library's default, which differs from 0.
 UNSET = -1
-# As a read cache: what the driver does where nothing is said; as a chunk cache: the study's setting `rdcc_nbytes`.
-# What ROS3 fetches of a file when it opens it, and keeps: HDF5 since 1.14.3 (H5FDros3.c).
+# Bytes of a file that ROS3 fetches when it opens it, and keeps: HDF5 since 1.14.3 (H5FDros3.c).
 ROS3_FIRST_BYTES = 16 * 2**20
+# The default read cache of a driver, or the chunk cache of the study's setting `rdcc_nbytes`.
 DEFAULT = "default"
-# Which part of a dataset is read, as numpy takes it; () is all of it.
+# The part of a dataset to read, as numpy takes it; () is all of it.
 Where = slice | tuple
-# What a dataset, or the tree of a file, may need of a driver beside the bytes of one file.
+# Features of a dataset or tree that need more of a driver than the bytes of one file.
 WITHIN = "virtual datasets"
 BESIDE = "virtual datasets of other files"
 IN_PLACE = "values in other files that a copy beside them would not be read from"
 LINKS = "trees with links, or with names that are not UTF-8"
-# What HDF5's dimension scales and netCDF4 keep as attributes for themselves: not every library shows them.
+# Attributes that HDF5's dimension scales and netCDF4 keep for themselves: not every library shows them.
 HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_FillValue", "_NCProperties", "_nc3_strict", "_Netcdf4")
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a cell asks for files to be opened.
+    """The settings with which a cell opens files.
 
     Attributes:
         driver: name of the driver.
-        page_buffer: bytes asked for, or UNSET.
+        page_buffer: requested bytes, or UNSET.
         rdcc_nbytes: chunk cache of each dataset, bytes.
         store: the store's entry in the configuration; credentials are in the environment.
-        read_cache: what the driver keeps of a file's bytes and how it reads ahead: DEFAULT, "none", or kind and size of
-            a block, as in "blockcache-4MiB".
-        index: the folder in which the driver's own `Driver.index` has left one, "" without.
+        read_cache: the driver's cache of a file's bytes and its readahead: DEFAULT, "none", or kind and block size,
+            as in "blockcache-4MiB".
+        index: folder with the index made by `Indexed.index`, "" without.
         rdcc_nslots: slots of each dataset's chunk cache, 0 for the library's default.
     """
 
@@ -75,27 +75,27 @@ class File(Protocol):
     """An open file."""
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all of them or those at `where`.
+        """Return the values of the dataset at `path`, or its part `where`.
 
         Raises:
             Unable: the driver cannot read such a dataset.
         """
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-        """Yield path, shape (None of a group) and attributes of each group and dataset, the root as "/", in any order.
+        """Yield path, shape (None for a group) and attributes of each group and dataset, the root as "/", in any order.
 
         Links to the same object are followed once, links to other files are not.
         """
 
     def read_settings(self) -> dict:
-        """Return what holds for the file, read back and not copied from the request (METHOD 10).
+        """Return the settings in force for the file, read back and not copied from the request (METHOD 10).
 
-        `driver` is always there; `read_cache`, where it is not the default, and `page_buffer_bytes`, `rdcc_nbytes`,
-        `rdcc_nslots`, `paged` and `page_size` are where they are known. Without `page_buffer_bytes` there is none.
+        `driver` is always present, `read_cache` unless it is the default, and `page_buffer_bytes`, `rdcc_nbytes`,
+        `rdcc_nslots`, `paged` and `page_size` if known. Without `page_buffer_bytes` there is no page buffer.
         """
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
 
 
 class Driver(ABC):
@@ -103,12 +103,12 @@ class Driver(ABC):
 
     Attributes:
         files, s3: it reads files of this machine's file systems, and objects of S3.
-        libraries: the modules beside h5py that `open` needs.
-        optional: a build of HDF5 may lack it; `list_versions` tells under the driver's name whether it has it.
+        libraries: the modules that `open` needs in addition to h5py.
+        optional: a build of HDF5 may lack it; `list_versions` reports its presence under the driver's name.
         needs: the distributions that a library's locks have to pin for it.
         page_buffers: it has HDF5's page buffer.
         chunk_caches: it has HDF5's chunk cache, and `File.read_settings` reads it back.
-        read_caches: the kinds of read caches that it can be given beside its default.
+        read_caches: the kinds of read caches that it supports in addition to its default.
         reads_copy: it reads a copy of the data in another format, which the study makes.
     """
 
@@ -123,29 +123,29 @@ class Driver(ABC):
     reads_copy = False
 
     def supports_store(self, store: "Store") -> bool:
-        """Return whether it reads a store of this kind."""
+        """Return whether the driver reads a store of this kind."""
         return (self.files and store.files) or (self.s3 and store.speaks_s3)
 
     def supports_need(self, need: str, address: str) -> bool:
-        """Return whether it reads what has a need, WITHIN, BESIDE, IN_PLACE or LINKS, of a file at a path or URL."""
+        """Return whether the driver meets a need of a file at a path or URL, one of the constants of this module."""
         return False
 
     @abstractmethod
     def open(self, address: str, access: Access) -> File:
-        """Open the file at a path or URL for reading; the time that this takes is that of an open.
+        """Open the file at a path or URL for reading; the time of this call is the time of an open.
 
         Raises:
-            Problem: the library or the environment lacks what it needs.
+            Problem: the library or the environment lacks a requirement.
         """
 
     def trusts_system(self, hdf5: str) -> bool:
-        """Return whether with this HDF5 it takes whom to trust from the system's files alone, not from variables."""
+        """Return whether with this HDF5 it trusts only authorities in the system's files, not in variables."""
         return False
 
     def list_versions(self) -> dict:
-        """Return what this process reads with: versions of HDF5, h5py, numpy, Python and of all `libraries`; "ros3".
+        """Return the versions of HDF5, h5py, numpy, Python and all `libraries`, and whether HDF5 has ROS3 ("ros3").
 
-        It is called in each process before anything is timed and imports what `open` needs.
+        Each process calls it before anything is timed; it imports the modules that `open` needs.
         """
         import h5py
         import numpy as np
@@ -164,27 +164,27 @@ class Driver(ABC):
 
 
 def _get_version(module: str) -> str:
-    """Return the version of the distribution that has a module, which a fork may have under another name."""
+    """Return the version of the distribution with a module; in a fork it may have another name."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(module)
     return importlib.metadata.version(importlib.metadata.packages_distributions()[module][0])
 
 
 class Indexed(Driver):
-    """A driver that reads with an index, which is made first, in a phase of its own, and read as often as one likes.
+    """A driver that reads with an index, which a separate phase makes and any number of reads use.
 
     Attributes:
-        inlines: an index may have values of datasets, which are then not read from the store.
+        inlines: an index may hold values of datasets, which are then not read from the store.
     """
 
     inlines = False
 
     @abstractmethod
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
-        """Make the index of the files at `addresses` in a folder that is there, for `open` with `Access.index`.
+        """Make the index of the files at `addresses` in an existing folder, for `open` with `Access.index`.
 
         Raises:
-            Unable: it cannot be made of such files.
+            Unable: an index of such files is impossible.
         """
 
 
@@ -196,7 +196,7 @@ def load_drivers() -> dict[str, Driver]:
 
 
 def list_readers() -> list[str]:
-    """Return the levels of `driver` that read the files as they are."""
+    """List the levels of `driver` that read the files as they are."""
     return sorted(name for name, driver in load_drivers().items() if not driver.reads_copy)
 
 
@@ -206,7 +206,7 @@ def get_driver(name: str) -> Driver:
 
 
 def check_levels(levels: Mapping[str, str]) -> Iterator[str]:
-    """Yield why a driver has no such page buffer, read cache or chunk cache."""
+    """Yield a reason for each page buffer, read cache or chunk cache that the driver lacks."""
     driver, name = get_driver(levels["driver"]), levels["driver"]
     if levels["page_buffer"] != "unset" and not driver.page_buffers:
         yield f"driver {name} has no page buffer; take unset"
@@ -219,11 +219,11 @@ def check_levels(levels: Mapping[str, str]) -> Iterator[str]:
 
 
 def encode_object(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
-    """Return what `File.walk` says of an object in bytes that are the same whichever driver has read it.
+    """Encode an object from `File.walk` in bytes that are the same for every driver.
 
-    Texts are UTF-8, numbers little-endian and of 8 bytes, all without their shape: some libraries take an array of one
-    for a scalar, and an index in JSON does not tell widths. References, and what HDF5 and netCDF4 keep for themselves,
-    are left out.
+    Texts are UTF-8, numbers little-endian and of 8 bytes, all without their shape: some libraries read an array of one
+    element as a scalar, and an index in JSON lacks widths. References, and attributes that HDF5 and netCDF4 keep for
+    themselves, are left out.
     """
     lines = [f"{path}\t{'group' if shape is None else list(shape)}".encode()]
     for name in sorted(attributes):
@@ -233,7 +233,7 @@ def encode_object(path: str, shape: tuple[int, ...] | None, attributes: Mapping[
 
 
 def _encode_value(value: object) -> bytes | None:
-    """Return the bytes of an attribute's value; None of a reference, a structure or nothing at all."""
+    """Return the bytes of an attribute's value; None for a reference, a structure or an empty value."""
     import numpy as np
 
     if isinstance(value, (str, bytes)):
@@ -248,20 +248,20 @@ def _encode_value(value: object) -> bytes | None:
 
 @contextlib.contextmanager
 def convert_failures(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
-    """Turn a library's own words for what it does not support, exceptions of these types, into `Unable`."""
+    """Convert exceptions of the types `failures`, which report features that a library lacks, into `Unable`."""
     try:
         yield
     except failures as error:
-        # A library of Rust says the same again, in many lines.
+        # A Rust library repeats the message in many lines.
         kind, words = type(error).__name__, " ".join(str(error).partition("\n\n")[0].split())
         if isinstance(error, (TypeError, AttributeError, AssertionError)) or " " not in words:
-            # Whose words are not meant for users, or are none but a name: it has stumbled.
+            # The library has failed unexpectedly: its message is not meant for users, or is only a name.
             words = f"it fails with {kind}" + (f" ({words})" if words else "")
         raise Unable(f"{driver} cannot read {what}: {words}") from error
 
 
 def build_address(location: dict, name: str) -> str:
-    """Return the path of the file `name` at a location, {"folder"} or {"url"}, or its URL, in which it is quoted."""
+    """Return the path of the file `name` at a location, {"folder"} or {"url"}, or its URL with `name` quoted."""
     return f"{location['url']}/{quote(name)}" if "url" in location else str(Path(location["folder"]) / name)
 
 
@@ -269,16 +269,13 @@ def parse_page_buffer(level: str) -> int:
     """Return the bytes of a page buffer's level: "unset" (UNSET), "0", or a size such as "64MiB".
 
     Raises:
-        Problem: it is none of these.
+        Problem: the level is malformed.
     """
     return UNSET if level == "unset" else sizes.parse_size(level)
 
 
 def parse_chunk_cache(level: str, default: int) -> tuple[int, int]:
-    """Return bytes and slots of a chunk cache's level, `default` being the bytes of "default".
-
-    Slots are 0 for the library's default.
-    """
+    """Return bytes (`default` for "default") and slots (0 for the library's default) of a chunk cache's level."""
     if level == DEFAULT:
         return default, 0
     size, _, slots = level.partition("-")

@@ -1,4 +1,4 @@
-"""h5py over a Python file object that asks S3 for ranges: of s3fs, or of remfile with a signed address."""
+"""Read objects of S3 with h5py over Python file objects: of s3fs, or of remfile with a signed address."""
 
 import os
 from typing import TYPE_CHECKING
@@ -13,24 +13,20 @@ if TYPE_CHECKING:
 
     import s3fs
 
-# How long an address is signed for, in seconds.
 _VALID_S = 12 * 3600
 # The kinds of fsspec's caches that users choose.
 READ_CACHES = ("none", "readahead", "blockcache", "bytes")
 
 
 class _FileObject(Driver):
-    """What h5py reads through a Python file object: HDF5 takes the same object for any other file, too."""
+    """Base class for h5py over a Python file object, which HDF5 reads in place of any other file, too."""
 
     def supports_need(self, need: str, address: str) -> bool:
         return need in (WITHIN, LINKS)
 
 
 class _S3FS(_FileObject):
-    """A file of s3fs: what it keeps and how it reads ahead is fsspec's, by default readahead with blocks of 50 MiB.
-
-    s3fs keeps its client for all opens of a process, which is its default.
-    """
+    """h5py over s3fs, with fsspec's cache (default: readahead, 50 MiB) and s3fs's default of a client per process."""
 
     s3 = True
     needs = ("s3fs",)
@@ -43,9 +39,9 @@ class _S3FS(_FileObject):
 
 
 class _RemFile(_FileObject):
-    """A file of remfile, which knows HTTP only: what is not public has a signed address. Its disk cache is off.
+    """h5py over remfile, which supports only HTTP: private objects have a signed address. Its disk cache is off.
 
-    It learns of a file's size by asking for all of it and hanging up, which a server counts as bytes that it offered.
+    It gets a file's size by requesting all of it and disconnecting, which a server counts as offered bytes.
     """
 
     s3 = True
@@ -78,7 +74,7 @@ class _File(native.File):
 
 
 def get_source_settings(source: "io.IOBase", driver: str = "fileobj") -> dict:
-    """Return the library that a file object is of, unless HDF5 reads with another driver, and the object's cache."""
+    """Return a file object's library as driver, unless HDF5 reads with another driver, and the object's cache."""
     library = type(source).__module__.partition(".")[0]
     said = {"driver": library if driver == "fileobj" else driver}
     if (cache := getattr(source, "cache", None)) is not None:
@@ -87,7 +83,7 @@ def get_source_settings(source: "io.IOBase", driver: str = "fileobj") -> dict:
 
 
 def open_s3_file(address: str, access: Access) -> "s3fs.S3File":
-    """Return an object of S3 as a file of s3fs, with the read cache of `access`."""
+    """Open an object of S3 as a file of s3fs, with the read cache of `access`."""
     kind, _, size = access.read_cache.partition("-")
     options = {} if kind == DEFAULT else {"cache_type": kind}
     if size:
@@ -96,7 +92,7 @@ def open_s3_file(address: str, access: Access) -> "s3fs.S3File":
 
 
 def open_source(address: str, access: Access) -> "io.IOBase":
-    """Return a file of the disk, or an object of S3 as `open_s3_file` does."""
+    """Open a file of the disk, or an object of S3 as `open_s3_file` does."""
     return open_s3_file(address, access) if "://" in address else open(address, "rb")
 
 
@@ -108,7 +104,7 @@ def build_filesystem(access: Access) -> "s3fs.S3FileSystem":
 
 
 def build_s3fs_settings(access: Access) -> dict:
-    """Return s3fs's settings for a store, whose credentials are in the environment."""
+    """Return s3fs's settings for a store with the environment's credentials and endpoint."""
     key, secret, token = native.get_credentials(access.store)
     settings = {"anon": access.store["anonymous"], "client_kwargs": {"region_name": access.store["region"]}}
     if key:

@@ -1,4 +1,4 @@
-"""h5coro, which reads a subset of HDF5 in Python: ranges through boto3, or files of the disk, in lines of 4 MiB."""
+"""Read a subset of HDF5 in Python with h5coro: ranges through boto3, or files of the disk, in lines of 4 MiB."""
 
 import functools
 import logging
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# Much of what it does not read it stumbles over.
+# It fails in various ways on features that it does not support.
 _FAILURES = (RuntimeError, LookupError, ValueError, TypeError, AttributeError, struct.error)
 
 
 class _H5Coro(Driver):
-    """A thread for each dataset that is asked for at once, which here is one; what it has read of a file it keeps."""
+    """h5coro, which starts a thread per requested dataset, here one, and keeps all that it has read of a file."""
 
     files = s3 = True
     needs = ("h5coro",)
@@ -86,7 +86,7 @@ class _File:
         self._file.close()
 
     def _read_metadata(self, path: str) -> "h5coro.h5metadata.H5Metadata":
-        """Return what h5coro says of a dataset, of one that it gives true values of."""
+        """Return h5coro's metadata of a dataset; raise Unable if h5coro would return wrong values of it."""
         from h5coro.h5metadata import H5Metadata
 
         name = path.strip("/")
@@ -101,7 +101,7 @@ class _File:
         return meta
 
     def _expect_true(self, path: str, value: object) -> None:
-        """Raise Unable of an attribute whose value is not what the file has; HDF5's own do not matter."""
+        """Raise Unable if an attribute's value differs from the file; HDF5's internal attributes do not matter."""
         from h5coro.h5metadata import H5Metadata
 
         if path.rpartition("/")[2].startswith(HIDDEN):
@@ -112,7 +112,7 @@ class _File:
 
 
 class _Words(logging.Handler):
-    """The last words of h5coro, which logs what it cannot read and goes on."""
+    """A handler that keeps the last message of h5coro, which logs unsupported features and continues."""
 
     last = ""
 
@@ -132,7 +132,6 @@ class _Words(logging.Handler):
 
 
 def _compute_ranges(path: str, where: Where, dimensions: list[int]) -> tuple[list[list[int]], tuple[int, ...]]:
-    """Return h5coro's ranges and the shape of a part of a dataset with these dimensions."""
     parts = list(where) if isinstance(where, tuple) else [where]
     before = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
     after = parts[before + 1 :]
@@ -148,7 +147,7 @@ def _compute_ranges(path: str, where: Where, dimensions: list[int]) -> tuple[lis
 
 
 def _build_s3_driver(access: Access) -> type:
-    """Return h5coro's driver of S3 with the store's credentials, region and endpoint; its own takes them as a chain."""
+    """Return h5coro's S3 driver with the store's credentials, region and endpoint, in place of AWS's chain."""
     import boto3
     from botocore.config import Config
     from botocore.handlers import disable_signing
@@ -171,7 +170,7 @@ def _build_s3_driver(access: Access) -> type:
 
 @functools.cache
 def _note_byte_orders() -> None:
-    """Let h5coro keep what it reads past: whether numbers are big-endian, which it takes for little-endian ones."""
+    """Make h5coro keep the byte order of numbers, which it skips and takes for little-endian."""
     from h5coro.h5dataset import H5Dataset
     from h5coro.h5metadata import H5Metadata
 

@@ -1,6 +1,6 @@
-"""HDF5 read as Zarr, with an index that is made first: where each chunk lies in its file. zarr then needs no metadata.
+"""Read HDF5 as Zarr with an index of the chunks' places in a file, made in advance, so that zarr needs no metadata.
 
-What the index does not hold cannot be read: datasets that Zarr has no type for, or filters that it has no codec for.
+Datasets without a type in Zarr, or with a filter without a codec there, are not in the index and cannot be read.
 """
 
 import contextlib
@@ -23,17 +23,16 @@ if TYPE_CHECKING:
     import zarr
     from virtualizarr.manifests import ManifestGroup
 
-# How many objects zarr asks for at once is its own default.
 _WORDS = (KeyError, NotImplementedError, TypeError, ValueError)
 
 
 class _Zarr(Indexed):
-    """What the drivers with an index have in common."""
+    """Base class of drivers with an index; the number of objects that zarr requests at once is zarr's default."""
 
     files = s3 = True
 
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
-        # Each is under the name of its object: a server's port may be another when it is read.
+        # Each has the name of its object, because a server's port may differ when it is read.
         for address in addresses:
             place = _build_url(address, access)
             self._make_file_index(place, address, access, folder / _build_index_name(place))
@@ -44,7 +43,7 @@ class _Zarr(Indexed):
 
 
 class _Kerchunk(_Zarr):
-    """References in JSON, as kerchunk makes them, read by zarr through fsspec; datasets below 500 bytes are in them."""
+    """References in JSON made by kerchunk, with datasets below 500 bytes in them, read by zarr through fsspec."""
 
     inlines = True
     needs = ("kerchunk", "zarr", "s3fs")
@@ -61,13 +60,13 @@ class _Kerchunk(_Zarr):
         class Translator(SingleHdf5ToZarr):
             def _translator(self, name: str, item: object) -> None:
                 if isinstance(item, h5py.Dataset) and item.id.get_type().get_class() == h5py.h5t.VLEN:
-                    # It would make a text of each sequence.
+                    # kerchunk would make a text of each sequence.
                     warnings.warn(f"{name} is left out", stacklevel=1)
                 else:
                     super()._translator(name, item)
 
             def close(self) -> None:
-                # Releases before 0.2.10 have no such method.
+                # Releases before 0.2.10 lack this method.
                 if hasattr(super(), "close"):
                     super().close()
 
@@ -79,7 +78,7 @@ class _Kerchunk(_Zarr):
             warnings.simplefilter("always")
             with contextlib.closing(Translator(source, place)) as made:
                 made_of = made.translate()
-        # It warns of each object that it leaves out.
+        # kerchunk warns of each object that it leaves out.
         path.write_text(json.dumps(made_of | {"left_out": len(left_out)}), encoding="utf-8")
 
     def open(self, address: str, access: Access) -> "_File":
@@ -102,7 +101,7 @@ class _Kerchunk(_Zarr):
 
 
 class _VirtualiZarr(_Zarr):
-    """Virtual chunks in a local repository of icechunk, as virtualizarr finds them, read by zarr through icechunk."""
+    """Virtual chunks in a local icechunk repository, found by virtualizarr, read by zarr through icechunk."""
 
     needs = ("virtualizarr", "icechunk", "zarr", "obstore")
     libraries = ("virtualizarr", "icechunk", "zarr", "obstore", "obspec_utils")
@@ -118,7 +117,7 @@ class _VirtualiZarr(_Zarr):
             convert_failures("virtualizarr", place, *_WORDS, AttributeError, FileNotFoundError),
             warnings.catch_warnings(),
         ):
-            # Codecs of HDF5 are none of Zarr's own, of which it warns.
+            # zarr warns of codecs outside Zarr, such as HDF5's.
             warnings.simplefilter("ignore")
             parsed = HDFParser()(url=place, registry=registry)._group
             config = _build_repository_config(place, access)
@@ -140,10 +139,8 @@ class _VirtualiZarr(_Zarr):
 
 
 class _File:
-    """A file that zarr reads with its index."""
-
     def __init__(self, store: object, driver: str, paths: list[str] | None = None, left_out: int = 0) -> None:
-        # `paths` are those in the index, if zarr cannot list them; objects that are left out are not in it.
+        # `paths` lists the index if zarr cannot; `left_out` counts the objects that the index lacks.
         import zarr
 
         self._driver, self._paths, self._left_out = driver, paths, left_out
@@ -173,7 +170,7 @@ class _File:
 
 @contextlib.contextmanager
 def _stop_garbage_collection() -> Iterator[None]:
-    """Collect no garbage meanwhile: zarr's thread would wait for h5py's lock, whose holder waits for zarr."""
+    """Stop garbage collection: zarr's thread would wait for h5py's lock, whose holder waits for zarr."""
     gc.collect()
     gc.disable()
     try:
@@ -183,19 +180,18 @@ def _stop_garbage_collection() -> Iterator[None]:
 
 
 def _build_url(address: str, access: Access) -> str:
-    """Return the URL of a file in an index: with its bucket, and without the server that it is asked of."""
+    """Return the URL of a file in an index: with its bucket, and without its server."""
     if "://" in address:
         return f"s3://{file_objects.parse_place(address, access)}"
     return f"file://{Path(address).resolve()}"
 
 
 def _build_index_name(place: str) -> str:
-    """Return the name of a file's index."""
     return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def _get_prefix(place: str) -> str:
-    """Return what the URLs of all objects of a bucket, or of all files of a folder, begin with."""
+    """Return the common beginning of the URLs of all objects of a bucket, or of all files of a folder."""
     return place[: place.index("/", len("s3://")) + 1] if place.startswith("s3://") else place.rpartition("/")[0] + "/"
 
 
@@ -215,10 +211,9 @@ def _build_object_store(place: str, access: Access) -> object:
 
 
 def _build_repository_config(place: str, access: Access) -> "icechunk.RepositoryConfig":
-    """Return a repository's settings for files that lie where this one does."""
     import icechunk
 
-    # It warns on standard output of what several writers at once would do.
+    # It warns on standard output of the effects of several writers at once.
     icechunk.set_logs_filter("error")
     prefix, config = _get_prefix(place), icechunk.RepositoryConfig.default()
     if prefix.startswith("file://"):
@@ -234,7 +229,6 @@ def _build_repository_config(place: str, access: Access) -> "icechunk.Repository
 
 
 def _build_credentials(place: str, access: Access) -> dict:
-    """Return with which credentials icechunk may read where a file lies."""
     import icechunk
 
     if place.startswith("file://"):
@@ -249,8 +243,7 @@ def _build_credentials(place: str, access: Access) -> dict:
 
 
 def _write_group(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "ManifestGroup") -> None:
-    """Write what was found in a group of a file into one of a repository, and so on below it."""
-    # Not through datasets of xarray: they refuse arrays of one group that have no scales and differ in length.
+    # Not through datasets of xarray: they refuse arrays of one group without scales and of different length.
     from virtualizarr.writers.icechunk import update_attributes, write_virtual_variable_to_icechunk
 
     for name, array in parsed.arrays.items():

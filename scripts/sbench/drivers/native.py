@@ -1,4 +1,4 @@
-"""HDF5's own drivers, opened through h5py; what the library made of an access list is read back (METHOD 10)."""
+"""Open files with HDF5's drivers through h5py, and read the settings in force back from the library (METHOD 10)."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# What HDF5 keeps of a file in blocks, by its own default (HDF5_ROS3_VFD_DEFAULT_BLOCK_CACHE_SIZE).
+# The total size of HDF5's block cache by default (HDF5_ROS3_VFD_DEFAULT_BLOCK_CACHE_SIZE).
 _BLOCKS_BYTES = 2**27
 
 
@@ -36,8 +36,8 @@ class _Sec2(Driver):
 class _Ros3(Driver):
     """Ranged GETs, signed with the environment's credentials unless the store is anonymous; read-only.
 
-    On libcurl in HDF5 1.14, on aws-c-s3 from 2.0. Since 2.2 it keeps blocks of a file, by default of 16 MiB and 128 MiB
-    of them, of a paged one the first alone; "none" switches that off, and nothing where a library has no such cache.
+    HDF5 1.14 uses libcurl, 2.0 and later aws-c-s3. Since 2.2 it caches blocks of a file, by default 128 MiB in blocks
+    of 16 MiB, of a paged file only the first block; "none" disables the cache, if the library has it.
     """
 
     s3 = True
@@ -46,7 +46,7 @@ class _Ros3(Driver):
     read_caches = ("none", "block")
 
     def supports_need(self, need: str, address: str) -> bool:
-        # HDF5 asks for objects beside this one in the same way, in the bucket.
+        # HDF5 requests other objects of the bucket in the same way.
         return need != IN_PLACE
 
     def trusts_system(self, hdf5: str) -> bool:
@@ -68,7 +68,7 @@ class _Ros3(Driver):
 
 
 class File:
-    """A file that is open for reading."""
+    """An HDF5 file that is open for reading."""
 
     def __init__(self, address: str, plist: "h5py.h5p.PropFAID") -> None:
         """Open the file at `address` (a path or a URL) with an access list."""
@@ -77,7 +77,7 @@ class File:
         self._file = h5py.File(h5py.h5f.open(address.encode(), h5py.h5f.ACC_RDONLY, plist))
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all of them or those at `where`."""
+        """Return the values of the dataset at `path`, or its part `where`."""
         return self._file[path][where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
@@ -85,7 +85,7 @@ class File:
         yield from walk_file(self._file)
 
     def read_settings(self) -> dict:
-        """Return what holds for the file, as the library and the file tell it.
+        """Return the settings in force for the file, as the library and the file report them.
 
         {"page_buffer_bytes", "rdcc_nbytes", "rdcc_nslots", "paged", "page_size", "driver"}; sizes in bytes.
         """
@@ -101,7 +101,7 @@ class File:
         }
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._file.close()
 
 
@@ -118,17 +118,17 @@ class _Ros3File(File):
 
 
 class _BlockCache:
-    """ROS3's block cache in an access list, which h5py has no calls for: those of its HDF5 are called."""
+    """ROS3's block cache in an access list; calls functions of HDF5 that h5py lacks."""
 
     def __init__(self, plist: "h5py.h5p.PropFAID") -> None:
         from h5py import h5p
 
-        # Whatever HDF5 h5py is linked to is found through its own module.
+        # h5py's module leads to the HDF5 that it is linked to.
         self._plist, self._library = plist, ctypes.CDLL(h5p.__file__)
 
     @property
     def block_bytes(self) -> int | None:
-        """The bytes of a block, 0 where the cache is off; None where the library has none."""
+        """The bytes of a block, 0 if the cache is off, None if the library lacks it."""
         if not (call := getattr(self._library, "H5Pget_fapl_ros3_block_caching", None)):
             return None
         block, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -137,7 +137,7 @@ class _BlockCache:
         return block.value if total.value else 0
 
     def set_level(self, level: str) -> None:
-        """Set it: "none", or the size of a block, as in "block-4MiB"."""
+        """Set the cache: "none", or the size of a block, as in "block-4MiB"."""
         size = sizes.parse_size(level.partition("-")[2] or "0")
         call = getattr(self._library, "H5Pset_fapl_ros3_block_caching", None)
         if call:
@@ -149,7 +149,7 @@ class _BlockCache:
 
 
 def read_chunk_cache(file: "h5py.File") -> dict[str, int]:
-    """Return the chunk cache with which h5py has opened a file: {"rdcc_nbytes", "rdcc_nslots"}."""
+    """Return the chunk cache of a file that h5py has opened: {"rdcc_nbytes", "rdcc_nslots"}."""
     _, slots, nbytes, _ = file.id.get_access_plist().get_cache()
     return {"rdcc_nbytes": nbytes, "rdcc_nslots": slots}
 
@@ -177,7 +177,7 @@ def walk_file(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, 
 
 
 def _walk_links(file: "h5py.File") -> Iterator[object]:
-    """Yield the objects of a file whose names h5py's own visit cannot decode."""
+    """Yield the objects of a file with names that h5py's visit cannot decode."""
     import h5py
 
     from sbench.probe import hdf5_tree
@@ -189,7 +189,7 @@ def _walk_links(file: "h5py.File") -> Iterator[object]:
 
 
 def _read_attribute(item: object, name: str | bytes) -> object:
-    """Return the value of an attribute; None of a type that h5py lacks."""
+    """Return the value of an attribute; None for a type that h5py lacks."""
     try:
         return item.attrs[name]
     except (TypeError, ValueError, OSError, RuntimeError, KeyError):
@@ -197,10 +197,10 @@ def _read_attribute(item: object, name: str | bytes) -> object:
 
 
 def get_credentials(store: dict) -> tuple[str, str, str]:
-    """Return key, secret and token of an S3 store from the environment, the token "" without; all "" if anonymous.
+    """Return key, secret and token ("" if unset) of an S3 store from the environment; all "" if the store is anonymous.
 
     Raises:
-        Problem: they are not there.
+        Problem: key or secret is missing.
     """
     if store["anonymous"]:
         return "", "", ""
@@ -213,7 +213,7 @@ def get_credentials(store: dict) -> tuple[str, str, str]:
 def build_access_list(access: Access) -> "h5py.h5p.PropFAID":
     """Return HDF5's file access property list for `access`, with the default driver.
 
-    The low-level list is used because `h5py.File(page_buf_size=0)` means "unset": only here can 0 be asked for.
+    Low-level, because `h5py.File(page_buf_size=0)` means "unset" and cannot request 0.
     """
     from h5py import h5f, h5p
 

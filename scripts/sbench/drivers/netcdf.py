@@ -1,4 +1,4 @@
-"""Files of netCDF4 and their like through h5netcdf, alone and beneath xarray; both over h5py, in S3 over s3fs."""
+"""Read files of netCDF4 and similar files with h5netcdf, alone and beneath xarray; both over h5py, in S3 over s3fs."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class _H5NetCDF(Driver):
-    """A path of the disk, or a file of s3fs with its read caches; dimensions without a scale get names when needed."""
+    """h5netcdf over a path, or a file of s3fs with its read caches; names dimensions without a scale when needed."""
 
     files = s3 = True
     needs = ("h5netcdf", "s3fs")
@@ -28,11 +28,11 @@ class _H5NetCDF(Driver):
 
 
 class _XArray(_H5NetCDF):
-    """xarray's engine h5netcdf: an address by default, which xarray opens over s3fs as it sees fit.
+    """xarray's engine h5netcdf: it gets an address by default, which it opens over s3fs by itself.
 
-    With a read cache it gets a file of s3fs instead, as of users who open that themselves; readahead-50MiB is what
-    s3fs makes of that by default. A dataset's group is opened when the first of it is read, with all its variables.
-    Nothing is decoded (no fill values, scales, times), so that values are those in the file.
+    With a read cache it gets a file of s3fs, as from users who open it themselves; readahead-50MiB is the default of
+    s3fs. The first read from a group opens it with all its variables. Nothing is decoded (no fill values, scales,
+    times), so that values are the values in the file.
     """
 
     needs = ("xarray", "h5netcdf", "s3fs")
@@ -75,8 +75,6 @@ class _File:
 
 
 class _Tree:
-    """A file whose groups xarray opens."""
-
     def __init__(self, address: str, access: Access) -> None:
         remote = "://" in address
         self._options: dict = {"engine": "h5netcdf", "decode_cf": False, "phony_dims": "access"}
@@ -97,7 +95,7 @@ class _Tree:
             raise Unable(f"xarray cannot read {path}: its engine h5netcdf leaves it out")
         with convert_failures("xarray", path, TypeError, ValueError):
             values = variables[name][where].values
-        # Strings of variable length, which HDF5 has no other type for.
+        # Strings of variable length, the only type that HDF5 has for them.
         return values.astype(object) if values.dtype.kind == "U" else values
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
@@ -114,7 +112,7 @@ class _Tree:
 
     def read_settings(self) -> dict:
         root = self._groups["/"]
-        # No other way leads from a dataset of xarray to what it reads from.
+        # xarray has no public way from a dataset to its file.
         manager = root._close.__self__._manager
         source, library = manager._args[0], type(root).__module__.partition(".")[0]
         held = {} if isinstance(source, str) else file_objects.get_source_settings(source)

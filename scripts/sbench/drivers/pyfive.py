@@ -1,4 +1,4 @@
-"""HDF5 in Python alone, with pyfive: files of the disk, or of s3fs, whose ranges it asks for side by side."""
+"""Read HDF5 in pure Python with pyfive: files of the disk, or of s3fs with concurrent requests for ranges."""
 
 from collections.abc import Iterator, Mapping
 from io import UnsupportedOperation
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _PyFive(Driver):
-    """No HDF5 library takes part; over S3 it has the read caches of s3fs for what it does not ask for in bulk."""
+    """pyfive, without the HDF5 library; over S3, the read caches of s3fs serve all but its bulk requests."""
 
     files = s3 = True
     needs = ("pyfive", "s3fs")
@@ -28,7 +28,7 @@ class _File:
     def __init__(self, source: "io.IOBase", address: str) -> None:
         import pyfive
 
-        # Much of what it does not read it stumbles over.
+        # It fails in various ways on features that it does not support.
         more = (AssertionError, AttributeError, RuntimeError, TypeError, UnsupportedOperation)
         self._failures = (NotImplementedError, pyfive.core.InvalidHDF5File, *more)
         self._source = source
@@ -41,7 +41,7 @@ class _File:
         with convert_failures("pyfive", path, *self._failures):
             dataset = self._file[path]
             if isinstance(dataset.id._ptype, P5SequenceType):
-                # Of some it gives their addresses.
+                # For some sequences it returns their addresses.
                 raise NotImplementedError("it does not read sequences")
             return dataset[where]
 

@@ -1,1 +1,1 @@
-"""Tools for anybody's files: look, advise, forecast, bisect."""
+"""Tools for HDF5 files of users: look, advise, forecast, bisect."""

@@ -1,7 +1,7 @@
-"""Advises on reading HDF5 files: tries drivers, caches and copies in other layouts, and recommends the fastest.
+"""Recommend how to read HDF5 files: try drivers, caches and copies in other layouts, and choose the fastest.
 
-Ways to read and copies are forecast by their requests and bytes; the best are measured beside the files as they are. It
-ends with three lines: how to repack the files, how to open them, and what that gains and costs.
+Forecast ways to read and copies by their requests and bytes, and measure the best against the files as they are. The
+advice has three lines: how to repack the files, how to open them, and the gain and the cost.
 """
 
 import contextlib
@@ -34,30 +34,30 @@ from sbench.studies.shots.inputs import Source, build_store_entry, find_sources
 from sbench.studies.shots.manifest import list_datasets
 from sbench.studies.shots.report import results as tables
 
-# So many files and bytes stand for all.
+# Maximum files and bytes of the sample that represents all files.
 _FILES, _BYTES = 6, 2 * 2**30
-# Smaller files are advised on by forecast alone: starting a measurement takes longer than reading them.
+# Smaller files get a forecast only: starting a measurement takes longer than reading them.
 _SMALL = 2**20
-# How often a way that misses its forecast is replaced by the next best.
+# Maximum rounds of probes: each adds the next best way for each missed forecast.
 _REPLACED = 2
-# So many files of a set are read by a record, one after the other with one client, unless that takes too long.
+# Files that a record reads in sequence with the same client, or fewer if that takes too long.
 _READ_FILES = 3
 _READERS = "readers"
 _LIBRARY = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
 
 
 class Query(NamedTuple):
-    """What a user asks.
+    """The question of a user.
 
     Attributes:
         files: files, folders, patterns, or s3://bucket/prefix/*.h5.
-        access: how they are read (`accesses.parse_accesses`).
-        datasets: patterns of those that are read; none: all.
-        latency: round trip of the store in ms, if it is given.
-        rate: the most that a connection to it brings in MiB/s, if it is given.
-        store: the user's own bucket, s3://bucket/prefix, or "".
+        access: how to read them (`accesses.parse_accesses`).
+        datasets: patterns of datasets to read; empty for all.
+        latency: round trip of the store in ms, if given.
+        rate: highest rate of a connection to the store in MiB/s, if given.
+        store: the user's bucket, s3://bucket/prefix, or "".
         scratch: folder for copies, or "".
-        name: of the run, or "".
+        name: name of the run, or "".
     """
 
     files: Sequence[str]
@@ -71,9 +71,9 @@ class Query(NamedTuple):
 
 
 def print_advice(query: Query, repeats: int, as_json: bool = False) -> int:
-    """Measure ways to read files, and print the advice; return the status of the run.
+    """Measure ways to read files, print the advice, and return the status of the run.
 
-    With `as_json` standard output has one JSON object at the end, and standard error what goes on.
+    With `as_json`, print a JSON object on standard output, and progress on standard error.
     """
     if as_json:
         with contextlib.redirect_stdout(sys.stderr):
@@ -87,7 +87,7 @@ def print_advice(query: Query, repeats: int, as_json: bool = False) -> int:
 
 
 def _make_config(query: Query) -> Path:
-    """Return the configuration of the run that answers a question, made now if it was not asked before."""
+    """Return the path of the configuration for a question; make copies and write it if it does not exist."""
     wanted, accesses, datasets = list(query.files), access.parse_accesses(query.access), list(query.datasets) or ["/**"]
     bucket = addresses.get_bucket(wanted)
     given, own = parse_network(query.latency, query.rate), parse_store(query.store)
@@ -121,7 +121,7 @@ def _make_config(query: Query) -> Path:
 
 
 def _select_sample(of_set: Sequence[Source]) -> list[Source]:
-    """Return some files, evenly spaced among all, that stand for them."""
+    """Return evenly spaced files, at most `_FILES` and `_BYTES` but at least one."""
     count = min(len(of_set), _FILES)
     some = [of_set[number * len(of_set) // count] for number in range(count)]
     while len(some) > 1 and sum(one.bytes for one in some) > _BYTES:
@@ -130,10 +130,10 @@ def _select_sample(of_set: Sequence[Source]) -> list[Source]:
 
 
 def _select_usable(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses) -> list[Source]:
-    """Return the files that have datasets to read, and name the others.
+    """Return the files that have datasets to read, and print why others are left out.
 
     Raises:
-        Problem: there are none.
+        Problem: no file has datasets to read.
     """
     usable, problems = [], []
     for one in some:
@@ -151,7 +151,7 @@ def _select_usable(some: Sequence[Source], datasets: Sequence[str], accesses: Ac
 
 
 def _list_exclusions(some: Sequence[Source], datasets: Sequence[str]) -> list[str]:
-    """Return patterns that leave out datasets with values in other files, which no copy holds, and name them."""
+    """List patterns that exclude datasets with values in other files, because copies lack them; print each."""
     entries = {}
     for one in some:
         with one.open_hdf5() as file:
@@ -162,7 +162,7 @@ def _list_exclusions(some: Sequence[Source], datasets: Sequence[str]) -> list[st
 
 
 def _ensure_python(results: Path) -> str:
-    """Return the interpreter of the library that reads, built now if need be."""
+    """Build the library that reads, if necessary, and return its interpreter."""
     artefact = results / "environments" / f"{_READERS}.json"
     spec = ("--library", _READERS, "--spec", json.dumps(_LIBRARY), "--out", str(artefact))
     done = subprocess.run(build_command("build_library", *spec), check=False)
@@ -172,7 +172,7 @@ def _ensure_python(results: Path) -> str:
 
 
 def _fetch_files(some: Sequence[Source], folder: Path) -> list[Path]:
-    """Return paths of the files on the scratch folder's disk: their own, links to them, or copies."""
+    """Return paths on the disk of the scratch folder: the files, links to them, or copies."""
     folder.mkdir(parents=True, exist_ok=True)
     device, brought = folder.stat().st_dev, []
     own_names = len({Path(one.name).name for one in some}) == len(some)
@@ -191,11 +191,7 @@ def _fetch_files(some: Sequence[Source], folder: Path) -> list[Path]:
 
 
 def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None:
-    """Check that files are as they were before they were copied.
-
-    Raises:
-        Problem: one is not.
-    """
+    """Raise a Problem if a file changed while it was copied."""
     now = {one.where: (one.bytes, one.version) for one in after}
     for one in before:
         if now.get(one.where) != (one.bytes, one.version):
@@ -203,7 +199,7 @@ def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None
 
 
 def _build_config(name: str, trial: Trial, where: dict) -> dict:
-    """Return the configuration of the run that measures; without arms where forecasts must do."""
+    """Build the configuration of the run, without arms if all files are smaller than `_SMALL`."""
     small = max(path.stat().st_size for path in trial.files) < _SMALL
     arms = [] if small else trial.choose_arms()
     slowest = max((arm.compute_rank(trial.accesses)[0] for arm in arms), default=0)
@@ -224,14 +220,13 @@ def _build_config(name: str, trial: Trial, where: dict) -> dict:
 
 
 def _build_mapping(arm: ways.Arm, accesses: Accesses) -> dict:
-    """Return the mapping of the matrix that measures an arm."""
     levels = {factor: [level] for factor, level in arm.levels.items()}
     levels |= {"library": [_READERS], "store": ["tried"], "workers": [1], "cache": ["cold"]}
     return levels | {"access": [accesses.unit], "selection": list(accesses.shares)}
 
 
 def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
-    """Measure the arms of a configuration; return the status of the run, and the lines of the advice."""
+    """Measure the arms of a configuration; return the status of the run and the lines of the advice."""
     settings = read_json(config)
     advice, results = settings["studies"]["shots"]["advice"], Path("results", settings["run"])
     if not advice["arms"]:
@@ -244,7 +239,7 @@ def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
     earlier = cells.exists() and cells.stat().st_mtime_ns
     status = _run_workflow(config)
     lines = [f"remove: {line}" for line in _list_removals(settings, results)]
-    # Tables of an earlier call are no answer to one that failed before it measured.
+    # Ignore tables of an earlier call if this call failed before it measured.
     if cells.exists() and (not status or cells.stat().st_mtime_ns != earlier):
         lines = [
             *advise_page.format_advice(tables.load_results(results / "shots", results / "shots/facts.json")),
@@ -254,7 +249,7 @@ def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
 
 
 def _describe_plan(config: Path, repeats: int) -> str:
-    """Return how often each way to read is measured, and how long all of that takes by its forecast."""
+    """Describe how often the run measures each way to read, and the estimated time."""
     resolved = configuration.load_config(config, {"repeats": repeats})
     cells, omitted = matrix.expand_matrix(resolved, "shots")
     once = [cell for cell in cells if not cell.twin_of]
@@ -270,7 +265,7 @@ def _describe_plan(config: Path, repeats: int) -> str:
 
 
 def _run_probes(config: Path, settings: dict) -> None:
-    """Measure each arm once, in records of their own, and add the next best of those that miss their forecast."""
+    """Measure each arm once, in separate records, and add the next best arm for each missed forecast."""
     shots, results = settings["studies"]["shots"], Path("results", settings["run"])
     once = config.with_name("probe.json")
     for _ in range(_REPLACED):
@@ -284,14 +279,13 @@ def _run_probes(config: Path, settings: dict) -> None:
         accesses = Accesses(shots["matrix"][0]["access"][0], shots["advice"]["accesses"])
         shots["matrix"] += [_build_mapping(ways.Arm(**arm), accesses) for arm in added]
         write_json(config, settings)
-    # Choosing among arms and judging them take separate records; the plan takes its times from these.
+    # Probes choose among arms, so verdicts need other records; the plan takes its times from the probes.
     if (results / "shots").exists():
         _get_probe_folder(results).parent.mkdir(exist_ok=True)
         (results / "shots").rename(_get_probe_folder(results))
 
 
 def _get_probe_folder(results: Path) -> Path:
-    """Return where the records of a run's probe are kept."""
     return results.with_name(f"{results.name}-probe") / "shots"
 
 
@@ -301,7 +295,7 @@ def _run_workflow(config: Path, *words: str) -> int:
 
 
 def _list_removals(settings: dict, results: Path) -> Iterator[str]:
-    """Yield the commands that remove uploads from a user's bucket."""
+    """Yield commands that remove uploads from the user's bucket."""
     store = settings["stores"]["tried"]
     if store.get("upload"):
         endpoint = f" --endpoint-url {store['endpoint']}" if "endpoint" in store else ""
@@ -311,10 +305,7 @@ def _list_removals(settings: dict, results: Path) -> Iterator[str]:
 
 
 def _list_shell_names(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
-    """Return files as a shell names them: paths and patterns, those of a folder by their endings, none with `**`.
-
-    Those of a bucket are named where they are to be downloaded to.
-    """
+    """List paths and shell patterns of the files, by suffix for folders, without `**`; for a bucket, of downloads."""
     if of_set[0].reader:
         return [f"{ORIGINAL}/*"]
     repeated = len({Path(one.name).name for one in of_set}) < len(of_set)
@@ -334,18 +325,18 @@ def _list_shell_names(wanted: Sequence[str], of_set: Sequence[Source]) -> list[s
 
 
 def _format_path(path: Path) -> str:
-    """Return a path from the working directory, or from the root if it is not below."""
+    """Return a path relative to the working directory, or unchanged if it is not below."""
     below = os.path.relpath(path)
     return str(path) if below.startswith("..") else below
 
 
 def _expand_pattern(pattern: str) -> list[str]:
-    """Return the files that a shell lists for a path or a pattern."""
+    """List files as a shell expands a path or a pattern."""
     return [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern))
 
 
 def _build_locations(trial: Trial, first: Source, at: dict | None) -> dict:
-    """Return where the first file and its copies are opened once they are in place, and the bucket's region."""
+    """Build the paths or keys to open the first file and its copies, and the region of the bucket."""
     name, store = Path(first.name).name, trial.place.store
     path = _format_path(Path(first.where))
     if trial.is_mirrored and not at:

@@ -25,7 +25,7 @@ from sbench.verdicts.outcomes import JUDGED
 
 
 def format_advice(run: Results) -> list[str]:
-    """Return the lines that advice ends with, in plain text."""
+    """Format the advice as lines of plain text."""
     if not (advice := read_advice(run)):
         return [f"advice: {words.fill('no advice')}"]
     notes = [f"note:   {note}" for note in _list_notes(advice, run)]
@@ -39,7 +39,7 @@ def format_advice(run: Results) -> list[str]:
 
 
 def build_statements(advice: Advice, run: Results) -> tuple[Statement, ...]:
-    """Return what advice states of measured times and requests: what the best way gains, or that none does."""
+    """Build the statements of the advice: gain and counts of the best way, or that no way gains."""
     if advice.best is advice.base:
         faster = (*advice.uneven, *advice.faster)
         others = [way for way in advice.ways if way.rows.keys() == advice.shares.keys() and way not in faster]
@@ -60,7 +60,7 @@ def _list_comparisons(way: Way, run: Results) -> tuple[Comparison, ...]:
 
 
 def format_forecast_advice(facts: dict) -> list[str]:
-    """Return the lines for advice without any measurement."""
+    """Format advice without any measurement as lines of plain text."""
 
     def compute_rank(way: Way) -> tuple[float, float]:
         return compute_mean(way.arm, "seconds", facts), compute_mean(way.arm, "bytes", facts)
@@ -88,7 +88,7 @@ def _format_lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str
 
 
 def build_answer(run: Results) -> pages.Answer | None:
-    """Return the answer of a run that was made for advice; None of other runs."""
+    """Build the answer of an advice run; return None for other runs."""
     if not (advice := read_advice(run)):
         return None
     best, target = advice.best, _build_target(advice.facts, advice.best)
@@ -105,7 +105,7 @@ def build_answer(run: Results) -> pages.Answer | None:
 
 
 def list_reasons(run: Results) -> list[Said]:
-    """Return sentences on why some ways are slow, and on how forecasts compare; none for other runs."""
+    """List seconds, requests and notes of an advice run as sentences; return [] for other runs."""
     if not (advice := read_advice(run)):
         return []
     effort = (
@@ -117,10 +117,10 @@ def list_reasons(run: Results) -> list[Said]:
 
 
 def describe_outcome(run: Results) -> dict:
-    """Return the recommended way, or the best other one if nothing helps, against the files as they are.
+    """Describe the recommended way for the first access, or the best other way if no way is faster.
 
-    {"arm", "layout", "opened" (driver and settings), "verdict" ("" without one), "gain": how many times as fast, nan
-    where it was not measured}, of the first access.
+    The result has "arm", "layout", "opened" (driver and settings), "verdict" ("" if not measured), and "gain" (speed-up
+    over the files as they are, NaN if not measured).
     """
     advice = read_advice(run)
     way = advice.best
@@ -133,7 +133,7 @@ def describe_outcome(run: Results) -> dict:
 
 
 def show_ways(page: Page, run: Results) -> None:
-    """Show all ways with forecasts and measurements, and the copies, if advice was asked of a run."""
+    """Show all ways with forecasts and measurements, and the copies, if the run is for advice."""
     if facts := get_advice_facts(run):
         page.show_section(
             "What was considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)])
@@ -155,7 +155,7 @@ def _draw_ways(advice: Advice, run: Results) -> Figure:
 
 
 def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
-    """Return the gain of the recommended way over the files as they are, as described for each access."""
+    """Describe the gain of the recommended way over the files as they are, with `describe` for each access."""
     best, base = advice.best, advice.base
     if best is base:
         said = {"base": f"{base.name}{_describe_seconds(advice, base)}"}
@@ -171,7 +171,7 @@ def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> st
 
 
 def _describe_file_gains(advice: Advice) -> list[str]:
-    """Return the gain by file, and of which files that is."""
+    """Describe the gain by file, and the files that it covers."""
     if not (many := len(advice.best.gains)):
         together = any(cell.get("access") == "datasets" for cell in advice.best.cells.values())
         return [words.fill("these alone")] if together else []
@@ -194,7 +194,7 @@ def _list_notes(advice: Advice, run: Results) -> list[str]:
 def _describe_ratio(advice: Advice, level: str) -> str:
     row = advice.best.rows[level]
     ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
-    # The harness's own time may be a part of either side's.
+    # The time of the harness may be part of either side.
     bound = "" if pd.isna(row.get("harness_percent")) else "at least " if ratio > 1 else "at most "
     said = {
         "bound": bound,
@@ -206,7 +206,7 @@ def _describe_ratio(advice: Advice, level: str) -> str:
 
 
 def _describe_effort(advice: Advice, level: str) -> str:
-    """Return the seconds and requests of an object before and after, for one access."""
+    """Describe the seconds and requests per object of the best way and of the base, for an access."""
     both = [way.cells[level] for way in (advice.best, advice.base)]
     after, before = (prose.format_number(cell["total_s"] / advice.files) for cell in both)
     effort = words.fill("effort", after=after, before=before)
@@ -224,7 +224,7 @@ def _describe_seconds(advice: Advice, way: Way) -> str:
 
 
 def _list_clients(advice: Advice, run: Results) -> list[str]:
-    """Return the times of the first file and of each further one, where a record reads several with one client."""
+    """List a note on the times of first and further files, if a record reads several with the same client."""
     times = [_compute_file_times(run, way) for way in (advice.best, advice.base)]
     if advice.files < 2 or None in times:
         return []
@@ -242,7 +242,7 @@ def _compute_file_times(run: Results, way: Way) -> tuple[float, float] | None:
 
 
 def _list_misses(advice: Advice, run: Results) -> list[str]:
-    """Return the measured ways that took much longer than their forecast and their processor time."""
+    """List notes on ways that took much longer than their forecast plus their processor time."""
     cpu = run.samples.groupby(["cell", "repeat"], observed=True)["cpu-time"].sum().groupby("cell").median()
     missed = []
     for way in advice.ways:
@@ -273,7 +273,7 @@ def _describe_uneven(way: Way) -> str:
 
 
 def _list_unmeasured(advice: Advice) -> list[str]:
-    """Return the way without any setting where it takes too long to be measured."""
+    """List a note on the way without any setting if measuring it takes too long."""
     first = advice.facts["considered"][0]
     if get_arm_key(first) == get_arm_key(advice.base.arm):
         return []
@@ -318,7 +318,7 @@ def _describe_recommendation(best: Way) -> str:
 
 
 def _list_copies(facts: dict) -> list[str]:
-    """Return how each set of copies was made, and why others could not be."""
+    """List how each set of copies was made, and why others were left out."""
     made = []
     for name, copy in facts["copies"].items():
         before, after = (sizes.format_size(copy[f"{side}_bytes"]) for side in ("original", "copy"))
@@ -346,7 +346,7 @@ def _build_ways_table(run: Results, facts: dict) -> Table:
 
 
 def _compute_object_costs(cell: dict, advice: Advice | None) -> dict[str, float]:
-    """Return the measured requests and seconds of one object; nan where there are none."""
+    """Return the measured requests and seconds per object, NaN if missing."""
     requests, seconds = (cell.get(key, math.nan) for key in ("requests", "total_s"))
     files = advice.files if advice else 1
     return {"requests, measured": requests / files, "time, measured / s": seconds / files}

@@ -1,8 +1,8 @@
-"""Finds the release of a library, or the commit of a clone, that changed what reading HDF5 files over S3 takes.
+"""Find the release of a library, or the commit of a clone, that changed the cost of reading HDF5 files over S3.
 
-Requests and bytes are those that the embedded server has seen: one record of a release decides. Seconds are judged by
-blocks, in which both ends and the release in question are measured in turn. Each release is a library of a
-configuration in results/<run>/, which the workflow measures; what is measured stays, and is not measured again.
+The embedded server counts requests and bytes, so a single record of a release decides. Verdicts on seconds need blocks
+that measure both ends and the release in turn. Each release is a library of the configuration in results/<run>/, which
+the workflow measures. Records stay; a second call measures only missing records.
 """
 
 import math
@@ -24,16 +24,16 @@ _UNDECIDED_STATUS = 3
 
 
 class Query(NamedTuple):
-    """What a user asks.
+    """The question of a user.
 
     Attributes:
         library: one of `list_packages()`, or the folder of a clone.
         first: a release, a wheel, or a branch, tag or commit of the clone.
-        last: a later one.
+        last: a later release, wheel, branch, tag or commit.
         metric: one of `METRICS`.
         clone: the folder of a clone of HDF5 or of the package, or "".
-        files: the user's own HDF5 files; none: one that is generated.
-        name: of the run, or "".
+        files: HDF5 files of the user; empty for a generated file.
+        name: name of the run, or "".
     """
 
     library: str
@@ -46,9 +46,9 @@ class Query(NamedTuple):
 
 
 def run_bisect(query: Query, is_sure: bool) -> int:
-    """Measure, and print which release changed the metric; return 0, or 3 where seconds are undecided.
+    """Measure, print which release changed the metric, and return 0, or 3 if seconds are undecided.
 
-    Where a user `is_sure`, nothing is query, whatever it costs.
+    With `is_sure`, never ask the user, whatever the cost.
     """
     bisection = _build_bisection(query, is_sure)
     of = bisection.of
@@ -62,7 +62,7 @@ def run_bisect(query: Query, is_sure: bool) -> int:
 
 
 def report_bisection(bisection: Bisection, say: Say, command: str) -> int:
-    """Measure, say which release changed the metric, and make the page; return the status."""
+    """Measure, report which release changed the metric, make the page, and return the status."""
     of, metric, seen = bisection.of, bisection.metric, bisection.measure_ends()
     first, last = of.names[0], of.names[-1]
     say(seen.words)
@@ -109,13 +109,13 @@ def _report_change(bisection: Bisection, change: Change, say: Say) -> None:
 
 
 def _describe_next_step(bisection: Bisection, change: Change) -> str:
-    """Return what to type to measure two releases again, with a page."""
+    """Describe the command that measures both releases again, with a page."""
     only = f"library={bisection.get_library_name(change.before)},{bisection.get_library_name(change.after)}"
     return f"type sbench run {bisection.file} --name {bisection.run}-again --only {only} to measure both again"
 
 
 def format_command(query: Query) -> str:
-    """Return the command that asks a question, as a page has it: of paths their last part, as of this machine."""
+    """Format the command of a query for the page; keep only the last part of paths, which are of this machine."""
     plain = query._replace(
         **{name: _format_path(getattr(query, name)) for name in ("library", "first", "last", "clone")},
         files=list(map(_format_path, query.files)),
@@ -134,10 +134,10 @@ def _format_path(text: str) -> str:
 
 
 def _build_bisection(query: Query, is_sure: bool) -> Bisection:
-    """Return the bisection that answers a question.
+    """Check a query and build its bisection, before anything is measured.
 
     Raises:
-        Problem: it asks for what there is not; nothing has been measured.
+        Problem: the query is invalid.
     """
     package, clone = query.library, query.clone
     if os.sep in package:

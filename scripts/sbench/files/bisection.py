@@ -1,4 +1,4 @@
-"""A bisect as a run of the workflow: releases are its libraries, each measured when it is asked for, and a page."""
+"""Run a bisect with the workflow: each release is a library of the run, measured on demand, and the run has a page."""
 
 import contextlib
 import os
@@ -35,27 +35,27 @@ STUDY = "shots"
 REQUESTS, BYTES, SECONDS = METRICS = ("requests", "bytes", "seconds")
 H5PY, _BY_DEFAULT = "h5py", "s3fs"
 _LEVELS = {"store": ["s3"], "workers": [1], "page_buffer": ["unset"], "cache": ["any"]}
-# A file of 8 MB, of which a read-ahead of some megabytes is a part; ROS3 keeps the first 16 MiB of a file.
+# The file has 8 MB, more than a read-ahead of some megabytes, and is larger for ROS3, which keeps the first 16 MiB.
 _GENERATED = {"shots": 2, "signals": 16, "page_size": 4 * 2**20}
 _SHOTS = {release_range.HDF5: 8}
 _STORE = {"kind": "s3", "bucket": "bisect", "server": "embedded"}
 _NETWORK = {"latency_ms": 10, "per_connection_mib_s": 100, "shared_mib_s": 200}
 _REPEATS = 10
 _PATIENCE_S = 20.0
-# Behind the name of a release: its second build, in another folder.
+# Suffix of a release's second build, in another folder.
 _AGAIN = "-again"
 
 
 def list_packages() -> list[str]:
-    """Return what can be bisected: HDF5, h5py, and the distributions that drivers which read from S3 import."""
+    """List the packages to bisect: HDF5, h5py, and the distributions that S3 drivers import."""
     names = {name for driver in drivers.load_drivers().values() for name in _list_imports(driver)}
     return [release_range.HDF5, H5PY, *sorted(names - {H5PY})]
 
 
 def choose_reader(package: str) -> tuple[dict, Reader]:
-    """Return the levels of what reads with a package, and what a library needs for that.
+    """Return the levels of the driver that reads with a package, and the needs of its library.
 
-    For a package that several drivers import it is the one of its name, or that which needs the fewest others.
+    If several drivers import the package, take the driver of its name, else the driver with the fewest needs.
     """
     if package == release_range.HDF5:
         return {"driver": ["ros3"]}, Reader()
@@ -63,7 +63,7 @@ def choose_reader(package: str) -> tuple[dict, Reader]:
     name = min(able, key=lambda name: (name != package, len(able[name].needs), name), default=_BY_DEFAULT)
     driver = drivers.get_driver(name)
     modules = dict.fromkeys(module.partition(".")[0] for module in driver.libraries)
-    # For h5py no cache is between what it asks for and the server.
+    # Requests of h5py must reach the server without a cache between.
     levels = {"driver": [name]} | ({"read_cache": ["none"]} if package == H5PY else {})
     return levels, Reader(driver.needs, tuple(modules))
 
@@ -74,15 +74,15 @@ def _list_imports(driver: Driver) -> set[str]:
 
 
 class Bisection:
-    """A run of the workflow whose libraries are the releases that are measured.
+    """A run of the workflow whose libraries are the measured releases.
 
     Attributes:
-        of, metric, run: the releases, what is looked for, and the run's name.
-        folder, file, log, records: of the run: its results, configuration, words and records.
+        of, metric, run: the releases, the metric, and the name of the run.
+        folder, file, log, records: paths of results, configuration, output of the workflow, and records.
     """
 
     def __init__(self, of: Releases, metric: str, run_name: str, files: list[str], yes: bool = False) -> None:
-        """Say what is measured; `files` are the user's own, none for one that is generated."""
+        """Configure the run; it generates a file if `files` of the user is empty."""
         self.of, self.metric, self.run, self._yes = of, metric, run_name, yes
         self._measured, self._whole = False, 1.0
         self.folder = Path("results", run_name)
@@ -99,7 +99,7 @@ class Bisection:
             "run": run_name,
             "repeats": _REPEATS if timed else 1,
             "libraries": {},
-            # What passes a proxy is recorded, request by request.
+            # Even an empty network starts a proxy, which records each request.
             "stores": {"s3": _STORE | {"network": _NETWORK if timed else {}}},
             "studies": {
                 STUDY: {
@@ -112,18 +112,18 @@ class Bisection:
         }
 
     def get_library_name(self, release: str) -> str:
-        """Return the name of the library with a release."""
+        """Return the library name of a release."""
         return f"{self.of.package}-{release}"
 
     def get_lock_path(self, release: str) -> Path:
-        """Return where the lock of a release from wheels is kept."""
+        """Return the path of the lock of a release from wheels."""
         return self.folder / "locks" / f"{self.get_library_name(release)}.lock"
 
     def measure_release(self, first: str, release: str, last: str) -> Seen:
-        """Measure a release, if it is not yet, and return what it is like.
+        """Measure a release, if necessary, and compare it with both ends.
 
         Raises:
-            Unusable: it could not be measured.
+            Unusable: the release could not be measured.
         """
         if self.metric == SECONDS:
             self._measure_releases([first, release, last])
@@ -135,10 +135,10 @@ class Bisection:
         return Seen((FIRST, LAST)[ends.index(figure)] if figure in ends else NEITHER, self.describe_figure(release))
 
     def measure_ends(self) -> Seen:
-        """Measure both ends, and return what the last is like, and in words what they take.
+        """Measure both ends, compare the last with the first, and describe both figures.
 
         Raises:
-            Problem: one cannot be measured.
+            Problem: an end cannot be measured.
         """
         first, last = names = (self.of.names[0], self.of.names[-1])
         try:
@@ -154,7 +154,7 @@ class Bisection:
         return Seen(judge_last(verdict), f"{words}, {format_ratio(verdict)} of that of the first")
 
     def check_rebuilt(self, before: str, after: str) -> str:
-        """Build two releases again in other folders, measure all four in turn, and return `find_doubt` of them."""
+        """Rebuild two releases in other folders, measure all four builds in turn, and return `find_doubt` of them."""
         names = [before, after, f"{after}{_AGAIN}", f"{before}{_AGAIN}"]
         try:
             self._measure_releases(names)
@@ -164,10 +164,10 @@ class Bisection:
         return find_doubt([*rows[::2], *rows[1::2]], self._whole)
 
     def read_figure(self, release: str) -> float:
-        """Return the requests or bytes of a release that was measured, or the median of its seconds.
+        """Return the requests or bytes of a measured release, or the median of its seconds.
 
         Raises:
-            Unusable: it could not be measured.
+            Unusable: the release has no valid record.
         """
         of_release = [record for _, record in sorted(self._read_records(release).items())]
         usable = [record for record in of_release if not validity.list_faults(record)]
@@ -180,15 +180,15 @@ class Bisection:
         return sum(method[key] or 0 for method in usable[0]["requests"].values())
 
     def format_figure(self, release: str) -> str:
-        """Return the figure of a release in words, without its unit."""
+        """Format the figure of a release without its unit."""
         return f"{self.read_figure(release):{'.3g' if self.metric == SECONDS else ','}}"
 
     def describe_figure(self, release: str) -> str:
-        """Return the figure of a release with its unit."""
+        """Format the figure of a release with its unit."""
         return f"{self.format_figure(release)} {self.metric}"
 
     def write_config(self, *baselines: str) -> None:
-        """Write the configuration, in which the times of releases are compared with those of some, if times count."""
+        """Write the configuration; for seconds, compare all releases with `baselines`."""
         named = baselines if self.metric == SECONDS else ()
         compared = [{"factor": "library", "baseline": self.get_library_name(release)} for release in named]
         self._config["studies"][STUDY]["compare"] = compared
@@ -197,19 +197,16 @@ class Bisection:
         self._cells = {cell.levels["library"]: cell.name for cell in cells}
 
     def list_differences(self, before: str, after: str) -> list[list[str]]:
-        """Return what else differs between the libraries with two releases, by their locks and builds.
-
-        Each is a name, and the versions before and after.
-        """
+        """List other differences between the libraries, by locks and builds: [name, version before, version after]."""
         both = [self._read_environment(name)["promised"] for name in (before, after)]
         names = sorted({*both[0], *both[1]} - {self.of.package})
         texts = [[name, *(promised.get(name, "none") for promised in both)] for name in names]
         return [text for text in texts if text[1] != text[2]]
 
     def make_pages(self, command: str, outcome: str, change: Change) -> Path:
-        """Make the page of the run, whose configuration then has what came of it, and return the first page.
+        """Write the outcome into the configuration, make the page of the run, and return the first page.
 
-        A page that has the same is not made again.
+        Keep an existing page if nothing was measured and its outcome is the same.
         """
         measured = {release: self.get_library_name(release) for release in self.of.names if self._is_usable(release)}
         section = {"package": self.of.package, "metric": self.metric, "command": command}
@@ -229,13 +226,13 @@ class Bisection:
         return index
 
     def _write_outcome(self, section: dict, baseline: str) -> dict:
-        """Write the configuration with what came of it, and return what its study depends on."""
+        """Write the outcome into the configuration, and return the part that the study depends on."""
         self._config["studies"][STUDY]["bisect"] = section
         self.write_config(baseline)
         return configuration.select_study_config(configuration.load_config(self.file), STUDY)
 
     def _read_page_section(self) -> dict:
-        """Return what the page that is there says came of it, nothing where there is none."""
+        """Read the outcome of an earlier page from its facts; return {} without facts."""
         with contextlib.suppress(Problem):
             return read_json(self.folder / STUDY / "facts.json")["settings"].get("bisect", {})
         return {}
@@ -246,12 +243,12 @@ class Bisection:
         return not all(map(validity.list_faults, self._read_records(release).values()))
 
     def _read_records(self, release: str) -> dict[int, dict]:
-        """Return the records of a release by block; a cell that was skipped for a failed build has measured nothing."""
+        """Read the records of a release by block, without cells that were skipped because a build failed."""
         of_cell = records.list_repeats(self.records / self._cells[self.get_library_name(release)])
         return {block: record for block, path in of_cell if "cause" not in (record := read_json(path))}
 
     def _read_environment(self, release: str) -> dict:
-        """Return the artefact of the library with a release, nothing where it was not made."""
+        """Read the artefact of a release's library; return {} if it does not exist."""
         path = self._get_artefact_path(release)
         return read_json(path) if path.exists() else {}
 
@@ -259,7 +256,7 @@ class Bisection:
         return self.folder / "environments" / f"{self.get_library_name(release)}.json"
 
     def _list_verdicts(self, names: Sequence[str], release: str) -> list[dict]:
-        """Return the verdicts on a release against the first and the last of those that were measured with it."""
+        """List the verdicts on a release against the first and the last of `names`."""
         made = judge_libraries(self.folder / STUDY, self.run, STUDY, [*map(self.get_library_name, names)])
         return [
             made[pair]
@@ -268,7 +265,7 @@ class Bisection:
         ]
 
     def _measure_releases(self, names: Sequence[str]) -> None:
-        """Have the workflow measure releases that were not yet, or all in as many blocks as it takes; or Unusable."""
+        """Measure releases without records, or all if seconds lack common blocks; raise Unusable if a build fails."""
         libraries = self._config["libraries"]
         for name in names:
             if self.get_library_name(name) not in libraries:
@@ -282,7 +279,7 @@ class Bisection:
         else:
             due = [name for name, of_name in zip(names, blocks, strict=True) if not of_name]
         for name in due:
-            # What failed before is tried again, and must not be taken for what comes of it.
+            # Remove the artefact of an earlier failure, which would be taken for the result of this attempt.
             if self._read_environment(name).get("status") == "failed":
                 self._get_artefact_path(name).unlink()
         stopped = self._run_workflow(due) if due else ""
@@ -295,14 +292,14 @@ class Bisection:
                 raise Problem(f"{self.get_library_name(name)} was not measured: {stopped}")
 
     def _build_entry(self, name: str) -> dict:
-        """Return the entry of the configuration for a release, or for its second build."""
+        """Build the configuration entry of a release, or of its second build."""
         release = name.removesuffix(_AGAIN)
         return self.of.build_library_entry(release, self.get_lock_path(release)) | (
             {} if name == release else {"copy": "again"}
         )
 
     def _run_workflow(self, names: Sequence[str]) -> str:
-        """Call the workflow for releases; returns why it stopped, if it did not measure them."""
+        """Run the workflow for releases; return its first problem, or else its exit status in words."""
         only = f"library={','.join(map(self.get_library_name, names))}"
         command = build_command("sbench.cli", "run", self.file, "--only", only)
         command += [*["--yes"] * self._yes, "--", "--nocolor", f"{self.folder}/{STUDY}/appended.json"]

@@ -1,4 +1,4 @@
-"""Chunk shapes for given accesses: the cheapest by the chunks that are fetched, and by their bytes."""
+"""Choose chunk shapes for given accesses by the number and the bytes of the chunks to fetch."""
 
 import functools
 import itertools
@@ -16,23 +16,22 @@ from sbench.studies.shots import selection
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.manifest import list_datasets
 
-# Bytes of a chunk in memory: HDF5 1.14's chunk cache holds the largest, and an index of smaller ones grows large.
+# Bytes of a chunk in memory: HDF5 1.14's chunk cache holds the largest; an index of smaller chunks grows large.
 SMALLEST, LARGEST = 2**16, 2**20
 # Another shape must take less than this share of the time. Among shapes that take about as long, the largest wins.
 _WORTH, _ALIKE = 0.8, 1.1
 _MOST_SHAPES = 20_000
-# An access is named where it fetches more than so many times the bytes that it selects, and LARGEST of them in vain; so
-# many kinds of datasets are.
+# Report an access if it fetches more than this factor of its selected bytes, and LARGEST in vain; at most so many.
 _AMPLIFIED, _NAMED = 2, 5
-# h5repack reads a line of its options into 1,024 characters, and ends names at a blank, a comma or a colon.
+# h5repack reads a line of its options into 1,024 characters, and ends names at whitespace, a comma or a colon.
 _LINE, _SEPARATORS = 900, frozenset(" \t\n,:")
 
-# Of each axis begin, end, step.
+# Begin, end and step of each axis.
 Spans = Sequence[selection.Span]
 
 
 class Kind(NamedTuple):
-    """Datasets with the same costs: shape, chunk shape (() if contiguous), bytes of an element, and stored share."""
+    """A kind of datasets with equal costs: shape, chunk shape (() if contiguous), bytes per element, stored share."""
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -41,24 +40,24 @@ class Kind(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost of an access to a dataset: pieces of the file, and their bytes in the file."""
+    """The cost of an access to a dataset: pieces of the file to fetch, and their bytes in the file."""
 
     pieces: int
     bytes: float
 
     def compute_seconds(self, latency_s: float, bytes_per_s: float) -> float:
-        """Return the time of one request for each piece, and of the bytes."""
+        """Return the time of a request per piece, plus the time of the bytes."""
         return self.pieces * latency_s + self.bytes / bytes_per_s
 
 
 def list_options(original: Path, datasets: Sequence[str], accesses: Accesses, network: Mapping[str, float]) -> str:
-    """Return h5repack's options that give the datasets of a file chunks for some accesses; "" if none gains.
+    """Return h5repack options with chunk shapes that suit accesses to a file; "" if no shape gains.
 
     Args:
         original: the file to repack.
         datasets: patterns, as in data.datasets.
-        accesses: how they are read.
-        network: as in a store.
+        accesses: accesses to these datasets.
+        network: the network, as in the entry of a store.
     """
     price, names = compute_price(network), {}
     with h5py.File(original) as file:
@@ -88,21 +87,21 @@ def count_selected_bytes(kind: Kind, level: str) -> int:
 
 
 def compute_cost(kind: Kind, level: str) -> Cost:
-    """Return the cost of an access, at a level of the factor `selection`, to a dataset as it is."""
+    """Return the cost of an access at a level of the factor `selection`, with the present chunks."""
     costs = [_compute_place_cost(kind, place, kind.chunks) for place in _list_places(kind, level)]
     return Cost(sum(cost.pieces for cost in costs), sum(cost.bytes for cost in costs))
 
 
 @functools.cache
 def choose_chunks(kind: Kind, shares: tuple[tuple[str, float], ...], price: tuple[float, float]) -> tuple[int, ...]:
-    """Return the chunk shape that suits accesses best, () if the present layout is about as good.
+    """Return the chunk shape that suits accesses best, or () if the present layout is about as good.
 
     Args:
-        kind: of the dataset.
+        kind: kind of the dataset.
         shares: (level of `selection`, share of the accesses).
         price: seconds of a request, and bytes per second.
     """
-    # A share of the chunks, and metadata, suit any shape.
+    # Any shape suits metadata, and a share of the chunks.
     wanted = [(share, place) for level, share in shares if level[0] in "a[" for place in _list_places(kind, level)]
     if not wanted or not kind.item or not math.prod(kind.shape) or not kind.shape:
         return ()
@@ -118,7 +117,7 @@ def choose_chunks(kind: Kind, shares: tuple[tuple[str, float], ...], price: tupl
 
 
 def find_unsuited(datasets: Iterable[h5py.Dataset], accesses: Accesses, price: tuple[float, float]) -> list[str]:
-    """Return a sentence for each kind of datasets that an access fetches much more of than it selects."""
+    """List sentences on accesses that fetch much more than they select, by kind of datasets, the worst first."""
     names: dict[Kind, list[str]] = {}
     for one in datasets:
         names.setdefault(get_kind(one), []).append(one.name)
@@ -145,7 +144,7 @@ def _describe_mismatch(level: str, kind: Kind, names: Sequence[str], better: tup
 
 
 def _list_places(kind: Kind, level: str) -> Iterator[Spans]:
-    """Yield the places of an access, with spans for all of a dataset."""
+    """Yield the places of an access; replace an empty place by spans over the whole dataset."""
     if level != selection.METADATA:
         for place in selection.iter_places(level, kind.shape, kind.chunks or None):
             yield place or tuple((0, length, 1) for length in kind.shape)
@@ -159,7 +158,7 @@ def _compute_place_cost(kind: Kind, spans: Spans, chunks: tuple[int, ...]) -> Co
 
 
 def _compute_contiguous_cost(kind: Kind, spans: Spans) -> Cost:
-    """Return the cost where all values lie in one piece, which is read run by run."""
+    """Return the cost of a contiguous dataset, which HDF5 reads run by run."""
     run, rest = kind.item, list(zip(spans, kind.shape, strict=True))
     while rest:
         span, length = rest.pop()

@@ -1,4 +1,4 @@
-"""Conclusions on HDF5 files for reading them over a network: each has its numbers, and is drawn above a threshold."""
+"""Draw conclusions on reading HDF5 files over a network, each with its numbers and above a threshold."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -11,29 +11,29 @@ from sbench.files.looked import SMALL, Looked, count_bytes, format_share
 from sbench.probe import sizes
 from sbench.studies.shots.datasets import LACKS_FILTER
 
-# Thresholds beside ROS3_FIRST_BYTES and SMALL, each with its source.
+# Thresholds in addition to ROS3_FIRST_BYTES and SMALL, each with its source.
 #
-# A request that waits for the one before it: what the study takes for a service elsewhere. Amazon names 100 to 200 ms
-# to the first byte ("Best practices design patterns: optimizing Amazon S3 performance").
+# Time of a request that waits for the previous request, as the study assumes for a remote service. Amazon names 100 to
+# 200 ms to the first byte ("Best practices design patterns: optimizing Amazon S3 performance").
 _ROUND_TRIP_S = 0.02
-# Requests to open a file and find what is in it: a second, in which one connection could fetch 85 MB.
+# Requests to open a file and find its objects: they take a second, in which a connection could fetch 85 MB.
 _MANY_REQUESTS = 50
-# Requests to read all of something: 20 seconds.
+# Requests to read all chunks: they take 20 seconds.
 _MANY_READS = 1_000
-# "Tens of thousands of members": where the HDF Group sees the two kinds of index differ most ("Group implementations in
-# HDF5", reference manual).
+# "Tens of thousands of members": the HDF Group sees the largest difference between the two kinds of index there ("Group
+# implementations in HDF5", reference manual).
 _MANY_MEMBERS = 10_000
-# Pages that hold all metadata of a copy: no smaller than a round trip is worth, no larger than what ROS3 keeps.
+# Pages that hold all metadata of a copy: at least the bytes of a round trip, at most the bytes that ROS3 keeps.
 _PAGES = tuple(2**power for power in range(20, 25))
-# What takes more than a round trip to fetch once more: 1.7 MB come in 20 ms at 85 MB/s (the same source).
+# Bytes that take longer than a round trip to fetch again: 1.7 MB arrive in 20 ms at 85 MB/s (the same source).
 _MUCH = 2 * 2**20
-# The chunk cache of a dataset by default: of this process's HDF5, and before HDF5 2.0 (H5Pset_cache).
+# Default chunk cache of a dataset: in this process's HDF5, and before HDF5 2.0 (H5Pset_cache).
 _CACHE = h5py.h5p.create(h5py.h5p.FILE_ACCESS).get_cache()[2]
 _CACHE_BEFORE_2 = 2**20
 
 
 def list_conclusions(looked: Looked) -> Iterator[str]:
-    """Yield what is true of files and of note for somebody who reads them over a network."""
+    """Yield conclusions that matter to readers of the files over a network."""
     parts = (
         _describe_prefetch,
         _describe_pages,
@@ -72,7 +72,7 @@ def _describe_pages(looked: Looked) -> Iterator[str]:
 
 
 def _describe_metadata(looked: Looked) -> Iterator[str]:
-    """Yield that metadata lie among the values of files without pages."""
+    """Yield a conclusion on metadata among the values of files without pages."""
     worst = _find_worst(looked, lambda held: 0 if held.page_size else held.requests)
     if worst and not worst.page_size and worst.requests >= _MANY_REQUESTS:
         yield (
@@ -95,7 +95,7 @@ def _describe_small_pages(looked: Looked) -> Iterator[str]:
 
 
 def _describe_metadata_remedy(contents: Contents) -> str:
-    """Return what to do about metadata that take many requests."""
+    """Describe how to reduce the requests for metadata."""
     page = next((page for page in _PAGES if page >= contents.metadata), None)
     if not page or page == contents.page_size:
         return f"They take {sizes.format_size(contents.metadata)}; fewer and larger datasets need fewer requests."
@@ -104,7 +104,7 @@ def _describe_metadata_remedy(contents: Contents) -> str:
 
 
 def _describe_old_index(looked: Looked) -> Iterator[str]:
-    """Yield that an index of the old format has to be read as a whole."""
+    """Yield a conclusion on large indexes of the old format, which HDF5 reads as a whole."""
     worst = _find_worst(looked, lambda held: held.largest.members if held.largest and held.largest.is_old else 0)
     if not worst or not (group := worst.largest) or not group.is_old or group.members < _MANY_MEMBERS:
         return
@@ -118,7 +118,7 @@ def _describe_old_index(looked: Looked) -> Iterator[str]:
 
 
 def _describe_unused(looked: Looked) -> Iterator[str]:
-    """Yield that files have space that a copy drops."""
+    """Yield a conclusion on space that a copy frees."""
     files = [held for held in looked.contents if is_of_note(_estimate_saved(held), held.bytes)]
     if not files:
         return
@@ -138,7 +138,7 @@ def _estimate_saved(contents: Contents) -> int:
 
 
 def _choose_copy_page(contents: Contents) -> int | None:
-    """Return the size of the pages of a copy: those of the file, unless smaller ones save much more."""
+    """Return the page size of a copy: the page size of the file, unless smaller pages save much more."""
     if not contents.page_size or contents.page_size <= _PAGES[0]:
         return contents.page_size
     more = estimate_copy_bytes(contents, contents.page_size) - estimate_copy_bytes(contents, _PAGES[0])
@@ -146,7 +146,7 @@ def _choose_copy_page(contents: Contents) -> int | None:
 
 
 def estimate_copy_bytes(contents: Contents, page: int | None) -> int:
-    """Estimate the bytes of a copy by h5repack: pieces smaller than a page share pages, larger ones begin at one."""
+    """Estimate the bytes of a copy by h5repack: pieces smaller than a page share pages, larger pieces begin a page."""
     metadata = contents.metadata + (contents.heap or 0)
     if not page:
         return contents.raw + metadata
@@ -162,7 +162,7 @@ def estimate_copy_bytes(contents: Contents, page: int | None) -> int:
 
 
 def _describe_small_datasets(looked: Looked) -> Iterator[str]:
-    """Yield that round trips take longer than bytes, of files that do not come whole."""
+    """Yield a conclusion on datasets whose round trips take longer than their bytes, unless ROS3 fetches all."""
     worst = _find_worst(looked, lambda held: len(_select_small(held.datasets)) if held.bytes > ROS3_FIRST_BYTES else 0)
     if not worst or worst.bytes <= ROS3_FIRST_BYTES or len(small := _select_small(worst.datasets)) < _MANY_REQUESTS:
         return
@@ -200,7 +200,7 @@ def _count_chunks(datasets: Iterable[Stored]) -> int:
 
 
 def _describe_large_chunks(looked: Looked) -> Iterator[str]:
-    """Yield which chunks the chunk cache does not keep, and what that takes."""
+    """Yield conclusions on chunks that exceed the chunk cache, and their cost."""
     version = ".".join(h5py.version.hdf5_version.split(".")[:2])
     for is_costly in (_is_in_pieces, _is_fetched_again):
         costly = [dataset for dataset in looked.datasets if dataset.chunk > _CACHE_BEFORE_2 and is_costly(dataset)]
@@ -242,7 +242,6 @@ def _describe_lacking_filters(looked: Looked) -> Iterator[str]:
 
 
 def _find_worst(looked: Looked, amount: Callable[[Contents], int]) -> Contents | None:
-    """Return the file that has most of something."""
     return max(looked.contents, key=amount, default=None)
 
 

@@ -1,4 +1,4 @@
-"""Contents of an HDF5 file: its datasets and groups, the bytes of each use, and the reads that finding them takes."""
+"""Read the contents of an HDF5 file: datasets, groups, bytes of each use, and the reads that find all objects."""
 
 import contextlib
 import functools
@@ -20,26 +20,26 @@ from sbench.studies.shots.datasets import Entry, build_entry
 from sbench.studies.shots.files import get_creation_facts, list_filters
 from sbench.studies.shots.inputs import Source
 
-# Number of the header message that groups of before HDF5 1.8 have (file format specification, IV.A.2.r).
+# Number of the header message of groups before HDF5 1.8 (file format specification, IV.A.2.r).
 _SYMBOL_TABLE = 0x11
-# How a collection of the global heap begins: signature and version 1, then its size (III.E).
+# Start of a collection of the global heap: signature and version 1, then its size (III.E).
 _HEAP = re.compile(rb"GCOL\x01\0\0\0(.{8})", re.DOTALL)
-# Only files up to this size are searched for their heap: 2 GiB take some seconds from a disk.
+# Search only files up to this size for their heap: 2 GiB take some seconds from a disk.
 _SEARCHED = 2 * 2**30
-# What a copy has to save to be worth its making; 1 MiB comes within one round trip.
+# Minimum savings that justify a copy, in bytes and as a share; 1 MiB arrives within a round trip.
 UNUSED, UNUSED_SHARE = 2**20, 0.1
 
 
 @dataclass(slots=True)
 class Stored:
-    """How a dataset is stored; sizes in bytes.
+    """The storage of a dataset; sizes in bytes.
 
     Attributes:
-        path: from the root.
-        bytes: what it takes in the file.
+        path: path from the root.
+        bytes: size in the file.
         chunk: size of a chunk in memory, 0 without chunks.
         chunks: number of chunks in the file.
-        pieces: number of reads that all chunks take where none fits into the chunk cache.
+        pieces: number of reads of all chunks if no chunk fits into the chunk cache.
         filters: names, in their order.
     """
 
@@ -56,10 +56,10 @@ class Group:
     """The group with the most members.
 
     Attributes:
-        path: from the root.
-        members: number of its links.
-        is_old: it has the index of before HDF5 1.8.
-        reads: the reads that finding one member by its name takes.
+        path: path from the root.
+        members: number of links.
+        is_old: whether its index has the format before HDF5 1.8.
+        reads: reads that find a member by its name.
     """
 
     path: str
@@ -70,21 +70,19 @@ class Group:
 
 @dataclass
 class Contents:
-    """What a file holds; sizes in bytes.
+    """The contents of a file; sizes in bytes.
 
     Attributes:
-        where: its path or address.
-        bytes: its size.
-        page_size: None without pages.
-        datasets: those with values in the file.
+        where: path or address of the file.
+        page_size: size of its pages, None without pages.
+        datasets: datasets with values in the file.
         elsewhere: number of datasets with values in other files.
-        left_out: what cannot be read here.
+        left_out: datasets and links that cannot be read here.
         objects: number of groups, datasets and types.
-        metadata: headers and indexes of all objects, without values that lie in headers.
-        heap: values of variable length, None where they were not counted.
-        user_block: what precedes HDF5's own bytes.
-        reads: those of opening the file and finding all objects.
-        largest: the group with the most members.
+        metadata: headers and indexes of all objects, without values in headers.
+        heap: values of variable length, None if not counted.
+        user_block: user block before the bytes of HDF5.
+        reads: reads that open the file and find all objects.
     """
 
     where: str
@@ -102,7 +100,7 @@ class Contents:
 
     @property
     def number_of_datasets(self) -> int:
-        """The number of datasets, wherever their values are."""
+        """The number of datasets with values in this file or in others."""
         return len(self.datasets) + self.elsewhere
 
     @property
@@ -112,12 +110,12 @@ class Contents:
 
     @functools.cached_property
     def requests(self) -> int:
-        """The number of `reads` behind what ROS3 keeps, each a request."""
+        """The number of `reads` beyond the first bytes, which ROS3 keeps; each is a request."""
         return sum(offset + length > ROS3_FIRST_BYTES for offset, length in self.reads)
 
     @functools.cached_property
     def page_requests(self) -> int:
-        """The number of requests that a page buffer makes of these: one for each page, and for each longer read."""
+        """The number of these requests with a page buffer: one per page, and one per read as long as a page or more."""
         if not (page := self.page_size):
             return 0
         beyond = [(offset, length) for offset, length in self.reads if offset + length > ROS3_FIRST_BYTES]
@@ -126,16 +124,16 @@ class Contents:
 
     @property
     def unused(self) -> int:
-        """The bytes that are neither values nor metadata; with those of variable length where these are unknown."""
+        """The bytes that are neither values nor metadata; they include values of variable length if `heap` is None."""
         return max(0, self.bytes - self.raw - self.metadata - (self.heap or 0) - self.user_block)
 
 
 def read_contents(source: Source, native: h5py.File, progress: Callable[[int], None]) -> Contents:
-    """Return the contents of a file, which h5py has opened itself as `native`; `progress` takes the objects so far."""
+    """Read the contents of a file, which h5py has already opened as `native`; `progress` takes the objects so far."""
     collector = _Collector(source, native)
     with source.open_raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
         for link in hdf5_tree.walk_links(file):
-            # The index of a group is what finding its members takes, that of a dataset's chunks is not.
+            # Finding members of a group reads its index, but not the chunk indexes of datasets.
             watched.noting = isinstance(link.object, h5py.h5g.GroupID)
             collector.add_link(link)
             progress(collector.contents.objects)
@@ -156,11 +154,11 @@ class _Collector:
         self._source, self._native = source, native
         self._members: Counter[bytes] = Counter()
         self._a_member: dict[bytes, bytes] = {}
-        # Types and filters of datasets that were found to be readable.
+        # Types and filters of readable datasets.
         self._readable: set[tuple] = set()
 
     def add_link(self, link: hdf5_tree.Link) -> None:
-        """Take a link; something damaged is left out."""
+        """Add a link; leave out damaged objects other than the root."""
         try:
             self._add_intact_link(link)
         except (OSError, RuntimeError, KeyError, ValueError) as error:
@@ -184,14 +182,14 @@ class _Collector:
     def _add_dataset(self, link: hdf5_tree.Link) -> None:
         identifier = link.object
         kind = identifier.get_type().encode()
-        # Without chunks and in the file itself: what it was created with need not be asked for, which takes longest.
+        # An offset means a contiguous dataset in this file: skip its creation properties, which take longest to read.
         created = None if identifier.get_offset() is not None else identifier.get_create_plist()
         filters = list_filters(created) if created else []
         if created and elsewhere.get_storage_kind(created):
             self.contents.elsewhere += 1
             self._record_obstacle(link)
             return
-        # What can be read of a type behind some filters can be read of each such dataset.
+        # Datasets with the same type and filters are equally readable.
         is_known = (kind, *filters) in self._readable and hdf5_tree.is_utf8(link.path)
         if not is_known and not self._record_obstacle(link) and all(h5py.h5z.filter_avail(code) for code, _ in filters):
             self._readable.add((kind, *filters))
@@ -207,7 +205,7 @@ class _Collector:
     def _record_obstacle(self, link: hdf5_tree.Link) -> bool:
         entry = build_entry(link)
         if entry.reason in (elsewhere.VIRTUAL, elsewhere.EXTERNAL) and self._source.reader is None:
-            # Sources are found from a file's name, which a file object has not.
+            # HDF5 finds sources from the name of the file, which a file object lacks.
             entry = build_entry(replace(link, object=h5py.h5o.open(self._native.id, link.path)))
         if entry.reason:
             self._add_left_out(entry)
@@ -233,7 +231,7 @@ def _count_metadata(link: hdf5_tree.Link) -> int:
 
 
 def _count_pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
-    """Return how many pieces lie together in chunks and dataset: reads of unfiltered chunks too large for the cache."""
+    """Count pieces that are contiguous in chunk and dataset: reads of unfiltered chunks too large for the cache."""
     grid = [-(-length // size) for length, size in zip(shape, chunk, strict=True)]
     axis = len(shape) - 1
     while axis > 0 and chunk[axis] == shape[axis]:
@@ -242,10 +240,10 @@ def _count_pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -
 
 
 def _read_group(source: Source, group: bytes, members: int, member: bytes) -> Group:
-    """Return a group with the reads that finding one of its members takes, once the file is open."""
+    """Read a group, with the reads that find a member once the file is open."""
     with source.open_raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
         watched.reads.clear()
-        # A link that leads nowhere is looked up, too.
+        # HDF5 looks up a dangling link, too.
         with contextlib.suppress(KeyError, RuntimeError, OSError):
             h5py.h5o.open(file.id, member)
         reads = list(watched.reads)
@@ -254,12 +252,12 @@ def _read_group(source: Source, group: bytes, members: int, member: bytes) -> Gr
 
 
 def is_of_note(saved: int, whole: int) -> bool:
-    """Return whether so many bytes less are worth a copy of a file."""
+    """Return whether saving so many bytes of a file justifies a copy."""
     return saved >= max(UNUSED, UNUSED_SHARE * whole)
 
 
 def count_heap_bytes(path: str) -> int:
-    """Return the bytes of a file's global heap, which holds values of variable length; nothing in HDF5 counts it."""
+    """Count the bytes of a file's global heap, which holds values of variable length; HDF5 does not count them."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         sizes = ((at.start(), int.from_bytes(at[1], "little")) for at in _HEAP.finditer(content))
         return sum(min(size, len(content) - start) for start, size in sizes)

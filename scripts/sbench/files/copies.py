@@ -1,4 +1,4 @@
-"""Copies of files in other layouts, made by HDF5's own tools with the commands that users type."""
+"""Make copies of files in other layouts by the tools of HDF5, with the commands that users type."""
 
 import re
 import shlex
@@ -19,20 +19,20 @@ from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.manifest import list_datasets
 
 LARGE = "large.h5"
-# A tool that takes longer is ended.
+# Time limit of a tool.
 _LIMIT_S = 1800
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of a copy.
+    """The layout of a copy.
 
     Attributes:
-        name: of the set of copies, a level of the factor `layout`.
+        name: name of the set of copies, a level of the factor `layout`.
         page_size: bytes; 0 without pages.
-        options: h5repack's options that give other chunks: a file for all originals, or a folder with one for each,
-            `<name>.txt`; None keeps the chunks.
-        merged: all files become one, each a group of it.
+        options: h5repack options for other chunks: a file for all originals, or a folder with `<name>.txt` for each;
+            None keeps the chunks.
+        merged: whether all files become groups of the same file.
     """
 
     name: str
@@ -42,27 +42,27 @@ class Layout:
 
     @property
     def page_arguments(self) -> list[str]:
-        """h5repack's arguments for the pages."""
+        """The arguments of h5repack for the pages."""
         return ["-S", "PAGE", "-G", str(self.page_size)] if self.page_size else []
 
     def build_repack_command(self, original: str, copy: str) -> list[str]:
-        """Return the command that makes a copy of one file."""
+        """Return the command that makes a copy of a file."""
         chunked = ["-e", str(self.get_options_file(Path(original).name))] if self.options else []
         return ["h5repack", *chunked, *self.page_arguments, original, copy]
 
     def get_options_file(self, name: str) -> str:
-        """Return the file with h5repack's options for the original of a name."""
+        """Return the path of the h5repack options for an original with this name."""
         return f"{self.options}/{name}.txt" if self.options.is_dir() else str(self.options)
 
     def convert_patterns(self, datasets: Sequence[str]) -> list[str]:
-        """Return the patterns that match in the copy the datasets that some match in the original."""
+        """Return patterns that match the same datasets in the copy as `datasets` in the original."""
         within = {one: ("!" * one.startswith("!")) + "/*" + one.removeprefix("!") for one in datasets}
         return [within[one] if self.merged else one for one in datasets]
 
 
 @dataclass(frozen=True)
 class Made:
-    """Copies: their files, bytes of all originals and of all copies, and the seconds that making them took."""
+    """A set of copies: files, bytes of all originals and of all copies, and the seconds to make them."""
 
     files: list[Path]
     original_bytes: int
@@ -73,10 +73,10 @@ class Made:
 def make_copies(
     layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequence[str], accesses: Accesses
 ) -> Made:
-    """Make copies of some files in a folder, and compare the datasets that accesses read with those of the originals.
+    """Make copies of files in a folder, and check that the datasets to read have the values of the originals.
 
     Raises:
-        Problem: a tool is missing or fails, or a copy cannot be read or holds other values.
+        Problem: a tool is missing or fails, or a copy cannot be read or has other values.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
@@ -112,17 +112,17 @@ def _merge_files(layout: Layout, originals: Sequence[Path], folder: Path) -> lis
 
 
 def get_copy_name(path: Path, is_mirrored: bool) -> str:
-    """Return the name of a file's copy in the folder of copies."""
+    """Return the path of a file's copy within the folder of copies."""
     return str(path).lstrip("/") if is_mirrored else path.name
 
 
 def format_copy_command(layout: Layout, files: Sequence[str], is_mirrored: bool = False) -> str:
-    """Return the line to type that makes copies of files, in a folder that is named as the layout.
+    """Format the shell command that makes copies of files in a folder with the name of the layout.
 
     Args:
-        layout: of the copies.
+        layout: layout of the copies.
         files: paths and patterns of a shell.
-        is_mirrored: whether copies lie in folders like those of the files.
+        is_mirrored: whether copies are in folders like their originals.
     """
     words, folder, name = " ".join(map(_quote_pattern, files)), layout.name, "$file" if is_mirrored else "${file##*/}"
     if layout.merged:
@@ -142,16 +142,12 @@ def format_copy_command(layout: Layout, files: Sequence[str], is_mirrored: bool 
 
 
 def _quote_pattern(pattern: str) -> str:
-    """Quote a path for a shell, but leave its wildcards and variables."""
+    """Quote a path for a shell, but keep its wildcards and variables."""
     return re.sub(r"[^\w@%+=:,./*?\[\]~\"${}#-]", lambda match: f"\\{match[0]}", pattern)
 
 
 def expect_room(folder: Path, needed: int) -> None:
-    """Check that a disk has room.
-
-    Raises:
-        Problem: it has too little.
-    """
+    """Raise a Problem if the disk of a folder has too few free bytes."""
     if (free := shutil.disk_usage(folder).free) < needed:
         raise Problem(
             f"{folder} has {sizes.format_size(free)} free, and copies take up to {sizes.format_size(needed)};"
@@ -160,12 +156,12 @@ def expect_room(folder: Path, needed: int) -> None:
 
 
 def list_page_sizes(size: int) -> Iterator[int]:
-    """Yield the page sizes that are tried for files of `size` bytes: none larger than a quarter of it."""
+    """Yield page sizes to try for files of `size` bytes: 1 MiB, and 4 and 16 MiB up to a quarter of `size`."""
     yield from (page for page in (2**20, 2**22, 2**24) if page == 2**20 or 4 * page <= size)
 
 
 def _run_tool(command: list[str]) -> None:
-    """Run one of HDF5's tools, with HDF5's own reason if it fails."""
+    """Run a tool of HDF5; raise a Problem with HDF5's reason if it fails."""
     program = find_tool(command[0], remedy="apt install hdf5-tools, or put HDF5's bin on PATH")
     words = [program, "--enable-error-stack", *command[1:]]
     try:
@@ -181,9 +177,9 @@ def _describe_status(code: int) -> str:
 
 
 def _parse_reason(words: str) -> str:
-    """Return the innermost reason of the library's first error stack, or else the tool's last line."""
+    """Return the innermost reason of the library's first error stack, else the last line of the tool."""
     stacks = re.split(r"^(?=\S*-DIAG)", words, flags=re.MULTILINE)
-    # The tools report each driver that they try in stacks of their own.
+    # Tools report each driver that they try in a separate stack.
     library = [stack for stack in stacks if stack.startswith("HDF5-DIAG")]
     calls = re.findall(r"^ *#\d+: .*?\): (.*)$", (library or stacks[-1:])[0], re.MULTILINE)
     lines = [line.strip() for line in words.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Whether a copy of a file holds the same values, dataset by dataset, in bounded memory."""
+"""Compare the values of a file and its copy, dataset by dataset, in bounded memory."""
 
 import contextlib
 import itertools
@@ -12,24 +12,24 @@ from sbench.probe.formats import format_error
 from sbench.probe.program import Unable
 from sbench.studies.shots.checksums import compute_checksum
 
-# Bytes of values that are compared at a time, and elements of variable length.
+# Bytes of values, and elements of variable length, to compare at a time.
 _BLOCK, _ELEMENTS = 2**27, 2**18
 
 
 def find_difference(original: Path, copy: Path, datasets: Iterable[str], within: str = "") -> str:
-    """Compare datasets of a file with those of its copy by checksums that leave out gaps between members.
+    """Compare datasets of a file and its copy by checksums that leave out gaps between members.
 
     Args:
         original: the file.
         copy: the copy, in any layout.
         datasets: paths in the original.
-        within: the group of the copy that holds the tree of the original; "" is the root.
+        within: the group of the copy with the tree of the original; "" is the root.
 
     Returns:
-        "" if all values are the same, else the first dataset that differs or cannot be read, with the reason.
+        "" if all values are equal, else the first dataset that differs or cannot be read, with the reason.
     """
     try:
-        # A chunk that blocks cut is kept until the next of them needs it.
+        # The chunk cache keeps a chunk that blocks cut until the next block needs it.
         with h5py.File(original, rdcc_nbytes=_BLOCK) as before, h5py.File(copy, rdcc_nbytes=_BLOCK) as after:
             differences = (_compare_dataset(before, path, after, f"{within}{path}") for path in datasets)
             return next(filter(None, differences), "")
@@ -72,7 +72,7 @@ def _is_same_block(original: h5py.Dataset, copy: h5py.Dataset, block: tuple[slic
 
 
 def _list_blocks(original: h5py.Dataset, chunks: Sequence[int] | None) -> Iterator[tuple[slice, ...]]:
-    """Yield blocks that cover a dataset, of whole chunks, and of whole ones of a copy where these are small enough."""
+    """Yield blocks that cover a dataset, in units of the larger chunks of both files if these are small enough."""
     if not (shape := original.shape):
         yield ()
         return

@@ -1,4 +1,4 @@
-"""Forecasts of ways to read files: the requests and bytes of each, and the time that a network takes for them."""
+"""Forecast ways to read files: requests, bytes, and their time on a network."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from sbench.studies.shots.arms import RDCC_NBYTES, Arm
 
 @dataclass(frozen=True)
 class Question:
-    """A forecast to make: arms of one layout, and its files, which make up one object."""
+    """A forecast to make: the arms of a layout, and its files, which make up an object."""
 
     arms: Sequence[Arm]
     paths: Sequence[Path]
@@ -26,13 +26,13 @@ def compute_forecasts(
 ) -> list[list[Arm] | str]:
     """Return the arms of each layout with their forecasts, or the reason why its files cannot be read.
 
-    Requests are taken to follow one another.
+    Forecasts assume that each request waits for the previous request.
 
     Args:
-        questions: one for each layout.
-        python: the interpreter of the library that will read.
-        accesses: how files are read.
-        network: as in a store.
+        questions: a question per layout.
+        python: interpreter of the library that will read.
+        accesses: accesses to the files.
+        network: the network, as in the entry of a store.
 
     Raises:
         Problem: the interpreter fails.
@@ -58,7 +58,7 @@ def compute_forecasts(
 
 
 def _sum_files(question: Question, answers: Sequence[dict], network: Mapping[str, float]) -> list[Arm] | str:
-    """Return the arms with the sums over an object's files."""
+    """Return the arms with sums over the files of an object, or the first problem."""
     if problems := [answer["problem"] for answer in answers if "problem" in answer]:
         return problems[0]
     forecasts = []
@@ -73,5 +73,5 @@ def _sum_files(question: Question, answers: Sequence[dict], network: Mapping[str
 
 
 def _estimate_seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
-    """Return the seconds of requests that follow one another, and of bytes at the rate of one connection."""
+    """Estimate the seconds of sequential requests, and of bytes at the rate of a connection."""
     return requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.compute_rate_limit(network, 1)

@@ -23,18 +23,18 @@ from sbench.studies.shots import selection as places
 from sbench.studies.shots.files import get_creation_facts, list_extents
 from sbench.studies.shots.manifest import select_datasets
 
-# The page buffer that ROS3 has by default on paged files since HDF5 2.0; and the size of its parts, each a request.
+# Default page buffer of ROS3 on paged files since HDF5 2.0, and the size of the parts that ROS3 requests.
 _BY_DEFAULT, _PART = "64MiB", 8 * 2**20
 _READAHEAD = "readahead-50MiB"
-# HDF5's own drivers have a sieve buffer (H5Pset_sieve_buf_size, its default), file objects have none.
+# The drivers of HDF5 have a sieve buffer (default of H5Pset_sieve_buf_size); file objects lack it.
 _SIEVES, SIEVE = ("ros3", "sec2"), 2**16
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Answer a list of questions on standard input, JSON, with one on standard output; return 0.
+    """Read a JSON list of questions on standard input, write a list of answers on standard output, and return 0.
 
-    A question is {"path", "datasets", "selections", "rdcc_nbytes", "arms": [{factor: level}]}, its answer {"arms": a
-    list of {selection: {"requests", "bytes"}}}, or {"problem": the reason} where the file cannot be read.
+    A question is {"path", "datasets", "selections", "rdcc_nbytes", "arms": [{factor: level}]}. Its answer is {"arms": a
+    list of {selection: {"requests", "bytes"}}}, or {"problem": reason} if the file cannot be read.
     """
     prog = "module.py sbench.files.forecast_requests"
     argparse.ArgumentParser(prog=prog, description=__doc__).parse_args(argv)
@@ -73,15 +73,15 @@ def _compute_arm_requests(arm: dict, paged: bool, watch: Callable[[str, str], tu
 def record_reads(
     path: str, datasets: Sequence[str], selection: str, rdcc_nbytes: int, page_buffer: str, chunk_cache: str = "default"
 ) -> tuple[Reads, Reads, int]:
-    """Return HDF5's reads of a file for one access, (offset, length) in bytes, also with a sieve, and the file's size.
+    """Return HDF5's reads of a file for an access, (offset, length) in bytes, also with a sieve, and the file's size.
 
     Args:
-        path: of the file.
+        path: path of the file.
         datasets: patterns, as in data.datasets.
-        selection: the level of the factor.
-        rdcc_nbytes: chunk cache of each dataset in bytes, unless the next but one sets another.
-        page_buffer: the level of the factor.
-        chunk_cache: the level of the factor.
+        selection: level of the factor.
+        rdcc_nbytes: chunk cache of each dataset in bytes, unless `chunk_cache` sets another.
+        page_buffer: level of the factor.
+        chunk_cache: level of the factor.
     """
     nbytes, slots = drivers.parse_chunk_cache(chunk_cache, rdcc_nbytes)
     access = drivers.Access("sec2", drivers.parse_page_buffer(page_buffer), nbytes, rdcc_nslots=slots)
@@ -94,18 +94,18 @@ def record_reads(
                 list(native.walk_file(file))
             parts = _list_places(path, datasets, selection)
             _read_parts(file, parts)
-            # A page buffer reads whole pages, which no sieve makes larger.
+            # A page buffer reads whole pages, so a sieve does not enlarge reads.
             read = [file[name] for name in {name for name, _ in parts}] if page_buffer in ("unset", "0") else []
             spans = sorted(span for one in read if not one.chunks for span in list_extents(one))
         return watched.reads, apply_sieve(watched.reads, spans), raw.seek(0, io.SEEK_END)
 
 
 def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
-    """Return the reads of a driver with a sieve buffer, which HDF5 fills where it reads little of values in one piece.
+    """Return the reads of a driver with a sieve buffer, which HDF5 fills on small reads of contiguous values.
 
     Args:
-        watched: the reads without it.
-        spans: (first, behind last) byte of each piece of values, ascending.
+        watched: reads without the sieve.
+        spans: (first, behind last) byte of each contiguous piece of values, ascending.
     """
     starts, held, reads_of = [begin for begin, _ in spans], (0, 0), []
     for offset, length in watched:
@@ -119,7 +119,7 @@ def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
 
 
 def _read_parts(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
-    """Read parts of datasets; those that h5py cannot convert are left out of a run, too."""
+    """Read parts of datasets; skip parts that h5py cannot convert, as a run does, but raise if all fail."""
     errors = []
     for name, place in parts:
         try:
@@ -142,10 +142,10 @@ def _list_places(path: str, datasets: Sequence[str], selection: str) -> list[tup
 
 
 def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
-    """Return the requests and bytes that a driver makes of HDF5's reads of a file of `size` bytes."""
+    """Return the requests and bytes of a driver for HDF5's reads of a file of `size` bytes."""
     requests = [(0, min(ROS3_FIRST_BYTES, size))] if driver == "ros3" else []
     if driver == "ros3":
-        # The first 16 MiB at the open, then each read beyond.
+        # ROS3 fetches the first 16 MiB at the open, then each read beyond.
         requests += [(offset, length) for offset, length in reads_of if offset + length > min(ROS3_FIRST_BYTES, size)]
         requests = [part for request in requests for part in _split_request(*request)]
     elif driver == "s3fs":
@@ -159,7 +159,7 @@ def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int,
             cache._fetch(offset, min(offset + length, size))
     else:
         requests = list(reads_of)
-    # Each asks for the object's size first.
+    # Each driver but sec2 asks for the size of the object first.
     return {"requests": len(requests) + (driver != "sec2"), "bytes": sum(length for _, length in requests)}
 
 

@@ -1,4 +1,4 @@
-"""Which release changed a figure: the search between two that differ in it, and how times decide."""
+"""Find the release that changed a figure: a search between two releases, with verdicts on times."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,15 +13,15 @@ from sbench.measure.judging import build_verdicts_table
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 FIRST, LAST, NEITHER, UNDECIDED = "like the first", "like the last", "like neither", "undecided"
-# Releases differ by so many times as much as two builds of one of them.
+# Releases must differ by this many times as much as two builds of either release.
 _APART = 1.5
 Say = Callable[[str], object]
-# By whether a time differs from that of the first release, and of the last.
+# Keys: whether a time differs from the first release, and from the last.
 _LIKE = {(False, True): FIRST, (True, False): LAST, (True, True): NEITHER, (False, False): UNDECIDED}
 
 
 class Seen(NamedTuple):
-    """What a release is like, and its figure in words."""
+    """The comparison of a release with both ends, and its figure in words."""
 
     like: str
     words: str
@@ -29,14 +29,14 @@ class Seen(NamedTuple):
 
 @dataclass
 class Change:
-    """Where a search has ended.
+    """The result of a search.
 
     Attributes:
-        before, after: the releases between which the change is, next to each other but for what was skipped.
+        before, after: the releases around the change, neighbours except for skipped releases.
         skipped: the releases that could not be measured, each with the reason.
-        others: pairs of releases between which there is another change.
-        undecided: the release that could be said to be like neither end, and not to differ from both, "" if none.
-        unconfirmed: the releases with the largest change, and why it is not taken for theirs; "" if it is.
+        others: pairs of releases with another change between them.
+        undecided: the release that was not shown to differ from either end, or "".
+        unconfirmed: the releases found, and the reason to doubt their change; "" if confirmed.
     """
 
     before: str
@@ -48,11 +48,10 @@ class Change:
 
 
 def find_change(names: Sequence[str], look: Callable[[str, str, str], Seen], say: Say) -> Change:
-    """Return where a figure changes between the first and the last of some releases, whose figures differ.
+    """Find the releases around a change of a figure, given that the first and the last release differ.
 
-    `look` says what a release is like, given the ones that it is compared with: (the first, the release, the last).
-    One that is like neither has had a change before it and one behind; the search goes on with the former, and takes it
-    for the last.
+    `look` takes (the first, the release, the last), and compares the release with the others. A release like neither
+    has a change before it and another after it; the search continues before it, with this release as the last.
     """
     low, high, step = 0, len(names) - 1, 0
     first, last, change = names[0], names[-1], Change(names[0], names[-1])
@@ -84,9 +83,9 @@ def find_change(names: Sequence[str], look: Callable[[str, str, str], Seen], say
 
 
 def confirm_change(change: Change, ends: Sequence[str], doubt: Callable[[str, str], str]) -> None:
-    """Leave in a change of times what further builds confirm: `doubt` returns why two releases do not differ, or "".
+    """Remove changes of times that further builds do not confirm; `doubt` returns why two releases are alike, or "".
 
-    Where it doubts those that were found, the change is somewhere between the `ends`.
+    If it doubts the releases found, the change is somewhere between the `ends`.
     """
     change.others = [pair for pair in change.others if not doubt(*pair)]
     if reason := doubt(change.before, change.after):
@@ -95,11 +94,11 @@ def confirm_change(change: Change, ends: Sequence[str], doubt: Callable[[str, st
 
 
 def find_doubt(rows: Sequence[dict], whole: float) -> str:
-    """Return why two releases, of two builds each, are not shown to differ by at least half of a `whole` ratio, or "".
+    """Return why two releases, with two builds each, do not show at least half of the `whole` ratio, or "".
 
-    `rows` are the verdicts on both builds of the later release against the first build of the earlier one, then against
-    its second build. A build alone changes times by some percent, so all four have to differ, and more than two builds
-    of one release do.
+    `rows` has the verdicts on both builds of the later release against the first build of the earlier release, then
+    against its second build. A build alone changes times by some percent, so all four pairs must differ, and by more
+    than two builds of the same release.
     """
     if any(row["verdict"] not in ORDERED for row in rows):
         return "not told apart in all of two builds each"
@@ -113,10 +112,10 @@ def find_doubt(rows: Sequence[dict], whole: float) -> str:
 
 
 def judge_libraries(folder: Path, run: str, study: str, libraries: Sequence[str]) -> dict[tuple[str, str], dict]:
-    """Return the verdicts on the total time of libraries against the first and the last: (baseline, contender) -> row.
+    """Judge the total time of libraries against the first and the last: (baseline, contender) -> row.
 
-    They are one family, judged from the blocks in which both were measured (METHOD 17). `folder` is that of the study
-    in the results of a run in which cells differ in their library alone.
+    The verdicts are a family, each from the blocks that measured both libraries (METHOD 17). `folder` has the results
+    of a study whose cells differ only in their library.
     """
     matrix = tables.read_matrix(folder / "matrix.csv")
     matrix = matrix[matrix["library"].isin(libraries)].reset_index(drop=True)
@@ -132,20 +131,17 @@ def judge_libraries(folder: Path, run: str, study: str, libraries: Sequence[str]
 
 
 def judge_last(verdict: dict) -> str:
-    """Return what the last release is like by its verdict against the first."""
+    """Classify the last release by its verdict against the first."""
     return LAST if verdict["verdict"] in ORDERED else FIRST if verdict["verdict"] == Outcome.SAME else UNDECIDED
 
 
 def judge_release(before: dict, after: dict) -> str:
-    """Return what a release is like by its verdicts against the first and the last.
-
-    Where it is not shown to differ from one of them, and is from the other, it is like the former.
-    """
+    """Classify a release by its verdicts against both ends; if it differs from a single end, it is like the other."""
     return _LIKE[before["verdict"] in ORDERED, after["verdict"] in ORDERED]
 
 
 def format_ratio(verdict: dict) -> str:
-    """Return the ratio of a verdict with its interval, or why there is none."""
+    """Format the ratio of a verdict with its interval, or why it lacks a ratio."""
     if verdict["verdict"] not in JUDGED:
         return f"{verdict['verdict']} ({verdict['note']})"
     return f"{verdict['ratio']:.2f} [{verdict['ratio_low']:.2f}, {verdict['ratio_high']:.2f}]"

@@ -1,4 +1,4 @@
-"""Looks at HDF5 files of any tree, in seconds, and lists what they hold and what that means for reading them."""
+"""List the contents of HDF5 files of any tree, in seconds, with the consequences for reading them."""
 
 import sys
 import time
@@ -18,24 +18,24 @@ from sbench.studies.shots.files import get_creation_facts
 from sbench.studies.shots.inputs import Source, build_store_entry, find_sources
 from sbench.studies.shots.manifest import list_datasets
 
-# Of many files some are looked into, evenly spaced, until this time is over.
+# Of many files, examine at most so many in detail, evenly spaced, until this time is over.
 _DEEP_FILES, _DEEP_S = 20, 4.0
 _NAMED = 5
-# Progress is printed so often.
+# Minimum time between two lines of progress.
 _PROGRESS_S = 2.0
 
 
 def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], as_json: bool = False) -> int:
-    """Print what files hold and what that means over a network, or one JSON object; return 0.
+    """Print the contents of files and the consequences for reading them over a network; return 0.
 
     Args:
         files: files, folders, patterns, or s3://bucket/prefix/*.h5.
-        access: how they are read (`accesses.parse_accesses`); "": all of them.
-        datasets: patterns of the datasets that are read; none: all.
-        as_json: print one JSON object.
+        access: how to read them (`accesses.parse_accesses`); "" does not check whether chunks suit.
+        datasets: patterns of datasets to read; empty for all.
+        as_json: print a JSON object.
 
     Raises:
-        Problem: files cannot be read; what the others hold is printed before.
+        Problem: files cannot be read; the contents of the others are printed before.
     """
     read = accesses.parse_accesses(access)
     bucket = get_bucket(files)
@@ -58,10 +58,10 @@ def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], a
 
 
 def read_file_set(of_set: Sequence[Source]) -> Looked:
-    """Look at files: at how each was made, and into some.
+    """Read how each file was created, and the contents of some.
 
     Raises:
-        Problem: none can be read.
+        Problem: no file can be read.
     """
     looked, begin, progress = Looked(), time.monotonic(), _Progress(len(of_set))
     step = -(-len(of_set) // _DEEP_FILES)
@@ -84,7 +84,7 @@ def read_file_set(of_set: Sequence[Source]) -> Looked:
 
 
 def describe_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[str]) -> list[str]:
-    """Return sentences on how the chunks of the first file with such datasets suit accesses.
+    """Describe how the chunks of the first file with such datasets suit accesses.
 
     Raises:
         Problem: no file has such datasets.
@@ -102,13 +102,13 @@ def describe_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence
 
 
 class _Progress:
-    """Prints how far it is, on standard error, where that takes longer than some seconds."""
+    """A reporter of progress on standard error, with a line every `_PROGRESS_S` seconds at most."""
 
     def __init__(self, files: int) -> None:
         self._files, self._printed = files, time.monotonic()
 
     def build_reporter(self, number: int, where: str) -> Callable[[int], None]:
-        """Return a function for a file that takes the number of its objects that were looked at."""
+        """Return a function for a file that takes the number of its objects read so far."""
 
         def print_progress(objects: int) -> None:
             if time.monotonic() - self._printed > _PROGRESS_S:

@@ -1,4 +1,4 @@
-"""A set of HDF5 files as it was looked at: how all were made, and what those hold that were looked into."""
+"""Facts about a set of HDF5 files: how all were created, and the contents of some."""
 
 import statistics
 from collections import Counter
@@ -10,8 +10,8 @@ from sbench.files.contents import Contents, Stored
 from sbench.probe import sizes
 from sbench.studies.shots.choice import describe_left_out
 
-# A piece of which the bytes take less than 1 ms, a 20th of a round trip of 20 ms, at the 85 MB/s that Amazon names for
-# one connection ("Best practices design patterns: optimizing Amazon S3 performance").
+# The bytes of a smaller piece take less than 1 ms, a 20th of a round trip of 20 ms, at the 85 MB/s that Amazon names
+# for a connection ("Best practices design patterns: optimizing Amazon S3 performance").
 SMALL = 64 * 2**10
 
 
@@ -20,11 +20,11 @@ class Looked:
     """A set of files.
 
     Attributes:
-        bytes: the size of each file.
-        pages: number of files by the size of their pages in bytes, None without.
-        superblocks: number of files by the version of their superblock.
-        contents: what some of the files hold.
-        bad: why files could not be looked at.
+        bytes: size of each file.
+        pages: number of files by page size in bytes, None without pages.
+        superblocks: number of files by the version of the superblock.
+        contents: contents of some files.
+        bad: why files could not be read.
     """
 
     bytes: list[int] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Looked:
 
     @property
     def datasets(self) -> list[Stored]:
-        """The datasets with values in the files that were looked into."""
+        """The datasets of `contents` with values in their files."""
         return [dataset for held in self.contents for dataset in held.datasets]
 
     @property
@@ -44,7 +44,7 @@ class Looked:
         return sum(held.elsewhere for held in self.contents)
 
     def to_json(self) -> dict:
-        """Return what was seen: sizes in bytes, and the datasets of the files that were looked into, by file."""
+        """Return all facts for JSON: sizes in bytes, and the datasets of `contents` by file."""
         inside = [
             {"file": held.where, "datasets": list(map(asdict, held.datasets)), "datasets_elsewhere": held.elsewhere}
             | {"metadata_bytes": held.metadata, "reads_to_find_all": len(held.reads), "beyond_the_first": held.requests}
@@ -57,7 +57,7 @@ class Looked:
         }
 
     def format_lines(self) -> Iterator[str]:
-        """Yield what was seen, a line for each thing."""
+        """Yield all facts as lines of text."""
         each = f", {_format_span(self.bytes, sizes.format_size)} each" if len(self.bytes) > 1 else ""
         yield f"{sizes.format_count(len(self.bytes), 'file')}, {sizes.format_size(sum(self.bytes))}{each}"
         yield "; ".join(_format_pages(size, number) for size, number in self.pages.most_common())
@@ -105,13 +105,13 @@ def count_bytes(datasets: Iterable[Stored]) -> int:
 
 
 def format_share(part: int, whole: int) -> str:
-    """Return "0.1 % of the bytes"."""
+    """Format a share as "0.1 % of the bytes"."""
     percent = 100 * part / whole if whole else 0
     return f"{percent:.0f} % of the bytes" if percent >= 1 or not part else f"{percent:.2g} % of the bytes"
 
 
 def _format_span(values: list[int], text: Callable[[int], str]) -> str:
-    """Return the least and the largest of values, with one in the middle that occurs, or what all have."""
+    """Format the smallest and the largest value, with the low median, or the only value."""
     least, middle, most = min(values), statistics.median_low(values), max(values)
     if least == most:
         return text(least)

@@ -1,4 +1,4 @@
-"""Code that opens a file with a driver and its settings, for h5py and for xarray."""
+"""Build code that opens a file with a driver and its settings, for h5py and for xarray."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,8 @@ class Target:
     """The file to open.
 
     Attributes:
-        path: of the file, or bucket and key.
-        region: of the bucket.
-        groups: that hold its datasets, "/" among them; a file of xarray is one of them.
+        path: path of the file, or bucket and key.
+        groups: groups with its datasets, such as "/"; xarray opens a group as a dataset.
     """
 
     path: str
@@ -28,7 +27,7 @@ class Target:
 
     @property
     def url(self) -> str:
-        """The address for ROS3, which wants it quoted."""
+        """The address for ROS3, which requires quoting."""
         return f"s3://{quote(self.path)}"
 
 
@@ -44,14 +43,14 @@ def build_h5py_code(arm: Mapping[str, str], target: Target) -> str:
 
 
 def build_xarray_code(arm: Mapping[str, str], target: Target) -> str:
-    """Return a line of Python that opens a group as `data`, or several as a dictionary; "" if xarray cannot."""
+    """Return a line of Python that opens a group as `data`, or several groups as a dictionary; "" if xarray cannot."""
     if arm["page_buffer"] == "0":
         return ""
     several, path = len(target.groups) > 1, {"engine": '"h5netcdf"'}
     if arm["driver"] == "s3fs":
         chunk_cache = _build_cache_arguments(arm)
         path |= {"driver_kwds": _format_dict(chunk_cache)} if chunk_cache else {}
-        # A file that is opened once serves all groups.
+        # Open the file once for all groups.
         source = _build_s3fs_code(arm, target)
         before, source = (f"file = {source}; ", "file") if several else ("", source)
         return f"import s3fs, xarray; {before}{_build_dataset_code(source, path, target)}"
@@ -95,7 +94,7 @@ def _build_s3fs_code(arm: Mapping[str, str], target: Target) -> str:
 
 
 def _build_unbuffered_code(arm: Mapping[str, str], target: Target) -> str:
-    """Return the way to a page buffer of 0: to `h5py.File` that is none, and ROS3 then takes its default."""
+    """Build code for a page buffer of 0, which `h5py.File` ignores, so that ROS3 would take its default."""
     cache = _build_cache_arguments(arm)
     chunk_cache = (
         f"elements, slots, _, preemption = plist.get_cache(); "

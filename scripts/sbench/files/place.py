@@ -1,4 +1,4 @@
-"""The place that advice is for: a disk, a bucket, or an emulated network, each with a round trip and a rate."""
+"""Find the place of files for advice: a disk, a bucket, or an emulated network, with a round trip and a rate."""
 
 import os
 from collections.abc import Sequence
@@ -12,20 +12,19 @@ from sbench.stores import store as stores
 from sbench.studies.shots import addresses
 from sbench.studies.shots.inputs import Source, build_store_entry
 
-# Taken for a store whose round trip (ms) and rate (MiB/s per connection) are neither given nor measured, and for a read
-# of a disk.
+# Defaults for a store without a given or measured round trip (ms) and rate (MiB/s per connection), and for a disk.
 ELSEWHERE = {"latency_ms": 20, "per_connection_mib_s": 50}
 _DISK = {"latency_ms": 0.1, "per_connection_mib_s": 500}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where files are read from.
+    """The place of files to read.
 
     Attributes:
-        store: the store's entry in a configuration.
-        network: latency_ms and per_connection_mib_s, which forecasts take.
-        words: both in words, with their sources.
+        store: entry of the store in a configuration.
+        network: latency_ms and per_connection_mib_s for forecasts.
+        words: both figures in words, with their sources.
     """
 
     store: dict
@@ -34,12 +33,12 @@ class Place:
 
 
 def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, files: Sequence[Source]) -> Place:
-    """Return the place that a user asks about, and measure its network if it is a bucket.
+    """Return the place that a user asks about; measure its network if it is a bucket.
 
     Args:
-        own: the store's entry of the user's own bucket, to which files are uploaded.
-        given: latency_ms and per_connection_mib_s, as far as the user gives them.
-        in_bucket: the store's entry of the bucket that the files lie in; None if they lie here.
+        own: store entry of the user's bucket for uploads.
+        given: latency_ms and per_connection_mib_s, if the user gives them.
+        in_bucket: store entry of the bucket with the files; None if they are on this machine.
         files: the files.
 
     Raises:
@@ -52,16 +51,16 @@ def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, 
     words = _describe_network(network, given, measured)
     if own:
         return Place(own, network, words)
-    # An embedded server emulates it.
+    # An embedded server emulates the network.
     emulated = {key: max(1, round(value)) for key, value in network.items()}
     return Place({"kind": "s3", "bucket": "advise", "server": "embedded", "network": emulated}, network, words)
 
 
 def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
-    """Return what is given of latency_ms and per_connection_mib_s.
+    """Return latency_ms and per_connection_mib_s, if given.
 
     Raises:
-        Problem: one is less than 1.
+        Problem: a value is less than 1.
     """
     given = {"latency_ms": latency, "per_connection_mib_s": rate}
     if any(value is not None and value < 1 for value in given.values()):
@@ -70,10 +69,10 @@ def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
 
 
 def parse_store(address: str) -> dict | None:
-    """Return the store's entry of a user's own bucket, s3://bucket/prefix; None for "".
+    """Return the store entry of the user's bucket, s3://bucket/prefix; None for "".
 
     Raises:
-        Problem: it is no such address.
+        Problem: the address is not in a bucket.
     """
     if not address:
         return None
@@ -84,7 +83,7 @@ def parse_store(address: str) -> dict | None:
 
 
 def _measure_network(spec: dict, files: Sequence[Source]) -> dict[str, float]:
-    """Return a bucket's network by ten requests without a body, and a ranged GET where it has one of the files."""
+    """Measure a bucket's network by ten requests without a body, and by a ranged GET if it has the files."""
     store = stores.get_store(spec)
     location, env = store.resolve_location({"location": {"key": ""}}, None, dict(os.environ))
     largest = max(files, key=attrgetter("bytes"), default=None)

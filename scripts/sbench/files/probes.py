@@ -1,4 +1,4 @@
-"""Probes: each way to read is measured once, and one that misses its forecast is joined by the next best."""
+"""Compare probes, which measure each way to read once, with forecasts, and add the next best way for each miss."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from sbench.design import records, validity
 from sbench.probe.program import Problem, read_json
 from sbench.studies.shots.arms import get_arm_key
 
-# A way misses its forecast where it takes so many times as long, and so many seconds longer per object.
+# A way misses its forecast if it takes this many times as long, and this many seconds longer, per object.
 _MISSED, _SECONDS = 2.0, 0.1
 
 Key = tuple[str, ...]
@@ -20,9 +20,9 @@ def is_miss(taken: float, expected: float) -> bool:
 
 
 def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
-    """Return the seconds of an object for each arm that missed its forecast, by the records in a folder.
+    """Return the seconds per object of each arm that missed its forecast, by the records in a folder.
 
-    The forecast leaves computing out, so the processor time of a record is added to it.
+    Forecasts leave out computing, so add the processor time of the record.
     """
     misses: dict[Key, float] = {}
     forecasts = {get_arm_key(arm): arm["seconds"] for arm in advice["arms"]}
@@ -39,7 +39,7 @@ def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
 
 
 def find_next_best(advice: dict, misses: Mapping[Key, float]) -> list[dict]:
-    """Return for each miss the best arm of its driver and files that is not measured and is forecast to be faster."""
+    """Return for each miss the best unmeasured arm of its layout and driver, if its forecast is faster."""
     measured = {get_arm_key(arm) for arm in advice["arms"]}
     added: dict[Key, dict] = {}
     for key, taken in misses.items():

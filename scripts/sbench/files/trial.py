@@ -1,4 +1,4 @@
-"""Trials for advice: copies of some files in other layouts, and forecasts of each way to read them."""
+"""Try layouts for advice: make copies of some files, and forecast each way to read them."""
 
 import math
 import posixpath
@@ -24,34 +24,32 @@ from sbench.studies.shots.files import get_creation_facts
 from sbench.studies.shots.manifest import list_datasets
 
 ORIGINAL = "original"
-# Kinds of copies that are measured, at most; a copy must be forecast to take less than this share of the time that the
-# best way without one takes.
+# Maximum kinds of copies to measure; the forecast of a copy must be below this share of the best time without a copy.
 MOST_COPIES, WORTH = 2, 0.9
-# A way that is forecast to take longer for one object is not measured, in seconds.
+# Longest forecast of a way to measure, in seconds per object.
 LONGEST_S = 60.0
-# Chunk caches that are tried, bytes.
+# Chunk caches to try, in bytes.
 _SMALLEST_CACHE, _LARGEST_CACHE = 2**26, 2**30
-# Files whose chunks take long enough to be examined for a line that says so.
+# Examining the chunks of more files takes long, so print a line before.
 _MANY_FILES = 200
 
 
 @dataclass
 class Trial:
-    """What is tried on some files.
+    """A trial of layouts and arms on some files.
 
     Attributes:
-        files: all that stand for the user's, on the scratch folder's disk.
+        files: sample of the user's files, on the disk of the scratch folder.
         named: the user's files, for commands to type: paths and patterns of a shell.
-        every: all of these, as a shell lists them; those of a bucket as they lie on the scratch folder's disk.
-        accesses, datasets: how they are read, and which patterns of datasets.
-        place: where they are read from.
-        scratch: the folder for copies.
-        python: the interpreter of the library that will read.
+        every: all files of `named`, as a shell lists them; for a bucket, only `files`.
+        accesses, datasets: accesses, and patterns of datasets to read.
+        scratch: folder for copies.
+        python: interpreter of the library that will read.
         considered: all arms with their forecasts.
-        left_out: why layouts could not be tried.
-        made: the copies of all files, by layout.
-        groups: that hold the datasets of the first file.
-        unsuited: how accesses and chunks do not fit.
+        left_out: why layouts were left out.
+        made: copies of `files`, by layout.
+        groups: groups with the datasets of the first file.
+        unsuited: accesses that do not suit the chunks, in sentences.
     """
 
     files: list[Path]
@@ -69,7 +67,7 @@ class Trial:
     unsuited: list[str] = field(default_factory=list)
 
     def choose_layouts(self) -> list[Layout]:
-        """Forecast the files as they are and in each layout; return the best layout of each kind, the best first.
+        """Forecast the files as they are and in each layout; return the best layout of each kind that gains, in order.
 
         Raises:
             Problem: the files cannot be read as they are.
@@ -93,7 +91,7 @@ class Trial:
         return [layouts[arm.layout] for arm in best.values() if self._compute_rank(arm)[0] < bound]
 
     def make_copies(self, layouts: Iterable[Layout]) -> None:
-        """Make copies of all files in the first layouts in which that works."""
+        """Make copies of `files` in the first layouts that work, at most `MOST_COPIES`."""
         for layout in layouts:
             if len(self.made) < MOST_COPIES:
                 try:
@@ -106,7 +104,7 @@ class Trial:
                     shutil.rmtree(self.scratch / layout.name, ignore_errors=True)
 
     def choose_arms(self) -> list[Arm]:
-        """Return the arms to measure: the files without any setting first, then the best of each driver."""
+        """Return the arms to measure: the files without any setting, then the best arm per driver and set of copies."""
         original = [arm for arm in self._select_arms([ORIGINAL]) if self._compute_rank(arm)[0] <= LONGEST_S]
         chosen_arms = [self._select_arms([ORIGINAL])[0]]
         for driver in dict.fromkeys(arm.driver for arm in original):
@@ -117,7 +115,7 @@ class Trial:
         return [arm for arm in chosen_arms if self._compute_rank(arm)[0] <= LONGEST_S]
 
     def build_facts(self, arms: Sequence[Arm]) -> dict:
-        """Return what a configuration keeps of the advice, `arms` being those that are measured."""
+        """Build the section `advice` of a configuration that measures `arms`."""
         return {
             "accesses": self.accesses.shares,
             "place": self.place.words,
@@ -130,7 +128,7 @@ class Trial:
 
     @property
     def sets(self) -> dict[str, list[str]]:
-        """The sets of files that are measured, by layout."""
+        """The sets of files to measure, by layout."""
         copied = {name: list(map(str, made.files)) for name, (_, made) in self.made.items()}
         return {ORIGINAL: list(map(str, self.files))} | copied
 
@@ -142,7 +140,7 @@ class Trial:
 
     @property
     def is_mirrored(self) -> bool:
-        """Whether copies lie in folders like those of the files, some of which have the same name."""
+        """Whether copies are in folders like their originals, because some files have the same name."""
         return len({path.name for path in self.every}) < len(self.every)
 
     @property
@@ -151,7 +149,7 @@ class Trial:
 
     @property
     def _object(self) -> list[Path]:
-        """The files that make up one object."""
+        """The files that make up an object."""
         return self.files[:1] if self.accesses.unit == "files" else self.files
 
     def _compute_rank(self, arm: Arm) -> tuple[float, float]:
@@ -161,7 +159,7 @@ class Trial:
         return [arm for arm in self.considered if arm.layout in layouts]
 
     def _read_first_file(self) -> tuple[bool, str]:
-        """Return whether the first file has pages, and a chunk cache for its largest chunks, "" if all fit."""
+        """Return whether the first file has pages, and a chunk cache for its largest chunks, "" for the default."""
         with h5py.File(self._object[0]) as file:
             meant = list_datasets(file, self.datasets, str(self._object[0]), self.accesses)
             self.unsuited = chunking.find_unsuited(meant, self.accesses, chunking.compute_price(self.place.network))
@@ -175,21 +173,21 @@ class Trial:
         return paged, sizes.format_level(max(_SMALLEST_CACHE, 2 ** (largest - 1).bit_length()))
 
     def _list_layouts(self) -> list[Layout]:
-        """Return the layouts that leave chunks as they are."""
+        """List the layouts that keep the chunks."""
         merged = self.accesses.unit == "datasets" and len(self.files) > 1
         pages = [(page, sizes.format_level(page)) for page in copies.list_page_sizes(self._object[0].stat().st_size)]
         layouts = [Layout(f"paged-{name}", page) for page, name in pages]
         return layouts + [Layout(f"large-{name}", page, merged=True) for page, name in pages if merged]
 
     def _list_fitted(self, page: str) -> list[Layout]:
-        """Return the layouts with chunks for the accesses, with the best pages and without any."""
+        """List the layouts with chunks for the accesses, with the best pages and without pages."""
         if not (options := self._write_options()):
             return []
         paged = Layout(f"chunks-{page}", sizes.parse_size(page), options)
         return [paged, Layout("chunks", options=options)]
 
     def _write_options(self) -> Path | None:
-        """Write h5repack's options for other chunks: a file for all, or a folder if files differ; None without gain."""
+        """Write h5repack options for other chunks: a file for all, or a folder if files differ; None without gain."""
         if len(self.every) > _MANY_FILES:
             print(f"the chunks of {len(self.every):,} files are examined", flush=True)
         texts = {copies.get_copy_name(path, self.is_mirrored): self._list_options(path) for path in self.every}
@@ -210,11 +208,11 @@ class Trial:
         try:
             return chunking.list_options(path, self.datasets, self.accesses, self.place.network)
         except (Problem, OSError):
-            # Nothing is read of it, so nothing of it gains.
+            # Other chunks cannot gain if the run reads nothing of the file.
             return ""
 
     def _try_layouts(self, layouts: Iterable[Layout]) -> None:
-        """Copy one object in each layout and forecast it; note why this fails."""
+        """Copy an object into each layout and forecast it; record why a layout fails."""
         questions, folder = [], self.scratch / "forecast"
         for layout in layouts:
             try:
@@ -229,7 +227,7 @@ class Trial:
         shutil.rmtree(folder, ignore_errors=True)
 
     def _add_forecasts(self, questions: Sequence[Question]) -> list[str]:
-        """Forecast arms, keep and print them; return the reason for each layout that cannot be read, or ""."""
+        """Forecast and keep arms, and print the best; return per layout "" or the reason why it cannot be read."""
         reasons = []
         for forecast in forecasts.compute_forecasts(questions, self.python, self.accesses, self.place.network):
             reasons.append(forecast if isinstance(forecast, str) else "")

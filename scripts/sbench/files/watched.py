@@ -1,4 +1,4 @@
-"""A file whose reads are noted: which bytes HDF5 asks for, in which order."""
+"""Record the reads of a file: the bytes that HDF5 asks for, in order."""
 
 import io
 from typing import BinaryIO
@@ -8,18 +8,18 @@ Reads = list[tuple[int, int]]
 
 
 class Watched(io.RawIOBase):
-    """A file object that notes its reads while `noting` is true."""
+    """A file object that records its reads while `noting` is true."""
 
     def __init__(self, raw: BinaryIO | io.RawIOBase) -> None:
-        """Take a file that is open for reading."""
+        """Wrap a file that is open for reading."""
         self._raw, self.reads, self.noting = raw, Reads(), True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move, as in any file."""
+        """Seek, as in any file."""
         return self._raw.seek(offset, whence)
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read, and note where."""
+        """Read, and record offset and length."""
         if self.noting:
             self.reads.append((self._raw.tell(), len(buffer)))
         return self._raw.readinto(buffer) or 0

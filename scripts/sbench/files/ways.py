@@ -1,4 +1,4 @@
-"""Ways to read files that advice compares, as a run measured them, and the best of them."""
+"""Compare the ways to read files as a run measured them, and choose the best."""
 
 import functools
 import math
@@ -14,9 +14,9 @@ from sbench.pages.results import Results
 from sbench.studies.shots.arms import get_arm_key
 from sbench.verdicts.outcomes import JUDGED, Outcome
 
-# A sign test needs so many files: that each of fewer gains happens by chance in more than 5 % of cases.
+# Minimum files for a sign test: with fewer, all gain by chance in more than 5 % of cases.
 LEAST_FILES = 6
-# Without any faster way, "leave the files" is advice only if a gain above this could have been detected.
+# Without a faster way, advise to leave the files only if the run could detect a gain above this.
 DETECTED = 1.25
 
 
@@ -25,10 +25,10 @@ class Way:
     """A way to read that was forecast and measured.
 
     Attributes:
-        arm: its levels and forecast.
-        cells: its cells by level of `selection`, as far as they were measured.
-        rows: their comparisons with those of the files as they are, these being the baseline.
-        gains: how many times as fast each file is read, by file; empty where files are not told apart.
+        arm: levels and forecast.
+        cells: measured cells by level of `selection`.
+        rows: comparisons by level of `selection`; the baseline is the files as they are.
+        gains: speed-up by file; empty if files are read together.
     """
 
     arm: dict
@@ -38,12 +38,12 @@ class Way:
 
     @property
     def layout(self) -> str:
-        """The set of files that it reads."""
+        """The set of files to read."""
         return self.arm["layout"]
 
     @property
     def name(self) -> str:
-        """Driver and settings: "s3fs (blockcache of 4 MiB)"."""
+        """The driver and its settings, as "s3fs (blockcache of 4 MiB)"."""
         settings = []
         if self.arm["read_cache"] != "default":
             kind, _, block = self.arm["read_cache"].partition("-")
@@ -60,10 +60,10 @@ class Advice:
     """All ways of a run.
 
     Attributes:
-        facts: what the configuration keeps of the advice.
-        ways: the measured ones and those that could not be; with comparisons, but for the base.
+        facts: section `advice` of the configuration.
+        ways: all ways, measured or failed; all but the base have comparisons.
         base: the first measured way to read the files as they are.
-        files: how many files a record reads.
+        files: number of files that a record reads.
     """
 
     facts: dict
@@ -73,18 +73,18 @@ class Advice:
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """Share of each access."""
+        """The share of each access."""
         return self.facts["accesses"]
 
     @property
     def detectable_gain(self) -> float:
-        """The smallest gain that an undecided comparison could have detected; 1 if none is undecided."""
+        """The smallest gain that an undecided comparison could have detected; 1 if all are decided."""
         rows = [row for way in self.ways for row in way.rows.values() if row["verdict"] == Outcome.NO_EVIDENCE]
         return min((max(row["detectable_ratio"], 1 / row["detectable_ratio"]) for row in rows), default=1.0)
 
     @property
     def unjudged(self) -> list[Way]:
-        """The other ways that were not compared with the base for all accesses."""
+        """The other ways without a verdict against the base for each access."""
         return [
             way
             for way in self.ways
@@ -96,23 +96,23 @@ class Advice:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether no way was shown to be faster, and one that is may have been missed."""
+        """Whether no way was shown to be faster, but the run may have missed a faster way."""
         return self.best is self.base and (self.detectable_gain > DETECTED or bool(self.unjudged or self.uneven))
 
     @property
     def uneven(self) -> list[Way]:
-        """The ways that are faster over all of enough files and not for each: others may gain nothing (a sign test).
+        """The ways that are faster overall but not on each of enough files: others may gain nothing (a sign test).
 
-        Fewer files than `LEAST_FILES` decide nothing about others; advice is then on these alone.
+        Fewer files than `LEAST_FILES` decide nothing about others; advice then covers only these files.
         """
         ways = filter(self._is_faster_over_all, self.ways)
         return [way for way in ways if len(way.gains) >= LEAST_FILES and min(way.gains.values()) <= 1]
 
     @functools.cached_property
     def best(self) -> Way:
-        """The fastest way that is shown to be faster, without a copy if one gains too little; else the base.
+        """The fastest way that is shown to be faster, without a copy if a copy gains too little; else the base.
 
-        Of several it is the fastest on half of the files where these are enough.
+        If files are enough, half of them choose among several ways.
         """
         faster = sorted(self.faster, key=self._compute_cost)
         without = next((way for way in faster if way.layout == ORIGINAL), self.base)
@@ -120,38 +120,38 @@ class Advice:
 
     @property
     def rejected_copy(self) -> Way | None:
-        """The fastest way that is shown to be faster, where the files as they are take too little more for a copy."""
+        """The fastest way that is shown to be faster, if its copy gains too little over the base."""
         return min(self.faster, key=self._compute_cost, default=None) if self.best is self.base else None
 
     @functools.cached_property
     def faster(self) -> list[Way]:
-        """The ways that are shown to be faster."""
+        """The ways that are shown to be faster, without uneven ways."""
         uneven = self.uneven
         return [way for way in self.ways if self._is_faster_over_all(way) and way not in uneven]
 
     @property
     def is_of_others(self) -> bool:
-        """Whether the advice is on further files, too, and not on those alone that were read."""
+        """Whether the advice covers further files, too, and not only the files that were read."""
         return self.best is not self.base and len(self.best.gains) >= LEAST_FILES
 
     @property
     def quoted_gains(self) -> list[float]:
-        """The gains of the best way: of the files by which it was not chosen among several, or of all."""
+        """The gains of the best way on the files that did not choose it among several, or on all."""
         chosen = self._list_choosing_files(self.best) if len(self.faster) > 1 else ()
         return [gain for name, gain in self.best.gains.items() if name not in chosen]
 
     def _list_choosing_files(self, way: Way) -> list[str]:
-        """Return the files by which a way is chosen among others: half of them where they are enough, else none."""
+        """List the files that choose among ways: half of the files if they are enough, else []."""
         return sorted(way.gains)[::2] if len(way.gains) >= LEAST_FILES else []
 
     def _compute_cost(self, way: Way) -> float:
-        """Return the time of a way in times of the base's: of the files by which it is chosen, or of all."""
+        """Return the time of a way relative to the base, on the files that choose it, or on all."""
         if chosen := self._list_choosing_files(way):
             return math.exp(-sum(math.log(way.gains[name]) for name in chosen) / len(chosen))
         return self.compute_seconds(way) / self.compute_seconds(self.base)
 
     def compute_seconds(self, way: Way) -> float:
-        """Return the seconds of an object as measured, the mean over all accesses."""
+        """Return the measured seconds per object, as the mean over all accesses by their shares."""
         return sum(share * way.cells[level]["total_s"] for level, share in self.shares.items()) / self.files
 
     def compute_ratio(self, way: Way, which: str) -> float:
@@ -160,7 +160,7 @@ class Advice:
         return sum(weights[level] * way.rows[level][which] for level in weights) / sum(weights.values())
 
     def find_best_of(self, driver: str, layout: str) -> Way | None:
-        """Return the best way of a driver to read a set of files: the fastest measured one, else by forecast."""
+        """Return the best way of a driver to read a set of files: the fastest measured way, else by forecast."""
         measured = [way for way in self.ways if (way.layout, way.arm["driver"]) == (layout, driver)]
         if measured := [way for way in measured if way.cells.keys() == self.shares.keys()]:
             return min(measured, key=self.compute_seconds)
@@ -169,13 +169,13 @@ class Advice:
         return Way(best) if best else None
 
     def _is_faster_over_all(self, way: Way) -> bool:
-        """Return whether a way is faster for an access, and over all even at the upper ends of the intervals."""
+        """Return whether a way is faster for an access, and overall even at the upper ends of the intervals."""
         is_faster_once = any(row["verdict"] == Outcome.FASTER for row in way.rows.values())
         return way.rows.keys() == self.shares.keys() and is_faster_once and self.compute_ratio(way, "ratio_high") < 1
 
 
 def read_advice(run: Results) -> Advice | None:
-    """Return the advice of a run; None if there is none, or the files as they are were not measured."""
+    """Read the advice of a run; return None without advice, or if the files as they are were not measured."""
     if not (facts := get_advice_facts(run)):
         return None
     ways = _list_ways(run, facts)
@@ -189,7 +189,7 @@ def read_advice(run: Results) -> Advice | None:
 
 
 def get_advice_facts(run: Results) -> dict:
-    """Return what a run's configuration keeps of the advice; {} of other runs."""
+    """Return the section `advice` of a run's configuration; {} for other runs."""
     return (run.facts.get("settings") or {}).get("advice") or {}
 
 
@@ -213,9 +213,9 @@ def _compare_way(
 
 
 def _compute_gains(way: Way, base: Way, shares: Mapping[str, float], samples: pd.DataFrame) -> dict[str, float]:
-    """Return how many times as fast a way reads each file: medians over the blocks in which both read it.
+    """Return the speed-up of a way on each file, the median over blocks with both ways.
 
-    Of several accesses it is the mean time by their shares. {} where an access is missing, or files are read together.
+    Several accesses count by their shares. Return {} if an access is missing, or if files are read together.
     """
     if way.cells.keys() != shares.keys() or any(cell.get("access") != "files" for cell in way.cells.values()):
         return {}

@@ -1,8 +1,8 @@
-"""Words of the pages of advice and of bisections: templates, as `sbench.pages.words` has for all pages."""
+"""Templates of texts for the pages of advice and bisects, in addition to `sbench.pages.words` for all pages."""
 
 from sbench.pages.words import make_fill
 
-# What a set of copies is advised by, by the kind of its layout.
+# Advice for a set of copies, by the kind of its layout.
 REPACKING = {
     "paged": "repack the files with pages",
     "chunks": "repack the files with other chunks",
@@ -16,7 +16,7 @@ TEMPLATES = {
     "leave": "leave the files as they are",
     "recommend": "{files}, and read them with {way}",
     "ros3": "needs an h5py with ROS3: conda-forge's (not tested here), or pip install h5py-s3 instead of h5py",
-    # What it gains.
+    # Gains.
     "none faster": "no way was shown to be faster than the files as they are, read with {base}",
     "none without copy": "no way without a copy was shown to be faster than {base}, and {layout} with {way} gains too "
     "little for one ({gain}×)",
@@ -46,7 +46,7 @@ TEMPLATES = {
     "uneven": "not advised, as other files may gain nothing: {layout} with {way}, {gains}×, on {gaining} of these "
     "{many} files more than 1×",
     "too long": "{way}: {forecast} by forecast, too long to be measured",
-    # What was considered.
+    # Ways considered.
     "place": "Place: {place}.",
     "copied": "{name}: {typed}; {original} became {copy} in {seconds} s",
     "left out": "Left out: {reason}",

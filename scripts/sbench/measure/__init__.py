@@ -1,1 +1,1 @@
-"""Measures: a call of the workflow, a cell, and the tables of its records."""
+"""Plan a call of the workflow, measure a cell, and build the tables of its records."""

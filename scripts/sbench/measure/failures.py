@@ -1,7 +1,7 @@
-"""Failed steps of a run: what failed, what is lacking, and what the next call makes good.
+"""Report the failed steps of a run, the missing blocks, and the repairs of the next call.
 
-What is no record, a build or data that failed, is moved aside, so that the next call makes it again. A record stays: it
-is an attempt of its cell, and its block is closed.
+Failed builds and data are moved aside, so that the next call makes them again. A failed record stays: it is an attempt
+of its cell, and its block is closed.
 """
 
 import contextlib
@@ -18,12 +18,9 @@ from sbench.probe.program import Problem, escape_text, expect_room, write_text
 
 
 def report_failures(config: dict, reports: Path, log: Path) -> bool:
-    """Print and log what failed in a run, and return whether the next call has nothing to make good.
+    """Print and log the failures of a run, and return whether the next call has nothing to repair.
 
-    Args:
-        config: the resolved configuration.
-        reports: the run's folder of pages.
-        log: the file to which the messages are written, too.
+    `reports` is the run's folder of pages; the file `log` gets a copy of the messages.
     """
     results = Path("results", config["run"])
     failed = find_failures(results, list_artefacts(results))
@@ -45,7 +42,7 @@ def report_failures(config: dict, reports: Path, log: Path) -> bool:
 
 
 def _read_attempt(path: Path, results: Path) -> dict | None:
-    """Return a record that says that its cell failed; None for one that was skipped, and for any other artefact."""
+    """Return the record of a cell's failed attempt; None for skipped cells and other artefacts."""
     study, kind = path.relative_to(results).parts[:2]
     with contextlib.suppress(Problem):
         if kind == "records" and "cause" not in (record := records.read_record(path, results.name, study)):
@@ -54,7 +51,6 @@ def _read_attempt(path: Path, results: Path) -> dict | None:
 
 
 def _describe_failed_steps(failed: dict[Path, list[str]], page: str) -> list[str]:
-    """Return what is said of steps that failed, one line per reason and one for an artefact of it."""
     by_reason: dict[str, list[Path]] = defaultdict(list)
     skipped = set(filter(records.is_skipped, failed))
     for path in sorted(failed.keys() - skipped):
@@ -69,7 +65,7 @@ def _describe_failed_steps(failed: dict[Path, list[str]], page: str) -> list[str
 
 
 def _describe_lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[str]:
-    """Yield what the next call makes good of a study, and what it does not: cells of which all records have failed."""
+    """Yield the blocks of a study that the next call appends, and the cells that failed in every block."""
     cells = matrix.expand_matrix(config, study)[0]
     selected, sessions = matrix.select_cells(cells, config["only"]), blocks.read_measured_blocks(config, cells)
     if sessions and (lacking := len(blocks.choose_blocks(config, selected, sessions).blocks)):
@@ -86,12 +82,12 @@ def _describe_lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[s
 
 
 def find_failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:
-    """Return the artefacts of a run that say they failed, and the records that cannot be used, with the reasons."""
+    """Return the failed artefacts and unusable records of a run with the reasons."""
     return {path: reasons for path in paths if (reasons := records.list_failure_reasons(path, results, results.name))}
 
 
 def list_artefacts(results: Path) -> Iterator[Path]:
-    """Yield all artefacts of a run: of environments, data, imports and the user's own notebooks, then records."""
+    """Yield all artefacts of a run: of environments, data, imports and the user's notebooks, then records."""
     of_study = ("*/ready.json", "*/imported.json")
     for pattern in ("environments/*.json", "data/*/*.json", *of_study, "export/*.json", "extra/*.json"):
         yield from sorted(results.glob(pattern))
@@ -100,7 +96,7 @@ def list_artefacts(results: Path) -> Iterator[Path]:
 
 
 def find_failed_artefacts(results: Path) -> Iterable[Path]:
-    """Return the artefacts that the next call makes again, found without reading all of the others."""
+    """Return the artefacts that the next call makes again; read only the start of all others."""
 
     def may_have_failed(path: Path) -> bool:
         if not path.is_file():
@@ -113,7 +109,7 @@ def find_failed_artefacts(results: Path) -> Iterable[Path]:
 
 
 def move_aside(results: Path, paths: Iterable[Path], aside: str = "failed") -> Path:
-    """Move artefacts, or folders of them, to `results`/`aside`/<now>/…, so that they are made again; return that."""
+    """Move artefacts, or folders of artefacts, to `results`/`aside`/<now>/…, to be made again; return that folder."""
     attempt = results / aside / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     for path in paths:
         target = attempt / path.relative_to(results)

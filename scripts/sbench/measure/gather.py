@@ -1,4 +1,4 @@
-"""Gathers the records of a study, each read once, into its tables and into what its report says beside its figures."""
+"""Gather the records of a study, each read once, into its tables and the facts of its report."""
 
 import contextlib
 import functools
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-# Of the small matrices of resampling, a second thread has no part to do, and waits for its next one at full speed.
+# For the small matrices of resampling, a second thread is idle and waits for work at full speed.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pandas as pd
@@ -26,22 +26,18 @@ from sbench.verdicts import stats
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 _ALARMS = "alarms"
-# All controls but plain A/A twins.
+# All controls other than plain A/A twins.
 _APART = (*SHARES, *studies.ANEW)
-# What starts are known to; those of older records to the second.
+# Resolution of start times; older records have seconds.
 _MS = 0.001
-# What is the same machine on another day.
+# Entries that identify a machine, also on another day.
 _MACHINE = ("node", "cpu", "ram_bytes")
 
 
 def write_results(config: dict, study: str, results: Path, imported: dict) -> None:
-    """Write the tables and facts.json of a study; all of it is computed before the first is written.
+    """Write the tables and facts.json of a study, after computing all of them.
 
-    Args:
-        config: the resolved configuration.
-        study: its name.
-        results: the run's folder.
-        imported: the artefact of results from elsewhere, empty without any.
+    `results` is the run's folder; `imported` is the artefact of results from elsewhere, empty without any.
     """
     folder = results / study
     matrix, kept = read_study(folder, config["run"], study)
@@ -65,7 +61,7 @@ def read_study(folder: Path, run_name: str, study: str) -> tuple[pd.DataFrame, l
 def build_tables(
     config: dict, study: str, matrix: pd.DataFrame, kept: Sequence[records.Kept], imported: dict
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of a study by name: those of blocks, or those that it makes of its records itself."""
+    """Build the tables of a study by name: its special tables, or the usual tables of blocks."""
     program, unable = studies.get_study(study), records.find_unable_cells(kept)
     matrix, kept = matrix[~matrix["cell"].isin(unable)], [one for one in kept if one.cell not in unable]
     own = program.build_tables(matrix, kept, imported, config)
@@ -84,16 +80,13 @@ def build_tables(
 
 
 def write_tables(made: dict[str, pd.DataFrame], folder: Path) -> None:
-    """Write tables as CSV: what was measured in full, what was computed from it with 12 digits."""
+    """Write tables as CSV: measured values in full, computed values with 12 digits."""
     for name, table in made.items():
         tables.write_table(table, folder / f"{name}.csv", digits=None if name == "samples" else 12)
 
 
 def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
-    """Return what the report of a study says about its run, whose artefacts are in the folder `results`.
-
-    `imported` is the artefact of results from elsewhere, empty without any.
-    """
+    """Build the facts of a study's report; `results` is the run's folder, `imported` the imported artefact or {}."""
     plan = read_json(results / study / "plan.json")
     measured = [one.record for one in kept if one.record and one.record["status"] == "done"]
     hosts = [host for record in measured for host in list_hosts(record)]
@@ -135,7 +128,7 @@ def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.
 
 
 def compare_nodes(measured: Sequence[dict]) -> list[dict]:
-    """Return for each node how many records it measured, and how long they took against the medians of their cells.
+    """Return for each node the number of its records, and their times relative to the medians of their cells.
 
     Returns:
         node, records, then quartiles of time / median time of the cell on all nodes: low, middle, high.
@@ -154,13 +147,13 @@ def compare_nodes(measured: Sequence[dict]) -> list[dict]:
 
 
 def count_orders(measured: Sequence[dict]) -> dict:
-    """Return in which order cells were measured, as the records say; {} where they do not.
+    """Count the orders of cells in the records; {} if a record lacks its position.
 
     Returns:
-        repeats: how many there are.
-        complete: repeats that have a record of each cell.
-        orders: how many orders of the cells there are among the complete repeats.
-        overlapping: records that began before another one on the same machine had ended; None where times are unknown.
+        repeats: number of repeats.
+        complete: number of repeats with a record of each cell.
+        orders: number of different orders among the complete repeats.
+        overlapping: records that began before another record on the same machine ended; None if times are unknown.
     """
     if not measured or any("position" not in record for record in measured):
         return {}
@@ -173,9 +166,9 @@ def count_orders(measured: Sequence[dict]) -> dict:
 
 
 def _count_overlapping(measured: Sequence[dict]) -> int | None:
-    """How many records began before another one on the same machine had ended.
+    """Count the records that began before another record on the same machine ended.
 
-    Of those that began in the same second, as older records say it, the first is the one with the lower position.
+    Of records that began in the same second, as in older records, the lower position is first.
     """
     if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
         return None
@@ -185,7 +178,7 @@ def _count_overlapping(measured: Sequence[dict]) -> int | None:
 
 
 def _compute_step_times(record: dict) -> dict:
-    """When a record's step began, at the earliest and at the latest, and ended, in seconds since 1970, and where."""
+    """Return the earliest and latest start of a record's step, and its end, as Unix times; node and position."""
     start = datetime.fromisoformat(record["started_utc"]).timestamp()
     latest = start + (_MS if "." in record["started_utc"] else 1)
     place = {"node": record["host"].get("node", ""), "position": record["position"]}
@@ -193,7 +186,7 @@ def _compute_step_times(record: dict) -> dict:
 
 
 def list_failed_attempts(results: Path) -> list[dict]:
-    """Return the artefacts of earlier attempts that failed or could not be used, oldest first; not what was skipped."""
+    """Return the artefacts of earlier attempts that failed or were unusable, oldest first, without skipped steps."""
     return [
         {
             "attempt": attempt.name,
@@ -207,7 +200,7 @@ def list_failed_attempts(results: Path) -> list[dict]:
 
 
 def list_hosts(record: dict) -> list[dict]:
-    """Return the machines that measured a record: its own, or those of its processes where they were elsewhere."""
+    """Return the machines that measured a record: the host, or the hosts of its processes if they ran elsewhere."""
     own = record["host"]
     others = [host for host in (record.get("effective") or {}).get("hosts") or [] if "cpu" in host]
     if all(host.get("node") == own.get("node") for host in others):
@@ -216,7 +209,7 @@ def list_hosts(record: dict) -> list[dict]:
 
 
 def describe_unsealed(measured: list[dict]) -> list[str]:
-    """Return how many records are from before there were digests."""
+    """Count the records that precede digests, in words; return nothing if all have it."""
     count = sum("digest" not in record for record in measured)
     words = "were edited since they were written is not known, and they count"
     line = f"{count} of {len(measured)} records are from before records had a digest: whether they {words}"
@@ -224,20 +217,20 @@ def describe_unsealed(measured: list[dict]) -> list[str]:
 
 
 def list_unmet_requirements(results: Path, config: dict) -> list[str]:
-    """Return which requirements of user-supplied packages libraries meet with other versions, a line for each."""
+    """Return a line for each requirement of user-supplied packages that a library meets with another version."""
     artefacts = {name: _read_library(results / "environments" / f"{name}.json") for name in config["libraries"]}
     lines = {name: (artefact.get("build") or {}).get("unmet", ()) for name, artefact in artefacts.items()}
     return [f"{name}: {line}" for name, of_library in lines.items() for line in of_library]
 
 
 def _read_library(path: Path) -> dict:
-    """What the report says of a library, without the files that each record of it found unchanged."""
+    """Return the report's facts about a library, without its files, which each record found unchanged."""
     artefact = read_json(path) if path.exists() else {"status": "failed", "reasons": ["it was not built"]}
     return {key: value for key, value in artefact.items() if key != "imported"}
 
 
 def _read_dataset(path: Path) -> dict:
-    """What the report says of a dataset; nothing where it was removed, as each record has its checksum."""
+    """Return the report's facts about a dataset; {} if it was removed: each record has its checksum."""
     if not path.exists():
         return {}
     manifest = read_json(path)
@@ -251,12 +244,12 @@ def describe_missing_data(datasets: set[str], folder: Path) -> list[str]:
     for name in sorted(datasets):
         failed = {}
         for path in sorted(folder.glob(f"{name}/*.json")):
-            # What is broken is named where it is used.
+            # The step that uses a broken artefact names it.
             with contextlib.suppress(Problem):
                 artefact = read_json(path)
                 if artefact.get("status") == "failed":
                     failed[path.stem] = "; ".join(artefact["reasons"])
-        # Without a manifest no store has got it.
+        # Without a manifest, no store has the dataset.
         for what, reasons in ({"manifest": failed["manifest"]} if "manifest" in failed else failed).items():
             could_not = "made" if what == "manifest" else f"put into {what}"
             of_reasons.setdefault((could_not, reasons), []).append(name)
@@ -268,7 +261,6 @@ def _list_datasets(plan: dict) -> set[str]:
 
 
 def _describe_limits(config: dict, measured: list[dict]) -> list[str]:
-    """Return what figures of the stores that were read cannot say, by the file systems that their files lay on."""
     lines = []
     for name in sorted({record["cell"]["store"] for record in measured}):
         of_store = [record for record in measured if record["cell"]["store"] == name]
@@ -282,23 +274,22 @@ def _describe_limits(config: dict, measured: list[dict]) -> list[str]:
 def merge_controls(
     verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path, study: str, machine: dict
 ) -> dict:
-    """Return what a report says of the controls of a study; {} where none was slowed.
+    """Summarise the controls of a study for its report; {} without a slowed control.
 
-    Other runs are those beside the folder `results` that were measured on the same `machine`. What is read of them is
-    kept in controls.json in the study's folder, so that pages say the same where those runs are not there.
+    Other runs are in the same parent folder as `results` and were measured on the same `machine`. Their counts are kept
+    in controls.json in the study's folder, so that pages stay the same without those runs.
 
     Returns:
-        runs: how many runs have controls, this one included. slow5, slow10: in how many of them, and of how many that
-        were judged, the slowed cell was found to be slower; copied, rebuilt: in how many of how many the twin that has
-        something anew was faster or slower; alarms: how many plain A/A twins were, of how many. reached: by level,
-        waits / the rest of the total, the median of this run's records.
+        runs: number of runs with controls, including this run. slow5, slow10: [found slower, judged] for the slowed
+            cells; copied, rebuilt: [found faster or slower, judged] for further twins; alarms: the same for plain A/A
+            twins. reached: by level, waits / the rest of the total, the median of this run's records.
     """
     own = count_controls(verdicts)
     if not SHARES.keys() & own.keys():
         return {}
     path = results / study / "controls.json"
     others: dict = {}
-    # One that is damaged is made again of what is still there.
+    # Replace a damaged file from the runs that still exist.
     with contextlib.suppress(Problem):
         others = read_json(path)
     others |= _read_other_controls(results, study, machine)
@@ -311,7 +302,7 @@ def merge_controls(
 
 
 def count_controls(verdicts: pd.DataFrame) -> dict[str, list[int]]:
-    """Return of each kind of control that verdicts have: [found, judged], plain A/A twins as `alarms`."""
+    """Return for each kind of control with verdicts: [found, judged]; plain A/A twins are `alarms`."""
     if not {"role", "control", "metric", "verdict"} <= set(verdicts):
         return {}
     rows = verdicts[(verdicts["role"] == CONTROL) & (verdicts["metric"] == "total")]
@@ -324,7 +315,7 @@ def count_controls(verdicts: pd.DataFrame) -> dict[str, list[int]]:
 
 
 def _read_other_controls(results: Path, study: str, machine: dict) -> dict[str, dict]:
-    """The counts of other runs on the machine, by name; what cannot be read is a matter of its own report."""
+    """Return the counts of other runs on the machine, by name; skip unreadable runs, which their reports mention."""
     own: list[object] = [machine.get(key) for key in _MACHINE]
     counted: dict[str, dict] = {}
     for path in sorted(results.parent.glob(f"*/{study}/facts.json")):

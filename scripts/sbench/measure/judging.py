@@ -1,4 +1,4 @@
-"""Runs to verdicts: which arm is faster, and by how much (METHOD 6, 7, 17)."""
+"""Judge runs: which arm is faster, and by how much (METHOD 6, 7, 17)."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ from sbench.verdicts.stats import Flags, Floats
 # Families whose baseline and contender are cells, not levels of a factor.
 CONTEST, CONTROL = "contest", "control"
 OF_CELLS = (CONTEST, CONTROL)
-# What has to be alike in both arms of a block.
+# Columns that must be alike in both arms of a block.
 OTHER_CODE = "the measuring code differs"
 NOT_USED = "not used"
 _SAME = {
@@ -33,9 +33,9 @@ _SAME = {
 }
 LOST = "one arm lost more records, which may be the slow ones"
 OTHER_SOFTWARE = "the software differs"
-# So many differences of the software are named, and how many more there are.
+# Name this many differences of the software, and count the others.
 _NAMED = 3
-# What a block is a piece of (METHOD 2): where it differs between the arms, the comparison does without the block.
+# Columns that hold a block together (METHOD 2): a comparison drops a block if its arms differ in them.
 _TOGETHER = {
     "session": "in different sessions",
     "node": "on different nodes",
@@ -43,11 +43,11 @@ _TOGETHER = {
     "device": "on different devices or mounts",
     "time": "too far apart in time",
 }
-# Arms that began further apart than both are not of one piece of time: jobs of a cluster may wait between them.
+# Arms whose starts are further apart than both are not from one piece of time: cluster jobs may wait in between.
 FAR_S, FAR_TIMES = 3600, 2
-# What a record says that was ended by its time limit.
+# Columns of a record that its time limit ended.
 _OF_TIMED_OUT = ("seconds total", "session", "timed_out")
-# A repeat that takes so much longer than its arm's median in comparison with the other arm's is slow.
+# A repeat is slow if its ratio to the other arm is so many times the median ratio.
 SLOW = 1.5
 _ORDINALS = {2: "2nd", 3: "3rd"}
 _JUDGEMENT = (
@@ -70,31 +70,31 @@ def build_verdicts_table(
 ) -> pd.DataFrame:
     """Return verdicts.csv: one row per comparison and metric, in the order of `compare`, then of the matrix.
 
-    A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All
-    comparisons of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge_family`).
+    A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All comparisons
+    of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge_family`).
 
-    Two families have cells as baseline and contender. Factor `contest`: pairs of one contest that `compare` does not
+    Two families have cells as baseline and contender. Factor `contest`: pairs of a contest that `compare` does not
     name, on `total` alone, all contests together. Factor `control`: a cell and its control, whose level is in column
-    `control`; controls enter no other comparison. A/A twins are a family. A slowed control, and a twin that has
-    something anew (`study.ANEW`), is judged on `total` alone, as one more member of the largest other family, so that
-    it is as hard to detect as any difference of its size.
+    `control`; controls enter no other comparison. A/A twins are a family. Each slowed control and further twin
+    (`study.ANEW`) is judged on `total` alone, as another member of the largest other family, so that it is as hard to
+    detect as any difference of its size.
 
-    Where the harness takes more than 10 % of the `total` of an arm, that share is a bound: it may belong to one arm
-    alone, so the ratio is the one closest to 1 that is left, and `harness_percent` is the share. Where that decides no
-    order, the comparison is `not comparable` and has no ratio.
+    If the harness takes more than 10 % of the `total` of an arm, that share is a bound: it may belong to an arm alone,
+    so the ratio is the remaining ratio closest to 1, and `harness_percent` is the share. If that decides no order, the
+    comparison is `not comparable`, without a ratio.
 
-    A block counts where both arms have a valid record of one session on one machine, and, where they read from one
-    store, from one device and mount. A record that was ended by its time limit counts with that, which is the least
-    that it would have taken. Arms that differ in such a block in measuring code, data or amount of data, that have
-    valid records but no such block are `not comparable`, have no ratio and enter no family; so are those that differ in
-    software, apart from what their libraries vary on purpose.
+    A block counts if both arms have a valid record of one session on one machine and, if they read from one store, from
+    one device and mount. A record that its time limit ended counts with the limit, a lower bound of its time. Arms are
+    `not comparable`, without a ratio and outside families, if they differ in such a block in measuring code, data,
+    amount of data, or software (except deliberate differences of their libraries), or if they have valid records but no
+    such block.
 
     An arm that lost two records more than the other is not `faster`, nor are the arms the `same`. Column `serial_p` is
-    the p of blocks that resemble those before them (`stats.compute_serial_p`), one for the whole table.
+    the p of blocks that resemble their predecessors (`stats.compute_serial_p`), one for the whole table.
 
-    `matrix` and `runs` are those of `tables.read_matrix` and `tables.build_runs_and_samples`, `compare` has mappings
-    with `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none.
-    Metrics `of_tasks` are those of single tasks: arms of different numbers of tasks are not compared by them.
+    `matrix` and `runs` are from `tables.read_matrix` and `tables.build_runs_and_samples`. `compare` has mappings with
+    `factor` and `baseline`, its level. `contest` returns the contest of a cell from its levels, or None. Metrics
+    `of_tasks` are of single tasks: they do not compare arms of different numbers of tasks.
     """
     families: dict[str, list[Pair]] = {}
     for entry in compare:
@@ -145,7 +145,7 @@ def _list_pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
 
 
 def _list_contest_pairs(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:
-    """All pairs of cells of one contest, in the order of the matrix; twins are in none."""
+    """Return all pairs of cells of each contest, in the order of the matrix; twins are in no contest."""
     contests: dict[Hashable, list[dict]] = {}
     for cell in matrix[matrix["twin_of"] == ""].to_dict("records"):
         contests.setdefault(contest(cell), []).append(cell)
@@ -162,16 +162,16 @@ class _ByBlock:
         self._cell_of, cells = pd.factorize(runs["cell"])
         self._places = {cell: place for place, cell in enumerate(cells)}
         steps = runs["step_seconds"] if "step_seconds" in runs else pd.Series(0.0, runs.index)
-        # What the steps of each block took together.
+        # Total seconds of the steps of each block.
         self.seconds = steps.groupby(self._block_of).sum().to_numpy(dtype=float)
 
     def get_column(self, column: str, cells: Iterable[str]) -> np.ndarray:
-        """Return a column by block and some cells, missing where there is no record, or none that counts."""
+        """Return a column by block and cell; missing without a record that counts."""
         if column not in self._arrays:
             which = "attempted" if column == "status" else "counts" if column in _OF_TIMED_OUT else "ok"
             rows = self._runs[which].to_numpy(dtype=bool)
             values = self._runs[column].to_numpy()[rows] if column in self._runs else np.nan
-            # The last place is that of cells without a record.
+            # The last place is for cells without a record.
             shape, kind = (len(self.blocks), len(self._places) + 1), np.asarray(values).dtype.kind
             array = np.full(shape, np.nan, dtype=float if kind == "f" else object)
             array[self._block_of[rows], self._cell_of[rows]] = values
@@ -180,10 +180,10 @@ class _ByBlock:
 
 
 class _Family:
-    """Comparisons that are judged together: what each of their arms has in each block.
+    """Comparisons that are judged together: the values of their arms in each block.
 
     Attributes:
-        differences: d (`stats`) of each metric that was judged, by block and comparison.
+        differences: d (`stats`) of each judged metric, by block and comparison.
     """
 
     def __init__(self, by_block: _ByBlock, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
@@ -193,10 +193,10 @@ class _Family:
         self.differences: dict[str, Floats] = {}
 
     def judge_metric(self, name: str, beside: Floats | None = None) -> list[dict]:
-        """Return the judgement of each comparison on one metric, as members of a family with those `beside`."""
+        """Judge each comparison on a metric, in a family with further differences, if given."""
         base, other = (table.astype(float) for table in self._get_arms(f"seconds {name}"))
         complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
-        # Of two that took at least their limits nothing is known.
+        # Two records that both hit their limits give no order.
         complete &= ~np.logical_and(*map(_is_true, self._get_arms("timed_out")))
         used = complete & ~self._any_mismatch
         base, other = (np.where(used, table, math.nan) for table in (base, other))
@@ -218,7 +218,7 @@ class _Family:
             flattered = stats.apply_losses(verdict.verdict, *lost) != verdict.verdict
             split = self._any_mismatch[:, number]
             never = not used[:, number].any() and split.any()
-            # Jobs of a cluster get the nodes that are free: further blocks may have both arms on one.
+            # Cluster jobs get the nodes that are free: further blocks may have both arms on the same node.
             by_chance = never and (self._mismatches["node"] | self._mismatches["time"])[split, number].all()
             why = "" if never else _describe_verdict(verdict, looks[number], means[number], self._percent)
             why = f"{LOST}: {lost[0]} of {attempts} in the baseline, {lost[1]} in the contender" if flattered else why
@@ -241,13 +241,13 @@ class _Family:
         return judgements
 
     def find_differing(self, column: str) -> Flags:
-        """Return of which comparisons the arms differ in some block in a column of the runs."""
+        """Return for each comparison whether its arms differ in a column of the runs in some block."""
         base, other = self._get_arms(column)
         differs: Flags = (pd.notna(base) & pd.notna(other) & (base != other)).any(axis=0)
         return differs
 
     def _describe_dropped_blocks(self, number: int, complete: Flags, used: Flags) -> Iterator[str]:
-        """In words, the blocks that a comparison does without, and those in which it has but a time limit."""
+        """Describe the blocks that a comparison drops, and the blocks in which a time limit is an arm's time."""
         status, ended = ([table[:, number] for table in self._get_arms(column)] for column in ("status", "timed_out"))
         gone = {"failed, invalid or missing in an arm": ~complete & (pd.notna(status[0]) | pd.notna(status[1]))}
         for column, what in _TOGETHER.items():
@@ -261,21 +261,21 @@ class _Family:
 
     @cached_property
     def _lost_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each comparison the blocks that both arms attempted, and how many of their records each arm lost."""
+        """Count for each comparison the blocks that both arms attempted, and the records that each arm lost in them."""
         status, ok = self._get_arms("status"), self._get_arms("ok")
         both = pd.notna(status[0]) & pd.notna(status[1])
         lost = [np.sum(both & pd.isna(arm), axis=0) for arm in ok]
         return np.sum(both, axis=0), lost[0], lost[1]
 
     def _count_attempts(self, number: int) -> tuple[int, ...]:
-        """Attempts at the baseline and how many of them failed, then those at the contender."""
+        """Count the attempts at the baseline and the failures among them, then the same for the contender."""
         status = [table[:, number] for table in self._get_arms("status")]
         status = [of_arm[pd.notna(of_arm)] for of_arm in status]
         return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
 
     @cached_property
     def _harness_shares(self) -> Floats:
-        """The larger share of the harness in the total of an arm, in percent, by comparison; 0 where it is unknown."""
+        """Return the larger share of the harness in the total of an arm, in percent, by comparison; 0 if unknown."""
         arms = zip(self._get_arms("seconds null"), self._get_arms("seconds total"), strict=True)
         shares = [
             [
@@ -288,7 +288,7 @@ class _Family:
         return np.where(np.isfinite(largest), largest, 0.0)
 
     def _compute_beyond_harness(self, base: Floats, other: Floats) -> Floats:
-        """ln(contender / baseline) with all of the harness in the arm that took longer; NaN where no order is left."""
+        """Return ln(contender / baseline) without the harness time of the slower arm; NaN if that leaves no order."""
         null_base, null_other = (null.astype(float) for null in self._get_arms("seconds null"))
         with np.errstate(divide="ignore", invalid="ignore"):
             lowest, highest = np.log(other - null_other) - np.log(base), np.log(other) - np.log(base - null_base)
@@ -296,7 +296,7 @@ class _Family:
         return np.where(_compute_medians(d) * _compute_medians(np.log(other) - np.log(base)) > 0, d, math.nan)
 
     def _get_arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
-        """A column of the runs for all baselines and for all contenders, each by block and comparison, made once."""
+        """Return a column of the runs for all baselines and all contenders, each by block and comparison; keep it."""
         if column not in self._columns:
             base, other = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
             self._columns[column] = self._by_block.get_column(column, base), self._by_block.get_column(column, other)
@@ -304,27 +304,27 @@ class _Family:
 
     @cached_property
     def _mismatches(self) -> dict[str, Flags]:
-        """Where both arms have a valid record, but not of one session, machine or device, by block and comparison."""
+        """Return by cause which blocks have valid records of unlike sessions, places or times, by comparison."""
         apart = {}
         for column in ("session", *PLACES):
             base, other = self._get_arms(column)
             apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
-        # What ran on more nodes is compared with what ran on some of them.
+        # Arms on nested sets of nodes are comparable.
         nested = self._find_nested()
         for column in ("node", "machine"):
             apart[column] &= ~nested
-        # Stores lie on devices of their own.
+        # Different stores are on different devices.
         stores = [base.get("store") == other.get("store") for base, other in self._pairs]
         apart["device"] &= np.array(stores, dtype=bool)
         apart["time"] = self._find_far_apart()
-        # Each block is without one of these alone.
+        # Count each dropped block under its first cause alone.
         beyond = np.zeros_like(apart["session"])
         for column, those in apart.items():
             apart[column], beyond = those & ~beyond, beyond | those
         return apart
 
     def _find_nested(self) -> Flags:
-        """Where arms are on different numbers of nodes, and the one on those of the other, by block and comparison."""
+        """Return whether arms of different numbers of nodes ran on nested sets of nodes, by block and comparison."""
         base, other = self._get_arms("node")
         nested = np.zeros(base.shape, dtype=bool)
         for number in [n for n, (one, another) in enumerate(self._pairs) if one.get("nodes") != another.get("nodes")]:
@@ -348,14 +348,14 @@ class _Family:
 
     @cached_property
     def _difference_notes(self) -> list[str]:
-        """In words, what differs between the arms of each comparison in a block that it could use; "" if nothing."""
+        """Describe the differences between the arms of each comparison in usable blocks; "" without any."""
         notes: list[list[str]] = [[] for _ in self._pairs]
         fingerprints = self._get_arms("software")
         unseen = pd.isna(fingerprints[0]) | pd.isna(fingerprints[1])
         for column, what in _SAME.items():
             base, other = self._get_arms(column)
             differs = ~self._any_mismatch & pd.notna(base) & pd.notna(other) & (base != other)
-            # A fingerprint says more than the lock does.
+            # A fingerprint is more exact than the lock.
             differs &= unseen if column == "packages" else True
             for number in np.flatnonzero(differs.any(axis=0)).tolist():
                 notes[number].append(f"{what} between the arms in {_format_blocks(self._blocks[differs[:, number]])}")
@@ -365,7 +365,7 @@ class _Family:
         return ["; ".join(parts) for parts in notes]
 
     def _describe_other_software(self, number: int, differs: Flags) -> Iterator[str]:
-        """In words, where the software differs and should not, in the blocks of a comparison in which it differs."""
+        """Describe unintended differences of the software of a comparison's arms, with their blocks."""
         libraries = ((arm.get(fingerprint.ENVIRONMENT), arm.get("control") == REBUILT) for arm in self._pairs[number])
         environments = len(set(libraries)) > 1
         by_words: dict[str, list[int]] = {}
@@ -380,12 +380,10 @@ class _Family:
 
 
 def _compute_medians(d: Floats) -> Floats:
-    """The median of each column over its blocks, NaN of none."""
     return np.array([stats.estimate_median(column).value for column in d.T])
 
 
 def _is_true(values: np.ndarray) -> Flags:
-    """Where a column of truths that may be missing is true."""
     flags: Flags = np.equal(values, True).astype(bool)
     return flags
 
@@ -406,10 +404,7 @@ def _describe_verdict(verdict: stats.Verdict, looks: int, mean: stats.Estimate, 
 
 
 def _count_slow_blocks(d: Floats) -> tuple[int, int, float]:
-    """In how many blocks baseline and contender took much longer than in the others, and how many times as long.
-
-    A median shows nothing of them.
-    """
+    """Count slow blocks of baseline and contender, which a median hides; return how many times as long they took."""
     d = d[np.isfinite(d)]
     off = d - np.median(d) if len(d) else d
     slow = np.abs(off) > math.log(SLOW)

@@ -1,4 +1,4 @@
-"""Plans what a run measures and costs, asks where that is above a limit, and starts Snakemake."""
+"""Plan the measurements and costs of a run, ask for consent above a limit, and start Snakemake."""
 
 import contextlib
 import json
@@ -28,22 +28,19 @@ from sbench.probe.program import Problem, expect_folders, print_json
 from sbench.stores import store as stores
 from sbench.verdicts import MIN_BLOCKS
 
-# What builds take on 2 idle cores, by kind of library and by server.
+# Seconds of builds on 2 idle cores, by kind of library and by server.
 _BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "versitygw": 60, "toxiproxy": 30, "azurite": 30}
-# What a job of Slurm costs beside its work, least and most (docs/hpc.md).
+# Least and most seconds of a Slurm job in addition to its work (docs/hpc.md).
 _JOB_S = (20, 45)
 
 
 class Plan(NamedTuple):
-    """What a call measures.
+    """The measurements of a call, with cells and costs by study.
 
     Attributes:
-        file: the configuration.
-        config: resolved, with what the command line changes.
-        changes: these, for Snakemake.
-        cells: the chosen cells by study.
-        costs: by study.
-        notes: what the call does to the blocks, by study.
+        config: the resolved configuration with the changes of the command line.
+        changes: these changes, for Snakemake.
+        notes: effects of the call on the blocks, by study.
     """
 
     file: str
@@ -62,18 +59,18 @@ def make_plan(
     again: Sequence[str] = (),
     imports: Sequence[str] = (),
 ) -> Plan:
-    """Return what a configuration measures.
+    """Return the measurements of a configuration.
 
     Args:
         file: the configuration.
-        name: of the run, in place of the configured one.
-        study: this one only.
-        only: the cells with these levels only, FACTOR=LEVEL,….
-        again: the cells are measured again whose name begins so.
-        imports: results from elsewhere that are reported, in place of the configured ones.
+        name: name of the run, in place of the configured name.
+        study: the only study to measure.
+        only: levels of the only cells to measure, FACTOR=LEVEL,….
+        again: beginnings of the names of cells to measure again.
+        imports: results from elsewhere to report, in place of the configured results.
 
     Raises:
-        Problem: something is not understood, or not there.
+        Problem: an argument is not understood, or does not exist.
     """
     changes: dict = {"run": _parse_run_name(name)} if name else {}
     config = configuration.load_config(file, changes)
@@ -132,16 +129,16 @@ def _to_json(costs: Cost) -> dict:
 
 
 def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) -> NoReturn:
-    """Print what a plan costs, ask where that is above a limit, and become Snakemake.
+    """Print the cost of a plan, ask for consent above a limit, and become Snakemake.
 
     Args:
-        plan: what is measured.
-        cores: that Snakemake may use; None: all.
+        plan: the plan of the run.
+        cores: cores for Snakemake; None for all cores.
         yes: ask nothing.
-        options: more of Snakemake's.
+        options: further options of Snakemake.
 
     Raises:
-        Problem: the answer is no, the disk has no room, or another run is going on.
+        Problem: the answer is no, the disk has no room, or another run is in progress.
     """
     used_cores = _parse_cores(cores) if cores else host.count_usable_cores()
     for note in preflight.check_begun_libraries(plan.config):
@@ -168,12 +165,12 @@ def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) 
 
 
 def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
-    """Become Snakemake that makes the pages of the published studies.
+    """Become Snakemake to make the pages of the published studies.
 
     Args:
-        raw: folder of their raw data; "": they are downloaded.
-        partial: make pages of what is here alone.
-        cores: that Snakemake may use.
+        raw: folder of their raw data; "" to download them.
+        partial: make pages of the existing data alone.
+        cores: cores for Snakemake.
     """
     settings = [f"published_partial={partial}", *([f"published_data={raw}"] if raw else [])]
     display = _build_progress_options("published-partial" if partial else "published")
@@ -182,7 +179,7 @@ def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
 
 
 def _build_progress_options(reports: str) -> list[str]:
-    """Return the options of Snakemake with which it shows which jobs run and how long they will take (plugins/)."""
+    """Return the options that make Snakemake show running jobs and their expected times (plugins/)."""
     return ["--logger=benchmark", f"--logger-benchmark-reports=reports/{reports}"]
 
 
@@ -200,7 +197,7 @@ def _parse_run_name(text: str) -> str:
     """Return the name of a run from the command line.
 
     Raises:
-        Problem: Snakemake, which is given it on its own command line, takes it for a number.
+        Problem: Snakemake would read the name on its command line as a number.
     """
     with contextlib.suppress(ValueError):
         float(text)
@@ -209,10 +206,10 @@ def _parse_run_name(text: str) -> str:
 
 
 def _parse_only(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
-    """Return `only` of the configuration with what the command line adds: library=a,b workers=1.
+    """Return `only` of the configuration with additions of the command line: library=a,b workers=1.
 
     Raises:
-        Problem: there is no such study, factor or level in the configuration.
+        Problem: the configuration lacks the study, factor or level.
     """
     only = dict(config["only"])
     for word in words:
@@ -225,7 +222,7 @@ def _parse_only(config: dict, words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _estimate_builds(config: dict, cells: list[Cell]) -> dict[str, int]:
-    """Return the seconds that building takes for cells, by what is built; nothing for what is in the cache."""
+    """Estimate the seconds of the builds that cells need, by build, except pieces in the cache."""
     seconds: Counter[str] = Counter()
     for name, library in matrix.list_libraries(cells).items():
         with set_build_copy(library.get("copy", "")):
@@ -236,10 +233,10 @@ def _estimate_builds(config: dict, cells: list[Cell]) -> dict[str, int]:
 
 
 def _print_costs(plan: Plan, listed: bool) -> float:
-    """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out.
+    """Print the cost of each study with its notes, and of all; if `listed`, first each cell and omitted combination.
 
     Returns:
-        The seconds that all of it is announced to take.
+        The expected seconds of the whole run.
     """
     say, config, costs = partial(print, file=sys.stdout if listed else sys.stderr), plan.config, plan.costs
     for study, own in costs.items():
@@ -295,13 +292,13 @@ def _print_costs(plan: Plan, listed: bool) -> float:
 
 
 def _require_consent(config: dict, costs: dict[str, Cost], yes: bool) -> None:
-    """Ask before something dear.
+    """Ask for consent before an expensive run.
 
     Raises:
-        Problem: the answer was no, or there is nobody to ask; or the disk has no room for the data.
+        Problem: the answer is no, or nobody can answer; or the disk lacks room for the data.
     """
     totals = cost.compute_totals(costs)
-    # What is made on its way into a store elsewhere needs no room here.
+    # Data that go directly into a store elsewhere need no room here.
     if (needed := totals["made_bytes"]) > (free := shutil.disk_usage(".").free):
         raise Problem(
             f"results/ has {free / 2**30:.1f} GiB free, and {needed / 2**30:.1f} GiB of data are to be generated; free"
@@ -324,7 +321,6 @@ def _require_consent(config: dict, costs: dict[str, Cost], yes: bool) -> None:
 def _describe_pairing(
     config: dict, study: str, cells: list[Cell], selected: list[Cell], opened: blocks.Open
 ) -> Iterator[str]:
-    """Yield what a call does to the blocks in which cells are compared with each other."""
     compare, names = config["studies"][study]["compare"], {cell.name for cell in selected}
     if opened.blocks and opened.blocks[0] > 1:
         why = "what an earlier session left out is not filled up, as a cell needs its partners beside it"
@@ -356,10 +352,10 @@ def _format_blocks(blocks_opened: list[int]) -> str:
 
 
 def _expect_measured(config: dict, cells: Iterable[Cell], words: Sequence[str]) -> None:
-    """See that measured cells have names that begin with each of the words.
+    """Check that each word begins the name of a measured cell.
 
     Raises:
-        Problem: there is none for a word.
+        Problem: a word does not.
     """
     base = Path("results", config["run"])
     measured = [cell.name for cell in cells if (base / cell.study / "records" / cell.name).is_dir()]
@@ -370,10 +366,10 @@ def _expect_measured(config: dict, cells: Iterable[Cell], words: Sequence[str]) 
 
 
 def _remove_lock(command: list[str]) -> None:
-    """Take away the lock of a run that was killed.
+    """Remove the lock of a killed run.
 
     Raises:
-        Problem: its run is still going on.
+        Problem: its run is still in progress.
     """
     if not any(Path(".snakemake/locks").glob("*")):
         return

@@ -1,4 +1,4 @@
-"""Looks, before anything is built, whether a run can work here: a line for each thing, with its remedy."""
+"""Check, before any build, whether a run can work here: a line for each check, with its remedy."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ _COMMITTED = ("published", "example")
 
 
 def run_checks(file: str, as_json: bool = False) -> int:
-    """Print a line for each check of what a configuration needs, or one JSON object; return 1 if one fails."""
+    """Print a line for each check of a configuration's needs, or one JSON object; return 1 if a check fails."""
     config = configuration.load_config(file)
     matrix.expand_all(config, [file])
     made = []
@@ -51,7 +51,7 @@ def run_checks(file: str, as_json: bool = False) -> int:
 
 
 def list_findings(config: dict) -> Iterator[Finding]:
-    """Yield (what, fine, detail or remedy) for each thing that a run of `config` needs."""
+    """Yield (name, fine, detail or remedy) for each need of a run of `config`."""
     linux = platform.system() == "Linux"
     machine = (
         f"Linux, {host.read_facts()['cpu']}, {host.count_usable_cores()} cores" if linux else "only Linux is supported"
@@ -74,7 +74,6 @@ def list_findings(config: dict) -> Iterator[Finding]:
 
 
 def _list_disk_use(cached: Path, results: Path) -> Iterator[Finding]:
-    """Yield what libraries, servers and runs take on disks, and how to remove them."""
     runs = {path: _count_bytes(path) for path in results.glob("[!.]*") if path.name not in _COMMITTED and path.is_dir()}
     if cached.exists():
         yield "cache", True, f"{sizes.format_size(_count_bytes(cached))} of what is built; rm -r {cached} removes it"
@@ -88,7 +87,7 @@ def _count_bytes(folder: Path) -> int:
     total = 0
     for top, _, names in os.walk(folder):
         for name in names:
-            # A run that goes on removes files.
+            # A run in progress removes files.
             with contextlib.suppress(OSError):
                 total += 512 * os.lstat(os.path.join(top, name)).st_blocks
     return total
@@ -106,9 +105,9 @@ def _check_tools(config: dict) -> Iterator[Finding]:
 def check_inputs(
     config: dict, wheels: Callable[[str, dict], str] = lambda _, spec: resolve_origin(spec)
 ) -> Iterator[Finding]:
-    """Look at what the configuration names beside stores: sources of libraries, and the user's own files.
+    """Check the inputs of the configuration other than stores: sources of libraries, and the user's files.
 
-    `wheels` looks at a library of wheels that the configuration names, and returns its origin.
+    `wheels` checks a library of wheels that the configuration names, and returns its origin.
     """
     yield from _check_sources(config, wheels)
     for study in config["studies"]:
@@ -117,7 +116,6 @@ def check_inputs(
 
 
 def _check_sources(config: dict, wheels: Callable[[str, dict], str]) -> Iterator[Finding]:
-    """Yield where the sources of libraries come from, and what is the user's own."""
     for name, library in config["libraries"].items():
         if library["kind"] in ("source", "python"):
             yield _run_check(f"library {name}", partial(resolve_origin, library))
@@ -126,15 +124,15 @@ def _check_sources(config: dict, wheels: Callable[[str, dict], str]) -> Iterator
 
 
 def _install_wheels(name: str, library: dict) -> str:
-    """Return the origin of a library of wheels, which is installed: in seconds, and nothing else tries all of it."""
+    """Install a library of wheels, which takes seconds and is the only full test, and return its origin."""
     build = provide_library(name, library)["build"]
     return "; ".join([describe_origin(build["hdf5_source"], build.get("added", ())), *build.get("unmet", ())])
 
 
 def check_begun_libraries(config: dict) -> Iterator[str]:
-    """Yield that a library of the user's own is not what the run was begun with any more."""
+    """Yield a note for each user-supplied library that has changed since the run began."""
     for name, library in config["libraries"].items():
-        # What is missing, or cannot be fetched, is reported where it is needed.
+        # The step that needs a missing input reports it.
         with contextlib.suppress(Problem):
             artefact = read_json(Path("results", config["run"], "environments", f"{name}.json"))
             build = artefact.get("build", {"hdf5_source": ""})
@@ -148,9 +146,9 @@ def check_begun_libraries(config: dict) -> Iterator[str]:
 
 @dataclass
 class _Use:
-    """What a run does in a folder: the bytes it writes there, and whether it sets the cache state or attributes.
+    """The use of a folder by a run: bytes written there, and whether it sets the cache state or attributes.
 
-    A folder that the run makes need not be there; one that a volume is mounted on must.
+    A folder that the run makes may be missing; a folder to mount a volume on may not.
     """
 
     size: int = 0
@@ -160,10 +158,10 @@ class _Use:
 
 
 def _list_uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
-    """Return the folders that a run of `config` writes to and what it does there.
+    """Return the folders that a run of `config` writes to, and their uses.
 
-    Generated files are in results/, where a posix store without a path reads them; a store with a path and an embedded
-    server have a copy. Objects that are made as they are put into a store are there alone.
+    Generated files are in results/, and a posix store without a path reads them there; a store with a path and an
+    embedded server have a copy. Objects made during the upload are in the store alone.
     """
     uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
     for study, cells in cells_of.items():
@@ -187,7 +185,7 @@ def _list_uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use
 
 
 def _check_folder(folder: Path, use: _Use) -> Iterator[Finding]:
-    """Write a file there and see whether what a run does with such files works."""
+    """Write a file to a folder and check whether the uses of the run work with it."""
     if amiss := _check_presence(folder, use.made):
         yield f"{folder} there", False, amiss
         return
@@ -211,7 +209,6 @@ def _check_folder(folder: Path, use: _Use) -> Iterator[Finding]:
 
 
 def _check_presence(folder: Path, made: bool) -> str:
-    """Return why a folder is not there and cannot be made, or ""."""
     if folder.exists() and not folder.is_dir():
         return "is a file, not a folder; move it, or correct the store's path"
     if made and not folder.absolute().parent.is_dir():

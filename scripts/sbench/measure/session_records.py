@@ -1,4 +1,4 @@
-"""One row per record: what runs are compared by."""
+"""Build a table with one row per record, for comparisons between runs."""
 
 import hashlib
 import itertools
@@ -19,10 +19,10 @@ def build_records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFram
     """Return records.csv: one row per record of a matrix's cells, of `runs` as of `tables.build_runs_and_samples`.
 
     Returns:
-        cell, factors…, then `COLUMNS`: `value` is the figure that decides, missing where nothing was measured; bytes as
-        they were delivered, or offered where that is not known; `read` and what follows are short hashes of what was
-        read, of the code, the data and the packages; `null_s` is the harness's own time, then `<metric>_s` of the
-        metrics that do not decide; last `machine` (`name_machine`).
+        cell, factors…, then `COLUMNS`: `value` is the figure that decides, missing without a measurement; bytes as
+        delivered, or offered if that is unknown; `read` and the columns after it are short hashes of the read objects,
+        of the code, the data and the packages; `null_s` is the harness's time, then `<metric>_s` of the metrics that do
+        not decide; last `machine` (`name_machine`).
     """
     own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *tables.PLACES, *COLUMNS]
     others = {f"seconds {name}": f"{name}_s" for name in tables.list_metrics(runs) if name != "total"}
@@ -39,9 +39,9 @@ def build_records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFram
 
 
 def name_machine(host: Mapping) -> str:
-    """Return short hashes of a machine's kind (CPU and memory) and of its node, with a blank between; "" if unknown.
+    """Return short hashes of a machine's kind (CPU and memory) and of its node, joined by a space; "" if unknown.
 
-    A node may have been hidden: "node", and its hash.
+    A hidden node is "node" and its hash.
     """
     if not host.get("node") and not host.get("cpu"):
         return ""
@@ -51,13 +51,12 @@ def name_machine(host: Mapping) -> str:
 
 
 def _parse_host(places: Mapping) -> dict:
-    """Return the host of a record by its columns of `tables.PLACES`; {} where it has none."""
     texts = {name: value for name, value in places.items() if isinstance(value, str)}
     parts = (zip(tables.PLACES[name], json.loads(value), strict=True) for name, value in texts.items())
     return dict(itertools.chain(*parts))
 
 
 def get_code_hash(record: dict) -> str:
-    """Return the short hash of the code that measured a record; "" where it says none."""
+    """Return the short hash of the code that measured a record; "" without one."""
     code: str = (record.get("provenance") or {}).get("code_sha256", "")
     return code[:_DIGITS]

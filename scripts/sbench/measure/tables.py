@@ -1,8 +1,8 @@
-"""Records to data frames: runs, samples, cells and requests of any study.
+"""Convert records to data frames: runs, samples, cells and requests of any study.
 
-Nothing here knows a study. Factors are the columns of matrix.csv beside `cell`, `omitted` and `twin_of`; metrics are
+Nothing here knows a study. Factors are the columns of matrix.csv except `cell`, `omitted` and `twin_of`; metrics are
 the keys of a record's `seconds`; samples carry their final column names. Levels are text throughout ("3.10" stays
-"3.10"). Rows stand in the order of matrix.csv, then by repeat, whatever the order of files in a folder.
+"3.10"). Rows are in the order of matrix.csv, then by repeat, whatever the order of files in a folder.
 """
 
 import contextlib
@@ -26,31 +26,30 @@ from sbench.stores import network as networks
 from sbench.stores.embedded import EXCHANGE
 from sbench.verdicts import MIN_BLOCKS, model, stats
 
-# Tables are read value by value, for which Arrow's strings are slow.
+# The code reads tables value by value, for which Arrow's strings are slow.
 pd.options.mode.string_storage = "python"
 
-# What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
+# Costs of the harness, with a median each; every other key of `seconds` is a metric with an interval and verdicts.
 OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather", "index")
-# The order of columns and verdicts, and what there is if nothing could be measured; other metrics follow by name.
+# The order of columns and verdicts, and the metrics of a study without measurements; other metrics follow by name.
 METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
-# What a record took beside time (METHOD 11, 14), summarised per cell by medians.
+# Quantities of a record other than time (METHOD 11, 14), summarised per cell by medians.
 _TAKEN = ("opens", "connections", "in_flight", "task_cpu_s", "cpu_s", "server_cpu_s", "round_trip_s", "rate_mib_s")
 _COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered", *_TAKEN)
 _UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": False}
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
-# The fingerprint of a machine, and of what holds the files (METHOD 14): parts of a record's host block.
+# Columns of a machine, and of the files' device (METHOD 14): parts of a record's host block.
 PLACES = {
     "node": ("node",),
     "machine": ("boot", "instance", "cpu", "affinity", "cpu_quota", "ram_bytes", "kernel"),
     "device": ("device", "mount_point"),
 }
-# What others did to a window, in seconds per second, and major faults per second; below this nothing is disturbed.
+# Loads of a window by other processes, in seconds per second, and major faults per second, with the disturbing minimum.
 _TIMES = ("steal_s", "cpu_pressure_s", "io_pressure_s", "memory_pressure_s", "throttled_s", "others_s")
 _LOADS = {**dict.fromkeys(_TIMES, 0.02), "major_faults": 20.0}
 _BEYOND = 3
-# The columns of requests.csv.
 EXCHANGES = (
     *("cell", "repeat", "connection", "method", "object", "offset_bytes", "length_bytes", "bytes", "status"),
     *("begin_s", "first_s", "end_s"),
@@ -72,7 +71,7 @@ def read_matrix(path: Path | str) -> pd.DataFrame:
 
 
 def mark_doubles(matrix: pd.DataFrame) -> pd.DataFrame:
-    """Return a matrix in which each cell stands once; a row that names it again is omitted, with that as the reason."""
+    """Return a matrix with each cell once; a repeated row becomes omitted, with that reason."""
     doubled = (matrix["cell"] != "") & matrix["cell"].duplicated()
     reason = "another row of matrix.csv is of the same cell: " + matrix["cell"]
     return matrix.assign(omitted=matrix["omitted"].mask(doubled, reason), cell=matrix["cell"].mask(doubled, ""))
@@ -90,15 +89,14 @@ def get_levels(matrix: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 def build_runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return (runs, samples) of the records of a matrix's cells; one that cannot be used counts as failed.
+    """Return (runs, samples) of the records of a matrix's cells; an unusable record counts as failed.
 
     Returns:
-        runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons, attempted (it
-            was not skipped), timed_out (its `seconds total` is its time limit), `seconds <name>`, work, requests,
-            facts, the hashes `code` and `data` of what measured and was read, and where it has one, `software`, the
-            fingerprint as JSON.
-        samples: samples.csv, one row per sample: its own columns, then cell, factors…, repeat, status, valid,
-            session.
+        runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons, attempted (not
+            skipped), timed_out (its `seconds total` is its time limit), `seconds <name>`, work, requests, facts, the
+            hashes `code` and `data` of the measuring code and the data, and `software`, the fingerprint as JSON, if
+            any.
+        samples: samples.csv, one row per sample: its columns, then cell, factors…, repeat, status, valid, session.
     """
     rows, of_records = [], []
     for one in kept:
@@ -117,16 +115,16 @@ def build_runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -
 
 
 def list_metrics(runs: pd.DataFrame) -> list[str]:
-    """Return the metrics of the runs: total, open, first, rest as far as they were measured, then others by name."""
+    """Return the measured metrics of the runs: total, open, first, rest, then others by name."""
     measured = {column.removeprefix("seconds ") for column in map(str, runs) if column.startswith("seconds ")}
     names = (measured or set(METRICS)) - set(OVERHEAD)
     return [name for name in METRICS if name in names] + sorted(names - set(METRICS))
 
 
 def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return cells.csv: one row per cell, summarised over its valid repeats, with failed and invalid ones counted.
+    """Return cells.csv: one row per cell, a summary of its valid repeats with counts of failed and invalid repeats.
 
-    Edited records are among the invalid ones.
+    Edited records count as invalid.
 
     Times: medians in seconds, metrics with the interval of `stats.estimate_median`. Throughput (MiB/s) and
     amplification are totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest,
@@ -144,7 +142,7 @@ def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         cell |= {"n": len(good), "failed": failed, "invalid": len(wrong) - failed, "edited": int(wrong["edited"].sum())}
         rows.append({**cell, **_compute_summary(good, timed, overhead), "reasons": _join_reasons(wrong)})
     cells = pd.DataFrame(rows, dtype=object).infer_objects()
-    # What waits, on purpose or before it tries again, says nothing of the cost of an open.
+    # Cells that wait, on purpose or before a retry, cannot show the cost of an open.
     modelled = model.compute_modelled_s(cells[~_find_waiting(cells)])
     cells.insert(list(cells).index("amplification"), "modelled_s", modelled)
     good = runs[runs["ok"].astype(bool)]
@@ -154,17 +152,17 @@ def build_cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _find_waiting(cells: pd.DataFrame) -> pd.Series:
-    """Return which cells are slowed controls, or have faults injected into what they read."""
+    """Return which cells are slowed controls, or have faults injected into their reads."""
     levels = cells.reindex(columns=["control", "fault"])
     return levels["control"].isin(SHARES) | ~levels["fault"].fillna(faults.NONE).isin([faults.NONE])
 
 
 def build_exchanges_table(kept: Iterable[records.Kept]) -> pd.DataFrame:
-    """Return the requests of each cell as one of its records has them; no rows where none were recorded.
+    """Return the recorded requests of each cell, from one of its records; no rows without any.
 
     Returns:
-        `EXCHANGES`: offset and length as the range of the request asks for them, missing without a range; bytes of the
-        answer; seconds since the window opened when the request began, and its first and its last byte came.
+        `EXCHANGES`: offset and length of the requested range, missing without a range; bytes of the answer; seconds
+        from the opening of the window to the request's begin, first byte and last byte.
     """
     folders = {one.cell: one.path.parent for one in kept}
     frames = [frame for cell, folder in folders.items() for frame in _read_exchanges(cell, folder / records.REQUESTS)]
@@ -181,14 +179,14 @@ def build_exchanges_table(kept: Iterable[records.Kept]) -> pd.DataFrame:
 def write_table(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
     """Write a table as CSV, whole or not at all.
 
-    Numbers have so many significant digits, or the fewest that read back as the same double. What was measured is
-    written in full; what was computed from it with 12 digits: the last bits of a logarithm depend on the processor.
+    Numbers have `digits` significant digits, or the fewest that read back as the same double. Measured values are in
+    full; computed values have 12 digits: the last bits of a logarithm depend on the processor.
     """
     write_text(path, table.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None))
 
 
 def _read_exchanges(cell: str, path: Path) -> Iterator[pd.DataFrame]:
-    """Yield the requests in a file, if there is one; of one that is damaged a line says that it is left out."""
+    """Yield the requests in a file, if it exists; report a damaged file on standard error."""
     if path.is_file():
         try:
             yield pd.read_csv(path, dtype={"status": str})[["repeat", *EXCHANGE]].assign(cell=cell)
@@ -229,17 +227,16 @@ def _build_run(record: dict) -> dict:
 
 
 def _parse_begin(record: dict) -> float:
-    """When a record was begun, in seconds since 1970."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
         return datetime.fromisoformat(record["started_utc"]).timestamp()
     return math.nan
 
 
 def compute_usage(record: dict) -> dict[str, float | None]:
-    """Return `_TAKEN` of a record, None where it does not have them, and `load <what>` of its window per second.
+    """Return `_TAKEN` of a record, None for missing entries, and `load <what>` of its window per second.
 
-    `task_cpu_s` is the CPU time of the tasks, divided by the workers beside each other; `rate_mib_s` what the network
-    lets through to as many requests as were in flight, at the rate that was measured for one of them.
+    `task_cpu_s` is the CPU time of the tasks, divided by the number of parallel workers; `rate_mib_s` is the network's
+    rate for the requests in flight, given the measured rate of one request.
     """
     network, resources = record.get("network") or {}, record.get("resources") or {}
     opens, cpu = (
@@ -274,7 +271,7 @@ def _compute_rate(record: dict, network: dict) -> float | None:
 
 
 def _compute_cpu_s(process: dict | None) -> float | None:
-    """CPU seconds of a process and of all that it started; None where that was on several machines."""
+    """Return the CPU seconds of a process and its children; None if they ran on several machines."""
     if not process or process["user_s"] is None:
         return None
     return float(process["user_s"] + process["system_s"])
@@ -285,7 +282,7 @@ def _to_float(value: float | None) -> float:
 
 
 def _sum_requests(requests: Collection[dict], key: str) -> float:
-    """NaN where the store is not embedded, or where bytes were offered whose delivery was not measured."""
+    """Return a sum over methods; NaN if the store is not embedded, or if delivery of offered bytes was not measured."""
     if not requests:
         return math.nan
     return sum(
@@ -315,10 +312,7 @@ def _compute_summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) 
 
 
 def _find_outlying(good: pd.DataFrame) -> pd.Series:
-    """Which records' totals lie outside their cell's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
-
-    They are flagged, not removed: every figure and verdict has them.
-    """
+    """Flag, without removing, totals more than 1.5 interquartile ranges outside their cell's quartiles (METHOD 19)."""
     total = _get_column(good, "seconds total")
     low, high = (total.groupby(good["cell"], sort=False).transform("quantile", share) for share in (0.25, 0.75))
     reach = 1.5 * (high - low)
@@ -326,9 +320,9 @@ def _find_outlying(good: pd.DataFrame) -> pd.Series:
 
 
 def _find_disturbed(good: pd.DataFrame) -> pd.Series:
-    """Which records had some load beyond three times its median over their cell's: its own load is in all of them.
+    """Flag records with a load beyond three times its cell's median, as the cell's load is in all its records.
 
-    Such repeats are shown and stay in every figure: longer cells are disturbed more often.
+    Flagged repeats stay in every figure: longer cells are disturbed more often.
     """
     loads = {name: good[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in good}
     medians = {name: load.groupby(good["cell"], sort=False).transform("median") for name, load in loads.items()}
@@ -337,18 +331,16 @@ def _find_disturbed(good: pd.DataFrame) -> pd.Series:
 
 
 def _has_enough(good: pd.DataFrame) -> pd.Series:
-    """Whether a record's cell has enough of them to say which differs from the others."""
     sizes: pd.Series = good.groupby("cell", sort=False)["repeat"].transform("size")
     return sizes >= MIN_BLOCKS
 
 
 def _join_repeats(flagged: pd.DataFrame) -> pd.Series:
-    """By cell, its repeats that are flagged, as "2 5"."""
     return flagged["repeat"].astype(str).groupby(flagged["cell"], sort=False).agg(" ".join)
 
 
 def _compute_spread(rows: pd.DataFrame, name: str) -> float:
-    """The largest difference between repeats that read the same objects; NaN where no two did."""
+    """Return the largest difference between repeats that read the same objects; NaN without two such repeats."""
     like = _get_column(rows, name).groupby(_get_column(rows, "read")).agg(["min", "max", "count"])
     return float((like["max"] - like["min"])[like["count"] > 1].max())
 
@@ -362,7 +354,7 @@ def _compute_median(rows: pd.DataFrame, name: str) -> float:
 
 
 def _to_whole(value: float) -> int | float | None:
-    """A count as an integer; medians of an even number of counts may lie between two."""
+    """Return a count as an integer; a median of an even number of counts may be fractional."""
     return None if math.isnan(value) else int(value) if value == int(value) else value
 
 

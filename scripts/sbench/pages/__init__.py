@@ -1,1 +1,1 @@
-"""From tables and facts to pages, whatever the study."""
+"""Build pages from the tables and facts of any study."""

@@ -1,4 +1,4 @@
-"""What stands beside the headline of a page: the reason for the largest effects, and the best configurations."""
+"""Build a page's reasons for the largest effects, and its table of the best configurations."""
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,11 @@ from sbench.verdicts import model
 from sbench.verdicts.outcomes import ORDERED
 
 MIB = 2**20
-# Reasons that a page has beside its picture; the tables have all.
-REASONS = 3
+REASONS = 3  # on a page; the tables cover all
 
 
 def list_reasons(results: Results, findings: list[Finding]) -> list[Said]:
-    """Return why the largest effects are as they are: requests and bytes, which repeat exactly, where they differ."""
+    """List the reasons for the largest effects: differences in requests and bytes, which repeat exactly."""
     cells = results.cells.set_index("cell")
     if "requests" not in cells:
         return []
@@ -30,7 +29,7 @@ def list_reasons(results: Results, findings: list[Finding]) -> list[Said]:
     factor = list_asked_factors(results)[0]
     lines = [(one, *_describe_requests(one, cells, results)) for one in largest]
     lines = [line for line in lines if line[1]]
-    # The reason of the headline comes first.
+    # The reason for the headline comes first.
     first = next((one for one, *_ in lines if one.factor == factor), None)
     lines = sorted(lines, key=lambda line: line[0] is not first)[:REASONS]
     several = len({one.where for one, *_ in lines}) > 1
@@ -42,7 +41,7 @@ def list_reasons(results: Results, findings: list[Finding]) -> list[Said]:
 
 
 def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str, Counts | None]:
-    """What each side asked of the store, with the counts, where they differ; "" where they do not or are not known."""
+    """Describe the requests of both sides; "" and None if unknown, or if the sides agree and the model is unknown."""
     names_of = [tuple(finding.rows[f"{side}_cell"]) for side in ("contender", "baseline")]
     both = [cells.reindex(list(side)).astype(float) for side in names_of]
     if any(side[["requests", "moved"]].isna().any(axis=None) for side in both):
@@ -55,7 +54,7 @@ def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) 
     why = _describe_model(finding.rows, results)
     if not why and not counts and np.allclose(*(side["moved"] for side in both), rtol=0.01):
         return "", None
-    # Requests are printed with their bytes; of the others those that differ.
+    # Always print requests with bytes; print opens and connections only if they differ.
     shown = [name for name in ("opens", "connections") if name in counts and not both[0][name].isna().any()]
     texts = [", ".join([_format_requests(side), *(_format_count(side[name], name) for name in shown)]) for side in both]
     new, old = name_sides(finding.rows.iloc[0], results)
@@ -78,7 +77,7 @@ def _format_count(values: pd.Series, noun: str) -> str:
 
 
 def _describe_model(rows: pd.DataFrame, results: Results) -> str:
-    """What the model of requests, bytes, CPU and opens gives beside what was measured; "" where it is not known."""
+    """Compare the ratio from the model of requests, bytes, CPU and opens with the measured ratio; "" if unknown."""
     ratios, measured = get_modelled_ratios(rows, results), rows["ratio"].astype(float)
     if ratios.isna().any():
         return ""
@@ -93,7 +92,7 @@ def _describe_model(rows: pd.DataFrame, results: Results) -> str:
 
 
 def build_best_table(results: Results) -> Table:
-    """Return the fastest configuration per place, what is read and how it is laid out, in seconds."""
+    """Build the table of the fastest configuration per place and work of the reader (`Factor.given`), in seconds."""
     report, cells = results.report, results.measured
     given = [factor.name for factor in report.factors if factor.given]
     places = [name for name in results.situation_factors if name not in given]
@@ -103,7 +102,7 @@ def build_best_table(results: Results) -> Table:
     keys = [*places, "state", *given]
     varies = [name for name in report.names if cells[name].nunique() > 1]
     side = [name for name in varies if name not in keys and report.get_factor(name).apart][:1]
-    # The reads that a fault left over say nothing of those that failed.
+    # Rank cells with failures last: reads that survive a fault do not represent the reads that failed.
     ranked = cells.sort_values("total_s", kind="stable").sort_values("failed", key=lambda many: many > 0, kind="stable")
     fastest = ranked.drop_duplicates([*keys, *side])
     fastest = results.names.sort_rows(fastest.sort_values("total_s", kind="stable"), keys).reset_index(drop=True)
@@ -134,7 +133,7 @@ def _format_failures(row: dict) -> str:
 
 
 def _split_shared_columns(frame: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, str]:
-    """Return the columns that say something else from row to row, and sentences of what the others say."""
+    """Remove columns with the same level in all rows; return the rest, and sentences with the removed levels."""
     shared: dict[str, list[str]] = {}
     for name in list(frame) if len(frame) > 1 else []:
         levels, only = frame.loc[frame[name] != "", name].unique(), results.report.get_factor(name).only

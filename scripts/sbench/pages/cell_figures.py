@@ -1,4 +1,4 @@
-"""Figures with one row per cell (values, the parts of a time, box plots), and the requests of two arms one by one."""
+"""Draw figures with one row per cell (values, parts of a time, box plots), and the requests of two arms."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ PARTS = (("#D55E00", "//"), ("#E69F00", "xx"), ("#56B4E9", ""), ("#CC79A7", ".."
 
 
 def draw_lone_cells(run: Results) -> Figure:
-    """Return the report's first value of the cells that no curve shows, with their invalid repeats."""
+    """Draw the report's first value of the cells that no curve shows, with their invalid repeats."""
     value, cells = run.report.values[0], pd.concat([run.measured, run.invalid])
     if len(cells) and run.report.scaling:
         cells = cells[~is_in_series(cells, run.report.scaling.factor, run)]
@@ -36,13 +36,13 @@ def draw_values(
     caption: str,
     cells: pd.DataFrame | None = None,
 ) -> Figure:
-    """Return values of cells (default: the measured ones) in rows, one panel per place.
+    """Draw values of cells (default: the measured cells) in rows, a panel per place.
 
-    `shown` is each value, what tells it from the others, and whether its marks are filled. Cells with n = 0 are drawn
-    as invalid, each repeat as large as a median.
+    `shown` has (value, label that distinguishes it, whether its marks are filled). Cells with n = 0 are drawn as
+    invalid, each repeat as large as a median.
     """
     cells = run.measured if cells is None else cells
-    # Of invalid cells the records alone have a value.
+    # Only records have the values of invalid cells.
     tables = [table for table in (run.records, cells) for value, *_ in shown if value.column in table]
     if cells.empty or not any(table[value.column].notna().any() for table in tables for value, *_ in shown):
         return Figure(name, title, "", (), pd.DataFrame())
@@ -69,7 +69,7 @@ def draw_values(
 
 
 def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
-    """Return stacked bars: columns of the records, each the median over a cell's repeats, and what they are called."""
+    """Draw stacked bars: the median of each column in `shown` (column -> label) over a cell's valid repeats."""
     if not set(shown) <= set(run.records):
         return Figure(name, title, "These data do not tell the parts of a time apart.", (), pd.DataFrame())
     medians = run.records[run.records["valid"]].groupby("cell", sort=False)[list(shown)].median()
@@ -86,7 +86,7 @@ def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str
 
 
 def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:
-    """Return box plots of a column of the samples, one panel per place and per level of what is given."""
+    """Draw box plots of a column of the samples, a panel per place and per level of the `given` factors."""
     if column not in run.samples:
         return Figure(name, title, "There are no samples to draw.", (), pd.DataFrame())
     samples = run.samples[run.samples["cell"].isin(run.measured["cell"]) & run.samples["valid"]]
@@ -104,7 +104,7 @@ def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, capt
             for number, arm in enumerate(run.arms)
             if (table[own] == arm).any()
         ]
-        # What was the only level before there was the factor goes without saying.
+        # Leave out the only level that existed before the factor did.
         said = [factor for factor in given if where[factor] != run.report.added.get(factor)]
         heading = [run.describe_place(where), *(run.names.format_level(factor, where[factor]) for factor in said)]
         bars, marks = zip(*drawn, strict=True)
@@ -116,7 +116,7 @@ def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, capt
 
 
 def _build_box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks]:
-    """The middle half as a bar; the median with whiskers; the smallest and the largest as samples."""
+    """Build a bar of the middle half, and marks of the median with whiskers and of the extremes as samples."""
     bar = table.rename(columns={"q1": "left", "q3": "right"})[["y", "left", "right"]]
     points = table.rename(columns={"median": "x", "low": "x_low", "high": "x_high", "count": "n"})
     points = points[["x", "x_low", "x_high", "y", "n"]]
@@ -125,7 +125,7 @@ def _build_box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks
 
 
 def _compute_boxes(samples: pd.DataFrame, column: str, factors: list[str], run: Results) -> pd.DataFrame:
-    """One row per combination of levels: its quartiles, and whiskers to the furthest within 1.5 times the box."""
+    """Compute quartiles per combination of levels, and whiskers to the furthest value within 1.5 times the box."""
     rows, of = [], dict(list(samples.groupby(factors, sort=False)[column]))
     for levels in run.names.list_combinations(samples, factors):
         times = of[tuple(levels)]
@@ -139,7 +139,7 @@ def _compute_boxes(samples: pd.DataFrame, column: str, factors: list[str], run: 
 def _iter_places(
     cells: pd.DataFrame, run: Results, factors: Iterable[str]
 ) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
-    """Yield each place's title, its cells with their `y`, and the names of its rows: levels of those of `factors`."""
+    """Yield for each place its title, its cells with the `y` of their row, and the names of the rows."""
     places = list(run.report.places)
     for levels, group in cells.groupby(places, sort=False):
         telling = run.select_telling_factors(group, factors)
@@ -154,7 +154,7 @@ def _iter_places(
 
 
 def _get_shared_levels(cells: pd.DataFrame, factors: Sequence[str], run: Results) -> dict:
-    """The levels that the cells of a row share, of those factors that mean something to any of them."""
+    """Return the levels that the cells of a row share; "" for a factor that applies to no cell."""
     rows = cells.to_dict("records")
     return {name: rows[0][name] if any(run.names.has_meaning(name, row) for row in rows) else "" for name in factors}
 
@@ -162,12 +162,12 @@ def _get_shared_levels(cells: pd.DataFrame, factors: Sequence[str], run: Results
 def _build_marks(label: str, look: Look, cells: pd.DataFrame, value: Value, run: Results) -> Marks:
     names = {value.column: "x", f"{value.column}_low": "x_low", f"{value.column}_high": "x_high"}
     points = cells.rename(columns=names).assign(y=cells["y"] + 0.04)[[*names.values(), "y", "n"]]
-    # The samples lie a little below their median, whose bar would hide them.
+    # Draw samples slightly below their median, whose bar would hide them.
     return Marks(label, look, points, _select_samples(cells.assign(y=cells["y"] - 0.1), value, run))
 
 
 def _find_published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[str, Look], pd.DataFrame]:
-    """What is published beside the rows of a panel, by label and look, below what was measured."""
+    """Find the published cells that match the rows of a panel, by label and look, with `y` below the measured cells."""
     arms: dict[tuple[str, Look], list[pd.DataFrame]] = {}
     for y, own in cells[cells["n"] > 0].groupby("y"):
         for label, look, arm in references.iter_arms(own, run, value, rows=True):
@@ -181,16 +181,13 @@ def _select_samples(cells: pd.DataFrame, value: Value, run: Results) -> pd.DataF
 
 
 def _add_ticks(panel: Panel) -> Panel:
-    """Make an axis of more than a decade logarithmic, with round numbers; others begin at 0."""
+    """Make the x axis logarithmic, with round ticks, if its ends are more than a factor of 20 apart."""
     low, high = replace(panel, x_log=True).compute_x_range()
     return replace(panel, x_log=True, x_ticks=choose_round_ticks(low, high)) if high > 20 * low else panel
 
 
 def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
-    """Return the requests of a pair of cells (as a row of `get_comparisons`), by default of that of which most was decided.
-
-    It has no panels where none were recorded.
-    """
+    """Draw the requests of `pair`, a row of `get_comparisons` (default: first by rank); no panels if unrecorded."""
     rows = run.get_comparisons() if pair is None else pd.DataFrame([pair]).assign(verdict="", ratio=1.0)
     recorded = set(run.requests.get("cell", ()))
     rows = rows[rows["baseline_cell"].isin(recorded) & rows["contender_cell"].isin(recorded)] if len(rows) else rows
@@ -198,7 +195,7 @@ def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
     if rows.empty:
         counted = "requests" in run.cells and run.cells["requests"].notna().any()
         return Figure(name, title, "not recorded." if counted else "", (), pd.DataFrame())
-    # Decided first, of the factor that the question is about first, the largest effect first.
+    # Prefer the question's factor, then decided comparisons, then the largest effect.
     ranks = rows.assign(
         decided=rows["verdict"].isin(ORDERED),
         own=rows["factor"] == run.report.headline,
@@ -208,7 +205,7 @@ def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
     sides = run.names.format_pair(pair, run.names.format_level)
     arms = [run.requests[run.requests["cell"] == pair[f"{side}_cell"]] for side in ("contender", "baseline")]
     end = max(float(arm["end_s"].max()) for arm in arms)
-    # Of the same files, the same place is at the same height.
+    # If both arms read the same files, equal offsets get equal heights.
     alike = len({frozenset(arm["object"]) for arm in arms}) == 1
     panels = tuple(
         _build_request_panel(
@@ -238,20 +235,19 @@ def _build_request_panel(title: str, arm: pd.DataFrame, places: dict[str, tuple[
 
 
 def _format_shared_levels(pair: pd.Series, run: Results) -> str:
-    """The levels that both arms share and other comparisons do not."""
     inside = [name for name in run.report.names if name not in run.report.places and name != pair["factor"]]
     return run.names.format_levels(pair, run.select_varying_factors(run.get_comparisons(), inside))
 
 
 def _compute_object_places(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Where each object begins when all stand one above the other, and its bytes as far as they were asked for."""
+    """Return start and size in bytes of each object in a stack of all; a size ends at the last requested byte."""
     sizes = (rows["offset_bytes"] + rows["bytes"]).groupby(rows["object"]).max().dropna().astype(int)
     starts = sizes.cumsum() - sizes
     return {name: (int(starts[name]), int(size)) for name, size in sizes.items()}
 
 
 def _build_request_lines(rows: pd.DataFrame, places: dict[str, tuple[int, int]]) -> pd.DataFrame:
-    """A line for each request with a range, with a gap behind it."""
+    """Build a line per request with a range, and a gap after each line."""
     rows = rows[rows["offset_bytes"].notna()].sort_values("begin_s")
     low = (rows["object"].map({name: base for name, (base, _) in places.items()}) + rows["offset_bytes"]) / MIB
     ends = {"x": (rows["begin_s"], rows["end_s"]), "y": (low, low + rows["bytes"] / MIB)}
@@ -262,7 +258,6 @@ def _build_request_lines(rows: pd.DataFrame, places: dict[str, tuple[int, int]])
 
 
 def _describe_requests(rows: pd.DataFrame) -> str:
-    """How many requests there were for how much, and the fewest that would have done."""
     fewest, once = count_fewest_requests(rows)
     total = int(select_delivered(rows)["bytes"].sum())
     again = f", {prose.format_number((total - once) / MIB)} MiB of it again" if total - once > 0.01 * total else ""
@@ -271,15 +266,12 @@ def _describe_requests(rows: pd.DataFrame) -> str:
 
 
 def select_delivered(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the answers with bytes of a range, in the order of objects and of their bytes."""
+    """Select the answers with bytes of a range, sorted by object and offset."""
     return rows[(rows["bytes"] > 0) & rows["offset_bytes"].notna()].sort_values(["object", "offset_bytes"])
 
 
 def count_fewest_requests(rows: pd.DataFrame) -> tuple[int, int]:
-    """Return the fewest requests that would have brought the bytes that came, each once, and how many bytes these are.
-
-    One request brings one stretch of an object without a gap.
-    """
+    """Return the fewest requests, each of a gapless stretch, that bring the delivered bytes once, and these bytes."""
     rows = select_delivered(rows)
     stretches = total = 0
     for _, own in rows.groupby("object", sort=False):

@@ -1,4 +1,4 @@
-"""Tables about cells (requests, what was in force, the harness's cost, trouble), data, libraries and the machine."""
+"""Build the tables of cells (requests, conditions, the harness's cost, failures), data, libraries and machine."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,11 +20,10 @@ from sbench.verdicts import HARNESS
 from sbench.verdicts.outcomes import ORDERED, Outcome
 
 MIB = 2**20
-# From reports/<run>/; and what a check ends its lines with (`design.checks.rule`).
+# The path from reports/<run>/; the suffix of a check's lines (`design.checks.rule`).
 _METHOD, _RULE = "../../docs/method.md#{}", re.compile(r"\((rule (\d+))\)")
 COLOURED = (Outcome.FASTER, Outcome.SLOWER, Outcome.SAME)
-# More bytes than twice the data asked for are called high; nothing says that less is good.
-HIGH_AMPLIFICATION = 2.0
+HIGH_AMPLIFICATION = 2.0  # relative to the requested bytes; fewer bytes are not always better
 WHOLE = "{:.0f}".format
 REQUESTS = (
     Column("requests", "requests", WHOLE),
@@ -79,20 +78,20 @@ CONDITIONS = (
 
 
 def get_column(cells: pd.DataFrame, name: str) -> pd.Series:
-    """Return a column of some cells, NaN where there is none."""
+    """Return a column of cells, all NaN if it is missing."""
     return cells[name] if name in cells else pd.Series(np.nan, index=cells.index)
 
 
 def get_numbers(cells: pd.DataFrame, name: str) -> pd.Series:
-    """Return a column as numbers; NaN where repeats of a cell disagreed ("0 | 1") or nothing is known."""
+    """Return a column as numbers; NaN if repeats of a cell disagreed ("0 | 1") or the value is unknown."""
     return pd.to_numeric(get_column(cells, name), errors="coerce")
 
 
 def from_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None) -> Callable:
-    """Return what makes a column of a fact about what read (`Results.readers`).
+    """Return a `Column.of` for a fact about readers (`Results.readers`).
 
-    `of` makes of a record's fact what is summarised over a cell's valid records by `how` (pandas); a fact of another
-    form than it expects is not known.
+    `of` extracts a value from a record's fact; a fact of an unexpected form is unknown. `how` (pandas) summarises the
+    values over a cell's valid records.
     """
 
     def parse_fact(fact: object) -> object:
@@ -112,12 +111,12 @@ def from_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None =
 
 
 def from_readers_in_mib(name: str, how: str = "median") -> Callable:
-    """Return what makes a column of a fact in bytes, in MiB."""
+    """Return a `Column.of` for a fact in bytes, converted to MiB."""
     return from_readers(name, how, lambda size: size / MIB)
 
 
 def build_estimate_column(title: str, value: str) -> Column:
-    """Return a column of a value of the cells with its interval."""
+    """Build a column of a cell's value with its interval."""
 
     def format_estimates(_: Results, cells: pd.DataFrame) -> list[str]:
         ends = cells[[value, f"{value}_low", f"{value}_high"]].itertuples(index=False)
@@ -127,10 +126,7 @@ def build_estimate_column(title: str, value: str) -> Column:
 
 
 def build_ratio_table(run: Results, factor: str, base: str, value: Value, called: Callable[[dict], str]) -> Table:
-    """Return each level's time, and how many times as fast it is as the level `base` beside it, its absolute base.
-
-    `value` is a time of the cells, `called` names a cell's level (METHOD 19).
-    """
+    """Build the table of each level's time (`value`), the time at the level `base` and their ratio (METHOD 19)."""
     cells, others = run.measured, [name for name in run.report.names if name != factor]
     bases = cells[cells[factor] == base].set_index(others)[value.column].rename("base")
     cells = cells.join(bases, on=others)
@@ -156,13 +152,13 @@ def build_ratio_table(run: Results, factor: str, base: str, value: Value, called
 
 
 def has_odd_cache_state(cells: pd.DataFrame) -> pd.Series:
-    """Return which cells were measured in another state of the page cache than was asked."""
+    """Return which cells were in another state of the page cache than requested."""
     state = cells["cache_state"]
     return (state != "") & (state != cells["cache"]) & ~cells["cache"].isin(("any", "direct"))
 
 
 def sort_cells(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
-    """Return cells in the order of pages: by the factors as declared, the one that the question is about last."""
+    """Sort cells by the factors in declared order, the question's factor last."""
     own = run.report.headline
     arms = cells[own].map({level: place for place, level in enumerate(cells[own].unique())})
     factors = [name for name in run.report.names if name != own and name in cells]
@@ -170,7 +166,7 @@ def sort_cells(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
 
 
 def build_level_columns(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
-    """Return the columns that tell the cells of a run apart, as people read them; "" where one means nothing."""
+    """Build the columns of levels that distinguish the cells of a run; "" if a factor does not apply to a cell."""
     factors = run.select_telling_factors(run.cells[run.cells["control"] == ""], run.report.names)
     frame, rows = pd.DataFrame(index=cells.index), cells.to_dict("records")
     for factor in factors or [run.report.headline]:
@@ -189,10 +185,7 @@ def build_table(
     cells: pd.DataFrame | None = None,
     about: Iterable[Column] = (),
 ) -> Table:
-    """Return a table of cells (default: the measured ones), without columns that hold nothing.
-
-    It has no rows where all columns that it is `about` hold nothing.
-    """
+    """Build a table of cells (default: the measured cells) without empty columns; no rows if all in `about` are."""
     nothing, cells = Table(name, "", pd.DataFrame()), sort_cells(run.measured if cells is None else cells, run)
     if cells.empty:
         return nothing
@@ -216,7 +209,7 @@ def build_table(
 
 
 def build_glance_table(run: Results) -> Table:
-    """Return the ratios of the first factor compared, one row per context, one column per metric, by verdict."""
+    """Build the table of ratios of the first compared factor: a row per context, a column per metric, coloured."""
     rows = run.verdicts
     rows = rows[(rows["role"] != "control") & (rows["factor"] == rows["factor"].iloc[0])] if len(rows) else rows
     if rows.empty:
@@ -242,30 +235,30 @@ def build_glance_table(run: Results) -> Table:
 
 
 def _format_verdict(metric: str, ratio: float, verdict: str, run: Results) -> str:
-    """A ratio as it is read, and the verdict where that says more."""
+    """Format a ratio, with any verdict except faster and slower."""
     text = names.format_multiple(ratio, np.nan, np.nan, run.report.get_metric(metric).is_time)
     return text if verdict in ORDERED else ", ".join(filter(None, [text, words.get_mark(verdict)]))
 
 
 def build_request_table(run: Results) -> Table:
-    """Return requests, bytes and read amplification per cell, where requests were counted or are known of a reader."""
+    """Build the table of requests, bytes and read amplification per cell; empty if they are unknown."""
     about = (*REQUESTS[:1], *run.report.moved)
     return build_table(run, "requests", words.fill("table of requests"), (*REQUESTS, *run.report.moved), about=about)
 
 
 def build_condition_table(run: Results) -> Table:
-    """Return what was in force in each cell, as it was read back."""
+    """Build the table of the conditions in force in each cell, as read back."""
     about = (*CONDITIONS[1:], *run.report.effective)
     return build_table(run, "conditions", words.fill("table of conditions"), (*CONDITIONS[:1], *about), about=about)
 
 
 def compute_harness_share(cells: pd.DataFrame) -> pd.Series:
-    """Return how much of each cell's time the harness itself takes, in percent."""
+    """Return the harness's share of each cell's time, in percent."""
     return 100 * get_numbers(cells, "null_s") / get_numbers(cells, "total_s")
 
 
 def build_harness_table(run: Results) -> Table:
-    """Return what the harness itself costs beside the results: seconds, and percent of the time that decides."""
+    """Build the table of the harness's cost in seconds and in percent of the deciding time."""
     if "null_s" not in run.measured:
         return Table("harness", "", pd.DataFrame())
     decides = run.report.metrics[0].title
@@ -282,7 +275,7 @@ def build_harness_table(run: Results) -> Table:
 
 
 def build_trouble_table(run: Results) -> Table:
-    """Return the cells with failed or invalid repeats, and why."""
+    """Build the table of cells with failed or invalid repeats, with reasons."""
     cells = sort_cells(run.cells, run)
     cells = cells[(cells["failed"] > 0) | (cells["invalid"] > 0)].reset_index(drop=True)
     frame = build_level_columns(cells, run)
@@ -300,7 +293,7 @@ def build_trouble_table(run: Results) -> Table:
 
 
 def link_rules(reasons: str) -> str:
-    """Return reasons with a link to each rule of docs/method.md that they name; texts of others may name any."""
+    """Link each rule of docs/method.md in `reasons`; texts of others may name rules that do not exist."""
 
     def add_link(match: re.Match) -> str:
         anchor = _read_anchors().get(match[2])
@@ -311,13 +304,12 @@ def link_rules(reasons: str) -> str:
 
 @cache
 def _read_anchors() -> dict[str, str]:
-    """Return the anchor of each rule, by its number."""
     headings = re.findall(r"^### ((\d+)\. .+)$", Path("docs/method.md").read_text(encoding="utf-8"), re.MULTILINE)
     return {number: re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text, number in headings}
 
 
 def get_trouble_mark(cell: dict) -> str:
-    """Return what stands beside a cell with failed or invalid repeats (METHOD 23)."""
+    """Return the mark of a cell with failed or invalid repeats (METHOD 23)."""
     if not cell["invalid"]:
         return "failed"
     marks = ["[INVALID]"] * (cell["invalid"] > cell["edited"]) + ["[EDITED]"] * (cell["edited"] > 0)
@@ -325,7 +317,7 @@ def get_trouble_mark(cell: dict) -> str:
 
 
 def build_omitted_table(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None = None) -> Table:
-    """Return the combinations that were not measured, and why, without factors all of whose levels go unsaid."""
+    """Build the table of combinations not measured, with reasons, without factors whose only level is in `unsaid`."""
     if matrix.empty or "omitted" not in matrix:
         return Table("omitted", "", pd.DataFrame())
     matrix = mark_doubles(matrix)
@@ -337,7 +329,7 @@ def build_omitted_table(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None =
 
 
 def build_attempt_table(facts: dict) -> Table:
-    """Return builds, data and unreadable records that failed earlier and were moved aside."""
+    """Build the table of builds, data and unreadable records that failed earlier and were moved aside."""
     rows = []
     for attempt in facts.get("failed_attempts") or []:
         details = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}
@@ -348,7 +340,7 @@ def build_attempt_table(facts: dict) -> Table:
 
 
 def build_machine_table(facts: dict) -> Table:
-    """Return the facts of the machine; a column each where several measured."""
+    """Build the table of the machine's facts, with a column per machine if several measured."""
     hosts = facts.get("machines") or [facts.get("machine") or {}]
     heads = [f"machine {number}" for number in range(1, len(hosts) + 1)] if len(hosts) > 1 else ["value"]
     keys = dict.fromkeys(key for host in hosts for key in host)
@@ -362,7 +354,7 @@ def build_machine_table(facts: dict) -> Table:
 
 
 def build_node_table(facts: dict) -> Table:
-    """Return how the nodes of a cluster differ; nothing where one measured."""
+    """Build the table of differences between the nodes of a cluster; empty for a single node."""
     frame = pd.DataFrame(facts.get("nodes") or [], columns=["node", "records", "low", "middle", "high"])
     return Table(
         "nodes", words.fill("table of nodes"), frame, dict.fromkeys(("low", "middle", "high"), "{:.2f}".format)
@@ -370,7 +362,7 @@ def build_node_table(facts: dict) -> Table:
 
 
 def build_dataset_table(run: Results) -> Table:
-    """Return the datasets that were read, as read back from their files."""
+    """Build the table of datasets, as read back from their files."""
     rows = []
     for name, spec in (run.facts.get("data") or {}).items():
         layout = spec.get("layout") or {}
@@ -380,7 +372,7 @@ def build_dataset_table(run: Results) -> Table:
 
 
 def build_library_table(run: Results) -> Table:
-    """Return the libraries under test."""
+    """Build the table of the libraries under test."""
     measured = set(run.cells["library"]) if "library" in run.cells else set()
     rows = []
     for name, spec in (run.facts.get("libraries") or {}).items():
@@ -396,7 +388,7 @@ def build_library_table(run: Results) -> Table:
 
 
 def format_fact(value: object, key: str = "") -> str:
-    """Return one fact as a cell of a table has it."""
+    """Format a fact as a cell of a table."""
     if value is None:
         return ""
     if key.endswith("_bytes") and isinstance(value, (int, float)):
@@ -407,5 +399,5 @@ def format_fact(value: object, key: str = "") -> str:
 
 
 def remove_empty_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table without the columns that hold nothing."""
+    """Remove the columns without values."""
     return frame.loc[:, [(frame[column].notna() & (frame[column] != "")).any() for column in frame]]

@@ -1,4 +1,4 @@
-"""Figures of comparisons: the ratio with its interval, marked by verdict, beside the range that counts as the same."""
+"""Draw comparisons: ratio and interval, marked by verdict, and the range that counts as the same."""
 
 from dataclasses import replace
 
@@ -20,21 +20,21 @@ LOOKS = {
     Outcome.NOT_COMPARABLE: Look(GREY, "x"),
 }
 JUDGED = ["ratio", "ratio_low", "ratio_high", "p", "verdict", "detectable_ratio", "note"]
-PANELS = 12  # pairs and places that have panels of their own
-ROWS, FEW = 12, 4  # of the picture that a page opens with, and of the one on the first page
-REST = 5 * ROWS  # of a picture of what is left
-TICKS = 6  # beside the one at 1, from which on every second is named
+PANELS = 12  # pairs and places with separate panels
+ROWS, FEW = 12, 4  # in the opening picture of a page; in its picture on the first page
+REST = 5 * ROWS  # in the picture of the other comparisons
+TICKS = 6  # ticks besides 1; beyond this, every second has a name
 TIMES = "← times as fast · times as long →"
 
 
 def draw_comparisons(
     results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True
 ) -> Figure:
-    """Return the comparisons of `factors` (default: all) on a metric (default: the one that decides), one row each.
+    """Draw the comparisons of `factors` (default: all) on a metric (default: the deciding metric), a row each.
 
-    There is one panel per place and pair of levels; where they are many, one panel has the rows of all. Those of arms
-    that the configuration does not compare are among them. Where there is none, a figure without panels says so if
-    `otherwise`.
+    Draw a panel per place and pair of levels, or a single panel for more than `PANELS`. If given `factors` and the
+    deciding metric, include arms that the configuration does not compare. Without comparisons, return a figure without
+    panels, which reports this if `otherwise`.
     """
     decides = results.report.metrics[0].name
     rows = results.get_comparisons(metric)
@@ -57,14 +57,14 @@ def draw_comparisons(
 
 
 def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
-    """Return the picture of what decided an answer, the largest effects first, and one of what is left."""
+    """Draw the comparisons that decided an answer, the largest effects first, and in a second figure the others."""
     rows = results.get_comparisons()
     decided = rows["verdict"].isin(DECIDED)
     effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0)
     effect = effect.where(rows["verdict"] != Outcome.SAME, 0)
     rows = rows.assign(decided=decided, own=rows["factor"] == results.report.headline, effect=effect)
     rows = rows.sort_values(["decided", "effect"], ascending=False, kind="stable")
-    # The factor that the question is about has half of the rows, if it needs them.
+    # The question's factor gets up to half of the rows.
     first = pd.concat([rows[rows["own"] & rows["decided"]].head(most // 2), rows])
     first = first[~first.index.duplicated()].head(most)
     first = first.sort_values(["decided", "effect"], ascending=False, kind="stable")
@@ -84,7 +84,7 @@ def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
 
 
 def write_caption(results: Results, rows: pd.DataFrame) -> str:
-    """Return what stands under a picture of comparisons."""
+    """Write the caption of a figure of comparisons."""
     metric, blocks = results.report.get_metric(rows["metric"].iloc[0]), results.report.unit == "block"
     return (
         f"Ratio of {metric.title}{', block by block: median' if blocks else ''} with its 95 % CI. "
@@ -94,14 +94,14 @@ def write_caption(results: Results, rows: pd.DataFrame) -> str:
 
 
 def select_numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the numbers of a picture of comparisons, its CSV."""
+    """Select the numbers of a figure of comparisons for its CSV."""
     columns = ["factor", "baseline", "contender", *results.report.names, "state", "metric", "blocks"]
     columns += ["baseline_s", "contender_s", *JUDGED]
     return rows[[column for column in columns if column in rows]]
 
 
 def _build_joint_panel(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
-    """One panel of comparisons of several factors and places, each named in full."""
+    """Build a panel of comparisons of several factors and places, with full names."""
     if rows.empty:
         return ()
     named, cells = results.names, rows.to_dict("records")
@@ -134,7 +134,7 @@ def _build_pair_panel(rows: pd.DataFrame, results: Results) -> Panel:
 
 
 def build_panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) -> Panel:
-    """Comparisons from the top down, each under its ratio, its verdict where that says more, and its label."""
+    """Build a panel of comparisons from the top down, with names of ratio, label and any verdict except an order."""
     metric = results.report.get_metric(rows["metric"].iloc[0])
     ratios = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
     rows = rows.assign(text=[format_multiple(*ratio, metric.is_time) for ratio in ratios])
@@ -167,7 +167,7 @@ def build_panel(rows: pd.DataFrame, names: list[str], title: str, results: Resul
     low, high = panel.compute_x_range()
     if not metric.is_time:
         return replace(panel, x_ticks=choose_round_ticks(low, high))
-    # Round numbers on both sides of 1, where a time is so many times as short or as long.
+    # Use round multiples on both sides of 1: times as fast to the left, times as long to the right.
     steps = [tick for tick in choose_round_ticks(1.0, max(high, 1 / low)) if tick > 1]
     if sum((low <= 1 / step) + (step <= high) for step in steps) > TICKS:
         steps = steps[1::2]

@@ -1,4 +1,4 @@
-"""The tables of a page, for papers and spreadsheets: CSV, LaTeX (booktabs) and a workbook of Excel's."""
+"""Export the tables of a page as CSV, LaTeX (booktabs) and an Excel workbook, for papers and spreadsheets."""
 
 import io
 import math
@@ -26,9 +26,8 @@ from sbench.pages.page import (
 )
 from sbench.probe.program import replace_file, write_text
 
-LONG = 40  # rows; a table of more runs over pages
-# A workbook has the times at which it was made: the same tables are to give the same bytes.
-_MADE = (1980, 1, 1, 0, 0, 0)
+LONG = 40  # rows; a longer table runs over pages
+_MADE = (1980, 1, 1, 0, 0, 0)  # workbooks store creation times; a fixed time gives equal tables equal bytes
 _MATHS = {"×": "times", "±": "pm", "≤": "leq", "≥": "geq", "µ": "mu", "▲": "blacktriangle", "△": "triangle"}
 _WORDS = {"\\": "textbackslash", "~": "textasciitilde", "^": "textasciicircum", "|": "textbar"}
 _WORDS |= {"<": "textless", ">": "textgreater", "…": "ldots", "·": "textperiodcentered"}
@@ -37,16 +36,16 @@ _TEX = str.maketrans(
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
         **{sign: f"\\{word}{{}}" for sign, word in _WORDS.items()},
         **{sign: f"$\\{word}$" for sign, word in _MATHS.items()},
-        # At the beginning of a row a bracket would belong to the end of the one before.
+        # LaTeX reads a bracket at the start of a row as part of the previous row's end.
         **{"[": "{[}", "]": "{]}", "–": "--", "\N{MINUS SIGN}": "$-$", "“": "``", "”": "''", "’": "'"},
     }
 )
 
 
 def write_tables(study: str, results: Path, out: Path) -> int:
-    """Write the tables of a study's page into a folder, from its tables in the folder `results`; return how many.
+    """Write the tables of a study's page from the folder `results` to the folder `out`; return their number.
 
-    Each is a CSV of its numbers and a table of LaTeX, `<study>/<name>`; all are sheets of `<study>.xlsx`.
+    Each is a CSV and a LaTeX table, `<study>/<name>`; all are sheets of `<study>.xlsx`.
 
     Raises:
         Problem: a cell of the study's notebook fails.
@@ -66,7 +65,7 @@ def write_tables(study: str, results: Path, out: Path) -> int:
 
 
 def render_latex(table: Table, label: str) -> str:
-    """Return a table as LaTeX, which needs booktabs and amssymb, and longtable where it has more than `LONG` rows."""
+    """Render a table as LaTeX, with booktabs and amssymb, and longtable for more than `LONG` rows."""
     texts = format_table(table)
     aligned = "".join("r" if column in find_numeric_columns(texts, table) else "l" for column in texts)
     head, *rows = [
@@ -83,7 +82,7 @@ def render_latex(table: Table, label: str) -> str:
 
 
 def write_workbook(tables: Sequence[Table], path: Path) -> None:
-    """Write tables as sheets, numbers as numbers, behind one that lists their captions; always the same bytes."""
+    """Write tables as sheets after a sheet of their captions, numbers as numbers; equal tables give equal bytes."""
     book, made = Workbook(), io.BytesIO()
     contents = book.active
     contents.title = "Contents"
@@ -106,14 +105,14 @@ def write_workbook(tables: Sequence[Table], path: Path) -> None:
 
 
 def _list_values(column: pd.Series, table: Table) -> list:
-    """Numbers as they are, without those that are not known, anything else as a page has it."""
+    """List numbers as numbers or, if unknown, None, and other values as on a page."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         return [value if math.isfinite(value) else None for value in column.astype(object).fillna(math.nan)]
     return ["" if pd.isna(value) else remove_marks(table.format_value(column.name, value)) for value in column]
 
 
 def _add_row(sheet: Worksheet, values: Iterable) -> None:
-    """Add a row; a text from elsewhere that begins with = is no formula."""
+    """Add a row; keep texts from elsewhere that begin with = from becoming formulas."""
     sheet.append(list(values))
     for cell in sheet[sheet.max_row]:
         cell.data_type = "s" if cell.data_type == "f" else cell.data_type

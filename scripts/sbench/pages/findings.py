@@ -1,7 +1,7 @@
-"""Verdicts in sentences: comparisons that came out alike are one sentence, under the fewest conditions that tell them.
+"""Turn verdicts into findings: a sentence per group of comparisons that came out alike, under the fewest conditions.
 
-A comparison along an ordered factor (a course: from size to size) is the general case; a single comparison is a course
-of one step. Nothing is interpolated: what is said of two sizes beside each other is said of these two.
+A course is a series of comparisons along an ordered factor, such as from size to size; a single comparison is a course
+of one step. Nothing is interpolated: a finding about two neighbouring sizes covers these two.
 """
 
 import hashlib
@@ -18,18 +18,17 @@ from sbench.pages.sentences import Steps, write_finding
 from sbench.pages.statements import Outcomes
 from sbench.verdicts.outcomes import DECIDED, ORDERED
 
-# Ratios further apart than this are not told as one range, where a level tells them apart.
-ALIKE = 1.5
+ALIKE = 1.5  # ratio beyond which a range is split if a level separates it
 MOST_PARTS = 4
 Conditions = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence: `where` it holds, the rest of it, and the comparisons (rows of verdicts.csv) that it rests on.
+    """Comparisons (rows of verdicts.csv) with the same outcome, in one sentence.
 
-    `verdict` is the one of all steps, or "mixed" where they differ; `conditions` are the levels that it holds under, in
-    words `under`.
+    `where` is their place, `text` the rest of the sentence. `verdict` is the verdict of all steps, or "mixed" if they
+    differ; `conditions` are the levels at which it holds, `under` the same in words.
     """
 
     where: str
@@ -44,28 +43,25 @@ class Finding:
 
     @property
     def is_decided(self) -> bool:
-        """Whether any of its comparisons was."""
+        """Return whether any of its comparisons was decided."""
         return bool(self.rows["verdict"].isin(DECIDED).any())
 
     @property
     def size(self) -> float:
-        """How large its largest decided effect is: |log ratio|."""
+        """Return the largest decided effect, |log ratio|."""
         rows = self.rows[self.rows["verdict"].isin(ORDERED)]
         return float(np.abs(np.log(rows["ratio"])).max()) if len(rows) else 0.0
 
     @property
     def key(self) -> str:
-        """Its anchor, the same as long as it is about the same comparisons: a digest of their levels."""
+        """Return its anchor, a digest of the compared levels: stable as long as the comparisons are the same."""
         levels = self.rows.drop(columns=["verdict", "note"], errors="ignore").select_dtypes(exclude=["number", "bool"])
         digest = hashlib.sha256(levels.to_csv(index=False).encode()).hexdigest()[:6]
         return f"{self.factor}-{self.metric}-{digest}".replace("_", "-").replace(" ", "-")
 
 
 def describe_place(rows: pd.DataFrame, results: Results) -> str:
-    """Return where the bytes of some comparisons came from, with what was done where that was something else elsewhere.
-
-    `rows` are all comparisons of one pair of levels in one place: "on disk, writing 50 MiB".
-    """
+    """Describe place and, if it differs elsewhere, work of all comparisons of a pair: "on disk, writing 50 MiB"."""
     done = [
         results.names.format_condition(factor.name, rows[factor.name].unique())
         for factor in results.report.factors
@@ -77,7 +73,7 @@ def describe_place(rows: pd.DataFrame, results: Results) -> str:
 
 
 def list_findings(results: Results, metric: str = "") -> list[Finding]:
-    """Return what was found about a metric (default: the one that decides), in the order of the comparisons."""
+    """List the findings on a metric (default: the deciding metric), in the order of the comparisons."""
     rows = results.get_comparisons(metric)
     rows = rows[~results.find_unmade(rows)[0]]
     pairs = rows.groupby(results.pair_keys, sort=False) if len(rows) else ()
@@ -94,7 +90,7 @@ def _iter_pair_findings(group: pd.DataFrame, results: Results) -> Iterator[Findi
 
 
 def _split_courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Courses as a table with one row each, whose `steps` are (level, verdict) in order, and the rows of each."""
+    """Return a table with a row per course and its `steps`, (level, verdict) in order, and the rows of each course."""
     along = results.report.along
     if not along or group["factor"].iloc[0] == along:
         steps = [(("", verdict),) for verdict in group["verdict"]]
@@ -112,10 +108,10 @@ def _split_courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame,
 def split_by_levels(
     chosen: pd.DataFrame, among: pd.DataFrame, results: Results
 ) -> list[tuple[pd.DataFrame, Conditions | None]]:
-    """Return `chosen`, courses that came out alike, in parts that a few levels tell from the rest of `among`.
+    """Split `chosen`, courses that came out alike, into parts that a few levels separate from the rest of `among`.
 
-    The conditions of a part (factor -> levels) hold in it and nowhere else in `among`. More than four parts are too
-    many to read: then all of `chosen` comes back in one part, its conditions None.
+    The conditions of a part (factor -> levels) hold in it and nowhere else in `among`. Return `chosen` in one part with
+    conditions None if that is impossible, or takes more than four parts, which are too many to read.
     """
     context = [name for name in results.report.names if name in among and among[name].nunique() > 1]
     for cut in ([], *([name] for name in context), *map(list, itertools.combinations(context, 2))):
@@ -129,7 +125,7 @@ def split_by_levels(
 
 
 def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[str]) -> Conditions | None:
-    """Return the fewest levels of single factors that tell `chosen` from the rest; None if none do."""
+    """Return the fewest levels of single factors that separate `chosen` from the rest, else None."""
 
     def is_exact(conditions: Conditions) -> bool:
         held = [among[factor].isin(levels) for factor, levels in conditions.items()]
@@ -139,7 +135,7 @@ def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[st
     conditions = {factor: levels for factor, levels in conditions.items() if len(levels) < among[factor].nunique()}
     if not is_exact(conditions):
         return None
-    # What the other conditions imply is left out.
+    # Leave out conditions that the others imply.
     for factor in list(conditions):
         fewer = {name: levels for name, levels in conditions.items() if name != factor}
         conditions = fewer if is_exact(fewer) else conditions
@@ -149,7 +145,7 @@ def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[st
 def _split_by_ratio(
     rows: pd.DataFrame, conditions: Conditions, among: pd.DataFrame, context: list[str]
 ) -> list[tuple[pd.DataFrame, Conditions]]:
-    """Cut a part whose ratios lie far apart by the factor that brings them closest together."""
+    """Split a part with ratios far apart by the factor that reduces their spread most, at least by half."""
     closest, pieces = _compute_spread(rows) / 2, [(rows, conditions)]
     if _compute_spread(rows) <= np.log(ALIKE):
         return pieces
@@ -170,7 +166,7 @@ def _build_finding(
 ) -> Finding:
     head, verdicts = rows.iloc[0], {verdict for _, verdict in steps}
     if conditions and len(steps) > 1:
-        # The sentence names the levels along which it goes.
+        # The sentence names the levels of the factor `along`.
         conditions = {factor: levels for factor, levels in conditions.items() if factor != results.report.along}
     under = ", ".join(results.names.format_condition(factor, levels) for factor, levels in (conditions or {}).items())
     some = words.fill("in some comparisons", many=len(rows) // len(steps), of=of) if conditions is None else ""

@@ -1,4 +1,4 @@
-"""The headline of a page: the outcome of the comparison that the configuration asks for, and its question."""
+"""Write the headline of a page: the question, and the outcome of the comparison that it asks for."""
 
 import itertools
 from typing import NamedTuple
@@ -15,19 +15,16 @@ from sbench.pages.statements import Outcomes, Recommendation, Statement
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
-# Contenders up to which each has words of its own; of more, the headline has the one that took the least time.
-FEW = 2
-# Words of a headline of several clauses.
-LONGEST = 35
-# Levels that a question names.
-NAMED = 5
+FEW = 2  # contenders that the headline describes; above, only the contender with the least time
+LONGEST = 35  # words of a headline with several clauses
+NAMED = 5  # levels in a question
 Said = tuple[str, tuple[Statement, ...]]
 
 
 def list_asked_factors(results: Results) -> list[str]:
-    """Return the factors that the configuration compares, in its order, of those that were varied; at least one.
+    """List the varied factors that the configuration compares, then other factors with comparisons; at least one.
 
-    Where no configuration is known, these are the factors that were compared, that of the study first.
+    Without a configuration, these are the factors with comparisons, first the study's.
     """
     settings, own = results.facts.get("settings") or {}, results.report.headline
     made = sorted(dict.fromkeys(results.get_comparisons()["factor"]), key=lambda factor: factor != own)
@@ -43,7 +40,7 @@ def _select_originals(results: Results) -> pd.DataFrame:
 
 
 def write_question(results: Results) -> str:
-    """Return the question of the configuration, or the one that its comparisons and its matrix ask."""
+    """Return the question of the configuration, or write the question that comparisons and matrix imply."""
     if question := results.facts.get("question"):
         return question
     first, *others = list_asked_factors(results)
@@ -62,7 +59,7 @@ def write_question(results: Results) -> str:
 
 
 def write_headline(results: Results) -> Said:
-    """Return the outcome of the comparison that is asked for, in a sentence, with its statements."""
+    """Write the outcome of the comparison asked for as a sentence, with its statements."""
     if results.measured.empty:
         return _explain_nothing(results.cells), ()
     if results.verdicts.empty:
@@ -89,7 +86,7 @@ def write_headline(results: Results) -> Said:
 
 
 def _write_pairs(rows: pd.DataFrame, results: Results, is_first: bool) -> str:
-    """Return how each contender compares in one place; the baseline is named once where the words before it fit."""
+    """Compare each contender with the baseline in a place; name the baseline once if the wording allows."""
     pairs = [pair for _, pair in rows.groupby("contender", sort=False) if pair["verdict"].isin(ORDERED).any()]
     parts = [_split_by_order(pair)[0] for pair in pairs]
     is_alike = len({get_effect(part, results).than for part in parts}) == 1
@@ -101,7 +98,7 @@ def _write_pairs(rows: pd.DataFrame, results: Results, is_first: bool) -> str:
 
 
 def _remove_repetition(texts: list[str]) -> list[str]:
-    """Return clauses with what they share said once: "HSDS took 65× and Zarr 2.6× as long"."""
+    """Remove words that clauses share: "HSDS took 65× and Zarr 2.6× as long"."""
     for verb, size in ((" took ", " as long"), (" was ", " as fast")):
         if all(verb in text and size in text for text in texts) and all(text.endswith(size) for text in texts[:-1]):
             texts = [texts[0], *(text.replace(verb, " ", 1) for text in texts[1:])]
@@ -110,13 +107,13 @@ def _remove_repetition(texts: list[str]) -> list[str]:
 
 
 def _split_by_order(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """The comparisons of each order, those of the more frequent one first."""
+    """Split comparisons by order (faster or slower), the more frequent order first."""
     parts = [part for _, part in rows[rows["verdict"].isin(ORDERED)].groupby("verdict", sort=False)]
     return sorted(parts, key=len, reverse=True)
 
 
 def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
-    """Return which of two arms took less time in one place, and where it was the other."""
+    """Write which of two arms took less time in a place, and under which conditions the order was the opposite."""
     new, old = name_sides(rows.iloc[0], results)
     texts = []
     for number, part in enumerate(_split_by_order(rows)):
@@ -129,7 +126,7 @@ def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
 
 
 def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Results) -> str:
-    """Where an order was found, if it was not in all comparisons: " with …", " with … (3 of 4)"."""
+    """Write the conditions of an order that not all comparisons have: " with …", " with … (3 of 4)"; else ""."""
     if len(part) == len(rows):
         return ""
     opposite = rows[rows["verdict"].isin(ORDERED) & (rows["verdict"] != part["verdict"].iloc[0])]
@@ -144,7 +141,7 @@ def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Result
 def _find_conditions(
     part: pd.DataFrame, opposite: pd.DataFrame, rows: pd.DataFrame, results: Results
 ) -> dict[str, list[str]]:
-    """Return the fewest levels of factors that hold for a part and for none of the opposite order; {} if none do."""
+    """Return the fewest levels of factors that hold for a part and not for the opposite order; {} if impossible."""
     context = [name for name in results.report.names if name in rows and rows[name].nunique() > 1]
     levels = {name: list(dict.fromkeys(part[name])) for name in context}
     levels = {name: own for name, own in levels.items() if len(own) < rows[name].nunique()}
@@ -159,14 +156,13 @@ def _match_conditions(rows: pd.DataFrame, conditions: dict[str, list[str]]) -> n
 
 
 class _Case(NamedTuple):
-    """The arm that took the least time among those that are alike but for the factor that is asked about.
+    """The arm with the least time among arms that differ only in the factor asked about.
 
     Attributes:
-        level: that of the arm.
-        seconds: its median time.
-        row: its comparison with the baseline; None of the baseline itself.
-        unjudged: why it has no verdict; "" where it has one.
-        statements: that it took the least time, and the comparisons with the baseline that were judged.
+        seconds: median time of the arm.
+        row: comparison of the arm with the baseline; None for the baseline.
+        unjudged: reason for a missing verdict, else "".
+        statements: the arm's least time, and the judged comparisons with the baseline.
     """
 
     level: str
@@ -177,7 +173,7 @@ class _Case(NamedTuple):
 
 
 def _write_least(factor: str, rows: pd.DataFrame, results: Results) -> Said:
-    """Return which of several arms took the least time, case by case; "not decided" where that arm has no verdict."""
+    """Write in how many cases each arm took the least time; "not decided" if most of these arms lack a verdict."""
     context = [name for name in results.report.names if name in rows and name != factor]
     cases = [_find_least(case, context, results) for _, case in rows.groupby(context, sort=False)]
     unjudged = [case for case in cases if case.unjudged]
@@ -221,7 +217,7 @@ def _find_least(case: pd.DataFrame, context: list[str], results: Results) -> _Ca
 
 
 def _write_effect(cases: list[_Case], baseline: str, results: Results) -> str:
-    """Return how an arm compares with the baseline where it was shown to be faster; "" where it never was."""
+    """Compare an arm with the baseline over the cases in which it was shown to be faster; "" without any."""
     shown = pd.DataFrame([case.row for case in cases if case.row and case.row["verdict"] == Outcome.FASTER])
     if shown.empty:
         return ""
@@ -231,7 +227,6 @@ def _write_effect(cases: list[_Case], baseline: str, results: Results) -> str:
 
 
 def _write_undecided(rows: pd.DataFrame, results: Results) -> Said:
-    """Return that nothing was shown to take less time: too few blocks, the same, or not decided, with the medians."""
     new, old = name_sides(rows.iloc[0], results)
     if (rows["verdict"] == Outcome.TOO_FEW).all():
         most = prose.format_count(int(rows["blocks"].max()), "complete repeat")
@@ -254,8 +249,7 @@ def _format_medians(rows: pd.DataFrame) -> str:
 
 
 def _explain_nothing(cells: pd.DataFrame) -> str:
-    """Why nothing was measured: the reason that most cells have, where they have one."""
-    # Which repeats failed says nothing where all did.
+    # Drop the numbers of repeats: all of them failed.
     reasons = cells["reasons"].str.replace(r"\brepeats? [\d, ]+: ", "", regex=True)
     reasons = reasons[reasons != ""].value_counts()
     why = f": {reasons.index[0].rstrip('.')}" if len(reasons) else ""
@@ -263,7 +257,7 @@ def _explain_nothing(cells: pd.DataFrame) -> str:
 
 
 def write_tally(results: Results) -> str:
-    """Return how many comparisons of the factor that is asked about were decided, and what became of the others."""
+    """Write how many comparisons of the factor asked about were decided, and the outcomes of the others."""
     factor, rows = list_asked_factors(results)[0], results.get_comparisons()
     rows = rows[rows["factor"] == factor]
     counts = rows["verdict"].value_counts().to_dict()

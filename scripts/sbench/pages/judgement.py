@@ -1,4 +1,4 @@
-"""How a run was measured and judged, how the rule did on itself, and what the data cannot say: from its records."""
+"""Describe how a run was measured and judged, its controls of the verdict rule, and the limits of its data."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -15,16 +15,14 @@ from sbench.probe.slowed import SHARES
 from sbench.verdicts import HARNESS, MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
-# A run that detects nothing smaller is too noisy to tell.
-TOO_NOISY = 2
-# The p from which on blocks are said to depend on those before them.
-SERIAL = 0.01
+TOO_NOISY = 2  # detectable ratio above which a run is too noisy
+SERIAL = 0.01  # p below which blocks count as dependent on the blocks before them
 
 TROUBLES = ("invalid", "edited", "failed")
 
 
 def describe_control(verdicts: pd.DataFrame) -> str:
-    """Return how the verdict rule did on cells that were measured twice under two names."""
+    """Describe the verdicts on A/A pairs, cells measured twice under two names."""
     rows = _select_controls(verdicts)
     rows = rows[~rows["control"].isin([*SHARES, *ANEW])]
     if rows.empty:
@@ -40,7 +38,7 @@ def describe_control(verdicts: pd.DataFrame) -> str:
 
 
 def describe_slowed(facts: dict) -> str:
-    """Return how many cells slowed on purpose were found to be slower, over the runs of the machine; "" without any."""
+    """Describe how many planted slowdowns the runs of this machine detected; "" without any."""
     counts = facts.get("controls") or {}
     levels = sorted(SHARES.keys() & counts.keys(), key=SHARES.get, reverse=True)
     if not levels:
@@ -64,7 +62,7 @@ def describe_slowed(facts: dict) -> str:
 
 
 def describe_further_twins(run: Results) -> list[str]:
-    """Return how twins did that have something anew which a cell keeps across blocks, a line for each."""
+    """Describe each further twin, which renews something that a cell keeps across blocks, in a line."""
     rows, counts = _select_controls(run.verdicts), run.facts.get("controls") or {}
     lines = []
     for row in rows[rows["control"].isin(ANEW)].to_dict("records"):
@@ -80,7 +78,7 @@ def describe_further_twins(run: Results) -> list[str]:
 
 
 def _describe_kept(run: Results) -> list[str]:
-    """What cells kept across all blocks, so that their verdicts are of that alone (METHOD 6)."""
+    """List the data and builds that cells kept across all blocks, which limit their verdicts (METHOD 6)."""
     rows = run.verdicts
     if run.report.unit != "block" or rows.empty or not rows["verdict"].isin(JUDGED).any():
         return []
@@ -90,7 +88,7 @@ def _describe_kept(run: Results) -> list[str]:
 
 
 def _describe_unseen_stalls(run: Results) -> list[str]:
-    """Which stalls the blocks of arms that were the same need not have met (METHOD 17)."""
+    """Describe the stalls that the blocks of arms with the verdict same may have missed (METHOD 17)."""
     rows = run.get_comparisons()
     blocks = rows["blocks"][rows["verdict"] == Outcome.SAME] if run.report.unit == "block" and len(rows) else []
     return (
@@ -101,7 +99,7 @@ def _describe_unseen_stalls(run: Results) -> list[str]:
 
 
 def find_missed_control(verdicts: pd.DataFrame) -> dict | None:
-    """Return the comparison of the control that is slowed most, where it was judged and not found to be slower."""
+    """Return the comparison of the most slowed control if it was judged and not found slower, else None."""
     if verdicts.empty or "control" not in verdicts:
         return None
     level = max(SHARES, key=SHARES.get)
@@ -111,9 +109,9 @@ def find_missed_control(verdicts: pd.DataFrame) -> dict | None:
 
 
 def find_insensitivity(run: Results) -> str:
-    """Return which differences the run cannot see, where an effect that it shows or leaves open is as small; else "".
+    """Write which differences the run cannot detect if an effect that it reports or leaves open is as small; else "".
 
-    That is known where the control slowed on purpose was missed: its detectable ratio says what was possible.
+    The limit is known if the run missed its most slowed control: the detectable ratio of that comparison.
     """
     control = find_missed_control(run.verdicts)
     if not control or not math.isfinite(control.get("detectable_ratio", math.nan)):
@@ -131,7 +129,7 @@ def find_insensitivity(run: Results) -> str:
 
 
 def _select_controls(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """The comparisons of cells with their controls, each with its level; tables of before have none."""
+    """Select the comparisons of cells with their controls, with their level; older tables lack it."""
     rows = verdicts[verdicts["role"] == "control"] if len(verdicts) else verdicts
     return rows.assign(control=rows.get("control", ""))
 
@@ -141,13 +139,13 @@ def _format_percent(share: float) -> str:
 
 
 def describe_families(verdicts: pd.DataFrame) -> list[str]:
-    """Return how often verdicts that rest on chance alone are to be expected, over all families of a report."""
+    """Describe the expected share of verdicts that rest on chance alone, over all families of a report."""
     rows = verdicts[(verdicts["role"] != "control") & verdicts["verdict"].isin(JUDGED)] if len(verdicts) else verdicts
     if rows.empty:
         return []
     deciding = rows["role"] == "decides"
     counts = [len(part.groupby(["factor", "metric"])) for part in (rows[deciding], rows[~deciding])]
-    # Whoever looks again after adding blocks has further chances (METHOD 5).
+    # Looks after adding blocks give chance further opportunities (METHOD 5).
     looks = rows.get("looks", pd.Series(1, rows.index)).astype(float).max()
     level = 100 * (stats.MOST if looks > 1 else stats.LEVEL)
     parts = [
@@ -159,12 +157,12 @@ def describe_families(verdicts: pd.DataFrame) -> list[str]:
 
 
 def get_verdict_meanings(percent: float) -> dict[str, str]:
-    """Return what each verdict means, where differences within `percent` count as the same."""
+    """Return the meaning of each verdict if differences within `percent` count as the same."""
     return {verdict: meaning.format(percent=percent) for verdict, meaning in words.MEANINGS.items()}
 
 
 def describe_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
-    """Return how many repeats failed, broke a rule of measuring, or, where they are blocks, are too few to judge."""
+    """Count repeats that failed or broke a rule of measuring and, if they are `blocks`, cells with too few to judge."""
     lines = []
     for kind in TROUBLES:
         counts = cells[kind] - (cells["edited"] if kind == "invalid" else 0)
@@ -180,7 +178,7 @@ def describe_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
 
 
 def describe_method(run: Results, own: Iterable[str]) -> list[str]:
-    """Return how it was measured and judged, in short; `own` is what only the study knows."""
+    """Describe briefly how the run was measured and judged, including sentences that only the study knows."""
     if run.verdicts.empty:
         return [words.fill("method of values")]
     title, meanings = run.report.metrics[0].title, get_verdict_meanings(run.same_percent).items()
@@ -199,13 +197,12 @@ def describe_method(run: Results, own: Iterable[str]) -> list[str]:
 
 
 def list_explanations(run: Results, factor: str, explanations: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each level of a factor in the run that has an explanation."""
+    """List a sentence for each level of a factor in the run that has an explanation."""
     there = set(run.cells[factor])
     return [f"{code(level)}: {explanation}." for level, explanation in explanations.items() if level in there]
 
 
 def _describe_order(order: dict) -> list[str]:
-    """In which order the cells were measured, and what ran beside them, as the records say."""
     if not order:
         return []
     repeats, complete, orders, overlapping = (order[key] for key in ("repeats", "complete", "orders", "overlapping"))
@@ -220,7 +217,7 @@ def _describe_order(order: dict) -> list[str]:
 
 
 def _describe_dependence(verdicts: pd.DataFrame) -> list[str]:
-    """That blocks resemble those before them, which verdicts take for independent (METHOD 17)."""
+    """Warn that blocks resemble the blocks before them, while verdicts assume independence (METHOD 17)."""
     p = verdicts["serial_p"].min() if "serial_p" in verdicts else math.nan
     if not p < SERIAL:
         return []
@@ -228,7 +225,7 @@ def _describe_dependence(verdicts: pd.DataFrame) -> list[str]:
 
 
 def list_limits(run: Results, own: Iterable[str] = ()) -> list[str]:
-    """Return what these data cannot say; `own` is what only the study knows."""
+    """List the limits of these data, including limits that only the study knows."""
     cells = run.measured
     lines = [f"{prose.capitalize_first(str(line).rstrip('.'))}." for line in run.facts.get("limits") or []]
     if (cells["cache"] == "cold").any():
@@ -262,7 +259,7 @@ def list_limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     ]
     lines += references.list_limits(run)
     lines += _describe_unseen_stalls(run)
-    # How others measured is their own, and a comparison of runs has those of all of them.
+    # Published studies define their measuring; a comparison of runs has the limits of all its runs.
     lines += [] if {"published", "sides"} & run.facts.keys() else _describe_kept(run)
     if run.withheld:
         lines.append(words.fill("withheld", many=prose.format_count(len(run.withheld), "statement")))

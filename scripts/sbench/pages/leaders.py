@@ -1,6 +1,6 @@
-"""Which arm is the fastest at each level of the factor along which a study compares, by its verdicts (METHOD 17).
+"""Find the fastest arm at each level of the factor along which a study compares, by verdicts (METHOD 17).
 
-Every pair of arms of one contest has a verdict: as the configuration asks, or in the family `contest`.
+Every pair of arms of one contest has a verdict, from the configuration's comparisons or the family `contest`.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from sbench.verdicts.outcomes import JUDGED, Outcome
 
 NAMED = 3  # leaders that a sentence names
 ADVICE = 4  # sentences that a page opens with
-# Where no two arms were judged, or the first of them has no verdict: kinds of which `words` says why.
+# Kinds without judged arms, or with an unjudged arm in the lead; `words` has the reasons.
 UNJUDGED = ("unjudged", "apart", "few", "ahead")
 DECIDED_KINDS = ("one", "same")
 Arm = tuple[str, ...]
@@ -31,12 +31,12 @@ Edges = dict[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Lead:
-    """The arms that no other was shown to beat, at levels beside each other, in all contexts that came out alike.
+    """The arms that no other arm was shown to beat, at neighbouring levels, in all contexts with this outcome.
 
-    `kind` is `one`, `same` (each as fast as the others), `open` (not told apart) or one of `UNJUDGED`, where `arms` is
-    the one with the highest value: also where others were judged, but not that one (`ahead`). `outside` are arms that
-    were judged against no other, though others were. A context has the levels of the factors of `list_context_factors`;
-    `levels` are among those `of` the group's cells.
+    `kind` is `one`, `same` (each as fast as the others), `open` (undecided) or in `UNJUDGED`; then `arms` is the arm
+    with the highest value, which for `ahead` lacks a verdict that others have. `outside` are arms without a verdict
+    while others have verdicts. A context has levels of the factors of `list_context_factors`; `levels` are part of the
+    group's levels `of`.
     """
 
     arms: tuple[Arm, ...]
@@ -49,12 +49,12 @@ class Lead:
 
     @property
     def outcome(self) -> tuple:
-        """What is alike in leads that are told as one."""
+        """Return the key of leads that one sentence can cover."""
         return self.kind, frozenset(self.arms), self.outside
 
 
 def find_leads(results: Results) -> list[Lead]:
-    """Return who leads, in each group of arms that deliver the same and in each context, along the levels."""
+    """Find the leads of each group of arms that deliver the same, in each context, along the levels."""
     contest, context_names, edges = results.report.contest, list_context_factors(results), _get_edges(results)
     cells = results.measured
     cells = cells.assign(group=[contest.group(cell) for cell in cells.to_dict("records")])
@@ -70,19 +70,19 @@ def find_leads(results: Results) -> list[Lead]:
         for contexts in split_contexts(list(parts))
         for lead in parts[contexts[0]]
     ]
-    # What says most stands first.
+    # Leads of groups with most levels come first.
     order = list(cells["group"].unique())
     return sorted(distinct, key=lambda lead: (-len(lead.of), order.index(lead.groups[0])))
 
 
 def list_context_factors(results: Results) -> list[str]:
-    """Return the factors that arms of one contest have in common, beside the one along which they are compared."""
+    """List the factors that arms of one contest share, except the factor along which they are compared."""
     report = results.report
     return [name for name in report.names if name not in (*report.contest.arm, report.along)]
 
 
 def split_contexts(contexts: list[Context]) -> Iterator[list[Context]]:
-    """Yield contexts that are all combinations of some levels, so that a sentence can name them."""
+    """Yield groups of contexts that are all combinations of some levels, so that a sentence can name them."""
     levels = [list(dict.fromkeys(column)) for column in zip(*contexts, strict=True)]
     if np.prod([len(some) for some in levels]) == len(contexts):
         yield contexts
@@ -95,14 +95,14 @@ def split_contexts(contexts: list[Context]) -> Iterator[list[Context]]:
 def describe_lead(
     lead: Lead, results: Results, strong: Callable[[str], str] = bold, brief: bool = False
 ) -> tuple[str, str]:
-    """Return where a lead holds and what it is, with values and, unless it is to be `brief`, their intervals."""
+    """Return the conditions of a lead, and a sentence on it with values and, unless `brief`, intervals."""
     report, named, cells = results.report, results.names, select_cells(lead, results)
     conditions = [named.format_place({"state": " | ".join(dict.fromkeys(results.get_cache_states(cells)))})]
     for factor, column in zip(list_context_factors(results), zip(*lead.contexts, strict=True), strict=True):
         levels = list(dict.fromkeys(column))
         if factor != "cache" and levels != [""] and levels != [results.usual_levels.get(factor)]:
             conditions.append(named.format_condition(factor, levels))
-    # A factor that tells groups of arms apart is in their names.
+    # The names of groups include the factor that separates them.
     conditions = [text for text in conditions if text != prose.format_list(lead.groups, "or")]
     where = ", ".join(dict.fromkeys(filter(None, [prose.format_list(lead.groups), *conditions])))
 
@@ -128,7 +128,7 @@ def describe_lead(
 
 
 def write_others(leads: list[Lead], results: Results) -> list[Said]:
-    """Return who leads in the other contexts and along the sizes, a sentence each."""
+    """Write a sentence for each lead in other contexts and along the sizes."""
     first = _select_first(leads) or leads[:1]
     return [
         (
@@ -141,7 +141,7 @@ def write_others(leads: list[Lead], results: Results) -> list[Said]:
 
 
 def write_headline(leads: list[Lead], results: Results) -> list[Said]:
-    """Return who leads along all levels, in a sentence for each group of arms, with its statements."""
+    """Write the leads along all levels, in a sentence for each group of arms, with its statements."""
     places: dict[str, list[tuple[str, Leader]]] = {}
     for lead in _merge_leads(_select_first(leads)):
         where, text = describe_lead(lead, results, str, brief=True)
@@ -157,7 +157,7 @@ def write_headline(leads: list[Lead], results: Results) -> list[Said]:
 
 
 def to_statement(lead: Lead, results: Results) -> Leader:
-    """Return a lead as the statement that it makes: its cells, those that it was judged against, and the verdicts."""
+    """Convert a lead to a statement: its cells, the cells judged against them, and the verdicts."""
     cells = select_cells(lead, results)
     role = np.select([cells["arm"].isin(lead.arms), cells["arm"].isin(lead.outside)], ["leads", "unjudged"], "other")
     keys = [results.report.along, *list_context_factors(results)]
@@ -175,14 +175,13 @@ def to_statement(lead: Lead, results: Results) -> Leader:
 
 
 def _select_first(leads: list[Lead]) -> list[Lead]:
-    """The leads that the headline tells: of each group the first that was decided, and those in the same contexts."""
+    """Select the leads of the headline: the first decided lead of each group, and decided leads in its contexts."""
     decided = [lead for lead in leads if lead.kind in DECIDED_KINDS]
     contexts = {lead.groups: lead.contexts for lead in reversed(decided)}
     return [lead for lead in decided if lead.contexts == contexts[lead.groups]]
 
 
 def _merge_leads(leads: list[Lead]) -> list[Lead]:
-    """Return leads that came out alike in several groups of arms as one."""
     alike: dict[tuple, Lead] = {}
     for lead in leads:
         key = (lead.levels, lead.of, lead.outcome)
@@ -200,7 +199,7 @@ def _find_leads_along(cells: pd.DataFrame, edges: Edges, results: Results) -> li
     beside = False
     for level in levels:
         here = cells[cells[along] == level]
-        # A level at which one arm alone was measured says nothing, and keeps those around it apart.
+        # A level with a single arm decides nothing, and separates the levels around it.
         if len(here) > 1:
             lead = _find_lead(edges, here, results.report.contest.arm, results.report.values[0].column)
             before = leads.pop().levels if beside and leads[-1].outcome == lead.outcome else ()
@@ -210,7 +209,7 @@ def _find_leads_along(cells: pd.DataFrame, edges: Edges, results: Results) -> li
 
 
 def _find_lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -> Lead:
-    """Return who of some cells leads: those that no other beats; all, where the verdicts go in a circle."""
+    """Find the leading cells, which no other cell beats; all judged cells if the verdicts form a circle."""
     arms = dict(zip(cells["cell"], cells[list(arm)].itertuples(index=False, name=None), strict=True))
     between = {pair: verdict for pair, verdict in edges.items() if set(pair) <= arms.keys()}
     judged = {frozenset(pair): verdict for pair, verdict in between.items() if verdict in JUDGED}
@@ -238,18 +237,16 @@ def _find_lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: s
 
 
 def _get_edges(results: Results) -> Edges:
-    """Return the verdicts between arms of the contests: (baseline's cell, contender's cell) -> verdict."""
     return {(row.baseline_cell, row.contender_cell): row.verdict for row in _select_comparisons(results).itertuples()}
 
 
 def _select_comparisons(results: Results) -> pd.DataFrame:
-    """The comparisons of arms of the contests."""
     compared = results.get_comparisons()
     return pd.concat([results.contest, compared[compared["factor"].isin(results.report.contest.arm)]])
 
 
 def select_cells(lead: Lead, results: Results) -> pd.DataFrame:
-    """Return the cells that a lead is about, with their `arm`, in the order of the levels."""
+    """Return the cells of a lead with their `arm`, sorted by level."""
     cells, along = results.measured, results.report.along
     cells = cells[cells[along].isin(lead.levels)]
     cells = cells[[tuple(context) in lead.contexts for context in cells[list_context_factors(results)].to_numpy()]]
@@ -259,7 +256,7 @@ def select_cells(lead: Lead, results: Results) -> pd.DataFrame:
 
 
 def _format_values(cells: pd.DataFrame, lead: Lead, results: Results, brief: bool) -> str:
-    """The value at the smallest and at the largest level; in `brief` or of several contexts the range of all."""
+    """Format the values at the smallest and the largest level; the range of all if `brief` or with several contexts."""
     value, along = results.report.values[0], results.report.along
     if len(lead.contexts) > 1 or brief:
         return f"{prose.format_span(cells[value.column], names.format_rate)} {value.unit}"

@@ -1,8 +1,8 @@
-"""The one place where text becomes HTML or Markdown: it is shown as it is, whatever it holds and wherever it is from.
+"""Turn text into HTML or Markdown, which only this module does: pages show any text from anywhere as it is.
 
-What a page's own sentences have bold, as code, as a link or as a block they mark with the functions below. The marks
-are control characters, which `sbench.pages.results` lets in from no table and no facts. So nobody has to know which
-text comes from elsewhere, and nobody can forget to escape it.
+Sentences of a page mark bold text, code, links and blocks with the functions below. The marks are control characters,
+which `sbench.pages.run_files` escapes in all tables and facts. So callers need not know which text comes from
+elsewhere, and cannot forget to escape it.
 """
 
 import re
@@ -11,16 +11,16 @@ from html import escape
 from urllib.parse import quote
 
 _BOLD, _PLAIN, _CODE, _LINK, _AT, _END, _BLOCK = map(chr, range(1, 8))
-# What no text from elsewhere may hold: the marks, what HTML and XML cannot hold either, what turns the direction of the
-# text that follows, and halves of a sign.
+# Characters that text from elsewhere must not contain: the marks, characters that HTML and XML forbid, controls of the
+# direction of the following text, and halves of a sign.
 FOREIGN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _MARKS = (
     f"(?P<bold>{_BOLD})|(?P<plain>{_PLAIN})|{_CODE}(?P<code>[^{_END}]*){_END}"
     f"|{_LINK}(?P<path>[^{_AT}]*){_AT}(?P<link>[^{_END}]*){_END}"
 )
-# What Markdown (GitHub's and mistune's) takes for more than itself within a line; "snake_case", "[0.9, 1.1]" and "R&D"
-# mean nothing and stay as they are.
+# Signs that Markdown (GitHub's and mistune's) interprets within a line; "snake_case", "[0.9, 1.1]" and "R&D" stay as
+# they are.
 _SIGNS = (
     r"[`*~$]",
     r"(?<![^\W_])_|_(?![^\W_])",
@@ -41,8 +41,7 @@ def _build_pattern(*signs: str) -> re.Pattern:
 _HTML = re.compile(f"{_MARKS}|(?P<sign>[&<>])")
 _LINE, _CELL, _LABEL = _build_pattern(*_OPENING), _build_pattern(r"\|"), _build_pattern(r"[\[\]]")
 
-# A block is named by what it begins with in Markdown.
-_QUOTATION, _VERBATIM, _ITEMS = "> ", "    ", ("- ", "    - ")
+_QUOTATION, _VERBATIM, _ITEMS = "> ", "    ", ("- ", "    - ")  # the kind of a block is its prefix in Markdown
 _HEADINGS = {level: f"{'#' * level} " for level in (1, 2, 3)}
 _ELEMENTS = {
     "": ("<p>", "</p>"),
@@ -54,47 +53,47 @@ _ELEMENTS = {
 
 
 def bold(text: str) -> str:
-    """Return `text` so that a page shows it bold."""
+    """Mark `text` as bold."""
     return f"{_BOLD}{text}{_PLAIN}"
 
 
 def code(text: str) -> str:
-    """Return `text` so that a page shows it as code within a sentence."""
+    """Mark `text` as code within a sentence."""
     return f"{_CODE}{text}{_END}"
 
 
 def link(text: str, path: str) -> str:
-    """Return `text` as a link to a file, whose path is relative to the page's, or to an address of https."""
+    """Mark `text` as a link to a file, with a path relative to the page, or to an https address."""
     return f"{_LINK}{path}{_AT}{text}{_END}"
 
 
 def paragraph(text: str) -> str:
-    """Return `text` as a paragraph, which it is anyway where nothing stands before it."""
+    """Mark `text` as a paragraph, which is the default at the start of a text."""
     return _build_block("", text)
 
 
 def heading(level: int, text: str) -> str:
-    """Return `text` as a heading of level 1, 2 or 3."""
+    """Mark `text` as a heading of level 1, 2 or 3."""
     return _build_block(_HEADINGS[level], text)
 
 
 def quotation(text: str) -> str:
-    """Return `text` as a quotation."""
+    """Mark `text` as a quotation."""
     return _build_block(_QUOTATION, text)
 
 
 def verbatim(text: str) -> str:
-    """Return the lines of `text` as a block of code."""
+    """Mark the lines of `text` as a block of code."""
     return _build_block(_VERBATIM, text)
 
 
 def bullets(lines: Iterable[str], level: int = 1) -> str:
-    """Return sentences as a list; those of level 2 belong to the last of level 1 before them."""
+    """Mark sentences as a list; items of level 2 belong to the last item of level 1 before them."""
     return "".join(_build_block(_ITEMS[level - 1], line) for line in lines)
 
 
 def render_html(*texts: str) -> str:
-    """Return texts, each a paragraph or blocks, as HTML."""
+    """Render texts, each a paragraph or blocks, as HTML."""
     parts, depth = [], 0
     for kind, text in _split_blocks(*texts):
         level = _ITEMS.index(kind) + 1 if kind in _ITEMS else 0
@@ -106,7 +105,7 @@ def render_html(*texts: str) -> str:
 
 
 def render_markdown(*texts: str) -> str:
-    """Return texts, each a paragraph or blocks, as Markdown."""
+    """Render texts, each a paragraph or blocks, as Markdown."""
     parts, before = [], ""
     for kind, text in _split_blocks(*texts):
         parts.append("\n" if before in _ITEMS and kind in _ITEMS else "\n\n")
@@ -117,22 +116,22 @@ def render_markdown(*texts: str) -> str:
 
 
 def remove_marks(text: str) -> str:
-    """Return a text without its marks, as one line."""
+    """Remove the marks from a text, and join its lines."""
     return re.sub(_MARKS, lambda token: token["code"] or token["link"] or "", _join_lines(text))
 
 
 def render_html_line(text: str) -> str:
-    """Return a text in HTML, without an element around it."""
+    """Render a text as HTML without an enclosing element."""
     return _HTML.sub(_render_html_token, _join_lines(text))
 
 
 def render_markdown_line(text: str) -> str:
-    """Return a text as a line of Markdown."""
+    """Render a text as a line of Markdown."""
     return _LINE.sub(_render_markdown_token, _join_lines(text))
 
 
 def render_markdown_cell(text: str) -> str:
-    """Return a text as a cell of a table in Markdown."""
+    """Render a text as a cell of a Markdown table."""
     return _CELL.sub(_render_markdown_token, _join_lines(text))
 
 

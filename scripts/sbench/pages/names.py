@@ -1,4 +1,4 @@
-"""What people read instead of levels, stores, sizes, ratios and verdicts: each has one name on all pages."""
+"""Format levels, stores, sizes, ratios and verdicts for readers, with the same names on all pages."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -14,8 +14,7 @@ from sbench.probe.program import Problem
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 
-# Differences beyond this are told as a multiple, smaller ones in percent.
-MULTIPLE = 1.5
+MULTIPLE = 1.5  # larger differences are printed as a multiple, smaller differences in percent
 _STATES = {
     "cold": "cold cache",
     "warm": "served from memory (page cache)",
@@ -31,7 +30,7 @@ _PREFIXES = (("ns", 1e9), ("µs", 1e6), ("ms", 1e3))
 
 
 class Effect(NamedTuple):
-    """A ratio of times in words with its interval, "took 24 % longer", "[21, 29]", and what precedes the baseline."""
+    """A ratio of times in words, "took 24 % longer", its interval, "[21, 29]", and the word before the baseline."""
 
     text: str
     interval: str
@@ -41,21 +40,21 @@ class Effect(NamedTuple):
 def describe_effect(
     ratios: Iterable[float], low: float, high: float, plural: bool = False, is_time: bool = True, is_bound: bool = False
 ) -> Effect:
-    """Return how much longer or shorter contenders took than their baselines, or how much higher or lower they were.
+    """Describe how much longer or shorter contenders took than baselines, or how much higher or lower they were.
 
     Args:
-        ratios: times of contenders by those of their baselines, all above or all below 1.
+        ratios: contender / baseline, all above or all below 1.
         low: lower end of the interval, or of the intervals' hull.
         high: upper end.
-        plural: whether several did it, as "chunks of 4 MiB".
-        is_time: whether these are times that were taken.
-        is_bound: whether the effect is at least so large.
+        plural: whether the subject is plural, as "chunks of 4 MiB".
+        is_time: whether the ratios compare times.
+        is_bound: whether the effect is at least this large.
     """
     ratios, at_least = list(ratios), "at least " * is_bound
     least, most = min(ratios), max(ratios)
     longer = least >= 1
     values, ends = ((least, most), (low, high)) if longer else ((most, least), (high, low))
-    # What is no time is at most 100 % lower.
+    # A figure other than a time is at most 100 % lower.
     if most >= MULTIPLE or (is_time and least <= 1 / MULTIPLE):
         if not longer:
             values, ends = ([1 / value for value in pair] for pair in (values, ends))
@@ -63,7 +62,7 @@ def describe_effect(
         high_or_long = "took {}× as long" if is_time else "was {}× as high"
         text = (high_or_long if longer else fast).format(at_least + _format_range(*values, format_two_digits))
         return Effect(text, _format_interval(*ends, format_two_digits), "as")
-    # The end that lies beyond 1 is on the other side.
+    # An end of the interval beyond 1 gets the opposite sign.
     values, ends = ([100 * (value - 1) * (1 if longer else -1) for value in pair] for pair in (values, ends))
     if is_time:
         text = "took {} % longer" if longer else "took {} % less time"
@@ -77,14 +76,14 @@ def describe_effect(
 
 
 def format_ratio_with_interval(value: float, low: float, high: float) -> str:
-    """Return "1.24 [1.21, 1.29]"; "" where there is no ratio."""
+    """Format a ratio as "1.24 [1.21, 1.29]"; "" if it is NaN."""
     return "" if pd.isna(value) else format_with_interval(value, low, high, prose.format_ratio)
 
 
 def format_multiple(value: float, low: float, high: float, is_time: bool = True) -> str:
-    """Return a ratio of times as "1.24× as long [1.21, 1.29]", or "1.24× as fast" below 1; "" where there is none.
+    """Format a ratio of times as "1.24× as long [1.21, 1.29]", or "1.24× as fast" below 1; "" if it is NaN.
 
-    The ratio of figures other than times reads "0.81× as high".
+    Ratios of other figures read "0.81× as high".
     """
     if pd.isna(value):
         return ""
@@ -96,17 +95,17 @@ def format_multiple(value: float, low: float, high: float, is_time: bool = True)
 
 
 def format_rate(value: float) -> str:
-    """Return a value with three digits, all before the point where it has more."""
+    """Format a value with three digits, from 100 on without decimals."""
     return f"{value:,.0f}" if value >= 100 else prose.format_number(value)
 
 
 def format_with_interval(value: float, low: float, high: float, text: Callable[[float], str] = format_rate) -> str:
-    """Return "1,240 [1,210, 1,290]"; without an interval the value alone."""
+    """Format "1,240 [1,210, 1,290]", or the value alone without an interval."""
     return text(value) + (f" {_format_interval(low, high, text)}" if pd.notna(low) and pd.notna(high) else "")
 
 
 def format_seconds(value: float) -> str:
-    """Return a time with three digits and a prefix instead of zeros: "45.1 µs", "1.02 s"; "unknown" of none."""
+    """Format a time with three digits and a prefix instead of zeros: "45.1 µs", "1.02 s"; "unknown" if not finite."""
     if not math.isfinite(value):
         return "unknown"
     unit, factor = next(((unit, factor) for unit, factor in _PREFIXES if value < 0.9995 / factor * 1000), ("s", 1.0))
@@ -114,31 +113,31 @@ def format_seconds(value: float) -> str:
 
 
 def format_seconds_with_interval(value: float, low: float, high: float) -> str:
-    """Return "45.1 µs [37.9, 103]": a time, and its interval in the same unit."""
+    """Format a time and its interval in the same unit: "45.1 µs [37.9, 103]"."""
     text = format_seconds(value)
     factor = dict(_PREFIXES).get(text.split()[-1], 1.0)
     return f"{text} {_format_interval(low * factor, high * factor, prose.format_number)}"
 
 
 def format_seconds_span(values: Iterable[float]) -> str:
-    """Return "1.02 s", or "1.02 s to 2.40 s" where times do not read the same."""
+    """Format times as "1.02 s", or "1.02 s to 2.40 s" if their texts differ."""
     values = list(values)
     least, most = format_seconds(min(values)), format_seconds(max(values))
     return least if least == most else f"{least} to {most}"
 
 
 def format_two_digits(value: float) -> str:
-    """Return a multiple with two digits: "2.3", "13"."""
+    """Format a multiple with two digits: "2.3", "13"."""
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def format_gain(value: float) -> str:
-    """Return how many times as fast, with as many digits as tell it from 1: "1.07", "2.3", "13"."""
+    """Format how many times as fast, with enough digits to distinguish it from 1: "1.07", "2.3", "13"."""
     return f"{value:.2f}" if value < 1.2 else format_two_digits(value)
 
 
 def format_percentage(value: float) -> str:
-    """Return a percentage without decimals; below 1 with one."""
+    """Format a percentage without decimals, below 1 with a single decimal."""
     return f"{value:.0f}" if abs(value) >= 1 else f"{value:.1f}"
 
 
@@ -152,7 +151,7 @@ def _format_interval(low: float, high: float, text) -> str:
 
 
 def parse_amount(level: str) -> float:
-    """Return a level as a number, of a size its bytes; NaN where it is none."""
+    """Parse a level as a number, or a size in bytes; NaN if it is neither."""
     try:
         return float(sizes.parse_size(level))
     except Problem:
@@ -160,21 +159,21 @@ def parse_amount(level: str) -> float:
 
 
 def format_size(level: str) -> str:
-    """Return "64 MiB" of "64MiB"."""
+    """Format "64MiB" as "64 MiB"."""
     digits = level.rstrip("kKMGTiB")
     return f"{digits} {level[len(digits) :]}" if digits and digits != level else level
 
 
 def select_libraries(facts: Mapping) -> dict[str, dict]:
-    """Return what is known of the libraries that a study's matrix names."""
+    """Select the facts about the libraries that a study's matrix names."""
     named = {name for part in list_mappings(facts.get("settings") or {}) for name in part.get("library", [])}
     return {name: spec for name, spec in (facts.get("libraries") or {}).items() if name in named and spec}
 
 
 def describe_software(name: str, spec: Mapping) -> str:
-    """Return "HDF5 2.0.0" of a library, of a user-supplied one "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
+    """Describe a library as "HDF5 2.0.0", a user-supplied build as "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
 
-    One that has packages of the user's is "s3fs 2025.2.0 (my-s3fs, local wheel 1a2b3c4d5e6f) on HDF5 2.0.0".
+    A library with packages of the user is "s3fs 2025.2.0 (my-s3fs, local wheel 1a2b3c4d5e6f) on HDF5 2.0.0".
     """
     if added := format_added_packages(spec):
         origins = prose.format_list(dict.fromkeys(one["origin"] for one in spec["build"]["added"]))
@@ -184,14 +183,14 @@ def describe_software(name: str, spec: Mapping) -> str:
 
 
 def describe_user_build(name: str, spec: Mapping) -> str:
-    """Return "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)" of a user-supplied library, "" of any other."""
+    """Describe a user-supplied build as "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)"; "" for others."""
     if not spec.get("own"):
         return ""
     return f"{format_added_packages(spec) or 'HDF5 ' + spec['hdf5']} ({name})"
 
 
 def format_added_packages(spec: Mapping) -> str:
-    """Return the user's packages in a library with their versions, without h5py; "" where there are none."""
+    """List the user's packages in a library with their versions, without h5py; "" without packages."""
     added = get_added_versions(spec)
     return prose.format_list(f"{name} {version}" for name, version in added.items()) if added else ""
 
@@ -207,23 +206,23 @@ class Names:
     """The names of one run's levels, stores and places."""
 
     def __init__(self, report: Report, facts: dict) -> None:
-        """Take what the study declares and what is known of the run."""
+        """Take the study's declaration and the facts of the run."""
         self.report, self.facts = report, facts
 
     def format_level(self, factor: str, level: str) -> str:
-        """Return a level in few words, as rows and legends have it."""
+        """Format a level in few words, for rows and legends."""
         declared = self.report.get_factor(factor)
         if declared.label and level not in declared.labels and level not in declared.names:
             return declared.label.format(self._format_bare_level(declared, level))
         return declared.labels.get(level) or self.format_subject(factor, level)
 
     def format_table_level(self, factor: str, level: str) -> str:
-        """Return a level as a column of a table has it, whose head says of what it is."""
+        """Format a level for a table's column, whose head names the factor."""
         declared = self.report.get_factor(factor)
         return declared.labels.get(level) or self._format_bare_level(declared, level)
 
     def format_subject(self, factor: str, *levels: str) -> str:
-        """Return a level, or several, as a sentence is about them: "a 64 or 256 MiB page buffer"."""
+        """Format levels as the subject of a sentence: "a 64 or 256 MiB page buffer"."""
         declared = self.report.get_factor(factor)
         named = [declared.names[level] for level in levels if level in declared.names]
         bare = [self._format_bare_level(declared, level) for level in levels if level not in declared.names]
@@ -234,29 +233,29 @@ class Names:
         return prose.format_list(named, "or")
 
     def format_pair(self, row: Mapping, call: Callable[[str, str], str]) -> tuple[str, str]:
-        """Return what a comparison's contender and baseline are called; the second without what both begin with."""
+        """Return the names of a comparison's contender and baseline, the baseline without a shared "HDF5 "."""
         new, old = (call(row["factor"], row[side]) for side in ("contender", "baseline"))
-        # Two builds of one version are told apart by what comes behind it.
+        # Two builds of the same version differ in the text after it.
         alike = new.partition(" (")[0] == old.partition(" (")[0]
         return new, old.removeprefix("HDF5 ") if new.startswith("HDF5 ") and not alike else old
 
     def format_condition(self, factor: str, levels: Iterable[str]) -> str:
-        """Return levels as the condition of a sentence: "with a 64 MiB page buffer"."""
+        """Format levels as the condition of a sentence: "with a 64 MiB page buffer"."""
         levels, declared = list(levels), self.report.get_factor(factor)
         bare = _format_alternatives([self._format_bare_level(declared, level) for level in levels])
         return declared.within.format(self.format_subject(factor, *levels), level=bare)
 
     def format_row(self, row: Mapping, factors: Iterable[str]) -> str:
-        """Return a row's levels of `factors`, joined, as a figure's row or a legend is called."""
+        """Join a row's levels of `factors` as the name of a figure's row or legend; "all" without levels."""
         return self.format_levels(row, factors) or "all"
 
     def format_levels(self, row: Mapping, factors: Iterable[str]) -> str:
-        """Return a row's levels of those `factors` that mean something to it, joined; "" where there are none."""
+        """Join a row's levels of the `factors` that apply to it; "" without levels."""
         meant = (factor for factor in factors if row[factor] and self.has_meaning(factor, row))
         return " · ".join(self.format_level(factor, row[factor]) for factor in meant)
 
     def has_meaning(self, factor: str, row: Mapping) -> bool:
-        """Return whether a factor means something to a row, or to a side of one that is a comparison."""
+        """Return whether a factor applies to a row or, if the row is a comparison, to a side of it."""
         for other, levels in self.report.get_factor(factor).only.items():
             sides = ("baseline", "contender") if row.get("factor") == other else (other,)
             own = {row.get(side) for side in sides} - {None, ""}
@@ -265,14 +264,14 @@ class Names:
         return True
 
     def format_store(self, name: str) -> str:
-        """Return what a store is called everywhere: "disk", "S3 (emulated, 20 ms, 50 MiB/s)", "Azurite on loopback"."""
+        """Return the name of a store: "disk", "S3 (emulated, 20 ms, 50 MiB/s)", "Azurite on loopback"."""
         stores = self.facts.get("stores") or {}
         usual = _describe_store(name, stores.get(name) or {})
         alike = [other for other in stores if _describe_store(other, stores[other] or {}) == usual]
         return f"{usual} ({name})" if len(alike) > 1 else usual
 
     def format_place(self, row: Mapping) -> str:
-        """Return where a row's bytes came from, by what was in force: "from memory (page cache)"."""
+        """Describe where a row's bytes came from, by the conditions in force: "from memory (page cache)"."""
         store = row.get("store") or "" if "store" in self.report.places else ""
         state = str(row.get("state") or row.get("cache") or "")
         driver = row.get("driver") if "driver" in self.report.places else ""
@@ -293,7 +292,7 @@ class Names:
         return (1, number, "") if number == number else (2, _ORDER.get(level, len(_ORDER)), level)
 
     def sort_rows(self, table: pd.DataFrame, factors: Iterable[str]) -> pd.DataFrame:
-        """Return a table in the order of its levels, the first factor's first."""
+        """Sort a table by the levels of `factors`, the first factor first."""
         keys = [
             [self.get_sort_key(name, level) for name, level in zip(factors, row, strict=True)]
             for row in zip(*(table[name] for name in factors), strict=True)
@@ -301,7 +300,7 @@ class Names:
         return table.iloc[sorted(range(len(keys)), key=keys.__getitem__)] if keys else table
 
     def list_combinations(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
-        """Return the combinations of levels that occur in `table`, in order; of no factors, one."""
+        """List the combinations of levels in `table`, sorted; an empty combination without factors."""
         distinct = self.sort_rows(table[factors].drop_duplicates(), factors)
         return list(distinct.itertuples(index=False, name=None)) if factors else [()]
 
@@ -313,13 +312,13 @@ class Names:
         return format_size(level) if factor.size else level
 
     def _count_drivers(self, store: str) -> int:
-        """How many drivers read a store in this run; which one goes without saying where it was one."""
+        """Count the drivers of a store in this run; pages do not name a single driver."""
         parts = list_mappings(self.facts.get("settings") or {})
         return len({driver for part in parts if store in part.get("store", []) for driver in part.get("driver", [])})
 
 
 def _format_alternatives(levels: list[str]) -> str:
-    """Return levels as alternatives, with their unit once where all have the same: "64 or 256 MiB"."""
+    """Join levels as alternatives, with a shared unit once: "64 or 256 MiB"."""
     units = {level.partition(" ")[2] for level in levels}
     if len(levels) > 1 and len(units) == 1 and all(level[:1].isdigit() for level in levels):
         levels = [*(level.partition(" ")[0] for level in levels[:-1]), levels[-1]]
@@ -331,7 +330,7 @@ def _is_file_store(spec: dict) -> bool:
 
 
 def _describe_store(name: str, spec: dict) -> str:
-    """A file system by its own name, a service by its kind, with what stands between it and the reader."""
+    """Name a file system by its name, and a service by its kind and the network in between."""
     if "kind" not in spec or _is_file_store(spec):
         return name
     store, network = stores.get_store(spec), spec.get("network") or {}

@@ -25,14 +25,14 @@ from traitlets.config import Config
 from sbench.probe.program import Problem, write_text
 
 TEMPLATES = Path("notebooks/templates")
-# Cells with these tags hold paths of this call: the same tables give the same page wherever it is built.
+# Cells with these tags hold paths of this call; without them, equal tables give equal pages anywhere.
 NOT_SHOWN = {"parameters", "injected-parameters"}
 _HASHES = "HASHES-OF-THE-SCRIPTS"
 _PAGE = re.compile(r"\]\(([\w.-]+)\.html\)")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the page `--out`, beside it the same as Markdown, a folder of pictures and numbers, and the answers."""
+    """Write the page `--out` and, in its folder, its Markdown, a folder of pictures and numbers, and the answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--notebook", type=Path, required=True, help="the notebook to execute")
     parser.add_argument("--out", type=Path, required=True, help="the HTML page; everything else is named after it")
@@ -49,9 +49,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def build_page(notebook: Path, parameters: dict, out: Path) -> None:
-    """Write `out` (HTML), its Markdown, `<stem>_files/` and, where the notebook leaves answers, `<stem>_answers.json`.
+    """Write `out` (HTML), its Markdown, `<stem>_files/` and, if the notebook leaves answers, `<stem>_answers.json`.
 
-    All of it is built aside and moved into place at the end, so a failure leaves an earlier report as it was.
+    Build all of it aside and move it at the end, so a failure leaves an earlier report unchanged.
 
     Raises:
         Problem: the notebook is missing, does not know a parameter, or one of its cells fails.
@@ -72,10 +72,10 @@ def build_page(notebook: Path, parameters: dict, out: Path) -> None:
 
 
 def run_notebook(path: Path, parameters: dict):
-    """Return the executed notebook.
+    """Execute a notebook and return it.
 
     Raises:
-        Problem: it is missing, does not know a parameter, or one of its cells fails.
+        Problem: the notebook is missing, does not know a parameter, or one of its cells fails.
     """
     if not path.is_file():
         raise Problem(f"{path} does not exist; name a notebook of notebooks/")
@@ -91,23 +91,23 @@ def run_notebook(path: Path, parameters: dict):
 
 
 class CellFailed(Exception):
-    """A cell of a notebook, by its number, and what it raised."""
+    """A failed cell of a notebook: its number and exception."""
 
 
 class InProcess(Engine):
-    """Lets papermill run cells in this process: a kernel would take seconds to start and to import what is here.
+    """A papermill engine that runs cells in this process, as a kernel takes seconds to start and import.
 
-    Cells see no configuration of the user.
+    Cells do not see the user's configuration of IPython.
     """
 
     name = "in-process"
 
     @classmethod
     def execute_managed_notebook(cls, nb_man: NotebookExecutionManager, kernel_name: str, **_: object) -> None:
-        """Run the notebook's cells, one after the other."""
+        """Run the notebook's cells in order."""
         cells = [cell for cell in nb_man.nb.cells if "injected-parameters" not in cell.metadata.tags]
         with tempfile.TemporaryDirectory(prefix="report.") as home:
-            # Under a name of its own, or it takes the place of the program's own module.
+            # Under another name, or it would replace the program's module.
             shell = InteractiveShell.instance(
                 config=Config(HistoryManager={"enabled": False}), ipython_dir=home, user_module=ModuleType("notebook")
             )
@@ -126,8 +126,8 @@ papermill_engines.register(InProcess.name, InProcess)
 
 
 def _draw_plot(names: dict, plot: object) -> dict[str, str]:
-    """Return a plot of HoloViews as HTML that needs no network, and as Markdown with a picture among the `files`."""
-    # HoloViews takes seconds to import, and few notebooks have a plot of its own.
+    """Return a HoloViews plot as HTML that needs no network, and as Markdown with a picture among the `files`."""
+    # Import HoloViews here: it takes seconds, and few notebooks draw a plot with it.
     import holoviews as hv
 
     from sbench.pages import plot_html
@@ -150,9 +150,8 @@ def _draw_plot(names: dict, plot: object) -> dict[str, str]:
 
 
 def _run_cell(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]:
-    """Return what a cell shows: what it prints, then what it displays."""
     with capture_output() as shown:
-        shell.display_trap.hook = sys.displayhook  # the value of a last line is shown as in Jupyter
+        shell.display_trap.hook = sys.displayhook  # show the value of a last line, as Jupyter does
         result = shell.run_cell(source)
     try:
         result.raise_error()
@@ -167,7 +166,7 @@ def _run_cell(shell: InteractiveShell, source: str, where: str) -> list[Notebook
         *(
             new_output("display_data", output.data, metadata=output.metadata)
             for output in shown.outputs
-            # Without a text it is what Jupyter needs before the first plot of HoloViews.
+            # Displays without text prepare Jupyter for the first plot of HoloViews.
             if output.data.keys() & {"text/markdown", "text/plain"}
         ),
     ]
@@ -181,7 +180,7 @@ def _select_shown_cells(notebook):
 
 
 def _filter_chapters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    """Yield the cells of what comes before the first chapter, and of the chapters that show more than their title."""
+    """Yield the cells before the first chapter, and chapters that show more than their title."""
     chapters: list[list[NotebookNode]] = [[]]
     for cell in cells:
         if cell.cell_type == "markdown" and cell.source.startswith("## "):
@@ -196,32 +195,32 @@ def _filter_chapters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
 def _render_html(notebook, stem: str) -> str:
     exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())])
     resources = {"metadata": {"name": stem}, "scripts_hashes": _HASHES}
-    # HTMLExporter's own would read the finished page once more, to name pictures that have no name; ours all have.
+    # HTMLExporter's method would parse the page again to name pictures; all pictures here have names.
     text, _ = TemplateExporter.from_notebook_node(exporter, _select_shown_cells(notebook), resources)
     return text.replace(_HASHES, " ".join(_compute_script_hashes(text)) or "'none'")
 
 
 def _compute_script_hashes(page: str) -> list[str]:
-    """Return what a content security policy calls the scripts of a page; data in elements of other types are none."""
+    """Return the hashes of a page's scripts for its content security policy; skip data in elements of other types."""
     scripts = re.findall(r"<script(?: | type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
     return [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
 
 
 def _render_markdown(notebook) -> str:
     priority = {"display_data_priority": ["text/markdown", "text/plain"]}
-    # A page is about what was found; of a notebook to learn from the code is shown, too.
+    # Only notebooks to learn from show their code.
     exporter = MarkdownExporter(
         exclude_input=not notebook.metadata.get("show_code"), config=Config(NbConvertBase=priority)
     )
     text, _ = exporter.from_notebook_node(_select_shown_cells(notebook))
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
-    # Whoever reads Markdown goes on to Markdown.
+    # Links in Markdown lead to Markdown.
     return _PAGE.sub(r"](\1.md)", "\n".join(kept).strip() + "\n")
 
 
 def _replace_folder(new: Path, old: Path) -> None:
-    """Put `new` where `old` is: what an earlier report left there and this one lacks must not stay."""
+    """Replace `old` by `new`, so that files of an earlier report that this report lacks do not stay."""
     aside = new.with_name("old")
     if old.exists():
         old.rename(aside)

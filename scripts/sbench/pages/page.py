@@ -1,9 +1,9 @@
-"""What a notebook's cells call to show something, once for the HTML page and once for Markdown.
+"""Show text, figures and tables of a notebook's cells, once for the HTML page and once for Markdown.
 
-All text that it is given is plain but for the marks of `sbench.pages.markup`, which escapes it.
+All text is plain except for the marks of `sbench.pages.markup`, which escapes it.
 
-Figures and tables leave their numbers as CSV in the report's folder of files, which the HTML page links, and figures
-an SVG for Markdown.
+Figures and tables write their numbers as CSV to the report's folder, which the HTML page links; figures also write an
+SVG for Markdown.
 """
 
 import contextlib
@@ -37,25 +37,26 @@ from sbench.pages.markup import (
 from sbench.pages.plot import Figure, compress_text, shorten_names
 from sbench.probe.program import replace_file, write_text
 
-# What spreadsheets take for a formula: not a number with a sign, nor a sign alone.
+# Texts that spreadsheets read as a formula, except a number with a sign and a lone sign.
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!([\d.,]+(e[+-]?\d+)?( ?%)?)?\Z)")
-# Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
+# A number with its unit, its interval and the mark of an invalid cell.
 _AMOUNT = re.compile(r"[\d.,]+( [nµm]?s)?( \[[\d., ]+\])?( \[INVALID\])?")
-# A time in seconds, with its interval, and what else its cell has.
+# A time in seconds, its interval, and a suffix.
 _SECONDS = re.compile(r"([\d.]+)(?: \[([\d.]+), ([\d.]+)\])?( \(.*\)| \[INVALID\])?")
+# Marks repeat colours for Markdown, for paper and for readers who do not see the colours.
 MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
 ROWS_IN_MARKDOWN = 60
-WIDE = 12  # columns from which on what all rows share is said below a table
+WIDE = 12  # columns from which the caption has the values that all rows share
 _aside: ProcessPoolExecutor | None = None
 _recorded: list["Table"] | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as people read it.
+    """A table for readers.
 
-    `frame` holds the numbers as they are, `formats` what to make of a column, `over` (column -> a bool or the name of a
-    colour a row) which cells are coloured, and `meaning` says why. `numbers` is what the CSV has where the frame holds
+    `frame` has the numbers, `formats` the formatter of a column, `over` (column -> a bool or the name of a colour per
+    row) the marked cells, and `meaning` the reason for marks. `numbers` replaces the frame in the CSV if the frame has
     texts. Markdown has the first `in_markdown` rows.
     """
 
@@ -70,38 +71,38 @@ class Table:
 
     @property
     def full_caption(self) -> str:
-        """The caption, with what a mark in a text says."""
+        """Return the caption with the meaning of marks in texts."""
         colours = {colour for flags in self.over.values() for colour in _list_colours(flags)}
         sign = MARKS["over"] if "over" in colours else ""
         meaning = f" Marked{sign}: {self.meaning}." if self.meaning and colours & MARKS.keys() else ""
         return f"{self.caption}{meaning}"
 
     def format_value(self, column: str, value: object) -> str:
-        """Return a value of a column as people read it."""
+        """Format a value of a column for readers."""
         return "" if pd.isna(value) else self.formats.get(column, str)(value)
 
 
 class Page:
-    """The report that is being written; `files` is its folder of pictures and numbers."""
+    """The report in progress; `files` is its folder of pictures and numbers."""
 
     def __init__(self, files: Path | str) -> None:
-        """Show figures and tables with their files in `files`."""
+        """Write the files of figures and tables to `files`."""
         self.files = Path(files)
         self._loaded = False
 
     def show_text(self, *lines: str, in_markdown: bool = True) -> None:
-        """Show paragraphs, and what else `sbench.pages.markup` makes of text."""
+        """Show paragraphs and other blocks of `sbench.pages.markup`."""
         if any(lines):
             _show_forms(html=render_html(*lines), markdown=render_markdown(*lines) if in_markdown else "")
 
     def show_section(self, title: str, text: str) -> None:
-        """Show text under a heading of its own; without text there is no heading either."""
+        """Show text under a heading; show neither without text."""
         if text:
             self.show_text(heading(3, title), text)
 
     @contextlib.contextmanager
     def fold(self, summary: str) -> Iterator[None]:
-        """Hide what is shown within, under a line that opens it; Markdown has all of it."""
+        """Hide the content of the context under a line that opens it; show all in Markdown."""
         _show_forms(
             html=f"<details><summary>{render_html_line(summary)}</summary>", markdown=render_markdown(bold(summary))
         )
@@ -109,7 +110,7 @@ class Page:
         _show_forms(html="</details>", markdown="")
 
     def show_lead(self, figure: Figure, beside: Mapping[str, list[str]]) -> None:
-        """Show the page's first figure, and lists under their headings beside it where there is room."""
+        """Show the page's first figure, and lists under headings at its side if there is room."""
         _show_forms(html='<div class="lead">', markdown="")
         self.show_figure(figure)
         _show_forms(html="<div>", markdown="")
@@ -122,7 +123,7 @@ class Page:
 
         Args:
             findings: (anchor, sentence) pairs.
-            source: what the sentences were made of: run, date, and a hash of the records.
+            source: run, date and hash of the records behind the sentences.
         """
         items = [
             f'<li id="{escape(anchor)}">{render_html_line(text)} <button class="copy" data-copy="'
@@ -134,14 +135,14 @@ class Page:
             _show_forms(html=f'<ul class="findings">{"".join(items)}</ul>', markdown=texts)
 
     def show_figure(self, figure: Figure) -> None:
-        """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
+        """Show a figure with its caption and a link to its numbers; without panels, show the caption, if any."""
         if not figure.panels:
             return self.show_text(figure.caption and f"{figure.title}: {figure.caption}")
         if _recorded is not None:
             return None
         figure = shorten_names(figure)
         svg = _start_drawing(figure)
-        # HoloViews and Bokeh take seconds to import, and a page may be without figures.
+        # Import here: HoloViews and Bokeh take seconds, and a page may lack figures.
         from sbench.pages import plot_html
 
         drawn = self.get_loader() + plot_html.draw_figure(figure)
@@ -149,7 +150,7 @@ class Page:
         self.show_picture(figure.name, figure.title, svg(), figure.caption, drawn, numbers)
 
     def save_picture(self, figure: Figure) -> str:
-        """Leave the picture of a figure to another page, and return its path; "" of a figure without panels."""
+        """Write the picture of a figure for another page and return its path; "" without panels."""
         if not figure.panels or _recorded is not None:
             return ""
         picture = self._build_path(figure.name, "svg")
@@ -164,7 +165,7 @@ class Page:
         return "" if loaded else plot_html.render_loader()
 
     def show_image(self, file: Path, link_to: str, title: str, in_markdown: bool = True) -> None:
-        """Show a picture that another page has left."""
+        """Show a picture from another page."""
         data = b64encode(file.read_bytes()).decode()
         _show_forms(
             html=f'<figure><img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}"></figure>',
@@ -172,11 +173,11 @@ class Page:
         )
 
     def show_picture(self, name: str, title: str, svg: str, caption: str, drawn: str = "", numbers: str = "") -> None:
-        """Show a picture with its caption; in HTML what is `drawn` instead, if anything, and a link to `numbers`."""
+        """Show a picture with its caption; in HTML show `drawn` instead, if any, and a link to `numbers`."""
         drawn = drawn or f'<div class="drawing" tabindex="0">{svg}</div>'
         picture = self._build_path(name, "svg")
         write_text(self.files / picture.name, svg)
-        # On paper the picture stands in its place; inflated it would be the bulk of a long page.
+        # Paper shows the picture, which is compressed: it would be the bulk of a long page.
         both = f'{drawn}<img class="paper" alt="" data-svg="{compress_text(svg)}">'
         text = render_html_line(f"{caption} {numbers}")
         _show_forms(
@@ -186,7 +187,7 @@ class Page:
         )
 
     def show_table(self, table: Table, otherwise: str = "Nothing to list.", linked: bool = True) -> None:
-        """Show a table with its caption and a link to its numbers, if any; one without rows leaves a sentence."""
+        """Show a table with its caption and a link to its numbers, if any; show `otherwise` without rows."""
         if table.frame.empty:
             return self.show_text(otherwise)
         if _recorded is not None:
@@ -209,12 +210,12 @@ class Page:
         return link("Numbers (CSV)", str(path))
 
     def _build_path(self, name: str, suffix: str) -> Path:
-        """Where a file lies, seen from the page; names of jobs from elsewhere are parts of some names."""
+        """Return a file's path relative to the page; clean its name, which may contain names of jobs from elsewhere."""
         return Path(self.files.name, f"{build_file_stem(name)}.{suffix}")
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a table as CSV for people, whole or not at all; to a spreadsheet none of its texts is a formula."""
+    """Write a table as CSV for people, whole or not at all, without texts that a spreadsheet reads as a formula."""
     with replace_file(path) as part:
         table.rename(columns=_escape_formula).apply(_escape_formulas).to_csv(part, index=False, lineterminator="\n")
 
@@ -229,14 +230,14 @@ def _escape_formula(value: object) -> object:
 
 
 def build_file_stem(name: str) -> str:
-    """Return a name so that a file can have it."""
+    """Convert a name to the stem of a file, with a hash if that changes the name."""
     clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
     return clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager
 def record_tables() -> Iterator[list[Table]]:
-    """Give the tables that pages show within the block, which leave no figures and no numbers."""
+    """Yield a list that collects the tables shown in the context, without writing figures and numbers."""
     global _recorded
     _recorded = tables = []
     try:
@@ -246,10 +247,10 @@ def record_tables() -> Iterator[list[Table]]:
 
 
 def draw_aside() -> None:
-    """Let another process draw for Markdown and paper, while this one draws the same for the screen.
+    """Draw for Markdown and paper in another process, while this process draws the same for the screen.
 
-    It is to be called before this process has threads: a copy of one that has them may wait for a lock for ever. Where
-    processes cannot share locks, as without /dev/shm, this one draws all.
+    Call it before this process has threads: a copy of a process with threads may wait for a lock for ever. If processes
+    cannot share locks, as without /dev/shm, this process draws all.
     """
     global _aside
     with contextlib.suppress(OSError, ImportError):
@@ -258,12 +259,12 @@ def draw_aside() -> None:
 
 
 def _start_drawing(figure: Figure) -> Callable[[], str]:
-    """Begin to draw an SVG, or put it off, and return what gives it."""
+    """Start or defer drawing an SVG; return a function that returns it."""
     return _aside.submit(_draw_svg, figure).result if _aside else functools.partial(_draw_svg, figure)
 
 
 def _draw_svg(figure: Figure) -> str:
-    # Not at the top, so that matplotlib is imported where it draws.
+    # Import matplotlib only in the process that draws.
     from sbench.pages import plot_svg
 
     return plot_svg.draw_figure(figure)
@@ -274,13 +275,13 @@ def _show_forms(**forms: str) -> None:
 
 
 def format_table(table: Table) -> pd.DataFrame:
-    """Return a table's texts as people read them."""
+    """Format the values of a table as texts."""
     texts = {column: [table.format_value(column, value) for value in table.frame[column]] for column in table.frame}
     return pd.DataFrame(texts, dtype=str)
 
 
 def add_unit_prefixes(table: Table) -> Table:
-    """Return a table whose times have a unit with a prefix each, 45.1 µs, where its columns are in seconds."""
+    """Replace times in columns of seconds by texts with a unit and its prefix, 45.1 µs."""
     texts = format_table(table)
     seconds = {
         column: [_SECONDS.fullmatch(text) for text in texts[column]]
@@ -306,7 +307,7 @@ def _add_unit_prefix(time: re.Match | None) -> str:
 
 
 def remove_shared_columns(table: Table) -> Table:
-    """Return a wide table without the columns in which all rows have the same, which its caption says instead."""
+    """Move columns with the same value in all rows of a wide table to its caption."""
     texts = format_table(table)
     if len(texts.columns) < WIDE or len(texts) < 2:
         return table
@@ -319,7 +320,7 @@ def remove_shared_columns(table: Table) -> Table:
 
 
 def add_marks(texts: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Return a table's texts with the marks that say what a colour does."""
+    """Add marks to a table's texts, with the same meaning as the colours."""
     texts = texts.copy()
     for column in table.over.keys() & set(texts):
         signs = [MARKS.get(name, "") for name in _list_colours(table.over[column])]
@@ -332,7 +333,7 @@ def _list_colours(flags: Iterable) -> list[str]:
 
 
 def find_numeric_columns(texts: pd.DataFrame, table: Table) -> set[str]:
-    """Return the columns of numbers, and those whose texts are a number with its unit or its interval."""
+    """Return the columns of numbers, and columns whose texts are a number with its unit or its interval."""
 
     def is_number(column: str) -> bool:
         matches = [_AMOUNT.fullmatch(text) for text in texts[column] if text]
@@ -345,7 +346,7 @@ def find_numeric_columns(texts: pd.DataFrame, table: Table) -> set[str]:
 def _render_html_table(texts: pd.DataFrame, table: Table) -> str:
     of_numbers = find_numeric_columns(texts, table)
     over = {column: _list_colours(flags) for column, flags in table.over.items()}
-    # The rarer kind of column is named in its cells, which saves a part of a long table's bytes.
+    # Only cells of the rarer kind of column name it, which shortens a long table.
     mostly = len(of_numbers) > len(texts.columns) / 2
     kinds = {column: ([] if mostly else ["n"]) if column in of_numbers else ["t"] if mostly else [] for column in texts}
     head = "".join(f"<th{_render_classes(kinds[column])}>{render_html_line(column)}</th>" for column in texts)

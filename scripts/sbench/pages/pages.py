@@ -1,4 +1,4 @@
-"""What every study's page opens and closes with, and the first page, which has the answers of all studies."""
+"""Show the opening and closing of every study's page, and the first page with the answers of all studies."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -29,14 +29,14 @@ from sbench.pages.plot import Figure
 from sbench.pages.results import Results
 from sbench.probe.program import Problem, read_json, write_json
 
-FURTHER = 6  # findings that stand open below the headline
+FURTHER = 6  # findings below the headline that are not folded
 UNDECIDED = 4
-ADVICE = 2  # pieces of advice of a study on the first page; its own page has all
+ADVICE = 2  # sentences of advice per study on the first page; the study's page has all
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A study's own answer, where a run was made for a question that comparisons factor by factor do not answer."""
+    """An answer of a study to a question that comparisons factor by factor do not answer."""
 
     headline: str
     to_do: Sequence[str]
@@ -46,9 +46,9 @@ class Answer:
 def show_opening(
     page: Page, run: Results, why: Iterable[Said] = (), own: Answer | None = None, headline: str = ""
 ) -> None:
-    """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations.
+    """Show the answer, the picture of its deciding comparisons, reasons, advice and the best configurations.
 
-    `why` are the study's own sentences about the reason, `headline` is its own sentence, and `own` all of its answer.
+    The study may add sentences on the reason (`why`), and replace the `headline` or, with an `Answer`, all of this.
     """
     if own:
         reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
@@ -56,7 +56,7 @@ def show_opening(
         return
     leads = leaders.find_leads(run) if run.report.contest else []
     said = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
-    # What is stated first stays where two statements contradict each other.
+    # Write the headline first: of two contradicting statements, the page keeps the earlier.
     headline = headline or bold(select_headline(said, run))
     reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
     advice = run.select_sentences([*leaders.write_others(leads, run), *recommendation.list_recommendations(run)])
@@ -70,7 +70,7 @@ def show_opening(
 
 
 def select_headline(said: Iterable[Said], run: Results) -> str:
-    """Return the sentences of a headline that hold; where none does, that it was withheld."""
+    """Return the sentences of a headline that hold, or else a notice that it was withheld."""
     return " ".join(run.select_sentences(said)) or words.fill("withheld", many="The headline")
 
 
@@ -83,9 +83,9 @@ def show_first_screen(
     few: Figure | None = None,
     summary: Table | None = None,
 ) -> None:
-    """Show run, question, answer and picture with what stands beside it; leave them, or `few` of it, for the index.
+    """Show run, question, answer and picture with lists at its side; save them for the index.
 
-    Where there is a `summary`, the index has that in Markdown in place of pictures and links.
+    The index has `few` in place of the picture, and in Markdown a `summary` in place of pictures and links.
     """
     facts, report, question = run.facts, run.report, headlines.write_question(run)
     not_provided = [paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or []]
@@ -103,7 +103,7 @@ def show_first_screen(
     answers = {
         **{"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")},
         **{
-            # What is cited are runs, not that they were compared.
+            # Runs are cited, comparisons of runs are not.
             "name": "" if "sides" in facts else facts.get("name", ""),
             "source": source,
             "caution": caution,
@@ -119,10 +119,9 @@ def show_first_screen(
 
 @functools.lru_cache(maxsize=1)
 def get_findings(run: Results) -> tuple[list[Finding], list[Finding]]:
-    """Return the findings on the metric that decides, and those on the others that lie beyond what counts as the same.
+    """Return findings on the deciding metric, and findings on others outside the range that counts as the same.
 
-    The others are many families, so false alarms are among them: a sentence is made of those whose
-    95 % CI lies outside what counts as the same.
+    The others are many families, so false alarms are among them: their whole 95 % CI lies outside that range.
     """
     bound = 1 + run.same_percent / 100
     others = [
@@ -134,12 +133,12 @@ def get_findings(run: Results) -> tuple[list[Finding], list[Finding]]:
 
 
 def select_findings(group: list[Finding], run: Results) -> list[Finding]:
-    """Return the findings whose statements hold."""
+    """Select the findings whose statements hold."""
     return [one for one in group if run.select_sentences([(one.text, (one.statement,) if one.statement else ())])]
 
 
 def show_further_findings(page: Page, run: Results, limits: list[str]) -> None:
-    """Show what else was found, what was not decided, and what these data cannot say."""
+    """Show further findings, undecided comparisons and the limits of the data."""
     primary, secondary = get_findings(run)
     page.show_text(describe_usual_levels(run))
 
@@ -164,7 +163,7 @@ def show_findings(
     undecided: list[Finding],
     about: str = "Where the differences arise: parts of a run",
 ) -> None:
-    """Show findings, those on the metrics that do not decide under a line that is `about` them."""
+    """Show findings; fold findings on metrics that do not decide under the line `about`."""
     _show_under_heading(page, "Findings", decided, FURTHER, run)
     if secondary:
         with page.fold(about):
@@ -173,7 +172,7 @@ def show_findings(
 
 
 def describe_usual_levels(run: Results) -> str:
-    """Return the levels that most cells share, which sentences and rows leave out; "" where there are none."""
+    """Describe the levels of most cells, which sentences and rows leave out; "" without such levels."""
     compared = {run.report.headline, *run.verdicts.get("factor", ())}
     own = [factor.name for factor in run.report.factors if not (factor.place or factor.given)]
     said = [name for name in own if run.usual_levels.get(name, "") not in ("", run.report.added.get(name))]
@@ -199,7 +198,7 @@ def _show_by_place(page: Page, group: list[Finding], run: Results) -> None:
 
 
 def describe_source(facts: dict) -> str:
-    """Return run, date, machine and versions in one line; of a published study its title, its authors and its date."""
+    """Describe run, date, machine and versions in one line; for a published study its title, authors and date."""
     if published := facts.get("published"):
         return " · ".join(published[key] for key in ("title", "by", "date") if published[key] != "unknown")
     machine = facts.get("machine") or {}
@@ -216,7 +215,7 @@ def describe_source(facts: dict) -> str:
 
 
 def format_citation(run: Results) -> str:
-    """Return what a sentence that is copied was made of: run, date and the permanent name of the records."""
+    """Return the source of a copied sentence: run, date and the permanent name of the records."""
     facts = run.facts
     return ", ".join([f"run {facts.get('run', 'unknown')}", *_list_days(facts), *_list_permanent_name(facts)])
 
@@ -230,7 +229,7 @@ def _list_days(facts: dict) -> list[str]:
 
 
 def show_left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
-    """Show what failed or broke a rule, which combinations were left out, and which attempts failed before."""
+    """Show failed and invalid repeats, combinations left out, and earlier failed attempts."""
     if "published" in run.facts:
         page.show_text(f"Whether a {repeat} failed, or a combination was left out, is not published.")
         return
@@ -242,7 +241,7 @@ def show_left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
 
 
 def show_closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
-    """Show how it was measured, by which machine and code, and a study's own tables about the run."""
+    """Show the method, the machine, the code, and a study's tables about the run."""
     page.show_text(bullets(method))
     page.show_table(cell_tables.build_machine_table(run.facts), "The machine is not known.")
     page.show_table(cell_tables.build_node_table(run.facts), "")
@@ -252,12 +251,12 @@ def show_closing(page: Page, run: Results, tables: Iterable[Table], method: list
 
 
 def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
-    """Show the first page: the run, and what each study's page opens with, of the answers that studies left in files.
+    """Show the first page: the run, and the opening of each study's page, from the answers that studies left in files.
 
-    `extra` are the artefacts of the user's own notebooks: each is a link, or a line that says why it failed.
+    `extra` are the artefacts of the user's notebooks: each gives a link, or a line with the reason of its failure.
 
     Raises:
-        Problem: a file is missing or is not a study's answers.
+        Problem: a file is missing or lacks a study's answers.
     """
     studies = [read_json(path) | {"page": Path(path).name.removesuffix("_answers.json")} for path in paths]
     for path, study in zip(paths, studies, strict=True):
@@ -267,10 +266,10 @@ def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
     page.show_text(heading(1, f"What was found{f' on {run}' if run else ''}"))
     own, failed = _list_notebooks(extra)
     links = [link(study["title"], f"{study['page']}.html") for study in studies]
-    # What has a summary is pasted elsewhere, where no link leads anywhere.
+    # Users paste a page with a summary elsewhere, which breaks links.
     alone = any("summary" in study for study in studies)
     page.show_text(" · ".join([*links, *own]), bullets(failed), in_markdown=not alone)
-    # A study of one library says no more of the machine than one of several.
+    # Leave out sources that another source includes, as of studies with fewer libraries.
     sources = dict.fromkeys(study["source"] for study in studies)
     page.show_text(*(one for one in sources if not any(set(one.split()) < set(other.split()) for other in sources)))
     if names := sorted(study["name"] for study in studies if study.get("name")):
@@ -290,7 +289,7 @@ def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
 
 
 def _list_notebooks(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the links to pages of the user's own notebooks, and what is said of those that failed."""
+    """Return links to pages of the user's notebooks, and messages about failed notebooks."""
     links, failed = [], []
     for name, made in ((Path(path).stem, read_json(path)) for path in paths):
         book = f"notebooks/extra/{name}.ipynb"

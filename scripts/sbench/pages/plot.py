@@ -1,4 +1,4 @@
-"""A figure, described once: drawn for the page by `plot_html`, for Markdown by `plot_svg`, written as CSV by `page`."""
+"""Describe a figure once: `plot_html` draws it for the page, `plot_svg` for Markdown, `page` writes it as CSV."""
 
 import math
 import zlib
@@ -11,23 +11,23 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-# Of Okabe and Ito's palette, which readers with any of the common colour vision deficiencies tell apart, what verdicts
-# do not have (`comparisons.LOOKS`), and two more.
+# Okabe and Ito's palette, which readers with common colour vision deficiencies can distinguish, without the colours of
+# verdicts (`comparisons.LOOKS`), and two more.
 COLOURS = ("#0072B2", "#CC79A7", "#000000", "#56B4E9", "#8A6D3B", "#E69F00", "#7B4EA3")
 MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star")
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 GREY = "#6b6b6b"
 NAME = 0.07  # of a panel's height: a line of text at its top
-ROW = 40  # of the page's pixels: a row's height
-ABOVE, STRIPE = 0.5, 0.23  # of a row's height: its name above its marks, in a stripe that reaches as far up and down
-BAR = 0.25  # of a row's height: a bar's reach up and down, which leaves the stripe free
+ROW = 40  # height of a row in pixels
+ABOVE, STRIPE = 0.5, 0.23  # of a row's height: name above its marks; half the stripe of the name
+BAR = 0.25  # of a row's height: half a bar, which leaves the stripe free
 LONGEST = 130  # letters of a name in a figure
-LETTER = 0.015  # of a panel's width: a letter, where two panels stand beside each other
+LETTER = 0.015  # of a panel's width: a letter, if two panels are side by side
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the marks of one arm look: no two arms share both colour and marker. Without a marker, a line alone."""
+    """The look of the marks of an arm; no two arms share both colour and marker. Without a marker, a line alone."""
 
     colour: str
     marker: str
@@ -36,9 +36,9 @@ class Look:
 
     @classmethod
     def from_arm(cls, arm: int, style: int = 0) -> "Look":
-        """Return the look of the `arm`-th arm; `style` tells variants of an arm apart (dash, and a hollow marker).
+        """Return the look of the `arm`-th arm; `style` distinguishes variants of an arm (dash, and a hollow marker).
 
-        When the colours are used up they come again with other markers.
+        After the last colour, colours repeat with other markers.
         """
         again, colour = divmod(arm, len(COLOURS))
         marker = MARKERS[(colour + again) % len(MARKERS)]
@@ -47,11 +47,11 @@ class Look:
 
 @dataclass(frozen=True)
 class Marks:
-    """One arm in one panel.
+    """The marks of an arm in a panel.
 
-    `points` has x, y and, where an interval is known, x_low and x_high or y_low and y_high; `samples` has x, y and
-    note, which the points may have too, and what they are read as (`text`). With `joined` a line runs through the
-    points, which is for continuous factors only (METHOD 21). `size` is that of a marker in the page's pixels.
+    `points` has x, y and, if an interval is known, x_low and x_high or y_low and y_high; `samples` has x, y and note.
+    Points may also have a note, and their value for readers (`text`). With `joined` a line connects the points, for
+    continuous factors only (METHOD 21). `size` is the size of a marker in pixels.
     """
 
     label: str
@@ -64,7 +64,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Bars:
-    """Stretches of horizontal bars: `table` has y, left and right; `half` is how far they reach up and down."""
+    """Parts of horizontal bars: `table` has y, left and right; `half` is half their height."""
 
     label: str
     colour: str
@@ -76,7 +76,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Rule:
-    """A line across a panel at a value of the y axis, named at its right end, or of the x axis, named at its top."""
+    """A line across a panel at a value of the y axis, with a name at the right, or the x axis, with a name on top."""
 
     at: float
     label: str = ""
@@ -85,12 +85,12 @@ class Rule:
     dash: str = "dashed"
 
 
-# Where nothing differs: of ratios along the x axis, and along the y axis.
+# No difference, for ratios along the x axis and along the y axis.
 SAME_X, SAME_Y = (Rule(1.0, axis=axis, dash="solid") for axis in ("x", "y"))
 
 
 class Note(NamedTuple):
-    """A text in the middle of a place in a panel."""
+    """A text centred at a point of a panel."""
 
     x: float
     y: float
@@ -99,7 +99,7 @@ class Note(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A rule of the x axis, the line of text (from the top) that names it, and whether the name stands before it."""
+    """A rule of the x axis, the line of text (from the top) of its name, and whether the name is before it."""
 
     rule: Rule
     tier: int
@@ -108,12 +108,12 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. With `rows`, each is named above its marks, from the top down (row i lies at y = -i).
+    """A pair of axes; each of `rows` is a name above its marks, from the top down (row i is at y = -i).
 
-    Names stand in stripes that no line crosses, so marks keep within a quarter of a row's height.
+    Names have stripes that no line crosses, so marks keep within a quarter of a row's height.
 
-    `rules` are limits, which the axes reach out to, events, and the ratio at which nothing differs. Panels that are
-    read together are given the same `x_ends` or `y_ends`.
+    `rules` are limits, which the axes include, events, and the ratio without difference. Panels to read together get
+    the same `x_ends` or `y_ends`.
     """
 
     title: str
@@ -136,11 +136,11 @@ class Panel:
     band: tuple[float, float] | None = None
 
     def compute_x_range(self) -> tuple[float, float]:
-        """Return the x axis' ends: everything drawn, with room for the markers."""
+        """Return the ends of the x axis, with room for everything drawn and the markers."""
         return self.x_ends or _compute_ends(self._join_values("x"), self.x_log, bool(self.rows))
 
     def compute_y_range(self) -> tuple[float, float]:
-        """Return the y axis' ends; the names of events have room above all that is drawn."""
+        """Return the ends of the y axis, with room for the names of events above everything drawn."""
         if self.rows:
             return -len(self.rows) + 0.55, ABOVE + STRIPE
         if self.y_ends:
@@ -150,28 +150,28 @@ class Panel:
         return low, _compute_value_at(low, high, 1 / (1 - share), self.y_log)
 
     def get_x_tick_names(self) -> dict[float, str]:
-        """Return what stands at each tick of the x axis."""
+        """Return the text at each tick of the x axis."""
         return dict(zip(self.x_ticks, self.x_tick_texts or map(format_tick, self.x_ticks), strict=True))
 
     def get_y_tick_names(self) -> dict[float, str]:
-        """Return what stands at each tick of the y axis."""
+        """Return the text at each tick of the y axis."""
         return dict(zip(self.y_ticks, self.y_tick_texts or map(format_tick, self.y_ticks), strict=True))
 
     def list_limits(self) -> list[tuple[Rule, float]]:
-        """Return the rules that are named at the right, from below, each with the y of its name: names keep apart."""
+        """List the rules with names at the right, from below, each with the y of its name, so that names keep apart."""
         low, high = self.compute_y_range()
         rules = sorted((rule for rule in self.rules if rule.axis == "y" and rule.label), key=lambda rule: rule.at)
         places = np.array([_compute_share(rule.at, low, high, self.y_log) for rule in rules])
         steps = NAME * np.arange(len(rules))
         places = np.maximum.accumulate(places - steps) + steps
-        # What does not fit below the top moves down again.
+        # Move names beyond the top down again.
         places = np.minimum(places, 1 - steps[::-1])
         return [
             (rule, _compute_value_at(low, high, place, self.y_log)) for rule, place in zip(rules, places, strict=True)
         ]
 
     def list_events(self) -> list[Event]:
-        """Return the rules that are named at the top; names that are near each other get lines of text of their own."""
+        """List the rules with names at the top; names near each other get separate lines of text."""
         low, high = self.compute_x_range()
         ends: list[float] = []
         events = []
@@ -187,7 +187,7 @@ class Panel:
         return events
 
     def compute_name_height(self, tier: int) -> float:
-        """Return the y at which the names of events of one line of text stand."""
+        """Return the y of the names of events in a line of text."""
         low, high = self.compute_y_range()
         return _compute_value_at(low, high, 1 - NAME * (tier + 0.5), self.y_log)
 
@@ -204,7 +204,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """What is shown under one heading; `numbers` is all that is drawn, `name` the stem of its files."""
+    """A figure under one heading; `numbers` is everything drawn, `name` the stem of its files."""
 
     name: str
     title: str
@@ -215,7 +215,7 @@ class Figure:
 
 
 def shorten_names(figure: Figure) -> Figure:
-    """Return a figure whose names each are one line, and no longer than leaves room for what is drawn."""
+    """Shorten all names of a figure to one line each that leaves room for the drawing."""
 
     def shorten_panel(panel: Panel) -> Panel:
         drawn = {
@@ -229,20 +229,20 @@ def shorten_names(figure: Figure) -> Figure:
 
 
 def _shorten_name(name: str) -> str:
-    """Names differ at both ends, so what is too long loses its middle."""
+    """Shorten a long name in the middle, as names differ at both ends."""
     name = " ".join(name.split())
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
 
 
 def _compute_share(value: float, low: float, high: float, log: bool) -> float:
-    """Where between `low` and `high` a value lies, from 0 to 1 as the eye sees it."""
+    """Return the visual position of a value between `low` and `high`, from 0 to 1."""
     if log:
         value, low, high = np.log([value, low, high])
     return float((value - low) / (high - low))
 
 
 def _compute_value_at(low: float, high: float, share: float, log: bool) -> float:
-    """The value that lies at `share` of the way from `low` to `high`."""
+    """Return the value at a `share` of the way from `low` to `high`."""
     return float(low * (high / low) ** share if log else low + (high - low) * share)
 
 
@@ -260,9 +260,9 @@ def _compute_ends(values: np.ndarray, log: bool, from_zero: bool) -> tuple[float
 
 
 def move_marks_apart(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> tuple[Marks, ...]:
-    """Return the arms' marks a little apart, so that arms and samples do not hide each other; the numbers stay.
+    """Move the marks of arms slightly apart, so that arms and samples do not hide each other; the numbers stay.
 
-    `levels` are the places on the x axis, `wide` says that it is logarithmic.
+    `levels` are the places on the x axis, which is logarithmic if `wide`.
     """
 
     def move_x(x: pd.Series, part: float) -> pd.Series:
@@ -278,7 +278,7 @@ def move_marks_apart(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> 
 
 
 def choose_round_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return at most nine round numbers for a logarithmic axis, 1 among them where it lies between the ends."""
+    """Return at most nine round numbers for a logarithmic axis, with 1 if it is between the ends."""
     if high <= 6 * low:
         ticks = MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     else:
@@ -290,10 +290,10 @@ def choose_round_ticks(low: float, high: float) -> tuple[float, ...]:
 
 
 def format_tick(value: float) -> str:
-    """Return `value` as a tick: no digits that say nothing."""
+    """Format a tick without trailing zeros."""
     return f"{value:g}"
 
 
 def compress_text(text: str) -> str:
-    """Return a text as the page's own script inflates it: figures are most of a long page."""
+    """Compress a text for the page's script to inflate: figures are most of a long page."""
     return b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -1,7 +1,7 @@
-"""Draws a page's figure with HoloViews on Bokeh: drawing instructions only, the library comes once (`render_loader`).
+"""Draw a page's figure with HoloViews on Bokeh: drawing instructions only, the library comes once (`render_loader`).
 
-The identifiers that Bokeh hands out count up from the start of the process, so a page built afresh from the same
-tables has the same bytes.
+Bokeh numbers its identifiers from the start of the process, so a new process builds the same bytes from the same
+tables.
 """
 
 import json
@@ -40,19 +40,19 @@ from sbench.pages.plot import ABOVE, ROW, STRIPE, Bars, Figure, Marks, Panel, co
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
 settings.simple_ids = True
-LEGEND_LINE = 20  # of the page's pixels: a line of a legend
-LEGEND_GAP = 18  # between two columns
+LEGEND_LINE = 20  # pixels of a line of a legend
+LEGEND_GAP = 18  # pixels between two columns
 _NO_ROW_GAP = ".bk-grid { row-gap: 0 !important; }"
 HATCHES = {"": " ", "//": "right_diagonal_line", "..": "dot", "xx": "diagonal_cross"}
 
 
 def render_loader() -> str:
-    """Return the script that a page needs once, before its first figure: BokehJS itself, no link to it."""
+    """Return the script that a page needs before its first figure: BokehJS itself, not a link to it."""
     return "".join(f"<script>{code}</script>" for code in Resources(mode="inline", components=["bokeh"]).js_raw)
 
 
 def draw_figure(figure: Figure) -> str:
-    """Return the HTML of `figure`'s panels; the page's own script draws them."""
+    """Return the HTML of `figure`'s panels; the page's script draws them."""
     panels = "".join(_render_panel(figure, number, panel) for number, panel in enumerate(figure.panels))
     columns = min(figure.columns, len(figure.panels))
     return f'<div class="panels columns-{columns}" role="img" aria-label="{escape(figure.title)}">{panels}</div>'
@@ -63,7 +63,7 @@ def _render_panel(figure: Figure, number: int, panel: Panel) -> str:
     for model in axes.references():
         if isinstance(model, ColumnDataSource):
             model.data = {name: _convert_column(column) for name, column in model.data.items()}
-        # HoloViews writes each glyph four times more, for selections that these figures do not have.
+        # HoloViews writes each glyph four times more, for selections that these figures lack.
         if isinstance(model, GlyphRenderer):
             model.selection_glyph = model.nonselection_glyph = model.hover_glyph = model.muted_glyph = None
     drawn = render_axes(axes, f"figure-{figure.name}-{number}")
@@ -71,10 +71,10 @@ def _render_panel(figure: Figure, number: int, panel: Panel) -> str:
 
 
 def render_axes(axes, target: str) -> str:
-    """Return the HTML in which the page's own script draws a figure of Bokeh's."""
+    """Return the HTML in which the page's script draws a figure of Bokeh."""
     document = Document()
     document.add_root(axes)
-    # What `bokeh.embed.json_item` returns, without walking the figure three times more.
+    # The result of `bokeh.embed.json_item`, which walks the figure three times more.
     item = {"target_id": target, "root_id": axes.id, "doc": document.to_json(deferred=False), "version": __version__}
     text = compress_text(json.dumps(item, separators=(",", ":"), allow_nan=False))
     room = f'<div id="{target}" style="min-height:{axes.height}px"></div>'
@@ -114,7 +114,7 @@ def _draw_panel(panel: Panel, figure: Figure):
 
 
 def _count_legend_columns(labels: list[str], panels: int) -> int:
-    """Return how many columns a legend has where `panels` stand beside each other; in less room the page has fewer."""
+    """Count the columns of a legend if `panels` are side by side; with less room, the page shows fewer."""
     wide = [LEGEND_GAP + 28 + 6 * len(label) for label in labels]
     fits = (
         columns
@@ -125,21 +125,21 @@ def _count_legend_columns(labels: list[str], panels: int) -> int:
 
 
 def _add_legend(columns: int, plot, _element) -> None:
-    """Name what is drawn by its label; HoloViews leaves out a legend of many elements, and one of a single element."""
+    """Add a legend by label; HoloViews omits the legend of many elements and of a single element."""
     drawn: dict[str, list[GlyphRenderer]] = {}
     for part in plot.subplots.values():
         drawn.setdefault(part.hmap.last.label, []).append(part.handles["glyph_renderer"])
     items = [LegendItem(label=value(label), renderers=renderers) for label, renderers in drawn.items() if label]
     if items:
         places = {"location": (0, 0), "margin": 0, "padding": 2, "spacing": LEGEND_GAP, "ncols": columns}
-        # Without a background, as the name of a limit may reach up behind it.
+        # No background, as the name of a limit may reach up behind it.
         looks = {"background_fill_color": None, "border_line_color": None, "stylesheets": [_NO_ROW_GAP]}
         legend = Legend(items=items, orientation="horizontal", click_policy="hide", **places, **looks)
         plot.state.add_layout(legend, "above")
 
 
 def _convert_column(column: object) -> list:
-    """Plain lists with five digits: half the bytes of Bokeh's own encoding; NaN is a gap, where null is drawn at 0."""
+    """Convert a column to a list with five digits, half the bytes of Bokeh's encoding; NaN is a gap, null is 0."""
     values = pd.Series(column)
     if pd.api.types.is_numeric_dtype(values):
         return [float(f"{value:.5g}") if np.isfinite(value) else math.nan for value in values]
@@ -159,7 +159,7 @@ def _draw_bars(bars: Bars) -> hv.Element:
         fill_color=bars.colour,
         fill_alpha=bars.alpha,
         line_color="white",
-        # Bars without a label are the tiles of a map, which have their values written on them.
+        # Bars without a label are tiles, which show their values.
         **(_get_hover_options(bars.label) if bars.label else {}),
         hooks=[lambda plot, _: plot.handles["glyph"].update(**hatch)],
     )
@@ -189,12 +189,11 @@ def _draw_marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
 
 
 def _get_hover_options(label: str) -> dict:
-    """Options for the text over a mark, its `tip`; HoloViews would change a text that names several columns."""
+    """Return options for the text over a mark, its `tip`; HoloViews would change a text that names several columns."""
     return {"tools": ["hover"], "hover_tooltips": [(label, "@{tip}")]}
 
 
 def _add_tips(points: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return points with the text that a reader sees over each: its value as in tables, its interval, its note."""
     return points.assign(tip=[_format_tip(point, value) for point in points.to_dict("records")])
 
 
@@ -207,12 +206,12 @@ def _format_tip(point: Mapping, value: str) -> str:
 
 
 def _apply_style(element: hv.Element, **style) -> hv.Element:
-    """The ends of all axes are given: to look for them in the data would take HoloViews a third of its time."""
+    """Apply a style; the ends of axes are given, as HoloViews takes a third of its time to find them in the data."""
     return element.opts(backend="bokeh", normalize=False, apply_ranges=False, show_legend=False, **style)
 
 
 def _add_details(panel: Panel, figure: Figure, plot, _element) -> None:
-    """Give Bokeh's figure what HoloViews has no options for: ticks, the names of rows, limits and events, and fonts."""
+    """Add to Bokeh's figure what HoloViews lacks options for: ticks, names of rows, limits and events, and fonts."""
     axes = plot.state
     for axis, grid, ticks, texts in (
         (axes.xaxis[0], axes.xgrid[0], panel.x_ticks, panel.get_x_tick_names()),
@@ -233,7 +232,7 @@ def _add_details(panel: Panel, figure: Figure, plot, _element) -> None:
     if panel.rows:
         places = [-row for row in range(len(panel.rows))]
         axes.ygrid.ticker = FixedTicker(ticks=places)
-        # All in one: a model each would take most of the time that a long figure takes.
+        # A single model: a model per name would take most of a long figure's time.
         heights = np.array(places) + ABOVE
         axes.hstrip(list(heights - STRIPE), list(heights + STRIPE), fill_color="white", line_color=None)
         names = ColumnDataSource({"y": list(heights), "text": panel.rows})
@@ -258,7 +257,6 @@ def _add_details(panel: Panel, figure: Figure, plot, _element) -> None:
 
 
 def _set_look(axes) -> None:
-    """Give a figure of Bokeh's the fonts and colours of all figures."""
     axes.toolbar.autohide, axes.toolbar.logo, axes.outline_line_color = True, None, None
     for axis in axes.axis:
         axis.axis_label_text_font = axis.major_label_text_font = FONT
@@ -272,7 +270,7 @@ def _set_look(axes) -> None:
 
 
 def _name_limits(axes, panel: Panel, figure: Figure) -> None:
-    """Name the limits at the right; the axes of panels below each other begin and end alike, with limits or not."""
+    """Name the limits at the right; align the axes of panels below each other, with limits or not."""
     if limits := panel.list_limits():
         ticks = FixedTicker(ticks=[height for _, height in limits])
         names = LinearAxis(ticker=ticks, major_tick_line_color=None, axis_line_color=None)
@@ -289,5 +287,5 @@ def _add_text(axes, text: str, colour: str = INK, **place) -> None:
 
 
 def _build_plain_text(text: str) -> PlainText:
-    """A text on the canvas, where Bokeh takes $$…$$ in a mere string for TeX."""
+    """Build a text for the canvas; Bokeh takes $$…$$ in a string for TeX."""
     return PlainText(text=text)

@@ -1,4 +1,4 @@
-"""Draws a figure as SVG for the Markdown report: the same bytes from the same numbers."""
+"""Draw a figure as SVG for the Markdown report: the same bytes from the same numbers."""
 
 import io
 import re
@@ -43,9 +43,9 @@ STYLE = {
     "text.parse_math": False,
 }
 WIDTH = 9.0  # inches
-LINE = 0.2  # inches from one line of text to the next
+LINE = 0.2  # inches per line of text
 SIZE = 9  # points
-PIXELS = 330 / 2.6  # of the page's panels, to an inch
+PIXELS = 330 / 2.6  # of the page's panels per inch
 
 
 def draw_figure(figure: Figure) -> str:
@@ -62,7 +62,7 @@ def draw_figure(figure: Figure) -> str:
 
 
 def _shorten_svg(svg: str) -> str:
-    """Return matplotlib's SVG at half its size: styles that recur are classes, and numbers have two decimals."""
+    """Shorten matplotlib's SVG by half: recurring styles become classes, and numbers have two decimals."""
     styles = Counter(re.findall(r'<[^>]* style="([^"]*)"', svg))
     classes = {style: f"s{number}" for number, (style, count) in enumerate(styles.items()) if count > 1}
 
@@ -79,7 +79,7 @@ def _shorten_svg(svg: str) -> str:
 
 
 def _draw_panels(canvas: Canvas, figure: Figure) -> None:
-    """Place legend and panels by what their texts need: a layout engine draws everything twice to find out."""
+    """Place legend and panels by the size of their texts: a layout engine would draw everything twice."""
     columns = min(figure.columns, len(figure.panels))
     width = WIDTH / columns
     keys = {label: key for panel in figure.panels for label, key in _list_legend_keys(panel) if label}
@@ -98,15 +98,15 @@ def _draw_panels(canvas: Canvas, figure: Figure) -> None:
         canvas.legend(
             keys.values(), keys.keys(), loc="upper left", bbox_to_anchor=(0, 1), ncols=per_line, frameon=False
         )
-    # The axes of panels below each other end alike, whether they have limits or not.
+    # The axes of panels below each other end alike, with limits or not.
     limits = [rule.label for panel in figure.panels for rule in panel.rules if rule.axis == "y" and rule.label]
     beside = _measure_width(limits) if limits else 0.0
-    # The last tick is a twentieth of an axis before its end, and half of its text may lie beyond that.
+    # The last tick is a twentieth of an axis before its end; half of its text may reach beyond.
     last = [panel.get_x_tick_names()[panel.x_ticks[-1]] for panel in figure.panels if panel.x_ticks]
     beside = max(beside, _measure_width(last) / 2 - 0.05 * width - 0.2 if last else 0.0)
     for number, left, above, height in places:
         panel = figure.panels[number]
-        # However long the names of limits are, half is left for what is drawn.
+        # Half of the width is left for the drawing, however long the names of limits are.
         before, after = 0.22 if panel.rows else 0.7, min(0.2 + beside, 0.4 * width)
         box = ((left + before) / WIDTH, 1 - (above + height) / top, (width - before - after) / WIDTH, height / top)
         canvas.text(left / WIDTH + 0.01, 1 - (above - 0.06) / top, titles[number], weight="bold", va="bottom")
@@ -118,14 +118,14 @@ def _compute_height(panel: Panel) -> float:
 
 
 def _measure_width(texts: Iterable[str]) -> float:
-    """Inches that the widest of some labels takes."""
-    # The letters' control points bound them closely enough, and the longest texts hold the widest.
+    """Return the width in inches of the widest label."""
+    # Control points bound letters closely enough; the widest text is among the longest.
     longest = sorted(texts, key=len)[-4:]
     return max(TextPath((0, 0), text or " ", size=SIZE).vertices[:, 0].max(initial=0) for text in longest) / 72
 
 
 def _count_legend_lines(labels: list[str]) -> int:
-    """Lines that a legend takes whose columns are as wide as its longest label."""
+    """Return the number of legend lines if every column is as wide as the longest label."""
     column = _measure_width(labels) + 0.75
     return -(-len(labels) // max(1, int(WIDTH // column)))
 
@@ -173,7 +173,6 @@ def _draw_panel(axes, panel: Panel) -> None:
 
 
 def _draw_rules(axes, panel: Panel) -> None:
-    """Draw limits and events with their names."""
     for rule in panel.rules:
         draw_line = axes.axvline if rule.axis == "x" else axes.axhline
         draw_line(rule.at, color=rule.colour, linestyle=rule.dash, linewidth=1)
@@ -191,7 +190,7 @@ def _draw_rules(axes, panel: Panel) -> None:
 
 
 def _draw_row_names(axes, panel: Panel) -> None:
-    """Name the rows as plain texts: a tick each would take most of the time that a long figure takes."""
+    """Draw row names as plain texts: ticks would take most of a long figure's time."""
     axes.yaxis.set_major_locator(NullLocator())
     axes.spines["left"].set_visible(False)
     low, high = panel.compute_x_range()
@@ -219,7 +218,7 @@ def _get_marker_style(marks: Marks) -> dict:
 def _draw_marks(axes, marks: Marks) -> None:
     points, samples, colour = marks.points, marks.samples, marks.look.colour
     shape = SHAPES[marks.look.marker]
-    # A marker per sample is the bulk of the file, so they are drawn as one collection of one shared shape.
+    # Draw samples as a single collection with a shared shape: separate markers would be the bulk of the file.
     axes.plot(
         samples["x"].astype(float), samples["y"].astype(float), shape, markersize=3.2, color=colour, alpha=0.35, mew=0
     )

@@ -1,4 +1,4 @@
-"""Numbers and lists as people read them in a report, whatever the study."""
+"""Format numbers and lists for readers of a report."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def format_number(value: float) -> str:
-    """Return a ratio or a time with three significant digits, never with an exponent."""
+    """Format a ratio or a time with three significant digits and no exponent; "unknown" if not finite."""
     if not np.isfinite(value):
         return "unknown"
     rounded = float(f"{value:.3g}")
@@ -16,25 +16,25 @@ def format_number(value: float) -> str:
 
 
 def format_ratio(value: float) -> str:
-    """Return a ratio with as many digits as tell it from 1: two decimals from 0.1 on."""
+    """Format a ratio with enough digits to distinguish it from 1: two decimals from 0.1 on."""
     return f"{value:.2f}" if 0.1 <= value < 10 else format_number(value)
 
 
 def format_span(values: Iterable[float], text=format_ratio) -> str:
-    """Return "1.12 to 1.34", or the one number where all read the same."""
+    """Format numbers as "1.12 to 1.34", or as a single number if all texts are the same."""
     values = [value for value in values if np.isfinite(value)]
     low, high = text(min(values)), text(max(values))
     return low if low == high else f"{low} to {high}"
 
 
 def format_list(parts: Iterable[str], last: str = "and") -> str:
-    """Return "a, b and c"."""
+    """Join parts as "a, b and c"."""
     parts = list(parts)
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
 def format_count(number_of: int, noun: str) -> str:
-    """Return "1 block", "6 blocks", "2 libraries"."""
+    """Format a count as "1 block", "6 blocks", "2 libraries"."""
     if number_of == 1:
         return f"1 {noun}"
     plural = re.sub(r"(?<![aeiou])y$", "ie", noun) if noun.endswith("y") else re.sub(r"ss$", "sse", noun)
@@ -42,17 +42,17 @@ def format_count(number_of: int, noun: str) -> str:
 
 
 def capitalize_first(text: str) -> str:
-    """Return `text` with its first letter in upper case; percentiles are p99 everywhere."""
+    """Return `text` with its first letter in upper case, except percentiles such as p99."""
     return text if re.match(r"p\d", text) else text[:1].upper() + text[1:]
 
 
 def format_name(name: str) -> str:
-    """Return a factor's or key's name as people read it."""
+    """Format the name of a factor or key for readers."""
     return name.replace("_", " ")
 
 
 def describe_provenance(facts: dict) -> str:
-    """Return which code measured, from which state of the project, in how many sessions; "" where nothing did."""
+    """Describe the code that measured, the state of the project and the number of sessions; "" without code."""
     codes, commits = facts.get("code") or [], facts.get("git") or []
     if not codes:
         return ""

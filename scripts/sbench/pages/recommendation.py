@@ -1,4 +1,4 @@
-"""What to do next: one whole configuration for each situation, and how many more blocks the open comparisons need."""
+"""Write advice: a configuration for each situation, and the further blocks that undecided comparisons need."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,17 +14,17 @@ from sbench.pages.statements import Choice, Recommendation
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import Outcome
 
-# The difference that an undecided comparison should be able to tell, and the most repeats that are proposed for it.
+# The ratio that an undecided comparison should detect, and the most repeats to propose for it.
 WORTHWHILE, MOST_REPEATS = 1.1, 40
 MOST = 4  # recommendations of a page; the tables have all
 
 
 def list_recommendations(results: Results) -> list[Said]:
-    """Return what to use in each situation: the configuration that took the least time, by the factors that matter.
+    """List the configuration with the least time in each situation, by the factors that matter.
 
-    A situation is a place with what a reader's own work decides. A factor matters if the recommended cell was shown to
-    be faster than one that differs from it in that factor alone. Where the cell with the least time has no verdict at
-    all, nothing is recommended.
+    A situation is a place and a reader's work. A factor matters if the recommended cell was shown to be faster than a
+    cell that differs from it in that factor alone. A situation in which the cell with the least time lacks verdicts
+    gets no recommendation.
     """
     rows = pd.concat([results.get_comparisons(), results.contest])
     if rows.empty or results.measured.empty:
@@ -38,7 +38,7 @@ def list_recommendations(results: Results) -> list[Said]:
 
 
 def _iter_situations(results: Results) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
-    """Yield the levels of each situation, and its measured cells with a time."""
+    """Yield the levels of each situation, and its measured cells with a time and without failures."""
     report, cells = results.report, results.measured
     contest = report.contest
     keys = list(dict.fromkeys([*results.situation_factors, *([report.along] if report.along else [])]))
@@ -52,7 +52,7 @@ def _iter_situations(results: Results) -> Iterator[tuple[dict[str, str], pd.Data
 def _find_recommendation(
     situation: dict[str, str], cells: pd.DataFrame, rows: pd.DataFrame, results: Results
 ) -> Recommendation | None:
-    """Return what to use in a situation; None where nothing that was compared matters, or nothing was decided."""
+    """Return the recommendation for a situation; None if no factor matters, or a cell beat the fastest."""
     own, best = set(cells["cell"]), cells.loc[cells["total_s"].idxmin()]
     mine = rows[rows["baseline_cell"].isin(own) & rows["contender_cell"].isin(own)]
     mine = mine[(mine["baseline_cell"] == best["cell"]) | (mine["contender_cell"] == best["cell"])]
@@ -69,14 +69,13 @@ def _find_recommendation(
 
 
 def _list_levels(choice: Choice, made: Recommendation, results: Results) -> tuple[str, ...]:
-    """Return the factor, the level to use and those that it was shown to be faster than."""
+    """Return the factor, the level to use and the levels that it beat."""
     levels = results.cells.set_index("cell")[choice.factor]
     losers = [one.baseline if one.contender == made.cell else one.contender for one in choice.comparisons]
     return choice.factor, choice.level, *(levels[loser] for loser in losers)
 
 
 def _write_recommendation(group: list[Recommendation], results: Results) -> Said:
-    """Return a recommendation that is the same in several situations, once."""
     times = results.cells.set_index("cell")[results.report.time_column].astype(float)
     named = _name_situations([dict(made.situation) for made in group], results)
     texts = [_write_choice(number, group, results) for number in range(len(group[0].choices))]
@@ -88,7 +87,7 @@ def _write_recommendation(group: list[Recommendation], results: Results) -> Said
 
 
 def _write_choice(number: int, group: list[Recommendation], results: Results) -> str:
-    """Return a level with what it gains: "a 64 MiB page buffer (3.3× as fast as no page buffer)"."""
+    """Write a level with its gain: "a 64 MiB page buffer (3.3× as fast as no page buffer)"."""
     factor, level, *others = _list_levels(group[0].choices[number], group[0], results)
     gains = [
         prose.format_span(
@@ -108,7 +107,7 @@ def _describe_place(situation: dict[str, str], results: Results) -> str:
 
 
 def _name_rest(group: list[Recommendation], results: Results) -> str:
-    """Return the levels that the cells of a recommendation share, and that other cells of its situations have not."""
+    """Name the levels that the cells of a recommendation share, of factors that vary in its situations."""
     cells = results.cells.set_index("cell")
     chosen = cells.loc[[made.cell for made in group]]
     among = cells.loc[[cell for made in group for cell in made.cells]]
@@ -119,7 +118,7 @@ def _name_rest(group: list[Recommendation], results: Results) -> str:
 
 
 def _name_situations(situations: list[dict[str, str]], results: Results) -> str:
-    """Return where a recommendation holds, by what tells its situations from others; "" where it holds everywhere."""
+    """Name the situations of a recommendation by levels that separate them from others; "" if it holds everywhere."""
     report = results.report
     every = [situation for situation, _ in _iter_situations(results)]
 
@@ -149,7 +148,7 @@ def _name_situations(situations: list[dict[str, str]], results: Results) -> str:
 
 
 def describe_needed_repeats(results: Results) -> list[str]:
-    """Return how many more repeats a verdict needs, or would tell a difference worth knowing, and their time."""
+    """Describe how many more repeats a verdict or a worthwhile difference needs, and their time."""
     if "published" in results.facts:
         return [f"Measure the same here: {code(f'sbench run --study {results.report.study}')}."]
     return _describe_lacking_blocks(results) + (
@@ -158,10 +157,10 @@ def describe_needed_repeats(results: Results) -> list[str]:
 
 
 def _describe_lacking_blocks(results: Results) -> list[str]:
-    """What gives comparisons of measured cells the blocks that they lack: the next call appends those of `repeats`."""
+    """Advise how comparisons of measured cells get lacking blocks: the next call appends the blocks of `repeats`."""
     rows = results.get_comparisons()
     few = rows[rows["verdict"] == Outcome.TOO_FEW]
-    # Reads that failed at a fault are a result: no block is appended for them.
+    # Failed reads under fault injection are a result: a run appends no block for them.
     gave_in = [row["cell"] for row in results.facts.get("injected") or [] if row["failed"]]
     for side in ("baseline_cell", "contender_cell") if len(few) else ():
         few = few[few[side].isin(results.measured["cell"]) & ~few[side].isin(gave_in)]
@@ -175,7 +174,7 @@ def _describe_lacking_blocks(results: Results) -> list[str]:
 
 
 def _describe_blocks_for_control(results: Results) -> list[str]:
-    """What the control slowed by 10 % needs to be found, by the reason why it was missed."""
+    """Advise how to detect the control slowed by 10 %, by the reason for the miss."""
     control = judgement.find_missed_control(results.verdicts)
     if not control or not judgement.find_insensitivity(results):
         return []
@@ -186,7 +185,6 @@ def _describe_blocks_for_control(results: Results) -> list[str]:
 
 
 def _describe_repeats_to_detect(results: Results) -> list[str]:
-    """How many more repeats would tell a difference that is worth knowing, and how long they take."""
     rows = results.get_comparisons()
     detectable_ratios = rows.get("detectable_ratio", pd.Series(dtype=float)).astype(float)
     doubtful = rows[(rows["verdict"] == Outcome.NO_EVIDENCE) & np.isfinite(detectable_ratios)]

@@ -1,4 +1,4 @@
-"""Published data beside a run's own: read by the same loader, drawn in the same figures, and in nothing else."""
+"""Load published data with the loader of a run, and draw them in its figures and nowhere else."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,16 +11,12 @@ from sbench.pages.declaration import Value
 from sbench.pages.plot import DASHES, GREY, Figure, Look, Panel
 from sbench.pages.results import Results
 
-# Levels that do not say what was in force, and agree with any.
-_UNKNOWN = ("", "unknown", "published", "any")
+_UNKNOWN = ("", "unknown", "published", "any")  # unknown levels, which agree with any level
 _MARKERS = ("hex", "inverted_triangle", "star", "diamond")
 
 
 def load_with_published(load: Callable[..., Results], tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return a run as `load` reads it, with the published data that its configuration names, which `load` reads too.
-
-    An archived run has them beside its own tables.
-    """
+    """Load a run with `load`, and the published data that it names, which an archived run has next to its tables."""
     run = load(tables, facts)
     places = [
         [Path(root, name, "tables") for root in (Path(tables).parent, "results")] for name in list_published(run.facts)
@@ -30,7 +26,7 @@ def load_with_published(load: Callable[..., Results], tables: Path | str, facts:
 
 
 def list_published(facts: Mapping) -> list[str]:
-    """Return the published data that a study's facts name, published/<study> each."""
+    """List the published data that a study's facts name, published/<study> each."""
     named = (facts.get("settings") or {}).get("reference") or []
     return [named] if isinstance(named, str) else named
 
@@ -38,10 +34,10 @@ def list_published(facts: Mapping) -> list[str]:
 def iter_arms(
     cells: pd.DataFrame, run: Results, value: Value, axis: str = "", rows: bool = False
 ) -> Iterator[tuple[str, Look, pd.DataFrame]]:
-    """Yield what is drawn beside some cells of a run: label, look and the published cells of an arm.
+    """Yield label, look and cells of the published arms to draw with some cells of a run.
 
-    They agree with the cells in what was read and in what tells panels apart, or, where `rows` are compared, in all but
-    what the question is about. In other factors those that agree are preferred, else the label has their levels.
+    Published cells agree with these cells in the reader's work and the factors of panels or, if `rows`, in all factors
+    except the question's. In other factors, matching cells are preferred; otherwise the label has their levels.
     """
     for reference in run.references:
         own = run.report.headline
@@ -58,12 +54,12 @@ def iter_arms(
 
 
 def format_label(reference: Results) -> str:
-    """Return what published data are called in figures."""
+    """Return the label of published data in figures."""
     return f"published: {reference.facts['published']['title']}"
 
 
 def draw_with_published(draw: Callable[[Results], Figure], run: Results) -> Figure:
-    """Return a figure of a run, with the panels and numbers that it has of the published data."""
+    """Draw a figure of a run, with the panels and numbers of its published data."""
     figure, others = draw(run), [(format_label(reference), draw(reference)) for reference in run.references]
     panels = [_convert_to_grey(panel, name) for name, other in others for panel in other.panels]
     numbers = [other.numbers.assign(published=name) for name, other in others]
@@ -82,7 +78,7 @@ def _convert_to_grey(panel: Panel, name: str) -> Panel:
 
 
 def list_limits(run: Results) -> Iterator[str]:
-    """Yield what of the published data is not there, and which figures leave them out since no level matches."""
+    """Yield limits of the published data, and the figures that leave them out because no level matches."""
     report = run.report
     axes = [one.name for one in report.factors if one.axis and run.measured[one.name].nunique() > 1]
     for reference in run.references:
@@ -107,7 +103,6 @@ def _is_drawn(run: Results, axis: str) -> bool:
 def _select_alike(
     reference: Results, cells: pd.DataFrame, run: Results, value: Value, axis: str, rows: bool
 ) -> pd.DataFrame:
-    """The published cells that have the value and belong beside some cells."""
     report, there = run.report, reference.measured
     there = there[there[value.column].notna()] if value.column in there else there.head(0)
     given = [factor.name for factor in report.factors if factor.given or factor.place]
@@ -121,13 +116,13 @@ def _select_alike(
 
 
 def _convert_to_kinds(run: Results, factor: str, levels: pd.Series) -> pd.Series:
-    """What levels are beyond one run: of stores their kind, as names are each run's own."""
+    """Convert stores to their kind, as names of stores differ between runs."""
     kinds = {name: spec["kind"] for name, spec in (run.facts.get("stores") or {}).items() if "kind" in spec}
     return levels.replace(kinds) if factor == "store" else levels
 
 
 def _is_telling(name: str, drawn: pd.DataFrame, reference: Results, cells: pd.DataFrame, run: Results) -> bool:
-    """Whether a factor tells published cells from each other, or from a run's own."""
+    """Return whether a factor distinguishes published cells from each other, or from a run's cells."""
     place = name in run.report.places and reference.measured[name].nunique() > 1
     apart = set(_convert_to_kinds(reference, name, drawn[name])) - {
         *_convert_to_kinds(run, name, cells[name]),

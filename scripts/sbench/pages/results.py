@@ -1,7 +1,6 @@
-"""One study's tables as a report reads them: what is there, and a sentence for each part that is not.
+"""Bring the tables of a study into the form that pages read, with a sentence for each missing table.
 
-A measured run has samples, cells, verdicts and matrix; published data have samples alone, or one number per cell. All
-end here in the same form.
+A measured run has samples, cells, verdicts and matrix; published data have samples alone, or one number per cell.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,10 +25,10 @@ COUNTS = ("n", "failed", "invalid", "edited")
 
 
 def group_by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = ()) -> tuple[pd.DataFrame, Any, Any]:
-    """Return one row per record of iterations, and the iterations grouped by record: all, and those whose time counts.
+    """Return one row per record, and the iterations by record: all of them, and the iterations whose time counts.
 
-    The first iteration opens connections and files: where there are others, its time does not count. A row has the
-    factors, what is `alike` in all iterations of a record, and `iterations`, their number.
+    The first iteration opens connections and files, so its time does not count if there are others. A row has the
+    factors, the columns `alike`, equal in all iterations of a record, and `iterations`, their number.
     """
     rows = rows.assign(control=rows.get("control", "")).sort_values([*RECORD, "iteration"], kind="stable")
     groups = rows.groupby(RECORD, sort=False)
@@ -42,9 +41,9 @@ def group_by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = (
 def build_results(
     tables: dict, of_samples: Callable[[pd.DataFrame], pd.DataFrame], facts: dict, report: Report, folder: Path
 ) -> "Results":
-    """Return the results of a run of which `read_tables` gave the tables.
+    """Build the results of a run from the tables of `read_tables`.
 
-    `of_samples` makes of samples the `records` of `Results`; what it cannot divide is not known.
+    `of_samples` converts samples to the `records` of `Results`; infinite values become unknown.
 
     Raises:
         Problem: there are neither samples nor cells.
@@ -60,7 +59,7 @@ def build_results(
         records = records.join(sessions, on=["cell", "repeat"])
     cells, matrix = complete_cells(tables["cells"], records, report), tables["matrix"]
     if "omitted" in matrix and (unable := facts.get("unable")):
-        # What nobody knew before it was tried.
+        # Combinations that proved impossible only when tried.
         matrix = matrix.assign(
             omitted=matrix["omitted"].where(~matrix["cell"].isin(unable), matrix["cell"].map(unable))
         )
@@ -68,10 +67,9 @@ def build_results(
 
 
 def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:
-    """Return cells with all columns that pages read, where they are not there made of the records.
+    """Add missing columns that pages read to cells, computed from the records.
 
-    Each of the report's values has its estimate over a cell's valid records with `_low` and `_high`, NaN where it is
-    not known.
+    Each of the report's values gets its estimate over a cell's valid records with `_low` and `_high`, NaN if unknown.
     """
     if cells.empty:
         groups = records.groupby("cell", sort=False)
@@ -98,12 +96,11 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
+    """The tables of a study, factors as text; a missing table is empty and has a sentence in `absent`.
 
-    `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
-    `raw` is records.csv, by which statements are checked; `withheld` are the sentences that do not.
-    `requests` are those of `tables.build_exchanges_table`; `references` are published data that figures draw beside
-    (`references`).
+    `records` has one row per completed record: cell, repeat, valid, the factors and the report's values. `raw` is
+    records.csv, the data for checks of statements; `withheld` are the sentences that fail. `requests` has the rows of
+    `tables.build_exchanges_table`; `references` are published data for figures (`references`).
     """
 
     samples: pd.DataFrame
@@ -123,42 +120,42 @@ class Results:
 
     @cached_property
     def names(self) -> Names:
-        """What levels, stores and places of this run are called."""
+        """Return the names of levels, stores and places of this run."""
         return Names(self.report, self.facts)
 
     @cached_property
     def readers(self) -> pd.DataFrame:
-        """What the facts say of what read in each record, where the study has such facts.
+        """Return the facts about the reader of each record, if the study has such facts.
 
-        Cell, repeat, and what was read back with a column each, such as `effective.hosts` and `memory.growth_bytes`.
+        Columns are cell, repeat and each value that was read back, such as `effective.hosts` and `memory.growth_bytes`.
         """
         readers = [one for one in self.facts.get("readers") or [] if isinstance(one, dict)]
         return pd.json_normalize(readers, max_level=1) if readers else pd.DataFrame(columns=["cell", "repeat"])
 
     @cached_property
     def valid_readers(self) -> pd.DataFrame:
-        """Those of valid records."""
+        """Return the readers of valid records."""
         if self.readers.empty or self.records.empty:
             return self.readers
         return self.readers.merge(self.records.loc[self.records["valid"], ["cell", "repeat"]], on=["cell", "repeat"])
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """The cells that figures show: those with a valid repeat and one of the report's values; no twins."""
+        """Return the cells that figures show: with a valid repeat and one of the report's values, without controls."""
         cells, values = self.cells, [value.column for value in self.report.values]
         valued = cells[values].notna().any(axis=1) | (not values)
         return cells[(cells["control"] == "") & (cells["n"] > 0) & valued].reset_index(drop=True)
 
     @cached_property
     def invalid(self) -> pd.DataFrame:
-        """The cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
+        """Return the cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
         cells = self.cells
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
     def select_sentences(self, said: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
-        """Return the sentences whose statements hold and contradict none before them; the others are withheld.
+        """Return the sentences whose statements hold and contradict no earlier statement; withhold the others.
 
-        Tables of before verdicts named their blocks cannot be checked (`is_checked`).
+        Older tables, whose verdicts do not name their blocks, cannot be checked (`is_checked`).
         """
         kept = []
         for text, statements in said:
@@ -168,16 +165,16 @@ class Results:
 
     @cached_property
     def checks(self) -> Records:
-        """The raw records that statements are checked against."""
+        """Return the raw records for checks of statements."""
         return Records(self.raw)
 
     @property
     def is_checked(self) -> bool:
-        """Whether the tables have what statements are checked by."""
+        """Return whether the tables have the data to check statements."""
         return bool(self.checks) and "used_blocks" in self.verdicts
 
     def select_drawn(self, column: str) -> pd.DataFrame:
-        """Return the records whose `column` figures draw, with a `note`: valid ones, of `invalid` cells all."""
+        """Return the records whose `column` figures draw, with a `note`: valid records, and all of `invalid` cells."""
         records = self.records
         if records.empty or column not in records:
             return pd.DataFrame(columns=["cell", *self.report.names, column, "note"])
@@ -185,14 +182,14 @@ class Results:
         return records[chosen].assign(note="repeat " + records["repeat"].astype(str))
 
     def list_levels(self, factor: str) -> list[str]:
-        """Return the measured levels of a factor in order; those of the question's factor as the matrix has them."""
+        """List the measured levels of a factor, sorted; levels of the question's factor are in matrix order."""
         levels = [level for level in self.measured[factor].unique() if level]
         if factor == self.report.headline:
             return levels
         return sorted(levels, key=lambda level: self.names.get_sort_key(factor, level))
 
     def select_telling_factors(self, cells: pd.DataFrame, factors: Iterable[str]) -> list[str]:
-        """Return the factors that tell some cells apart: those that vary and do not follow from the ones before."""
+        """Return the factors that distinguish some cells: they vary and do not follow from the factors before them."""
         kept: list[str] = []
         many = 1
         for factor in factors:
@@ -203,17 +200,17 @@ class Results:
 
     @cached_property
     def usual_levels(self) -> dict[str, str]:
-        """The level of each factor that most cells have: said once, not each time."""
+        """Return the level of each factor that most cells have, which pages state once."""
         shares = {factor: self.measured[factor].value_counts(normalize=True) for factor in self.report.names}
         return {factor: str(share.index[0]) for factor, share in shares.items() if share.max() > 0.5}
 
     @property
     def arms(self) -> list[str]:
-        """The levels of the factor that decides colour and marker everywhere."""
+        """Return the levels of the factor that decides colour and marker everywhere."""
         return self.list_levels(self.report.headline) or [""]
 
     def describe_place(self, levels: dict) -> str:
-        """Return where the bytes of the cells with some levels came from, by the state of the cache as it was found."""
+        """Describe where the bytes of the cells with some levels came from, with the measured state of the cache."""
         named = {name: level for name, level in levels.items() if name in self.report.places}
         if not named:
             return ""
@@ -222,9 +219,9 @@ class Results:
 
     @property
     def situation_factors(self) -> list[str]:
-        """The factors that a reader has no choice of: what their work decides, and where bytes come from.
+        """Return the factors that a reader cannot choose: their work, and where bytes come from.
 
-        Where something was read is a choice if the configuration asks about it, but for the state of the cache.
+        A place is a choice if the configuration compares it, except the state of the cache.
         """
         compare = (self.facts.get("settings") or {}).get("compare") or []
         choices = {entry["factor"] for entry in compare} - {"cache"}
@@ -232,20 +229,19 @@ class Results:
 
     @staticmethod
     def select_varying_factors(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
-        """Return the factors that have more than one level in `table`."""
+        """Return the factors with several levels in `table`."""
         return [factor for factor in factors if table[factor].nunique() > 1]
 
     @property
     def pair_keys(self) -> list[str]:
-        """The columns of `get_comparisons` that are alike where the same levels are compared in the same place."""
+        """Return the columns of `get_comparisons` that identify a pair of levels in a place."""
         return ["factor", "baseline", "contender", *self.report.places, "state"]
 
     def get_comparisons(self, metric: str = "") -> pd.DataFrame:
-        """Return what verdicts.csv says of a metric (default: the one that decides) of what the configuration compares.
+        """Return the verdicts on configured comparisons for a metric (default: the deciding metric).
 
-        Beside its own columns each row has `baseline_cell` and `contender_cell`, the names of both cells, and `state`,
-        the state of the page cache that both were measured in. Arms that deliver different amounts are left out, as
-        are those of which one was never tried.
+        Rows have the columns of verdicts.csv, the names of both cells (`baseline_cell`, `contender_cell`), and the page
+        cache state of both (`state`). Arms that deliver different amounts, and arms never tried, are left out.
         """
         metric = metric or self.report.metrics[0].name
         if metric not in self._compared:
@@ -255,12 +251,12 @@ class Results:
 
     @property
     def same_percent(self) -> float:
-        """The percentage within which two times count as the same."""
+        """Return the percentage within which two times count as the same."""
         settings = self.facts.get("settings") or {}
         return float(self.facts.get("equivalence_percent") or settings.get("equivalence_percent") or 5)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[Comparison, ...]:
-        """Return comparisons, rows as `get_comparisons` has them, as statements have them."""
+        """Convert rows of `get_comparisons` to the comparisons of statements."""
         decides = self.report.metrics[0].name
         return tuple(
             Comparison(
@@ -280,9 +276,9 @@ class Results:
 
     @cached_property
     def contest(self) -> pd.DataFrame:
-        """The comparisons of arms that the configuration does not compare, as `get_comparisons` has them.
+        """Return the comparisons of arms that the configuration does not compare, in the form of `get_comparisons`.
 
-        Where cells differ in one factor alone, `factor`, `baseline` and `contender` are that factor and its levels.
+        If cells differ in one factor alone, `factor`, `baseline` and `contender` are that factor and its levels.
         """
         pairs = self._pairs[(self._pairs["factor"] == CONTEST) & self._pairs["tried"]]
         levels = self.cells.set_index("cell")[list(self.report.names)].to_dict("index")
@@ -297,13 +293,13 @@ class Results:
 
     @property
     def unequal_count(self) -> int:
-        """How many comparisons that the configuration asks for are not told, as their arms deliver other amounts."""
+        """Count the comparisons that pages leave out because their arms deliver different amounts."""
         rows = self._pairs
         return int((self._unequal & (rows["metric"] == self.report.metrics[0].name)).sum())
 
     @property
     def untried_count(self) -> int:
-        """How many comparisons that the configuration asks for are not told, as one of their cells was never tried."""
+        """Count the configured comparisons that pages leave out because one of their cells was never tried."""
         rows = self._pairs
         return int(
             (~rows["tried"] & (rows["metric"] == self.report.metrics[0].name) & (rows["factor"] != CONTEST)).sum()
@@ -311,9 +307,9 @@ class Results:
 
     @staticmethod
     def find_unmade(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-        """Return which comparisons were not made as their arms do not belong together, and which lack blocks for that.
+        """Return which comparisons were not made because their arms do not match, and which only lack blocks for that.
 
-        Other code measured one arm, or both were never measured in one session on one machine. A page says that once.
+        Other code measured one arm, or both were never measured in one session on one machine. A page states that once.
         """
         notes = rows["note"].fillna("")
         lacking = notes.str.contains(NOT_USED)
@@ -322,13 +318,12 @@ class Results:
 
     @cached_property
     def _unequal(self) -> pd.Series:
-        """Which of all verdicts are of arms that deliver other amounts."""
         unequal = [self.report.unequal(row) for row in self._pairs.to_dict("records")]
         return pd.Series(unequal, self._pairs.index, dtype=bool)
 
     @cached_property
     def _pairs(self) -> pd.DataFrame:
-        """All verdicts but the control's."""
+        """Return all verdicts except verdicts on controls."""
         factors = [name for name in self.report.names if name in self.cells]
         if self.verdicts.empty:
             columns = ["factor", "metric", "baseline", "contender", "verdict", "note", *factors]
@@ -348,7 +343,7 @@ class Results:
 
     @staticmethod
     def get_cache_states(cells: pd.DataFrame) -> pd.Series:
-        """Return the state of each cell's page cache as measured, or as requested where that is unknown."""
+        """Return the measured state of each cell's page cache, or the requested state if that is unknown."""
         requested = cells.get("cache", pd.Series("", index=cells.index))
         if "cache_state" not in cells:
             return requested

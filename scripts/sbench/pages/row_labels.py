@@ -1,19 +1,19 @@
-"""Names of a figure's rows, each in one line: where they are long, what most rows share is said once."""
+"""Name the rows of a figure, each in one line; if names are long, state the levels of most rows once."""
 
 from collections.abc import Callable, Sequence
 
 from sbench.pages.results import Results
 
-LONG = 100  # characters of the longest name that has room, beside a verdict and its ratio
+LONG = 100  # characters of the longest name that fits next to a verdict and its ratio
 
 
 def format_row_labels(
     rows: Sequence[dict], factors: Sequence[str], run: Results, name: Callable[[dict], str]
 ) -> tuple[list[str], str]:
-    """Return the rows' names, and what is left out of them and holds unless noted; "" where all have room.
+    """Return the names of rows, and a note on the levels left out of them; "" if all names fit.
 
-    `name` makes a row's name of its levels without those that are "". What a reader's own work decides is left out
-    last, and only as far as names need it; the factor that the question is about never is.
+    `name` names a row by its levels, except levels that are "". Levels of the reader's work are left out last, and only
+    as far as necessary; the question's factor never is.
     """
     usual = _find_usual_levels(rows, factors, run)
     given = [factor for factor in usual if run.report.get_factor(factor).given]
@@ -28,7 +28,7 @@ def format_row_labels(
 
 
 def _find_usual_levels(rows: Sequence[dict], factors: Sequence[str], run: Results) -> dict[str, str]:
-    """The level that most of those rows have to which a factor means something."""
+    """Return per factor the level of most rows to which it applies, except for the question's factor."""
     usual = {}
     for factor in factors:
         levels = [row[factor] for row in rows if row[factor] and run.names.has_meaning(factor, row)]

@@ -1,4 +1,4 @@
-"""A run's tables and facts as its files have them, cleaned of what no text from elsewhere may hold."""
+"""Read a run's tables and facts, and escape characters that text from elsewhere must not contain."""
 
 import itertools
 import json
@@ -26,10 +26,10 @@ ABSENT = {
 
 
 def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
-    """Return a table of which the columns `texts` are text, "" where empty; an absent table has no rows or columns.
+    """Read a table with the columns `texts` as text, "" if empty; a missing table has neither rows nor columns.
 
     Raises:
-        Problem: it cannot be read as a table.
+        Problem: the file is not a readable table.
     """
     try:
         table = pd.read_csv(open_cleaned(path), dtype=dict.fromkeys(texts, str), low_memory=False)
@@ -41,15 +41,15 @@ def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
 
 
 def open_cleaned(path: Path) -> StringIO:
-    """Return a file's text with what no text from elsewhere may hold (`markup.FOREIGN`) as of `program.escape_text`."""
+    """Return a file's text, with forbidden characters (`markup.FOREIGN`) escaped by `program.escape_text`."""
     return StringIO(_clean_value(path.read_text(encoding="utf-8")))
 
 
 def read_facts(path: Path | str | None) -> dict:
-    """Return the facts of a run that are known, cleaned as `open_cleaned` does; {} where no file is named.
+    """Read the known facts of a run, cleaned like `open_cleaned`; return {} without a path.
 
     Raises:
-        Problem: the file cannot be read as JSON.
+        Problem: the file is not readable JSON.
     """
     if not path:
         return {}
@@ -74,12 +74,12 @@ def _clean_value(value: Any) -> Any:
 
 
 def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iterable[str]) -> dict:
-    """Return the tables of a run by name, and what is `absent` in sentences; an absent table has no rows.
+    """Read the tables of a run by name, and sentences on missing tables (`absent`); a missing table has no rows.
 
-    Factors and `texts` are text; of samples `valid` is a boolean, true where it is not known.
+    Factors and `texts` are text; `valid` of samples is a boolean, true if unknown.
 
     Raises:
-        Problem: there are samples, and a column of `needed` is not among theirs.
+        Problem: samples lack a column of `needed`.
     """
     columns = (*report.names, *TEXTS, *texts)
     tables = {name: read_table(folder / f"{name}.csv", columns) for name in ABSENT}
@@ -100,10 +100,10 @@ def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iter
 
 
 def is_true(column: pd.Series) -> pd.Series:
-    """Return which cells of a column of booleans, however the CSV spelt them, are true."""
+    """Return which values of a column of booleans are true, in any spelling of the CSV."""
     return column.astype(str).str.lower().eq("true")
 
 
 def build_absence_problem(folder: Path) -> Problem:
-    """Return what is wrong with a folder that has neither samples nor cells."""
+    """Return the error for a folder with neither samples nor cells."""
     return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")

@@ -1,4 +1,4 @@
-"""Comparisons in sentences: their outcome, their effect, the evidence, and the levels that they hold at."""
+"""Write comparisons as sentences: their outcome, effect, evidence and levels."""
 
 import itertools
 
@@ -13,12 +13,12 @@ from sbench.pages.results import Results
 from sbench.verdicts import model, stats
 from sbench.verdicts.outcomes import ORDERED, Outcome
 
-# The level and the outcome of each comparison of a course, in order.
+# The (level, outcome) of each comparison of a course, in order.
 Steps = tuple[tuple[str, str], ...]
 
 
 def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results) -> str:
-    """Return what some courses that came out alike say, with the conditions that they hold under."""
+    """Write a sentence on courses that came out alike, with the conditions that they share."""
     report, along = results.report, results.report.along
     blocks = prose.format_span(rows["blocks"], "{:.0f}".format)
     comparisons = len(rows) // len(steps)
@@ -50,10 +50,10 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
 
 
 def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") -> str:
-    """Return what one verdict says, with ratio and interval; with `new` and `old` as a whole sentence."""
+    """Write a verdict with ratio and interval; with `new` and `old` as a whole sentence."""
     low, high = rows["ratio_low"].min(), rows["ratio_high"].max()
     metric = results.report.get_metric(rows["metric"].iloc[0])
-    # What does not decide is of the second rank.
+    # Only the deciding metric is bold.
     strong = bold if metric == results.report.metrics[0] else str
     in_time, nothing = _describe_time(metric) if new else "", words.get_outcome(Outcome.NO_EVIDENCE)
     against = words.fill("against", new=new, old=old) if new else ""
@@ -86,7 +86,7 @@ def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str 
 
 
 def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
-    """Return the effect of comparisons of one order in words; "at least" where the harness makes it a bound."""
+    """Describe the effect of comparisons of one order; "at least" if the harness makes it a bound."""
     metric, factor = (
         results.report.get_metric(rows["metric"].iloc[0]),
         results.report.get_factor(rows["factor"].iloc[0]),
@@ -97,7 +97,7 @@ def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
 
 
 def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
-    """What a median does not show: blocks in which one side took much longer than in the others."""
+    """Describe blocks in which one side took much longer than in the others, which a median hides."""
     counts = {
         who: pd.to_numeric(rows.get(column, pd.Series(0, rows.index))).fillna(0)
         for who, column in ((new, "slow_contender"), (old, "slow_baseline"))
@@ -108,7 +108,7 @@ def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
     times = prose.format_span(slow["slow_ratio"], lambda ratio: f"{prose.format_ratio(ratio)}×")
     blocks = f"{slow['blocks'].sum():.0f}"
     if all(count.sum() for count in counts.values()):
-        # Their ratio is that of both sides together.
+        # The ratio covers both sides together.
         either = sum(count.sum() for count in counts.values())
         return words.fill("slow blocks of both", slow=f"{either:.0f}", blocks=blocks, times=times)
     who = next(who for who, count in counts.items() if count.sum())
@@ -116,7 +116,7 @@ def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
 
 
 def _describe_failures(rows: pd.DataFrame, new: str, old: str) -> str:
-    """How many attempts at each side failed, with the exact interval of that share, where any did (METHOD 15)."""
+    """Describe the failed attempts of each side, with the exact interval of their share, if any failed (METHOD 15)."""
     texts, any_failed = [], False
     for who, side in ((new, "contender"), (old, "baseline")):
         if f"attempts_{side}" not in rows:
@@ -138,7 +138,7 @@ def get_modelled_ratios(rows: pd.DataFrame, results: Results) -> pd.Series:
 
 
 def _describe_reason(rows: pd.DataFrame, results: Results) -> str:
-    """Whether requests and bytes explain what was decided about the time of everything; "" where it is not known."""
+    """Describe whether requests and bytes explain the decided comparisons of the deciding metric; "" if unknown."""
     decided = rows[rows["verdict"].isin(ORDERED) & (rows["metric"] == results.report.metrics[0].name)]
     ratios = (
         get_modelled_ratios(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
@@ -160,7 +160,7 @@ def _describe_time(metric: Metric) -> str:
 
 
 def _describe_doubt(rows: pd.DataFrame) -> str:
-    """The ratios, what this run could have detected, and why an interval without 1 does not decide."""
+    """Describe the ratios, the detectable difference, and why an interval without 1 does not decide."""
     ratios = names.format_ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
     seen = write_detectable(rows)
     doubts = [
@@ -177,7 +177,7 @@ def _describe_doubt(rows: pd.DataFrame) -> str:
 
 
 def write_detectable(rows: pd.DataFrame) -> str:
-    """Return which differences a run could have detected, "" where that is not known."""
+    """Write the differences that a run could have detected, "" if unknown."""
     ratios = rows["detectable_ratio"][np.isfinite(rows["detectable_ratio"])]
     if ratios.empty:
         return ""
@@ -187,14 +187,14 @@ def write_detectable(rows: pd.DataFrame) -> str:
 
 
 def name_sides(row: pd.Series, results: Results) -> tuple[str, str]:
-    """Return contender and baseline as a sentence is about them; the second without what both begin with."""
+    """Return contender and baseline as subjects of a sentence, the baseline without a shared "HDF5 "."""
     new, old = results.names.format_pair(row, results.names.format_subject)
     metric = results.report.get_metric(row["metric"])
     return (new if metric.is_time else f"{metric.title} {new}"), old
 
 
 def write_stretch(levels: list[str], of: list[str], results: Results) -> str:
-    """Return where among the levels `of` some beside each other lie: "up to 4 MiB", "at 1 MiB"."""
+    """Write the position of neighbouring `levels` among the levels `of`: "up to 4 MiB", "at 1 MiB"."""
     first, last = (results.names.format_level(results.report.along, level) for level in (levels[0], levels[-1]))
     if len(levels) == 1:
         which = "at size"

@@ -1,7 +1,7 @@
-"""Statements of a page, each with the comparisons or cells that it rests on, and the check that it holds.
+"""Statements of a page, each with its comparisons or cells, and its check against raw records.
 
-A statement is checked against raw records (records.csv), without what found it: this module imports nothing of the
-project. A page prints the statements that hold and that do not contradict each other.
+Checks use raw records (records.csv) without the code that found a statement: this module imports nothing of the
+project. A page prints the statements that hold and do not contradict each other.
 """
 
 import itertools
@@ -14,12 +14,10 @@ import numpy as np
 import pandas as pd
 
 FASTER, SLOWER, SAME, TOO_FEW = "faster", "slower", "same", "too few repeats"
-# The column of records.csv with the figure that decides.
-DECIDES = "value"
-# Blocks of a verdict; of those of an order, the share that has to agree with it.
+DECIDES = "value"  # column of records.csv with the deciding figure
+# The fewest blocks of a verdict; the share of blocks that must agree with an order.
 MIN_BLOCKS, _AGREE = 6, 0.75
-# Tables have twelve digits.
-CLOSE = 1e-9
+CLOSE = 1e-9  # tables have twelve digits
 
 
 class Records:
@@ -29,17 +27,17 @@ class Records:
     """
 
     def __init__(self, table: pd.DataFrame) -> None:
-        """Take records.csv; one without rows has no records."""
+        """Take the valid records of records.csv, if any."""
         valid = table["valid"].astype(str).str.lower().eq("true") if len(table) else []
         self._rows = table[valid].set_index(["cell", "repeat"]) if len(table) else table
         self._columns: dict[str, dict] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
+        """Return whether there are records."""
         return len(self._rows) > 0
 
     def get_values(self, cell: str, column: str, blocks: Sequence[int]) -> np.ndarray:
-        """Return a column of a cell's valid records in some blocks, NaN where there is none."""
+        """Return a column of a cell's valid records in some blocks, NaN for a missing block."""
         if column not in self._columns:
             there = column in self._rows
             values = pd.to_numeric(self._rows[column], errors="coerce") if there else pd.Series(dtype=float)
@@ -47,36 +45,36 @@ class Records:
         return np.array([self._columns[column].get((cell, block), math.nan) for block in blocks], dtype=float)
 
     def list_blocks(self, cell: str) -> list[int]:
-        """Return the blocks in which a cell has a valid record."""
+        """List the blocks with a valid record of a cell."""
         return [block for name, block in self._rows.index if name == cell] if len(self._rows) else []
 
     def compute_median(self, cell: str, column: str) -> float:
-        """Return the median of a column over a cell's valid records, NaN of none."""
+        """Return the median of a column over a cell's valid records, NaN without values."""
         values = self.get_values(cell, column, self.list_blocks(cell))
         values = values[np.isfinite(values)]
         return float(np.median(values)) if len(values) else math.nan
 
     def get_sessions(self, cell: str, column: str) -> dict[str, float]:
-        """Return the median of a column of a cell's valid records by session."""
+        """Return the median per session of a column over a cell's valid records with positive values."""
         rows = self._rows[self._rows.index.get_level_values("cell") == cell] if len(self._rows) else self._rows
         rows = rows[rows[column] > 0] if len(rows) else rows
         return rows.groupby("unit_of")[column].median().to_dict() if len(rows) else {}
 
 
-# What something is said of, and what is said of it: a page says one thing of each.
+# The subject and the value of a claim: a page claims one value per subject.
 Claim = tuple[Hashable, Hashable]
 
 
 class Statement(Protocol):
-    """What a page states."""
+    """A statement that raw records can check."""
 
     @property
     def claims(self) -> Iterable[Claim]:
-        """What it says of what."""
+        """Return its claims, (subject, value) pairs."""
         ...
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether the records bear it out."""
+        """Return whether the records support it."""
         ...
 
 
@@ -86,15 +84,13 @@ class Comparison:
 
     Attributes:
         baseline: name of a cell.
-        contender: name of the other.
-        column: of the records, in seconds, `DECIDES` of the metric that decides.
-        outcome: that of METHOD 17.
-        blocks: numbers of the blocks that it used.
-        ratio: the median ratio with the ends of its interval; NaN where there is none.
-        low: lower end.
-        high: upper end.
-        same_within: the share within which two times count as the same.
-        is_bound: whether the ratio is the one closest to 1 that the harness's own time leaves possible (METHOD 13).
+        contender: name of the other cell.
+        column: column of the records in seconds, `DECIDES` for the deciding metric.
+        outcome: outcome by METHOD 17.
+        blocks: numbers of the blocks in use.
+        ratio: median ratio, NaN if unknown; `low` and `high` are the ends of its interval.
+        same_within: share within which two times count as the same.
+        is_bound: whether the ratio is the closest to 1 that the harness's time leaves possible (METHOD 13).
     """
 
     baseline: str
@@ -129,21 +125,21 @@ class Comparison:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """The outcome, and on the figure that decides which cell lost."""
+        """Yield the outcome and, on the deciding figure, which cell lost."""
         yield (self.baseline, self.contender, self.column), self.outcome
         if self.loser_and_winner:
             yield ("lost", *self.loser_and_winner), True
 
     @property
     def loser_and_winner(self) -> tuple[str, str] | None:
-        """The loser and the winner on the figure that decides; None where there are none."""
+        """Return the loser and the winner on the deciding figure, None without them."""
         if not self.winner or self.column != DECIDES:
             return None
         return (self.contender if self.winner == self.baseline else self.baseline), self.winner
 
     @property
     def winner(self) -> str:
-        """The cell that was shown to take less time; "" where none was."""
+        """Return the cell that was shown to take less time, "" without it."""
         return {FASTER: self.contender, SLOWER: self.baseline}.get(self.outcome, "")
 
     def compute_gain(self, winner: str) -> float:
@@ -153,7 +149,7 @@ class Comparison:
     def _compute_log_ratios(self, records: Records) -> np.ndarray:
         base, other = (records.get_values(cell, self.column, self.blocks) for cell in (self.baseline, self.contender))
         if self.is_bound:
-            # The harness may have taken all of it from one arm: the arm that took longer took at least the rest.
+            # The harness may have taken its time from one arm alone: the slower arm then took at least the rest.
             longer, cell = (base, self.baseline) if self.ratio < 1 else (other, self.contender)
             longer -= records.get_values(cell, "null_s", self.blocks)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -161,19 +157,19 @@ class Comparison:
 
 
 class _OfComparisons:
-    """A statement that says nothing but what its comparisons do."""
+    """A statement with only the claims of its comparisons."""
 
     comparisons: Iterable[Comparison]
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """Those of the comparisons."""
+        """Yield the claims of the comparisons."""
         yield from _iter_claims(self.comparisons)
 
 
 @dataclass(frozen=True)
 class Outcomes(_OfComparisons):
-    """Comparisons of the same two levels that came out alike, under conditions that tell them from the others."""
+    """Comparisons of the same two levels that came out alike, under conditions that separate them from others."""
 
     comparisons: tuple[Comparison, ...]
 
@@ -184,18 +180,18 @@ class Outcomes(_OfComparisons):
 
 @dataclass(frozen=True)
 class Gain(_OfComparisons):
-    """That a way gains against what is usual: it won a comparison at least, and takes less over all accesses.
+    """The gain of a way of access over the usual way: it won a comparison, and takes less time over all accesses.
 
     Attributes:
-        comparisons: those with what is usual, one for each access, of which it is the contender.
-        shares: of all reads the share of each access.
+        comparisons: one comparison per access, with the usual way as the baseline.
+        shares: share of each access in all reads.
     """
 
     comparisons: tuple[Comparison, ...]
     shares: tuple[float, ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether each comparison holds, one is won, and the medians of all together are less."""
+        """Return whether each comparison holds, at least one is won, and the weighted medians sum to less."""
         won = any(one.outcome == FASTER for one in self.comparisons)
         both = zip(self.comparisons, self.shares, strict=True)
         weighed = [(share, records.compute_median(one.baseline, DECIDES), one.ratio) for one, share in both]
@@ -205,28 +201,28 @@ class Gain(_OfComparisons):
 
 @dataclass(frozen=True)
 class NoGain(_OfComparisons):
-    """That none of several ways gains: none was shown to be faster in all of its comparisons with what is usual.
+    """The lack of a gain: no way was shown to be faster than the usual way in all of its comparisons.
 
     Attributes:
-        ways: the comparisons of each way, of which it is the contender.
+        ways: the comparisons of each way, with the usual way as the baseline.
     """
 
     ways: tuple[tuple[Comparison, ...], ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether each comparison holds, and no way won all of its own."""
+        """Return whether each comparison holds, and no way won all of its comparisons."""
         won = any(own and all(one.outcome == FASTER for one in own) for own in self.ways)
         return not won and all(one.is_supported_by(records) for one in self.comparisons)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Those of all ways."""
+        """Return the comparisons of all ways."""
         return tuple(itertools.chain(*self.ways))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to choose of one factor at the levels of the rest: the comparisons that the recommended cell won."""
+    """The level to use of one factor, at the levels of the rest, with the comparisons that the recommended cell won."""
 
     factor: str
     level: str
@@ -235,13 +231,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One whole configuration for one situation: the cell that took the least time of all that do the same work.
+    """A configuration for one situation: the cell with the least time of all cells that do the same work.
 
     Attributes:
-        situation: the levels that a reader's own work decides.
-        cell: name of the recommended cell.
+        situation: levels that a reader's work decides.
         cells: names of all cells of the situation.
-        choices: the factors that matter at the levels of the rest.
+        choices: factors that matter at the levels of the rest.
     """
 
     situation: tuple[tuple[str, str], ...]
@@ -250,7 +245,7 @@ class Recommendation:
     choices: tuple[Choice, ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether no cell of the situation took less, and each choice was won by the recommended cell."""
+        """Return whether no cell of the situation took less, and the recommended cell won each choice."""
         medians = {cell: records.compute_median(cell, DECIDES) for cell in self.cells}
         least = min((value for value in medians.values() if value == value), default=math.nan)
         return medians[self.cell] <= least * (1 + CLOSE) and all(
@@ -261,7 +256,7 @@ class Recommendation:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """The choice for the situation, that the cell lost against no other, and those of the comparisons."""
+        """Yield the choice for the situation, that the cell lost to no other, and the claims of the comparisons."""
         yield self.situation, self.cell
         yield from ((("lost", self.cell, other), False) for other in self.cells)
         yield from _iter_claims(one for choice in self.choices for one in choice.comparisons)
@@ -269,14 +264,14 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Leader(_OfComparisons):
-    """The arms that no other was shown to beat among those that deliver the same, at some levels.
+    """The arms that no other arm that delivers the same was shown to beat, at some levels.
 
     Attributes:
         cells: names of the leading cells by level.
-        others: names of the other cells that were judged, by level.
-        unjudged: names of the cells that were judged against none of these, by level.
-        comparisons: those that decided.
-        is_alone: whether each leader is one arm that beat all others; else nobody is called the fastest.
+        others: names of the other judged cells by level.
+        unjudged: names of cells not judged against any of these, by level.
+        comparisons: deciding comparisons.
+        is_alone: whether each leader is an arm that beat all others; else no arm is called the fastest.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -286,7 +281,7 @@ class Leader(_OfComparisons):
     is_alone: bool
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether no leader lost, one that is alone won against all, and no arm without a verdict took less."""
+        """Return whether no leader lost, a leader that is alone beat all others, and no unjudged arm took less."""
         if not all(one.is_supported_by(records) for one in self.comparisons):
             return False
         lost = {one.loser_and_winner for one in self.comparisons}
@@ -306,7 +301,7 @@ class Counts:
     """Exact counts of two sides, medians over the records of a side's cells: requests, bytes, opens, connections.
 
     Attributes:
-        cells: names of the cells of the contender, then of the baseline.
+        cells: names of the contender's cells, then of the baseline's.
         counts: (column, least and most of the contender, least and most of the baseline).
     """
 
@@ -324,20 +319,20 @@ class Counts:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """The amounts of each side."""
+        """Yield the amounts of each side."""
         for column, *spans in self.counts:
             yield from (((cells, column), span) for cells, span in zip(self.cells, spans, strict=True))
 
 
 class Stated:
-    """What a page has stated so far, by which it sees what cannot be printed beside that."""
+    """The claims of a page so far, which later statements must not contradict."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Begin without claims."""
         self._claims: dict[Hashable, Hashable] = {}
 
     def add_statements(self, statements: Iterable[Statement]) -> bool:
-        """Take statements, all or, where one contradicts what was stated before, none; return whether they were."""
+        """Add statements, or none if a claim contradicts earlier claims; return whether they were added."""
         claims = [claim for one in statements for claim in one.claims]
         together = self._claims | dict(claims)
         if any(together[about] != what or self._claims.get(about, what) != what for about, what in claims):

@@ -1,4 +1,4 @@
-"""From how many workers or processes on arms gain no more, as bases and verdicts say (METHOD 19)."""
+"""Describe the workers or processes from which arms gain no more, by bases and verdicts (METHOD 19)."""
 
 import pandas as pd
 
@@ -9,7 +9,7 @@ from sbench.verdicts.scaling import find_stops
 
 
 def describe_stops(run: Results) -> list[str]:
-    """Return a sentence for arms that came out alike: bases, and beyond what level they gain no more (METHOD 19)."""
+    """Write a sentence per outcome: its arms, their bases, and the level beyond which they gain no more (METHOD 19)."""
     scaling, value = run.report.scaling, run.report.values[0]
     if run.records.empty or not scaling:
         return []

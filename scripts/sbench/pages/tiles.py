@@ -1,4 +1,4 @@
-"""A value over two numeric factors at once: a tile for each pair of levels, the darker the higher."""
+"""Draw a value over two numeric factors: a tile per pair of levels, darker for a higher value."""
 
 import numpy as np
 import pandas as pd
@@ -8,16 +8,16 @@ from sbench.pages.declaration import Value
 from sbench.pages.plot import Bars, Figure, Note, Panel
 from sbench.pages.results import Results
 
-HALF, HIGH = 0.46, 0.31  # of the distance between two tiles: half a tile's width and height
-ROW = 46  # of the page's pixels
+HALF, HIGH = 0.46, 0.31  # half a tile's width and height, relative to the distance of tiles
+ROW = 46  # pixels
 DARK = (0, 74, 128)
-PALE_BELOW = 0.55  # of the range of values: darker tiles have white letters
+PALE_BELOW = 0.55  # share of the range of values; darker tiles have white letters
 
 
 def draw_tiles(run: Results, across: str, up: str, value: Value | None = None) -> Figure:
-    """Return a value (default: the report's first) over the factors `across` and `up`.
+    """Draw a value (default: the report's first) over the factors `across` and `up`.
 
-    There is a panel for each arm that was measured at several levels of both; empty places were not measured.
+    Draw a panel for each arm with several levels of both; empty places were not measured.
     """
     value = value or run.report.values[0]
     name, factors = f"{value.column.replace('_', '-')}-over-{across}-{up}", [across, up]
@@ -67,6 +67,5 @@ def _build_panel(cells: pd.DataFrame, title: str, across: str, up: str, value: V
 
 
 def _compute_shade(share: float) -> str:
-    """A colour between nearly white and the darkest."""
     parts = np.array([240, 246, 251]) * (1 - share) + np.array(DARK) * share
     return "#" + "".join(f"{round(part):02x}" for part in parts)

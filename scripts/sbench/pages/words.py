@@ -1,4 +1,4 @@
-"""Words of headlines, recommendations, reasons and limits: one table of templates, and one phrase for each outcome."""
+"""Templates of headlines, recommendations, reasons and limits, and a phrase for each outcome."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ OUTCOMES = {
     Outcome.NOT_COMPARABLE: "not comparable",
     Outcome.TOO_FEW: "too few repeats",
 }
-# What each verdict means, wherever it is explained; {percent} is what counts as the same.
+# Meaning of each verdict on all pages; {percent} is the range that counts as the same.
 MEANINGS = {
     Outcome.SAME: "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %, for "
     "each comparison by itself",
@@ -75,7 +75,7 @@ TEMPLATES = {
     "between sizes": "from {first} to {last}",
     "at both": "at {first} and at {last}",
     "at all sizes": "at all sizes from {first} to {last}",
-    # Where arms gain no more.
+    # Limits of scaling.
     "arm": "{arm} (base: {level}{value})",
     "few repeats": "fewer than {needed} complete repeats, so where it stops to gain is not decided",
     "stops": "no gain is shown beyond {at}: the {what} with {after} is {ratio} of that",
@@ -100,7 +100,7 @@ TEMPLATES = {
     "noisy": "the run is too noisy to tell",
     "one small effect": "1 effect shown lies",
     "small effects": "{many} effects shown lie",
-    # How the rule did on itself.
+    # Controls of the verdict rule.
     "no control": "A/A control: no cell was measured twice under two names, so false alarms were not counted.",
     "control": "A/A control, {cells} measured twice under two names, where any difference is a false alarm: {outcome}.",
     "alarms of the total": "{alarms} out of {of} on the total runtime",
@@ -116,7 +116,7 @@ TEMPLATES = {
     "anew": "{what}: {outcome}{ratio}{runs}.",
     "times": ", {ratio:.2f} [{low:.2f}, {high:.2f}] times the time",
     "in runs": "; different in {differing} of {runs} on this machine",
-    # How it was measured and judged.
+    # Method.
     "each cell in each": "in each of {repeats} every cell was measured once",
     "each cell in some": "every cell was measured once in {complete} of {repeats}, in the others some are missing",
     "in few orders": ", in {orders} only",
@@ -137,7 +137,7 @@ TEMPLATES = {
     "runs call any arm of it faster or slower. Families here: {parts}.",
     "families that decide": "{many} on the figure that decides (together at most {percent} %)",
     "families of parts": "{many} on its parts (together at most {percent} %)",
-    # What these data cannot say.
+    # Limits of the data.
     "invalid": '{repeats} of {cells} broke a rule of measuring and {be} in no verdict: see "Failed, invalid and left '
     'out".',
     "edited": '{repeats} of {cells} {been} edited after it was written and {be} in no verdict: see "Failed, '
@@ -169,21 +169,21 @@ TEMPLATES = {
     "reference nowhere": "{reference} is in no figure: nothing of it was measured here alike.",
     "withheld": "{many} withheld: not borne out by the raw records, or contradicted by what is stated above.",
     "unchecked": "Statements are not checked against raw records: these tables are of an earlier version.",
-    # What to do next.
+    # Advice.
     "use": "{situation}use {choices}: {time}.",
     "with rest": "{time} ({rest})",
     "rather": "{level} ({others})",
     "gain": "{gain}× as fast as {other}",
     "more blocks": "A difference of 10 % would take about {needed} blocks: raise {repeats}.",
     "steadier": "A difference of 10 % would take more than {most} blocks: read more per run, or use a quieter machine.",
-    # Why.
+    # Reasons.
     "moved": "{new} made {of_new}; {old} {of_old}{why}.",
     "moved by side": "{requests} for {size} MiB",
     "as measured": "with CPU time and the cost of an open these give {model}×, as measured",
     "same way": "these point the same way: with CPU time and the cost of an open {model}×, measured was {measured}×",
     "unexplained": "with CPU time and the cost of an open these give {model}×, measured was {measured}×: {strong}",
     "by neither": "not explained by requests or bytes",
-    # Captions of figures, and what they add where it holds.
+    # Captions of figures, and parts that not all have.
     "marks": "Small marks: each repeat; large mark and bar: their summary and its 95 % CI, from 6 repeats on.",
     "grey marks": "Grey and hollow: as published, from other machines and whatever their caches held; in no summary or "
     "verdict.",
@@ -191,7 +191,7 @@ TEMPLATES = {
     "dotted bound": " Dotted, or stars: the most that the {bound} got in the panel's cells.",
     "performance ratio": "Median {title} of the base, the arm's smallest level, divided by that of this one; above 1 "
     "is faster. The base's own uncertainty is not in the intervals.",
-    # Captions of tables, what their colours mean, and what single cells add.
+    # Captions of tables, meanings of their colours, and parts of single cells.
     "table of ratios": "{value}, medians. Above 1 it was faster than {base} in the same conditions.",
     "table at a glance": "{new} against {old}, by what is timed. The {title} decides; the rest is judged row by row.",
     "colours of verdicts": "the verdict; grey where there is none",
@@ -219,7 +219,7 @@ TEMPLATES = {
 
 
 def make_fill(templates: Mapping[str, str]) -> Callable[..., str]:
-    """Return what returns a template of a table with its values."""
+    """Return a function that fills a template of a table with values."""
 
     def fill(name: str, /, **values: object) -> str:
         return templates[name].format(**values)
@@ -231,10 +231,10 @@ fill = make_fill(TEMPLATES)
 
 
 def get_outcome(outcome: str, percent: float = 5) -> str:
-    """Return the phrase of an outcome in a sentence, which is the same on all pages."""
+    """Return the phrase of an outcome in a sentence, the same on all pages."""
     return OUTCOMES.get(Outcome(outcome), outcome).format(percent=percent)
 
 
 def get_mark(outcome: str) -> str:
-    """Return the phrase of an outcome in tables and figures, where what is the same is said elsewhere."""
+    """Return the phrase of an outcome in tables and figures, without the range that counts as the same."""
     return Outcome.SAME if outcome == Outcome.SAME else get_outcome(outcome)

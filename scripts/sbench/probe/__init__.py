@@ -1,1 +1,1 @@
-"""What measuring programs may import: standard library, numpy, h5py, dask and a store's client."""
+"""Measuring programs import these modules, which need the standard library, numpy, h5py, dask or a store's client."""

@@ -1,7 +1,7 @@
-"""What a synthetic object holds: random bytes that do not compress, any part of which can be made again by itself.
+"""Generate synthetic objects: random bytes that do not compress, and any part of which can be made again by itself.
 
 A piece of at most 4 MiB is raw bits of numpy's SFC64, seeded with (seed, size, object, piece) by SeedSequence; both are
-fixed by numpy's compatibility policy, so the bytes are the same on every machine. A block is one piece, or several.
+fixed by numpy's compatibility policy, so the bytes are the same on every machine. A block is a piece, or several.
 """
 
 import hashlib
@@ -15,14 +15,15 @@ PIECE = 1 << 22
 
 
 def iter_pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
-    """Yield the bytes of an object from `start` on, in pieces of 4 MiB at most, none of which crosses a block's end.
+    """Yield the bytes of an object from `start`, in pieces of at most 4 MiB; no piece crosses the end of a block.
 
     Args:
         content: {"seed", "object", "block_bytes"}, as in a manifest's entry.
-        size: of the object in bytes; the last block may be shorter.
-        start: offset of the first byte; what precedes it in its piece is made and dropped.
+        size: bytes of the object; the last block may be shorter.
+        start: offset of the first byte; the part of its piece before it is made and dropped.
     """
-    # All that speaks to a store imports this module, and few make an object: numpy takes longer than many a cell.
+    # Every module for stores imports this module, and few make an object: importing numpy takes longer than many a
+    # cell.
     import numpy as np
 
     length = min(PIECE, content["block_bytes"])
@@ -35,9 +36,9 @@ def iter_pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
 
 
 def build_entry(name: str, size: int, seed: int, number: int) -> dict:
-    """Return a manifest's entry for an object: {"name", "bytes", "sha256", "crc32", "content"}.
+    """Build a manifest's entry for an object: {"name", "bytes", "sha256", "crc32", "content"}.
 
-    crc32 has one number per block, the checksum of whatever section a reader is given: sections are whole blocks.
+    crc32 has a number per block, so that it covers any section given to a reader: sections are whole blocks.
     """
     content = {"seed": seed, "object": number, "block_bytes": sizes.compute_block_bytes(size)}
     whole, checksums, position = hashlib.sha256(), [], 0
@@ -51,7 +52,7 @@ def build_entry(name: str, size: int, seed: int, number: int) -> dict:
 
 
 def open_stream(entry: dict) -> io.BufferedReader:
-    """Return the bytes of an entry as a file to read from and to seek in: nothing of them lies on a disk."""
+    """Open the bytes of an entry as a seekable file to read from; no byte is on a disk."""
     return io.BufferedReader(_Stream(entry), 1 << 20)
 
 

@@ -1,10 +1,10 @@
-"""What a measuring program says to the step that started it, and what it hears back.
+"""Exchange messages between a measuring program and the step that started it.
 
-The step (`scripts/step.py`) writes one JSON line, the job, to the program's standard input. The program answers with
-JSON lines on its standard output: `open`, when it is about to measure, upon which the step sets the state of the page
-cache and starts to count requests; `close`, when it is done and nobody reads any more; and at the end `record`, or
-`unable` with the `reason`, where what is there cannot be read as the cell asks. The last window counts. Whatever else a
-library prints goes to standard error, which is the log.
+The step (`scripts/step.py`) writes a JSON line, the job, to the program's standard input. The program answers with JSON
+lines on its standard output: `open` before it measures, upon which the step sets the state of the page cache and starts
+to count requests; `close` after all reads; and at the end `record`, or `unable` with the `reason` if it cannot read the
+existing data as the cell asks. The last window counts. Any other output of a library goes to standard error, which is
+the log.
 """
 
 import json
@@ -18,31 +18,31 @@ from sbench.probe.program import Problem, Unable
 
 
 class Step:
-    """The measuring program's end of the line to its step."""
+    """The measuring program's end of the connection to its step."""
 
     def __init__(self) -> None:
-        """Take standard output for the line and leave its place to standard error."""
+        """Use standard output for messages, and redirect other output to standard error."""
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
         self.job = self.receive_message()
 
     def open_window(self, *, sets_cache: bool = False) -> None:
-        """Return when the page cache is as asked, unless the program sets it itself, and requests are counted."""
+        """Wait until the step counts requests and, unless the program does so, has set the page cache."""
         self.send_message({"event": "open", "sets_cache": sets_cache})
         self.receive_message()
 
     def close_window(self) -> dict:
-        """Say that nobody reads any more; return the requests that were counted, by method, if they were."""
+        """Report the end of all reads; return the counted requests by method, if any."""
         self.send_message({"event": "close"})
         return self.receive_message().get("requests", {})
 
     def send_record(self, record: dict) -> None:
-        """Hand over the program's part of the record, and which code and software measured.
+        """Send the program's part of the record, with the code and software that measured.
 
-        `modules` in it, and `files` (see `sbench.probe.software`), are those of what measured beside this process.
+        `modules` in it, and `files` (see `sbench.probe.software`), come from other measuring processes.
         """
         modules = [*provenance.list_loaded_modules(), *record.get("modules", [])]
-        # The largest process of this one and of those that it has waited for; the kernel counts in KiB (getrusage(2)).
+        # The largest process among this process and its ended children; the kernel counts in KiB (getrusage(2)).
         whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         peak = 1024 * max(resource.getrusage(who).ru_maxrss for who in whose)
         files = software.list_loaded_libraries() | record.pop("files", {})
@@ -51,11 +51,11 @@ class Step:
         self.send_message({"event": "record", "record": record | more})
 
     def send_message(self, message: dict) -> None:
-        """Say a line to the program that started this one."""
+        """Send a line to the step."""
         print(json.dumps(message), file=self._out, flush=True)
 
     def receive_message(self) -> dict:
-        """Return its next line."""
+        """Return the next line from the step."""
         line = sys.stdin.readline()
         if not line:
             raise Problem("this program is started by scripts/step.py, which says what to measure, and that is gone")
@@ -63,7 +63,7 @@ class Step:
 
 
 def run_measurement(measure: Callable[[Step], dict]) -> int:
-    """Run a measuring program: `measure` gets the line to its step and returns its part of the record."""
+    """Run a measuring program: `measure` gets the connection to its step and returns its part of the record."""
     step = Step()
     try:
         step.send_record(measure(step))

@@ -1,4 +1,4 @@
-"""Dask workers that do exactly what they are told: nothing is retried, stolen or profiled (METHOD 15)."""
+"""Start Dask workers that follow orders exactly: without retries, stealing and profiling (METHOD 15)."""
 
 import contextlib
 import logging
@@ -18,35 +18,35 @@ from sbench.probe.program import Problem, build_command, find_refusal
 
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
-    # Each task is bound to its worker: one whose worker is gone would wait for ever.
+    # Each task is bound to its worker: a task of a lost worker would wait for ever.
     "distributed.scheduler.no-workers-timeout": "1s",
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.profile.enabled": False,
     "distributed.comm.retry.count": 0,
     "distributed.admin.log-format": "%(name)s: %(message)s",
 }
-# What Dask tells its workers as they start; the process that they are forked from has to hear it before.
+# Variables that Dask sets for its workers as they start; the process that they are forked from needs them earlier.
 _ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "65536",
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
 }
-# Among temporary files lies the socket of that process, /pymp-…/listener-…, and a socket's name has 107 bytes at most.
+# Temporary files include the socket of that process, /pymp-…/listener-…, and a socket's name has at most 107 bytes.
 _FOLDER_BYTES = 70
-# Dask's own command for the workers of a node, which listen on the address that the node's name has.
+# Dask's command for the workers of a node, which listen on the address of the node's name.
 _WORKER = 'exec "$@" --host "${SLURMD_NODENAME:-$(hostname)}"'
 _POLL_S = 1
 _executed = 0
 
 
 class Workers:
-    """A running cluster: `addresses` in a fixed order, process ids, numbers of threads, and the `client` of them.
+    """A running cluster: `addresses` in a fixed order, process ids, numbers of threads, and the `client`.
 
     Attributes:
-        nodes: the name of the machine that each runs on; one that is several nodes has several names.
+        nodes: the machine name of each worker; a machine that is several nodes has several names.
     """
 
     def __init__(self, client: Any, count: int) -> None:
-        """Wait until all `count` workers are there and remember who they are."""
+        """Wait for all `count` workers and remember their identities."""
         client.wait_for_workers(count)
         self.client = client
         self.pids = dict(sorted(client.run(os.getpid).items()))
@@ -57,7 +57,7 @@ class Workers:
     def run_batches(self, function: Callable, batches: Sequence[Any]) -> list[Any]:
         """Run `function` on each batch, batch i on worker i, and return the results in that order.
 
-        Identical batches are different tasks (pure=False), nothing is retried, nothing moves to another worker.
+        Identical batches are different tasks (pure=False); no task is retried or moves to another worker.
 
         Raises:
             Problem: a worker was lost, or `function` raised it.
@@ -76,7 +76,7 @@ class Workers:
         return [answers[address] for address in self.addresses if address in answers]
 
     def run_on_nodes(self, function: Callable, *arguments: object) -> list[Any]:
-        """Run `function` once on each node, in one of its workers; in this process if all are on its own."""
+        """Run `function` once on each node, in one of its workers; in this process if all workers are on its node."""
         if len(set(self.nodes)) == 1:
             return [function(*arguments)]
         first = {node: address for node, address in reversed(list(zip(self.nodes, self.addresses, strict=True)))}
@@ -84,10 +84,10 @@ class Workers:
         return [answers[first[node]] for node in dict.fromkeys(self.nodes)]
 
     def list_loaded_libraries(self) -> dict[str, str]:
-        """Return which libraries the workers have loaded, as `software.list_loaded_libraries` does.
+        """Return the libraries that the workers have loaded, as `software.list_loaded_libraries` does.
 
         Raises:
-            Problem: a library of one node is another one than that of its name on the first node.
+            Problem: nodes have different libraries of the same name.
         """
         first, *others = self.run_on_nodes(software.compute_library_hashes) if len(set(self.nodes)) > 1 else [{}]
         for other in others:
@@ -98,36 +98,32 @@ class Workers:
         }
 
     def set_cache_states(self, state: str, files: list[Path]) -> dict:
-        """Bring the page cache of each node into a state; returns what `page_cache.set_cache_state` does, of all of them."""
+        """Bring the page cache of each node into a state; return their worst state (`page_cache.merge_states`)."""
         return page_cache.merge_states(self.run_on_nodes(page_cache.set_cache_state, state, files))
 
     def measure_resident(self, files: list[Path]) -> float | None:
-        """Return the least fraction of files that the page cache of a node holds; None where it cannot be known."""
+        """Return the smallest fraction of files that the page cache of a node holds; None if unknown."""
         fractions = self.run_on_nodes(page_cache.measure_resident, files)
         return None if None in fractions else min(fractions)
 
     def prepare_nodes(self, state: str, files: list[Path]) -> dict:
-        """Return what a record says of several nodes before its window opens: their facts and the caches' state."""
+        """Return a record's entries for several nodes before its window opens: facts and state of the caches."""
         machines = self.run_on_nodes(host.read_facts, files[0] if files else ".")
         unknown = {"asked": state, "state": "elsewhere", "resident_before": None}
         return {"host": host.merge_facts(machines), "cache": self.set_cache_states(state, files) if files else unknown}
 
     def count_usable_cores(self) -> int:
-        """Return how many cores the workers may use on all nodes."""
+        """Return the number of cores that the workers may use on all nodes."""
         return sum(self.run_on_nodes(host.count_usable_cores))
 
     def list_replaced(self) -> list[int]:
-        """Return the process ids of the workers that are no longer those that began."""
+        """Return the process ids of workers that another process has replaced."""
         return sorted(set(self.pids.values()) - set(self.client.run(os.getpid).values()))
 
 
 @contextlib.contextmanager
 def expect_no_losses(limit: str = "") -> Iterator[None]:
-    """Say in one line that a worker was lost within a `with` block, and which limit of memory the workers have.
-
-    Raises:
-        Problem: one was.
-    """
+    """Raise a Problem if a worker is lost within a `with` block, with the workers' memory `limit`, if any."""
     from distributed.client import FutureCancelledError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
@@ -141,11 +137,11 @@ def expect_no_losses(limit: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def _start_on_nodes(nodes: int, count: int, threads: int, folder: Path) -> Iterator[tuple[Workers, float]]:
-    """With a scheduler in a process of its own here, and Dask's own command for each worker."""
+    """Run the scheduler in a process on this node, and Dask's command for each worker."""
     from distributed import Client
 
     start = time.perf_counter()
-    # What Dask writes is in the step's own folder too, and not under a name of everybody's.
+    # Dask's files go to the step's folder, not under a shared name.
     file, env = folder / "scheduler.json", _build_environment(_SETTINGS | {"temporary-directory": folder})
     options = ("--scheduler-file", str(file), "--no-dashboard")
     of_worker = ("--nthreads", str(threads), "--nworkers", "1", "--no-nanny", "--memory-limit", "0")
@@ -175,15 +171,15 @@ def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
 
 
 def _build_environment(settings: dict[str, object]) -> dict[str, str]:
-    """Return the environment in which Dask's own commands have settings."""
+    """Return the environment that passes settings to Dask's commands."""
     names = {name: f"DASK_{name.upper().replace('.', '__').replace('-', '_')}" for name in settings}
     return os.environ | _ENVIRONMENT | {names[name]: str(value) for name, value in settings.items()}
 
 
 def start_forkserver() -> None:
-    """Start the process that workers are forked from, which imports Dask while this one still does.
+    """Start the process that workers are forked from; it imports Dask while this process still does.
 
-    Nothing of HDF5 is in it: ROS3 has threads, which a fork does not take along.
+    It must not load HDF5: ROS3 has threads, which a fork does not copy.
     """
     if _choose_method() == "forkserver":
         os.environ.update(_ENVIRONMENT)
@@ -201,19 +197,19 @@ def start_cluster(
     """Start `count` workers for the length of a `with` block: on the loopback, or on several nodes of a Slurm job.
 
     Args:
-        count: how many.
-        threads: of each.
-        processes: whether each is a process of its own; else all are threads of this one.
-        memory_bytes: at which Dask ends a process of its own, after spilling and pausing at shares of it; 0: never.
-        nodes: how many; the workers are divided among them, each a process without a limit of memory.
-        folder: where files are written that all nodes must see.
+        count: number of workers.
+        threads: threads of each worker.
+        processes: whether each worker is a process; otherwise all are threads of this process.
+        memory_bytes: limit at which Dask ends a worker process, after spilling and pausing at shares of it; 0: never.
+        nodes: number of nodes, which share the workers evenly, each worker a process without a memory limit.
+        folder: folder for files that all nodes must see.
 
     Returns:
-        What yields the workers, and the seconds that it took to start them.
+        A context manager of the workers and the seconds that their start took.
 
     Raises:
-        Problem: in the block, where this machine lacks its loopback or shared memory, or, of several nodes, this is no
-            job, or Slurm or the scheduler ended before all workers were there.
+        Problem: in the block, if this machine lacks loopback or shared memory, or, for several nodes, if this is not a
+            Slurm job, or Slurm or the scheduler ended before all workers were there.
     """
     if nodes > 1:
         return _start_on_nodes(nodes, count, threads, Path(folder))
@@ -238,7 +234,7 @@ def _start_locally(count: int, threads: int, processes: bool, memory_bytes: int)
                 n_workers=count,
                 threads_per_worker=threads,
                 processes=processes,
-                # Workers that are threads of this process talk through no socket.
+                # Worker threads of this process need no socket.
                 host="127.0.0.1" if processes else None,
                 dashboard_address=None,
                 memory_limit=memory_bytes,
@@ -262,14 +258,14 @@ def run_counted(function: Callable, batch: Any) -> Any:
 
 
 def count_executed() -> int:
-    """Return how many tasks this process has executed."""
+    """Return the number of tasks that this process has executed."""
     return _executed
 
 
 def split_into_batches(items: Sequence[Any], workers: int) -> list[Sequence[Any]]:
     """Cut `items` into at most `workers` batches of ceil(items / workers); the last may be shorter (METHOD 12).
 
-    Fewer batches than workers come out where the sizes do not divide: 500 items for 48 workers make 46 batches.
+    Uneven divisions give fewer batches than workers: 500 items for 48 workers make 46 batches.
     """
     size = -(-len(items) // workers)
     return [items[first : first + size] for first in range(0, len(items), size)] if items else []

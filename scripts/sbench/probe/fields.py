@@ -1,4 +1,4 @@
-"""Settings and other JSON objects as frozen dataclasses, at both ends of a pipe."""
+"""Read settings and other JSON objects into frozen dataclasses, at both ends of a pipe."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 def read_fields(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass with what a JSON object has of its fields; what else the object has is left.
+    """Return a dataclass with the fields that a JSON object has; ignore other keys.
 
-    A field whose type is a dataclass is read of an object in its place. What the object lacks has its default.
+    A field whose type is a dataclass is read from a nested object. Missing keys take their defaults.
 
     Raises:
-        TypeError: a field without a default lacks.
+        TypeError: a field without a default is missing.
     """
     parts = _list_parts(kind)
     return kind(
@@ -28,6 +28,6 @@ def read_fields(kind: type[T], values: Mapping[str, Any]) -> T:
 
 @cache
 def _list_parts(kind: type) -> dict[str, Any]:
-    """Return the fields of a dataclass, each with its type where that is a dataclass, too."""
+    """Return the fields of a dataclass, each with its type if that is a dataclass, else None."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] if is_dataclass(hints[field.name]) else None for field in fields(kind)}

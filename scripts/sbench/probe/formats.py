@@ -1,4 +1,4 @@
-"""File formats by their first bytes: HDF5, and what is named in its place, each with its remedy."""
+"""Recognise file formats by their first bytes: HDF5, and common mistakes for it, each with its remedy."""
 
 import codecs
 import errno
@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-# What people name HDF5 files; netCDF-4 is HDF5. Files of .hdf, .mat and .nc may be older formats, which are reported.
+# Endings of HDF5 files; netCDF-4 is HDF5. Files of .hdf, .mat and .nc may be older formats, which are reported.
 _ENDINGS = (
     *(".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4", ".mat", ".nwb", ".h5ad", ".h5mu", ".loom", ".nxs", ".cxi", ".kea"),
     *(".h5p", ".h5part", ".bag", ".cgns", ".cool", ".mcool", ".fast5", ".hspy", ".jld2", ".snirf", ".uvh5"),
 )
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
-# No HDF5 file is shorter.
 _LEAST_BYTES = 96
-# The largest user block is far below HDF5's own limit.
+# The largest user block here is far below HDF5's limit.
 _BLOCKS = [0, *(512 * 2**power for power in range(24))]
 _HEAD_BYTES = 2048
 # Files that only Zarr stores have.
@@ -25,7 +24,7 @@ ZARR = frozenset((".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"))
 _CONTROL = frozenset(map(chr, range(32))) - frozenset("\t\n\f\r")
 _MARKUP = {"<": "XML", "{": "JSON", "[": "JSON"}
 _SHOWN = 40
-# What a driver that writes several files leaves in the first.
+# Marks in the first file of a driver that writes several files.
 _FAMILY, _SPLIT = b"NCSAfami", b"NCSAmult"
 
 _NETCDF3 = "convert it: nccopy -k nc4 in.nc out.nc"
@@ -75,17 +74,17 @@ _KINDS = (
 
 
 def is_named_hdf5(name: str) -> bool:
-    """Return whether a name ends as that of an HDF5 file does."""
+    """Return whether a name has an ending of HDF5 files."""
     return os.path.splitext(name)[1].lower() in _ENDINGS
 
 
 def is_hdf5(content: BinaryIO) -> bool:
-    """Return whether a file has HDF5's signature, at its beginning or behind a user block."""
+    """Return whether a file has HDF5's signature, at its start or after a user block."""
     return _find_signature(content) is not None
 
 
 def format_error(error: Exception) -> str:
-    """Return HDF5's message in one line: the system's message where there is one, else the kind of error."""
+    """Return HDF5's message in a line: the system's message if there is any, else the text or the kind of the error."""
     # The text of a KeyError is in quotes.
     words = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     number = re.search(r"errno = (\d+)", words)
@@ -93,12 +92,12 @@ def format_error(error: Exception) -> str:
 
 
 def describe_open_error(where: str, content: BinaryIO, error: Exception) -> str:
-    """Return in one line why HDF5 does not open a file, and what to do.
+    """Describe in a line why HDF5 does not open a file, with the remedy.
 
     Args:
         where: the file's path or address.
         content: its bytes.
-        error: HDF5's.
+        error: HDF5's error.
     """
     if (offset := _find_signature(content)) is None:
         return f"{where} is not an HDF5 file{_name_kind(where, content)}"
@@ -107,7 +106,7 @@ def describe_open_error(where: str, content: BinaryIO, error: Exception) -> str:
 
 
 def describe_path_error(path: Path, error: Exception) -> str:
-    """Return in one line why HDF5 does not open a file of this machine, or read it further in, and what to do."""
+    """Describe in a line why HDF5 does not open, or later read, a file of this machine, with the remedy."""
     try:
         with open(path, "rb") as content:
             return describe_open_error(str(path), content, error)
@@ -152,7 +151,7 @@ def _name_fault(where: str, head: bytes, size: int, error: Exception) -> str:
 
 
 def _name_kind(where: str, content: BinaryIO) -> str:
-    """Return " but ..." with what a file is that is not HDF5, and what to do."""
+    """Return " but ..." with the kind of a file that is not HDF5, and the remedy."""
     head, _ = _read_head(content)
     if part := _name_part(Path(where)):
         return f" but {part}"
@@ -171,7 +170,7 @@ def _name_kind(where: str, content: BinaryIO) -> str:
 
 
 def _is_matlab4(head: bytes) -> bool:
-    """Return whether a file begins as MathWorks' "MAT-File Format" (matfile_format.pdf) says of level 4."""
+    """Return whether a file begins like level 4 of MathWorks' "MAT-File Format" (matfile_format.pdf)."""
     if len(head) < struct.calcsize("5i"):
         return False
     for order, machine in ("<", 0), (">", 1000):
@@ -183,9 +182,9 @@ def _is_matlab4(head: bytes) -> bool:
 
 
 def _name_text(head: bytes) -> str:
-    """Return " but ..." with the kind of a text, "" of other bytes."""
+    """Return " but ..." with the kind of a text, "" for other bytes."""
     try:
-        # Unlike bytes.decode this takes a character that the end of the head cuts.
+        # Unlike bytes.decode, this accepts a character that the end of the head cuts.
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(head).lstrip()
     except UnicodeDecodeError:
         return ""
@@ -200,7 +199,7 @@ def _name_text(head: bytes) -> str:
 
 
 def _name_part(path: Path) -> str:
-    """Return which part of several files this is, "" if it is none: the first of them lies beside it."""
+    """Return the part of several files that this is, "" if it is not a part: the first file is in the same folder."""
     for first in _list_siblings(path.name, r"\d+", lambda digits: ("0" * len(digits), "0")):
         if _has_mark(path.with_name(first), _FAMILY):
             return f"a member of the family of files that begins with {first}; {_JOIN}"
@@ -211,7 +210,6 @@ def _name_part(path: Path) -> str:
 
 
 def _list_siblings(name: str, pattern: str, others: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """Yield names that differ in what a pattern matches."""
     for part in re.finditer(pattern, name):
         yield from (f"{name[: part.start()]}{other}{name[part.end() :]}" for other in others(part[0]))
 

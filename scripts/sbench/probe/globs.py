@@ -1,4 +1,4 @@
-"""Patterns of files, expanded as by the standard library's glob, within a number of files and folders."""
+"""Expand patterns of files like the standard library's glob, up to a number of files and folders."""
 
 import fnmatch
 import glob
@@ -7,22 +7,22 @@ from collections.abc import Iterable, Iterator
 
 from sbench.probe.program import Problem
 
-# They take a second on a disk. A pattern may begin at the root of all of a cluster, or in /proc.
+# They take a second on a disk. A pattern may begin at the root of a cluster's file systems, or in /proc.
 MOST = 300_000
 
 
 def expand_pattern(pattern: str) -> list[str]:
-    """Return the paths that a pattern means, sorted; `**` stands for any folders, each of them entered once.
+    """Return the paths that match a pattern, sorted; `**` matches any folders, and enters each folder once.
 
     Raises:
-        Problem: too many are below the folders that it begins with.
+        Problem: too many files are below the folders that it begins with.
     """
     visited = _walk_pattern("/" * pattern.startswith("/"), pattern.strip("/").split("/"), set())
     return sorted(filter(None, iter_limited(visited, pattern)))
 
 
 def iter_limited(paths: Iterable, what: object) -> Iterator:
-    """Yield paths that are found below `what`; a Problem as for `expand_pattern`."""
+    """Yield paths, up to `MOST`; raise a Problem about `what` if there are more."""
     for number, path in enumerate(paths):
         if number == MOST:
             raise Problem(
@@ -32,7 +32,7 @@ def iter_limited(paths: Iterable, what: object) -> Iterator:
 
 
 def _walk_pattern(folder: str, parts: list[str], entered: set) -> Iterator[str]:
-    """Yield the paths that the parts of a pattern mean in a folder, and "" for each other file or folder on the way."""
+    """Yield the matches of a pattern's parts in a folder, and "" for each other visited file or folder."""
     first, *rest = parts
     if not glob.has_magic(first):
         path = os.path.join(folder, first)
@@ -42,7 +42,7 @@ def _walk_pattern(folder: str, parts: list[str], entered: set) -> Iterator[str]:
             yield path
         return
     if deep := first == "**":
-        # By device and inode, as links may lead round in circles, as in /sys.
+        # By device and inode, as links may form circles, as in /sys.
         if (place := (*os.stat(folder or ".")[1:3], len(parts))) in entered:
             return
         entered.add(place)
@@ -60,7 +60,7 @@ def _walk_pattern(folder: str, parts: list[str], entered: set) -> Iterator[str]:
 
 
 def _list_entries(folder: str) -> list[os.DirEntry]:
-    """Return what lies in a folder, links last: what is entered once is named by its place."""
+    """Return the entries of a folder, links last, so that a folder entered once has its real name."""
     try:
         with os.scandir(folder or ".") as entries:
             return sorted(entries, key=lambda entry: (entry.is_symlink(), entry.name))

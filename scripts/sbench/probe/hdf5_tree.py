@@ -1,4 +1,4 @@
-"""Walks the links of an HDF5 file: each object once, whatever its name and type, and no error ends the walk."""
+"""Walk the links of an HDF5 file: each object once, whatever its name and type, and past all errors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ import h5py
 SOFT, EXTERNAL, _OTHER = "soft link", "external link", "link of a user-defined kind"
 _KINDS = {h5py.h5l.TYPE_HARD: "", h5py.h5l.TYPE_SOFT: SOFT, h5py.h5l.TYPE_EXTERNAL: EXTERNAL}
 Address = tuple
-# Groups within each other that are walked: paths take memory by the square of it, and no tree that has a use is deeper.
+# Most nested groups to walk: paths take memory by the square of the depth, and no useful tree is deeper.
 DEPTH = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of a group and where it leads.
+    """A link of a group and its target.
 
     Attributes:
-        path: from the root, as it is in the file: UTF-8 as a rule.
-        object: the group, dataset or type; None where it cannot be opened, and of a link to another file.
-        address: identifies the object within the file; () where it cannot be opened.
-        first: the link is the first hard link that leads to the object.
+        path: path from the root, as in the file: UTF-8 as a rule.
+        object: the group, dataset or type; None if it cannot be opened, or for a link to another file.
+        address: identifies the object within the file; () if it cannot be opened.
+        first: whether this is the first hard link to the object.
         kind: "" of a hard link, else "soft link" or "external link".
-        target: where a soft or external link leads, in words.
-        error: why the object cannot be opened, or the links of a group not listed.
+        target: target of a soft or external link, in words.
+        error: error of opening the object, or of listing the links of a group.
     """
 
     path: bytes
@@ -46,14 +46,14 @@ def to_text(name: str | bytes) -> str:
 
 
 def is_utf8(path: bytes) -> bool:
-    """Return whether a path is UTF-8, so that each reader makes the same of it."""
+    """Return whether a path is UTF-8, so that all readers agree on it."""
     return to_text(path).encode() == path
 
 
 def walk_links(file: h5py.File) -> Iterator[Link]:
-    """Yield the root and all links below it, a group before its members, members by name; soft links lead no further.
+    """Yield the root and all links below it, a group before its members, members by name; do not follow soft links.
 
-    Unlike HDF5's own visit, it asks for no sizes of metadata, which would read the index of each dataset's chunks.
+    Unlike HDF5's visit, it asks for no sizes of metadata, which would read the index of each dataset's chunks.
     """
     root = h5py.h5g.open(file.id, b"/")
     seen = {_get_address(root)}
@@ -72,12 +72,12 @@ def walk_links(file: h5py.File) -> Iterator[Link]:
 
 
 def list_members(group: Link) -> Iterator[Link]:
-    """Yield the links of a group that was reached before, so that none of them is the first to its object."""
+    """Yield the links of a group that was reached before, so that no link is the first to its object."""
     yield from _iter_links(group.object, group.path, None)
 
 
 def _iter_links(group: h5py.h5g.GroupID, path: bytes, seen: set[Address] | None) -> Iterator[Link]:
-    """Yield the links of a group at `path`, by name; objects to which a hard link is the first are added to `seen`."""
+    """Yield the links of a group at `path`, by name; add objects at their first hard link to `seen`."""
     links: list[tuple[bytes, int]] = []
     order = {"idx_type": h5py.h5.INDEX_NAME, "order": h5py.h5.ITER_INC}
     try:

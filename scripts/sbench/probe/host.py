@@ -1,4 +1,4 @@
-"""What is known of the machine that ran a record (METHOD 14)."""
+"""Read the facts of the machine that ran a record (METHOD 14)."""
 
 import os
 import platform
@@ -14,9 +14,9 @@ MEMORY_DEVICE = re.compile("z?ram[0-9]+")
 
 
 def read_facts(path: Path | str = ".") -> dict:
-    """Return the host block of a record; `path` names the file system that counts.
+    """Return the host block of a record; `path` selects the file system to describe.
 
-    Sizes are in bytes, loads are the three load averages; what a machine does not tell is None.
+    Sizes are in bytes, loads are the three load averages; facts that a machine hides are None.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -37,7 +37,7 @@ def read_facts(path: Path | str = ".") -> dict:
 
 
 def get_node_name() -> str:
-    """Return the name of this machine, the one that Slurm has for it where a job runs."""
+    """Return the name of this machine; within a Slurm job, Slurm's name of the node."""
     return slurm.get_node() or platform.node()
 
 
@@ -49,7 +49,7 @@ def merge_facts(machines: list[dict]) -> dict:
 
 
 def count_usable_cores(mask: set[int] | None = None) -> int:
-    """Return how many cores may be used: those of `mask` (this process's own), cut by the control group's quota."""
+    """Return the number of usable cores: `mask`, or this process's affinity, cut by the control group's quota."""
     cores = len(os.sched_getaffinity(0) if mask is None else mask)
     quota = read_cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
@@ -67,7 +67,7 @@ def read_cpu_quota() -> float | None:
 
 
 def list_control_groups(controller: str = "") -> list[Path]:
-    """Return the folders of this process's control group and of those above it: of cgroup v2, or a controller of v1."""
+    """Return the folders of this process's control group and its parents: of cgroup v2, or a controller of v1."""
     lines = [line.split(":", 2) for line in (read_kernel_file("/proc/self/cgroup") or "").splitlines()]
     own = next((path for _, names, path in lines if controller in names.split(",")), "/")
     group = _GROUPS / controller / own.lstrip("/")
@@ -79,13 +79,13 @@ def find_mount(path: Path | str) -> dict:
     target = Path(path).resolve()
     mounts = [line.split() for line in (read_kernel_file("/proc/self/mounts") or "").splitlines()]
     holding = [fields for fields in mounts if target.is_relative_to(fields[1])]
-    # Of those at the same place, the last hides the others.
+    # Of mounts at the same place, the last hides the others.
     device, point, kind, options = max(reversed(holding), key=lambda fields: len(fields[1]), default=[None] * 4)[:4]
     return {"file_system": kind, "mount_point": point, "mount_options": options, "device": device}
 
 
 def find_memory_backing(path: Path | str) -> str:
-    """Return what keeps a folder's files, or a block device, in memory: "tmpfs", "ram0", "overlay on tmpfs"; or ""."""
+    """Return the memory backing of a folder or a block device: "tmpfs", "ram0", "overlay on tmpfs"; "" if on a disk."""
     path = Path(path).resolve()
     if path.is_block_device():
         mounted, device = {"file_system": "", "mount_options": ""}, path.name
@@ -98,7 +98,7 @@ def find_memory_backing(path: Path | str) -> str:
         return device
     options = dict(option.partition("=")[::2] for option in (mounted["mount_options"] or "").split(","))
     below = options.get("upperdir") or read_kernel_file(f"/sys/block/{device}/loop/backing_file") or ""
-    # A file that was deleted lies where its folder does.
+    # A deleted file is on the file system of its folder.
     below = Path(below.removesuffix(" (deleted)")) if below else None
     there = next((place for place in (below, *below.parents) if place.exists()), None) if below else None
     inner = find_memory_backing(there) if there else ""
@@ -106,7 +106,7 @@ def find_memory_backing(path: Path | str) -> str:
 
 
 def read_kernel_file(path: Path | str) -> str | None:
-    """Return the text of a file of the kernel's; None where there is none for this user."""
+    """Return the text of a kernel file; None if this user cannot read it."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -114,7 +114,7 @@ def read_kernel_file(path: Path | str) -> str | None:
 
 
 def read_number(pattern: str, path: Path | str) -> int | None:
-    """Return the number that `pattern` finds in a file of the kernel's; None where there is none."""
+    """Return the number that `pattern` finds in a kernel file; None without a match."""
     match = re.search(pattern, read_kernel_file(path) or "", re.MULTILINE)
     return int(match[1]) if match else None
 
@@ -125,7 +125,7 @@ def _read_cpu_model() -> str | None:
 
 
 def _read_instance() -> str | None:
-    """Which machine of a cloud, and of which type, as far as this user may read it."""
+    """Return the id and type of a cloud machine, as far as this user may read them."""
     facts = (read_kernel_file(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
     return " ".join(filter(None, facts)) or None
 

@@ -1,4 +1,4 @@
-"""The page cache of this machine, file by file and without root: evict, load, and see what is there (METHOD 8)."""
+"""Evict, load and inspect the page cache of this machine, file by file and without root (METHOD 8)."""
 
 import ctypes
 import mmap
@@ -12,16 +12,16 @@ from sbench.probe import host
 
 COLD_AT_MOST = 0.01
 WARM_AT_LEAST = 0.99
-# A page of a file is a byte of memory for as long as it is asked for.
+# The answer takes a byte of memory for each page of the part.
 _AT_ONCE = 1 << 32
 _TRIES, _PAUSE_S = 11, 0.02
 _libc = ctypes.CDLL(None, use_errno=True)
-# By device: whether the kernel says of a page that was just read that it is there.
+# By device: whether the kernel reports a page that was just read as resident.
 _sees: dict[int, bool] = {}
 
 
 def evict_files(paths: Iterable[Path | str]) -> None:
-    """Drop the pages of `paths` from the page cache; dirty pages are written first, since only clean ones can go."""
+    """Drop the pages of `paths` from the page cache; write dirty pages first, since only clean pages can go."""
     for path in paths:
         with open(path, "rb", buffering=0) as file:
             os.fdatasync(file)
@@ -29,7 +29,7 @@ def evict_files(paths: Iterable[Path | str]) -> None:
 
 
 def load_files(paths: Iterable[Path | str], block_bytes: int = 1 << 22) -> int:
-    """Read `paths` once from end to end, so that their pages are in the page cache; returns the bytes read."""
+    """Read `paths` once from end to end, so that their pages are in the page cache; return the bytes read."""
     total = 0
     buffer = bytearray(block_bytes)
     for path in paths:
@@ -42,8 +42,8 @@ def load_files(paths: Iterable[Path | str], block_bytes: int = 1 << 22) -> int:
 def measure_resident(paths: Iterable[Path | str]) -> float | None:
     """Return the fraction of the pages of `paths` (0 … 1) that the page cache holds, by mincore(2).
 
-    None where the kernel's answer means nothing: files on tmpfs (which are the page cache), files that are not this
-    user's, for which Linux says "all resident" since 5.2, and files that are read past the page cache, as
+    Return None if the kernel's answer means nothing: for files on tmpfs (which are the page cache), for files of other
+    users, which Linux reports as all resident since 5.2, and for files that are read past the page cache, as
     `set_cache_state` has found out (ZFS, GPFS, FUSE with direct_io). Empty files count nothing.
     """
     pages = present = 0
@@ -61,10 +61,10 @@ def measure_resident(paths: Iterable[Path | str]) -> float | None:
 
 
 def _list_page_states(path: Path | str, start: int, length: int) -> bytes:
-    """Return a byte for each page of a part of a file, 0 where it is not in the cache; none if the kernel won't say."""
+    """Return a byte for each page of a part of a file, 0 if it is not in the cache; b"" if the kernel refuses."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), length, flags=mmap.MAP_PRIVATE, offset=start) as view:
         states = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
-        # MAP_PRIVATE with the default protection is writable, which is what from_buffer needs.
+        # MAP_PRIVATE with the default protection is writable, as from_buffer requires.
         first = ctypes.c_char.from_buffer(view)
         failed = _libc.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(length), states)
         del first
@@ -80,30 +80,30 @@ def _is_answerable(path: Path | str) -> bool:
 
 
 def _test_device(path: Path) -> None:
-    """Find out whether mincore(2) sees what is read from the device of a file: its first page, just read, is there."""
+    """Test whether mincore(2) sees reads from a file's device: it must see the first page just after its read."""
     device = os.stat(path).st_dev
     if device in _sees or not os.path.getsize(path):
         return
     with open(path, "rb", buffering=0) as file:
-        # One page and not those after it.
+        # Read one page without readahead.
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         file.read(1)
         _sees[device] = any(_list_page_states(path, 0, min(mmap.PAGESIZE, os.path.getsize(path))))
 
 
 def set_cache_state(state: str, paths: list[Path]) -> dict:
-    """Bring `paths` into the cache state that a cell asks for and return what was found afterwards.
+    """Bring `paths` into the cache state that a cell asks for and return the state found afterwards.
 
-    The instrument is tested before: where a page that was just read is not seen, no state is verified. Files that are
-    in the cache already are not read once more.
+    Test the instrument first: if it does not see a page that was just read, no state is verified. Files that are in the
+    cache already are not read again.
 
     Args:
-        state: "cold", "warm", "direct" (cold, for readers that pass the cache by), or "any" (nothing is done).
+        state: "cold", "warm", "direct" (cold, for readers that bypass the cache), or "any" (leave the cache).
         paths: the files that the cell will read, on this machine.
 
     Returns:
-        {"asked", "state", "resident_before"}: state is what was verified ("cold", "warm", "mixed") or "unverified";
-        resident_before is the fraction of the pages in the cache, None where it cannot be known.
+        {"asked", "state", "resident_before"}: state is the verified state ("cold", "warm", "mixed") or "unverified";
+        resident_before is the fraction of the pages in the cache, None if unknown.
     """
     for path in paths:
         _test_device(path)
@@ -123,7 +123,7 @@ def set_cache_state(state: str, paths: list[Path]) -> dict:
 
 
 def _let_go_of_sent_pages() -> None:
-    """Let every core free what it has received of files: one that idles never does (skb_defer_free_flush)."""
+    """Make every core free the file pages that it has received: an idle core never does (skb_defer_free_flush)."""
     cores = os.sched_getaffinity(0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
         packets.bind(("127.0.0.1", 0))
@@ -137,19 +137,19 @@ def _let_go_of_sent_pages() -> None:
 
 
 def merge_states(states: list[dict]) -> dict:
-    """Return the state of the page caches of several machines: of the one that is furthest from what was asked."""
+    """Return the state of the page caches of several machines: the state furthest from the request."""
     fractions = [state["resident_before"] for state in states]
     worst = None if None in fractions else find_furthest(states[0]["asked"], fractions)
     return states[0] | {"state": get_verified_state(worst), "resident_before": worst}
 
 
 def find_furthest(state: str, fractions: Iterable[float]) -> float | None:
-    """Return the resident fraction that is furthest from the state that was asked for; None where there is none."""
+    """Return the resident fraction that is furthest from the requested state; None without fractions."""
     return (min if state == "warm" else max)(fractions, default=None)
 
 
 def get_verified_state(fraction: float | None) -> str:
-    """Name the cache state that a resident fraction proves (METHOD 8's limits)."""
+    """Return the cache state that a resident fraction proves (METHOD 8's limits)."""
     if fraction is None:
         return "unverified"
     if fraction <= COLD_AT_MOST:
@@ -158,19 +158,19 @@ def get_verified_state(fraction: float | None) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """Return a resident fraction with one decimal, or as many as tell which of METHOD 8's limits it keeps."""
+    """Format a resident fraction with one decimal, or as many as show which of METHOD 8's limits it keeps."""
     kept = get_verified_state(fraction)
     decimals = next((d for d in range(1, 6) if get_verified_state(round(fraction, d + 2)) == kept), 6)
     return f"{fraction:.{decimals}%}"
 
 
 def describe_mismatch(state: dict, of: str = "", when: str = "") -> str | None:
-    """Return in one line that a state is not the one that was asked for; what cannot be checked is no fault.
+    """Describe in a line a cache state that is not the requested state; an unverifiable state is no fault.
 
     Args:
-        state: as `set_cache_state` returns it.
-        of: whose page cache it is, such as " of host a".
-        when: such as " before iteration 1".
+        state: result of `set_cache_state`.
+        of: owner of the page cache, such as " of host a".
+        when: time, such as " before iteration 1".
     """
     wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
     if wanted == "any" or state["state"] in (wanted, "unverified", "elsewhere"):

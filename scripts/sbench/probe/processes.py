@@ -1,4 +1,4 @@
-"""Processes that the workflow owns: they end when their owner ends, however it ends."""
+"""Run processes that end when their owner ends, however it ends."""
 
 import contextlib
 import ctypes
@@ -18,10 +18,10 @@ from sbench.probe.program import Problem, describe_refusal
 
 _PR_SET_PDEATHSIG = 1
 _STARTS = 3
-# How long a process may take to end by itself when it is asked to.
+# Seconds that a process may take to end when asked to.
 PATIENCE_S = 3.0
 _WORDS = "its words are at the end of the step's log"
-# Where the C library keeps semaphores, and MPICH its shared memory.
+# The folder of the C library's semaphores and MPICH's shared memory.
 _SHARED = "/dev/shm"
 _libc = ctypes.CDLL(None)
 
@@ -33,9 +33,9 @@ def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
 
 @contextlib.contextmanager
 def open_separate_log(log: IO[str], heading: str) -> Iterator[IO[str]]:
-    """Return a file for the words of others for the length of a `with` block; then they are added to the end of `log`.
+    """Yield a file for the output of other programs; append it to `log` at the end of the `with` block.
 
-    So the last line of `log` is never theirs as long as that is looked at.
+    So the last line of `log` never comes from other programs during the block.
     """
     with tempfile.TemporaryFile("w+", dir=Path(log.name).parent, encoding="utf-8", errors="replace") as words:
         try:
@@ -50,14 +50,14 @@ def open_separate_log(log: IO[str], heading: str) -> Iterator[IO[str]]:
 def run_process(
     command: list[str], log: IO[str], env: dict[str, str], patience_s: float = PATIENCE_S, **options: object
 ) -> Iterator[subprocess.Popen]:
-    """Run `command` in a session of its own for the length of a `with` block; its whole group is ended after it.
+    """Run `command` in a new session for the length of a `with` block, then end its whole group.
 
-    Should this process be killed, the kernel ends `command` too; what `command` started sees its pipes close.
-    `patience_s` is how long it may take to end by itself when asked to; `options` are for `subprocess.Popen`.
+    If this process is killed, the kernel ends `command` too; the children of `command` see their pipes close.
+    `patience_s` is its time to end when asked to; `options` are for `subprocess.Popen`.
 
     Raises:
-        OSError: there is no such program, or it cannot be started; the error has its name.
-        Problem: nothing is wrong with the program, the system refused a process or a pipe.
+        OSError: the program is missing or cannot be started; the error has its name.
+        Problem: the program is fine, but the system refused a process or a pipe.
     """
     options = {"stdout": log, "stderr": log, "env": env, **options}
     try:
@@ -80,10 +80,10 @@ def start_server(
     env: dict[str, str],
     **options: object,
 ) -> tuple[subprocess.Popen, int]:
-    """Start a server on a free port and return it and the port; somebody may take the port in between, so try a few.
+    """Start a server on a free port, owned by the stack, and return it and the port.
 
-    The stack owns it. `command_of` returns the command for a port; `env` is what its environment has beside PATH, HOME
-    and TMPDIR; `options` are for `run_process`.
+    Another process may take the port in between, so try a few. `command_of` returns the command for a port; `env` is
+    its environment without PATH, HOME and TMPDIR; `options` are for `run_process`.
 
     Raises:
         Problem: it does not start, even on another port.
@@ -102,7 +102,7 @@ def start_server(
 
 
 def stop_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None:
-    """End a process that leads a group, and its group: politely first, for certain after `patience_s` seconds."""
+    """End the process group of a process that leads it: by SIGTERM, and by SIGKILL after `patience_s` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
@@ -115,10 +115,10 @@ def stop_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> Non
 
 
 def find_free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on; the kernel does not give it out again at once.
+    """Return a free port of 127.0.0.1; the kernel does not give it out again at once.
 
     Raises:
-        Problem: this machine has no such address, or nothing reaches it.
+        Problem: this machine lacks the address, or cannot reach it.
     """
     with socket.socket() as probe, socket.socket(type=socket.SOCK_DGRAM) as client:
         try:
@@ -130,10 +130,10 @@ def find_free_port() -> int:
 
 
 def expect_shared_memory() -> str:
-    """Return where processes share memory and locks.
+    """Return the folder in which processes share memory and locks.
 
     Raises:
-        Problem: they cannot.
+        Problem: it cannot be used.
     """
     try:
         multiprocessing.Lock()
@@ -146,7 +146,7 @@ def expect_shared_memory() -> str:
 
 
 def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: float = 60.0) -> None:
-    """Wait until `process` itself listens on `port`; that somebody else does is no answer.
+    """Wait until `process` listens on `port`; other listeners do not count.
 
     Raises:
         Problem: it ended, or did not listen within `limit_s` seconds.
@@ -162,7 +162,7 @@ def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: floa
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Say whether the process holds a TCP socket that listens on `port` (proc(5): net/tcp, fd)."""
+    """Return whether the process holds a TCP socket that listens on `port` (proc(5): net/tcp, fd)."""
     wanted, listening = f":{port:04X}", "0A"
     with contextlib.suppress(OSError):
         rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]

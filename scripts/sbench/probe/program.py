@@ -1,4 +1,4 @@
-"""What every program of the workflow shares: one line for a user's mistake, and files that are whole or absent."""
+"""Share the basics of all programs: one-line messages for a user's mistakes, and files that are whole or absent."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ from typing import IO, Any, NoReturn
 _FREE = "; free the disk or make the folder writable"
 _END = "; end what takes processes, memory or open files (ulimit -a) and run again"
 _LOOK = "; look for faults of the disk (dmesg) and run again"
-# What the system refuses without the name of a file, and what to do. A full disk is noticed when an open file is
+# Refusals of the system without the name of a file, with their remedies. A full disk is noticed when an open file is
 # flushed, which no longer knows its name.
 _REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
 _REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
@@ -28,44 +28,44 @@ _REFUSED[errno.EADDRNOTAVAIL] = (
 )
 _REFUSED |= {errno.EIO: ("what was read or written", _LOOK)}
 _REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection", "; run again"))
-# What HDF5 says of the call of the system that failed, among other things.
+# The failed system call in an error message of HDF5.
 _OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
 _ROOM = 2**20
 _TRIAL_S = 60
-# What the answer of a program holds that is what its name says: another one may have its name, and end with status 0.
+# Text in the answer of the right program: another program may have its name, and end with status 0.
 _ANSWERS = {"git": "git version", "fio": "fio-", "gcc": ".file", "cc": ".file"}
 
 
 class Problem(Exception):
-    """A mistake or a lack that the user can mend: one line that says what is wrong, where, and what to do."""
+    """A mistake or a lack that the user can mend: a line with the fault, its place, and the remedy."""
 
     def __str__(self) -> str:
-        """Return the line, whatever the names within it hold."""
+        """Return the line, with unprintable characters of names escaped."""
         return escape_text(super().__str__())
 
 
 class Unable(Problem):
-    """What is there cannot be read in the way that a cell asks for: no failure, but the reason why it is left out."""
+    """The reason why existing data cannot be read as a cell asks: the cell is left out, and has not failed."""
 
 
 def escape_text(text: str) -> str:
-    """Return a text as one line that steers no terminal: escapes stand for what cannot be printed."""
+    """Return a text as a printable line that cannot control a terminal: escapes replace unprintable characters."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def shorten_name(name: str) -> str:
-    """Return the name of a file or the like in one printable line, without the middle of a very long one."""
+    """Return the name of a file or the like in a printable line, without the middle if it is very long."""
     text = escape_text(name)
     return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
 
 
 class Escaped:
-    """A stream of text that programs print to: what they print is `escape_text`.
+    """A stream for the output of programs that escapes unprintable characters (`escape_text`).
 
-    Line ends that `print` adds (`end`, `sep`) arrive apart from its texts, which tells them from those of data. The
-    standard library's argparse, traceback and warnings write whole lines.
+    Line ends that `print` adds (`end`, `sep`) arrive apart from its texts, unlike line ends in data. The standard
+    library's argparse, traceback and warnings write whole lines.
     """
 
     def __init__(self, stream: IO[str]) -> None:
@@ -73,7 +73,7 @@ class Escaped:
         self._stream = self.rich_proxied_file = stream
 
     def __getattr__(self, name: str) -> Any:
-        """Return whatever else the stream has."""
+        """Return any other attribute of the stream."""
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
@@ -89,14 +89,14 @@ class Escaped:
         return len(text)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Flush the stream."""
         try:
             self._stream.flush()
         except BrokenPipeError:
             self._stop_process()
 
     def _stop_process(self) -> NoReturn:
-        """End the process as the system ends others whose reader has gone, as `head` goes."""
+        """End the process as the system ends processes whose reader has gone, such as `head`."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
@@ -104,12 +104,11 @@ class Escaped:
 def run_main(main: Callable[[], int | None]) -> None:
     """Call `main` and leave the process with its status.
 
-    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2, also
-    where a package has made an error of its own of it; so does an interrupt, with status 130. All that is printed is
-    `Escaped`.
+    A `Problem`, or a refusal of the system (`find_refusal`), even if a package has wrapped it, ends in a line on
+    standard error and status 2; an interrupt does so with status 130. All output is `Escaped`.
     """
     sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
-    # What the programs start is Python of other places, too.
+    # Child programs use other Python installations, too.
     os.environ.pop("PYTHONHOME", None)
     try:
         status = main()
@@ -129,7 +128,7 @@ def run_main(main: Callable[[], int | None]) -> None:
 
 
 def find_refusal(error: BaseException | None) -> OSError | None:
-    """Return what the system refused, of an error or of its causes; None where that says nothing to a user."""
+    """Return the system's refusal, from an error or its causes; None if it would mean nothing to a user."""
     while error:
         own = _find_system_error(error)
         if own and (own.filename or own.errno in _REFUSED):
@@ -139,7 +138,7 @@ def find_refusal(error: BaseException | None) -> OSError | None:
 
 
 def _find_system_error(error: BaseException) -> OSError | None:
-    """Return the error of the system that an error of HDF5 has in its text, itself if it is one, None for any other."""
+    """Return the system error in the text of an HDF5 error, the error if it is a system error, else None."""
     if hidden := _OF_HDF5.search(str(error)):
         path, number = hidden[1], int(hidden[2])
         return OSError(number, os.strerror(number), path)
@@ -147,24 +146,24 @@ def _find_system_error(error: BaseException) -> OSError | None:
 
 
 def describe_refusal(error: OSError) -> str:
-    """Return what the system refused, why, and what to do where that is known."""
+    """Describe the refusal of the system: its object, the reason, and the remedy if known."""
     what = _REFUSED.get(error.errno, ("the system", ""))[0]
     return f"{error.filename or what}: {describe_cause(error)}"
 
 
 def describe_cause(error: Exception, remedy: str = "") -> str:
-    """Return why something failed, and what to do: `remedy` where the error of the system does not say it."""
+    """Describe why something failed, with the remedy: `remedy`, if the system error has no standard remedy."""
     of_system = _find_system_error(error)
     return f"{of_system.strerror}{_REFUSED.get(of_system.errno, ('', remedy))[1]}" if of_system else f"{error}{remedy}"
 
 
 def find_tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
-    """Return the path of the first of some programs that works: called with `trial`, if any, it ends with status 0.
+    """Return the path of the first working program: called with `trial`, if any, it ends with status 0.
 
-    A name stands for each program of that name on PATH.
+    A name covers each program of that name on PATH.
 
     Raises:
-        Problem: none works; the line has the words of the last one, and ends with the remedy.
+        Problem: no program works; the line has the output of the last program tried, and ends with the remedy.
     """
     amiss = f"{names[0]} is missing"
     for name in names:
@@ -182,7 +181,7 @@ def find_git() -> str:
 
 
 def _check_program(command: list[str], env: dict | None, answer: str) -> str:
-    """Return the words of a program that fails, or whose words lack an answer; "" of one that works."""
+    """Return the output of a program that fails, or whose output lacks `answer`; "" if it works."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
         done = subprocess.run(command, **pipes, env=env, errors="replace", timeout=_TRIAL_S, check=False)
@@ -193,7 +192,7 @@ def _check_program(command: list[str], env: dict | None, answer: str) -> str:
     if not done.returncode and answer in done.stdout:
         return ""
     lines = list(filter(None, map(str.strip, done.stdout.splitlines()))) or [f"status {done.returncode}"]
-    # The last line of a traceback is its reason; other programs begin with theirs.
+    # The last line of a traceback is its reason; other programs begin with the reason.
     return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
@@ -204,14 +203,14 @@ def build_command(name: str, *arguments: object, python: Sequence[str] = ()) -> 
 
 
 def expect_room(path: Path | str) -> None:
-    """Raise as `replace_file` if 1 MiB cannot be written to `path`, before anything is done that would be lost."""
+    """Raise as `replace_file` if 1 MiB cannot be written to `path`, before any work that would be lost."""
     with _make_part(Path(path)) as part, open(part, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, _ROOM)
         part.unlink()
 
 
 def expect_folders(run: str) -> None:
-    """Raise a Problem if something is in the way of the results and reports of a run, or they may not be written."""
+    """Raise a Problem if a file blocks the folders for results and reports of a run, or if they are not writable."""
     for folder in (Path(top) / run for top in ("results", "reports")):
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK):
@@ -229,7 +228,7 @@ def write_text(path: Path | str, text: str) -> None:
 
 @contextlib.contextmanager
 def replace_file(path: Path | str) -> Iterator[Path]:
-    """Give a name for what becomes `path` at the end of the block, forced to the disk; after an error it is gone.
+    """Yield a name for a file that becomes `path` at the end of the block, synced to disk; remove it after an error.
 
     Raises:
         Problem: the folder is read-only or the disk is full.
@@ -243,13 +242,13 @@ def replace_file(path: Path | str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _make_part(path: Path) -> Iterator[Path]:
-    """Give a name beside `path` for what is to become it; what is left under that name after an error is removed."""
+    """Yield a temporary name in the folder of `path`; remove its file after an error."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
     except BaseException as error:
-        # What cannot be removed is not the reason, as on a file system that is read-only.
+        # A failure to remove it is not the reason, as on a read-only file system.
         with contextlib.suppress(OSError):
             part.unlink()
         if not _find_system_error(error):
@@ -263,7 +262,7 @@ def write_json(path: Path | str, value: object) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print `value` as JSON, which has no NaN: null stands for it."""
+    """Print `value` as JSON, with null for NaN, which JSON lacks."""
     text = json.dumps(_remove_nan(value), indent=1, ensure_ascii=False, default=str)
     print(*text.splitlines(), sep="\n")
 
@@ -309,35 +308,36 @@ def read_json(path: Path | str) -> dict:
 
 
 def expect_file(path: Path | str) -> None:
-    """Raise a Problem if a folder, or a pipe, which nobody may ever write to, has the name of a file."""
+    """Raise a Problem if a path is a folder, a device, or a pipe, which would block a reader, and not a file."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise Problem(f"{path} is a folder, a pipe or a device, and no file; move it away and run again")
 
 
 def read_yaml(path: Path | str) -> dict:
-    """Return a YAML file of the project's own; one of a user is read by sbench.design.yaml_file."""
-    # Here, as libraries under test lack it. The parser in C takes a tenth of the time, and every program reads schemas.
+    """Return a YAML file of this project; sbench.design.yaml_file reads the files of users."""
+    # Imported here: libraries under test lack it. The C parser takes a tenth of the time, and every program reads
+    # schemas.
     import yaml
 
     return yaml.load(Path(path).read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def _refuse_constant(constant: str) -> None:
-    # Python's reader takes NaN and Infinity for numbers.
+    # Python's parser accepts NaN and Infinity as numbers.
     raise ValueError(f"{constant} is no number of JSON")
 
 
 def parse_dataset_options(argv: list[str] | None, description: str, settings: str) -> argparse.Namespace:
-    """Return what a program that makes a dataset is told: `dataset`, its name, `out`, its manifest, and `settings`.
+    """Return the options of a program that makes a dataset: `dataset`, its name, `out`, its manifest, and `settings`.
 
-    `description` is the program's, `settings` says in words what the JSON object of them may hold.
+    `description` describes the program, `settings` the contents of the JSON object of settings.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
     parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
     parser.add_argument("--settings", required=True, type=parse_json_object, help=settings)
     options = parser.parse_args(argv)
-    # A further copy (METHOD 6) is the same in another place.
+    # A further copy (METHOD 6) has the same content in another place.
     options.settings.pop("copy", None)
     return options
 
@@ -346,7 +346,8 @@ def parse_json_object(text: str, name: str = "", remedy: str = "") -> dict:
     """Return the JSON object in a text, such as an argument of a program (`type=` of argparse).
 
     Raises:
-        Problem: it is none, or holds NaN or Infinity. The line begins with `name` or the text and ends with the remedy.
+        Problem: it is not JSON, or has NaN or Infinity. The line begins with `name` or the text and ends with the
+            remedy.
     """
     name = name or repr(text[:40])
     try:

@@ -1,4 +1,4 @@
-"""What a window took, CPU and memory, and what the kernel says of the machine meanwhile (METHOD 14)."""
+"""Measure the CPU and memory of a window, and the state of the machine during it (METHOD 14)."""
 
 import os
 import re
@@ -14,26 +14,26 @@ _PARENT, _USER, _SYSTEM, _ENDED_USER, _ENDED_SYSTEM = 1, 11, 12, 13, 14
 
 
 class Meter:
-    """Reads the kernel's counters at both ends of a window."""
+    """A reader of the kernel's counters at both ends of a window."""
 
     def __init__(self, processes: Mapping[str, int]) -> None:
-        """Name the processes that count, with all that they start: what they are called -> process id."""
+        """Set the processes to measure, including all their children: name -> process id."""
         self._processes = dict(processes)
         self._at_open: tuple[dict, dict] = ({}, {})
 
     def open(self) -> None:
-        """Begin."""
+        """Read the counters at the start."""
         self._at_open = self._read_cpu(), _read_machine()
 
     def close(self) -> dict:
-        """Return what was taken since `open`; None stands for what this kernel does not tell.
+        """Return the use of resources since `open`; None for counters that this kernel lacks.
 
         Returns:
             of each process: user_s and system_s, CPU seconds on this machine to 10 ms, and peak_bytes, its largest
-                resident size so far; of processes that have ended it is not offered.
+                resident size so far, None if it has ended.
             machine: steal_s (CPU seconds that a hypervisor kept), cpu_pressure_s, io_pressure_s, memory_pressure_s
                 (seconds in which some task waited for it), throttled_s (by the control group's quota), major_faults,
-                busy_s (CPU seconds of everybody) and mhz, the mean frequency at the end.
+                busy_s (CPU seconds of all processes) and mhz, the mean frequency at the end.
         """
         (cpu, machine), (cpu_now, machine_now) = self._at_open, (self._read_cpu(), _read_machine())
         taken = {
@@ -45,14 +45,14 @@ class Meter:
         return {**taken, "machine": passed | {"mhz": _read_mhz()}}
 
     def _read_cpu(self) -> dict[str, dict[str, float]]:
-        # What follows the name, which may hold blanks and parentheses.
+        # Parse after the name, which may contain spaces and parentheses.
         texts = {int(pid): read_kernel_file(f"/proc/{pid}/stat") for pid in os.listdir("/proc") if pid.isdigit()}
         stats = {pid: text.rpartition(")")[2].split() for pid, text in texts.items() if text}
         return {name: _compute_cpu_seconds(stats, root) for name, root in self._processes.items()}
 
 
 def _compute_cpu_seconds(stats: Mapping[int, list[str]], root: int) -> dict[str, float]:
-    """Return the CPU seconds of a process and of all that it and these have started."""
+    """Return the CPU seconds of a process and all its descendants."""
     below = {root} & stats.keys()
     while more := {pid for pid, fields in stats.items() if int(fields[_PARENT]) in below} - below:
         below |= more

@@ -1,4 +1,4 @@
-"""What the workflow asks Slurm, where it runs on a cluster that has it."""
+"""Query Slurm, if the workflow runs on a cluster that has it."""
 
 import os
 import shutil
@@ -13,38 +13,39 @@ _PATIENCE_S = 60
 
 
 def get_node() -> str | None:
-    """Return the name that Slurm has for this machine, where a job runs; a machine may be several nodes."""
+    """Return Slurm's name of this machine within a job; a machine may be several nodes."""
     return os.environ.get("SLURMD_NODENAME")
 
 
 def has_nodes_elsewhere() -> bool:
-    """Return whether jobs can be submitted from this machine, and this process is in none."""
+    """Return whether this machine can submit jobs and this process is not in a job."""
     return shutil.which("sbatch") is not None and "SLURM_JOB_ID" not in os.environ
 
 
 def build_srun_command(nodes: int, tasks: int) -> list[str]:
-    """Return the command that starts so many tasks on all nodes of the job in which this process is, evenly divided.
+    """Return the command that starts `tasks` tasks, evenly divided among all nodes of this process's job.
 
     Raises:
-        Problem: this is no job, or there is no srun.
+        Problem: this is not a job, or srun is missing.
     """
     if "SLURM_JOB_ID" not in os.environ or not shutil.which("srun"):
         raise Problem(
             f"{nodes} nodes are asked for outside a job of Slurm; start Snakemake with --workflow-profile"
             " profiles/slurm, or in a job (docs/hpc.md)"
         )
-    # Tasks may use all cores of their node, as processes of a machine do; more than cores are flagged, not refused.
+    # Tasks may use all cores of their node, like processes of a machine; tasks beyond the cores are flagged, not
+    # refused.
     how = ("--cpu-bind=none", "--overcommit", "--kill-on-bad-exit=1")
     return ["srun", *how, f"--nodes={nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={-(-tasks // nodes)}"]
 
 
 def list_queued_jobs(folder: Path) -> list[str]:
-    """Return the numbers of this user's jobs that an earlier call of Snakemake in a folder has left in the queue.
+    """Return the numbers of this user's queued jobs from an earlier call of Snakemake in a folder.
 
-    There are none where squeue fails: what cannot be asked cannot be given jobs either.
+    Return [] if squeue fails: a Slurm that cannot be asked cannot be given jobs either.
 
     Raises:
-        Problem: it takes too long to answer.
+        Problem: squeue takes too long to answer.
     """
     if not shutil.which("squeue"):
         return []

@@ -1,4 +1,4 @@
-"""Keeps values in a temporary file, for data that would take too much memory."""
+"""Store values in a temporary file, if they would take too much memory."""
 
 import contextlib
 import io
@@ -11,19 +11,19 @@ from sbench.probe.program import Problem, describe_cause
 
 
 class Spool:
-    """A temporary file of values, which is gone with the spool."""
+    """A temporary file of values, which is deleted with the spool."""
 
     def __init__(self) -> None:
         """Open the file in the folder for temporary files.
 
         Raises:
-            Problem: there is no room in it, here and whenever a value is kept or asked for.
+            Problem: the folder lacks room, here and whenever a value is stored or loaded.
         """
         with _convert_errors():
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as the spool
 
     def save_value(self, value: object) -> int:
-        """Keep a value, and return its place."""
+        """Store a value, and return its place."""
         with _convert_errors():
             place = self._file.seek(0, io.SEEK_END)
             pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)

@@ -1,1 +1,1 @@
-"""What is done with finished runs: compare, archive, cite, export."""
+"""Tools for finished runs: compare, archive, cite, export."""

@@ -1,4 +1,4 @@
-"""Keeps a run in one file: its records, what its tables are made of, and its tables; and makes its pages of that."""
+"""Archive a run in one file with its records, other inputs of its tables, and its tables, and make pages from it."""
 
 import contextlib
 import errno
@@ -33,22 +33,19 @@ from sbench.runs.rebuild import make_index, make_page, make_tables
 SUFFIX = ".tar.xz"
 MANIFEST = "manifest.json"
 CITATION = Path("CITATION.cff")
-# Of a study's folder: records with what they refer to, tables, and artefacts; and of the run's, what pages tell of.
+# Files of a study: records with the files that they refer to, tables and artefacts; files of the run for its pages.
 _OF_STUDY = ("records/**/*", f"software/{16 * '?'}.json", "*.csv", "*.json")
 _OF_RUN = ("environments/*.json", "data/*/*.json", "failed/**/*.json", "locks/*.lock")
 _KEYS = {"run": str, "name": str, "version": str, "studies": dict, "files": dict}
 _FACTS = {"name": str, "config": dict, "sessions": list, "git": list}
-# Records are packed to a tenth or so of their size. What claims so much more would fill a disk, or the memory.
+# Records shrink to a tenth or so of their size. An archive of so much more would fill a disk, or the memory.
 _MOST_TIMES, _MOST_OF_MANIFEST = 1000, 64 * 2**20
 _TAKEN = ("published", "compare")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def pack_run(name: str) -> int:
-    """Write the archive of a run, and print where it is; return 0.
-
-    `name` is that of the run; "": the one that config/config.yaml names.
-    """
+    """Write the archive of a run, "" for the run of config/config.yaml, print its path, and return 0."""
     config = configuration.load_config(DEFAULT_CONFIG, {"run": name} if name else {})
     path = write_archive(Path("results", config["run"]), list(config["studies"]))
     print(f"{path}: {path.stat().st_size / 2**20:.2f} MiB; sbench report {path} makes its pages anywhere")
@@ -56,10 +53,10 @@ def pack_run(name: str) -> int:
 
 
 def read_study_names(results: Path, order: Sequence[str] = ()) -> dict[str, str]:
-    """Return the permanent names of the studies of a run, by its folder, those of `order` first.
+    """Return the permanent names of the studies in the folder of a run, studies in `order` first.
 
     Raises:
-        Problem: it has no tables, or they were made before there were such names.
+        Problem: the run lacks tables, or they are of an earlier version without such names.
     """
     facts = {path.parent.name: read_json(path) for path in sorted(results.glob("*/facts.json"))}
     if not facts:
@@ -71,7 +68,7 @@ def read_study_names(results: Path, order: Sequence[str] = ()) -> dict[str, str]
 
 
 def write_archive(results: Path, order: Sequence[str] = ()) -> Path:
-    """Write the archive of a run into its folder of results, and return it; its first page has studies in `order`."""
+    """Write the archive of a run into its folder of results, and return its path; pages list studies in `order`."""
     studies = read_study_names(results, order)
     members = dict(sorted(_list_members(results, studies)))
     name, code = build_permanent_name(results.name, sorted(studies.values())), provenance.describe_code(())
@@ -100,7 +97,7 @@ def _list_members(results: Path, studies: Iterable[str]) -> Iterator[tuple[str, 
 
 
 def _build_entry(name: str, size: int) -> tarfile.TarInfo:
-    """What a file is called in an archive: without its time and owner, so that the same files give the same bytes."""
+    """Build the entry of a file in an archive, without time and owner, so that equal files give equal bytes."""
     entry = tarfile.TarInfo(name)
     entry.size = size
     return entry
@@ -108,10 +105,10 @@ def _build_entry(name: str, size: int) -> tarfile.TarInfo:
 
 @contextlib.contextmanager
 def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
-    """Give the folder of results that an archive holds, for as long as it is needed, and its manifest.
+    """Unpack an archive into a temporary folder, and yield the folder of results and the manifest.
 
     Raises:
-        Problem: it is none, or a file in it is not what was archived.
+        Problem: the file is not an archive, or a file in it differs from the manifest.
     """
     if path.exists() and not path.is_file():
         raise Problem(f"{path} is no file, so no archive of a run")
@@ -130,13 +127,13 @@ def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
 
 
 def make_pages(source: Path, name: str = "") -> Path:
-    """Make tables and pages of the records in an archive, without a network, and return the first page.
+    """Make tables and pages from the records in an archive, without a network, and return the first page.
 
-    It is that of `name`, or of the archived run, in reports/. Where this version makes other tables than the archived
-    ones, standard error says which.
+    Pages are in the folder of reports/ for `name`, or else for the archived run. If this version makes tables that
+    differ from the archived tables, list them on standard error.
 
     Raises:
-        Problem: the archive cannot be used, or there are pages of other records.
+        Problem: the archive cannot be used, or the folder has pages of other records.
     """
     with open_archive(source) as (results, manifest):
         reports = Path("reports", expect_name(name or manifest["run"], "--name"))
@@ -148,10 +145,10 @@ def make_pages(source: Path, name: str = "") -> Path:
 
 
 def make_tables_again(results: Path, manifest: Mapping, source: Path) -> None:
-    """Make the tables and facts of all studies of an archive again of its records, and compare their names.
+    """Make the tables and facts of all studies of an archive again from its records, and check their permanent names.
 
     Raises:
-        Problem: its records and configuration are not those that its manifest names, or cannot be gathered.
+        Problem: records and configuration do not match the manifest, or cannot be gathered.
     """
     for study, due in manifest["studies"].items():
         _make_study_tables(results, study, source)
@@ -160,7 +157,7 @@ def make_tables_again(results: Path, manifest: Mapping, source: Path) -> None:
 
 
 def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
-    """Write what an archive holds into the folder of its run, each file with its hash, and return its manifest."""
+    """Unpack an archive into the folder of its run, check the hash of each file, and return the manifest."""
     members, room = iter(archive), _MOST_TIMES * path.stat().st_size
     first = next(members, None)
     if not first or first.name != MANIFEST or not first.isfile() or first.size > min(room, _MOST_OF_MANIFEST):
@@ -185,7 +182,7 @@ def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
 
 
 def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
-    """Write a file into a folder and return its hash; "" and nothing is written where it is none, or not within it."""
+    """Write a member into a folder and return its hash; "" if it is not a file, or outside the folder."""
     name = Path(member.name)
     if not member.isfile() or not name.parts or name.is_absolute() or ".." in name.parts:
         return ""
@@ -194,7 +191,7 @@ def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Pat
         with open(folder / name, "wb") as file:
             shutil.copyfileobj(archive.extractfile(member), file)
     except OSError as error:
-        # Of a name: too long, or that of a folder.
+        # The name is too long, or names a folder.
         if error.errno in (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST):
             return ""
         raise
@@ -206,10 +203,10 @@ def _list_lacking_keys(content: Mapping, kinds: Mapping[str, type]) -> list[str]
 
 
 def expect_name(name: str, what: str) -> str:
-    """Return the name of a run, which names folders.
+    """Check the name of a run, which names folders, and return it.
 
     Raises:
-        Problem: it is none.
+        Problem: the name is malformed, or names other pages.
     """
     if name in _TAKEN:
         raise Problem(f"{what}: {name} is the folder of other pages; give --name another name")
@@ -219,7 +216,7 @@ def expect_name(name: str, what: str) -> str:
 
 
 def _expect_same(reports: Path, manifest: Mapping) -> None:
-    """Raise a Problem where pages of other records would be overwritten."""
+    """Raise a Problem if pages of other records would be overwritten."""
     for path in sorted(reports.glob("*_answers.json")):
         study = path.name.removesuffix("_answers.json")
         shown = read_json(path).get("name")
@@ -228,14 +225,14 @@ def _expect_same(reports: Path, manifest: Mapping) -> None:
 
 
 def _make_study_tables(results: Path, study: str, source: Path) -> None:
-    """Make a study's tables again of its records, and say which are not as they were archived."""
+    """Make the tables of a study again from its records, and print which differ from the archived tables."""
     folder = results / study
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
     config = read_json(folder / "facts.json")["config"]
     try:
         make_tables(config, study, results)
     except Problem as problem:
-        # One of an earlier version may do without what is due today, so it is not looked at before.
+        # Check the configuration only now: an earlier version may lack keys that this version requires.
         cause = problem
         try:
             configuration.resolve_config(config, [])

@@ -1,7 +1,7 @@
-"""Compares what two sides, of one or several runs each, measured: cell by cell, with the session as the unit.
+"""Compare two sides, of one or several runs each, cell by cell, with the session as the unit.
 
-Ends with status 3 where something of `--fail-on` is so. A session on each side shows a difference and decides nothing
-about time; requests, bytes, opens and connections repeat exactly, and decide from two repeats on.
+The status is 3 if a rule of `--fail-on` is broken. A single session on each side shows a difference, but decides
+nothing about time; requests, bytes, opens and connections repeat exactly, and decide from two repeats on.
 """
 
 import itertools
@@ -33,7 +33,7 @@ EQUIVALENCE_PERCENT = 5
 _RULE = re.compile(
     r"(slower|faster|(?:more|fewer) (?:requests|bytes|opens|connections))(?:\s*>\s*(\d+(?:\.\d+)?)\s*%)?"
 )
-# What tells runs apart anyway, and what is no part of how a library was built.
+# Facts that differ between any two runs, and facts that do not describe the build of a library.
 _OF_RUNS = re.compile(
     r"configuration (run|repeats|order_seed|only|again|ask_above|extra_blocks|comparison)\b|machine boot\b"
     r"|library \S+ (status|environment|python|library|build (seconds|cached|inputs_sha256))\b"
@@ -45,15 +45,15 @@ Rule = tuple[str, float]
 def compare_runs(
     base: Sequence[str], other: Sequence[str], paired: bool, fail_on: str, keep: str | None, as_json: bool = False
 ) -> int:
-    """Write results/compare and reports/compare, and print what was seen; return 3 where a rule is broken.
+    """Write results/compare and reports/compare, print the outcome, and return 3 if a rule is broken, else 0.
 
     Args:
         base: names of runs, archives, baselines, or published/<study>.
-        other: what is compared with them; none if they are only kept.
-        paired: the sessions of both sides are pairs, in the order of their times.
+        other: sources of the other side; empty to only keep `base`.
+        paired: whether the sessions of both sides are pairs, in the order of their times.
         fail_on: rules such as "slower > 10 %, more requests".
-        keep: a file that `base` is written to.
-        as_json: print one JSON object.
+        keep: file to write `base` to.
+        as_json: print a JSON object.
     """
     rules = [_parse_rule(text.strip()) for text in fail_on.split(",") if text.strip()]
     if keep and Path(keep).suffix != sides.BASELINE:
@@ -68,12 +68,12 @@ def compare_runs(
 def report_comparison(
     base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = (), as_json: bool = False
 ) -> int:
-    """Write tables and pages of what two sides have in common, print what was seen, and return the status."""
+    """Write tables and pages of the studies that both sides have, print the outcome, and return the status."""
     results, reports = Path("results", OUT), Path("reports", OUT)
     if run_there := next(results.glob("*/records"), None):
         raise Problem(f"{run_there} is of a run of that name, and comparisons are written there: rename {results}")
     answers, outcomes, status = [], {}, 0
-    # Whatever cannot be compared is seen before the pages of the comparison before are removed.
+    # Compare first, so that a Problem leaves the pages of the previous comparison.
     compared = {study: compare_study(study, base, other, paired, rules) for study in _list_common_studies(base, other)}
     for folder in (results, reports):
         shutil.rmtree(folder, ignore_errors=True)
@@ -102,18 +102,17 @@ def report_comparison(
 def compare_study(
     study: str, base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """Return the facts and the tables of a comparison of what two sides measured of a study.
+    """Compare a study of two sides; return the facts and the tables.
 
-    Cells are alike where all their levels are, whatever else is set otherwise.
+    Cells match if all their levels are equal, even if other settings differ.
 
     Returns:
-        cells: one row per cell and side, as cells.csv has them, with the factor `run`.
-        verdicts: one row per cell that both sides have, as in verdicts.csv, of the factor `run`.
-        counts: the same cells: requests, bytes, opens and connections, and how they compare
-            (`sessions.compare_counts`).
-        alone: the cells that one side has.
-        differences: what else differs between the sides, with the values of both.
-        records: the records of both sides with the names of `cells`; `unit_of` is the session.
+        cells: one row per cell and side, as in cells.csv, with the factor `run`.
+        verdicts: one row per common cell, as in verdicts.csv, of the factor `run`.
+        counts: requests, bytes, opens and connections of common cells, with outcomes (`sessions.compare_counts`).
+        alone: cells of a single side.
+        differences: other differences between the sides, with both values.
+        records: records of both sides with the names of `cells`; `unit_of` is the session.
     """
     names, both = _list_side_names(study, base, other), (base.records[study], other.records[study])
     factors = _list_factors(both)
@@ -160,10 +159,10 @@ def compare_study(
 
 
 def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame) -> dict:
-    """Return in words all `rules`, those `broken`, in how many cells, and those that nothing decides, `open`.
+    """Return in words all `rules`, and each by its outcome: `broken`, with the number of cells, `open` if undecided.
 
-    `warned` are those broken in sessions of sides that do not take turns, which decides nothing. `passed` are the
-    others, with how many cells decide where that is not in all.
+    `warned` rules are broken only in sessions of sides that do not take turns, which decides nothing. `passed` rules
+    have the number of deciding cells unless all cells decide.
     """
     said: dict[str, list[str]] = {"rules": [], "broken": [], "warned": [], "open": [], "passed": []}
     for what, percent in rules:
@@ -178,7 +177,7 @@ def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFr
             decided = verdict.isin((Outcome.SAME, Outcome.MORE, Outcome.FEWER))
         else:
             share, verdict = verdicts["ratio"], verdicts["verdict"]
-            # Without evidence the interval may still leave out what the rule names.
+            # Without evidence, the interval may still exclude the change that the rule names.
             low, high = verdicts["ratio_low"], verdicts["ratio_high"]
             within = high <= bound if word == "slower" else low >= 1 / bound
             decided = verdict.isin((Outcome.SAME, Outcome.FASTER, Outcome.SLOWER)) | (
@@ -199,7 +198,7 @@ def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFr
 
 
 def find_differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd.DataFrame:
-    """Return what else differs between two sides: `what`, and the values of each, in a column of its name."""
+    """List other differences between two sides, with a column of values per side."""
     values = [_list_values(side.facts[study]) for side in (base, other)]
     rows = [
         {"what": what, **{name: " | ".join(sorted(of.get(what, ()))) for name, of in zip(names, values, strict=True)}}
@@ -210,7 +209,7 @@ def find_differences(study: str, names: Sequence[str], base: Side, other: Side) 
 
 
 def _list_warnings(facts: Mapping) -> list[str]:
-    """Return what of `fail_on` is not judged, as the sides do not take turns."""
+    """List warnings on rules of `fail_on` that are not judged, because the sides do not take turns."""
     times = [rule for rule in facts["outcome"]["rules"] if " " not in rule.partition(" >")[0]]
     if not facts["apart"] or not times:
         return []
@@ -227,7 +226,7 @@ def _parse_rule(text: str) -> Rule:
 
 
 def _list_common_studies(base: Side, other: Side) -> list[str]:
-    """The studies that both sides have, each in sessions of its own."""
+    """List the studies of both sides; raise a Problem if they lack a common study, or share a session."""
     common = [study for study in base.records if study in other.records]
     if not common:
         raise Problem(f"the sides have no study in common: {', '.join(base.records)}; {', '.join(other.records)}")
@@ -238,7 +237,7 @@ def _list_common_studies(base: Side, other: Side) -> list[str]:
 
 
 def _list_side_names(study: str, base: Side, other: Side) -> list[str]:
-    """What the sides are called: their runs, or what they hold where runs of one name are compared."""
+    """Name the sides by their runs, and also by their permanent names if the runs have the same name."""
     names = [side.get_name(study) for side in (base, other)]
     if names[0] != names[1]:
         return names
@@ -262,7 +261,7 @@ def _count_most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
 def _judge_cells(
     pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_percent: float
 ) -> list[stats.Verdict]:
-    """The verdicts of cells, by sessions that are pairs in `units`; one that read other data has none."""
+    """Judge each cell, by pairs of sessions if `units` is given; cells with different data are not comparable."""
     if units and len(units[0]) != len(units[1]):
         raise Problem(f"{len(units[0])} sessions and {len(units[1])} are no pairs; leave out what has no partner")
     if not pairs:
@@ -282,7 +281,7 @@ def _judge_cells(
 
 
 def _compute_session_logs(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> np.ndarray:
-    """The ln of the median or mean of each session's valid records (sessions, cells), of `units` or those with any."""
+    """Return the ln of the median or mean of each session's valid records (sessions, cells), of `units` or of all."""
     valid = map(_select_measured, cells)
     sums = {number: records.groupby("unit_of")["value"].agg(how) for number, records in enumerate(valid)}
     table = pd.DataFrame(sums).sort_index() if units is None else pd.DataFrame(sums, index=units)
@@ -295,9 +294,9 @@ def _has_different_data(pair: Pair) -> bool:
 
 
 def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str]) -> dict:
-    """Return a row of verdicts.csv on the time of a cell, without the levels; last the verdict on these sessions.
+    """Build a row of verdicts.csv on the time of a cell, without the levels; last the verdict on these sessions.
 
-    Where sides lie `apart`, nothing but that is judged.
+    If sides are `apart`, the cell is not comparable, and only these sessions are judged.
     """
     metric = import_module(f"sbench.studies.{study}.report").REPORT.metrics[0].name
     medians = [records.loc[records["valid"], "value"].median() for records in pair]
@@ -314,7 +313,7 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
 
 
 def _build_counts_row(pair: Pair) -> dict:
-    """How what a cell asked for compares: medians of both sides, and the outcome."""
+    """Build the counts of a cell: medians of both sides, and the outcomes, "" if the data differ."""
     valid = [records[records["valid"]] for records in pair]
     row = {}
     for name in sessions.COUNTS:
@@ -324,7 +323,7 @@ def _build_counts_row(pair: Pair) -> dict:
 
 
 def _add_cell_names(records: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
-    """Return the records of a side with the names of its cells: the side's, and a number."""
+    """Return the records of a side with names of cells: the name of the side, and a number."""
     number = records.groupby(list(factors), sort=False).ngroup() + 1
     own = records.assign(cell=records["run"] + " " + number.astype(str))
     return own[["cell", "repeat", "unit_of", "valid", "value", *sessions.COUNTS]]
@@ -355,7 +354,7 @@ def _find_lone_cells(names: Sequence[str], by_levels: Sequence[Mapping], factors
 
 
 def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> dict:
-    """What the page says beside its figures: the newest of the second side's runs, and which runs there are."""
+    """Build the facts of a page from all runs, with settings and machine of the second side's newest run."""
     parts, newest = [*base.facts[study], *other.facts[study]], other.facts[study][-1]
     figures = [set(map(" in ".join, side.records[study][["figure", "unit"]].to_numpy())) for side in (base, other)]
     if len(set.union(*figures)) > 1:
@@ -376,7 +375,7 @@ def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> d
 
 
 def _list_values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
-    """The values that what may differ between runs has in some of them, by a name in words."""
+    """Collect the values of facts that may differ between runs, by a name in words."""
     values: dict[str, set[str]] = {}
     for one in facts:
         parts = [("configuration", one.get("config") or {}), *(("machine", of) for of in one.get("machines") or [])]

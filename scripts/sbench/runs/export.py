@@ -1,4 +1,4 @@
-"""Writes all observations of a run as one long table, Parquet and CSV, for others to read (docs/results.md)."""
+"""Write all observations of a run as a long table, Parquet and CSV, for others to read (docs/results.md)."""
 
 import contextlib
 import re
@@ -18,10 +18,10 @@ from sbench.pages.page import write_csv
 from sbench.probe import sizes
 from sbench.probe.program import Problem, read_json, replace_file
 
-# The parts of a record whose numbers are observations, and those that say under which circumstances.
+# Parts of a record whose numbers are observations, and parts with their circumstances.
 _OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling", "network", "resources")
 _CIRCUMSTANCES = ("effective", "host", "provenance")
-# A name carries its unit (METHOD 16); those of a published study say "time".
+# A name carries its unit (METHOD 16); names of a published study have "time".
 _UNITS = {
     **{r"mib_s$": "MiB/s", r"_ms$": "ms", r"(_s|time)$": "s", r"bytes": "bytes", r"gib": "GiB"},
     **{r"iops$": "IOPS", r"percent$": "%"},
@@ -29,9 +29,9 @@ _UNITS = {
 
 
 def export_run(name: str) -> int:
-    """Write results/<run>/export/<run>.parquet and .csv, and the tables of the run's pages; print where they are.
+    """Write results/<run>/export/<run>.parquet and .csv, and the tables of the run's pages; print their paths.
 
-    `name` is that of the run; "": the one that config/config.yaml names.
+    An empty `name` is the run of config/config.yaml.
     """
     results = Path("results", name or configuration.load_config(DEFAULT_CONFIG)["run"])
     write_observations(results)
@@ -40,7 +40,7 @@ def export_run(name: str) -> int:
 
 
 def write_observations(results: Path) -> str:
-    """Write the table of all observations of a run as Parquet and CSV, and return the path of the first.
+    """Write the table of all observations of a run as Parquet and CSV, and return the path of the Parquet file.
 
     Raises:
         Problem: the run has no records.
@@ -58,14 +58,14 @@ def write_observations(results: Path) -> str:
 
 
 def build_observations(results: Path) -> pd.DataFrame:
-    """Return the long table of a run, by its folder: one row per observation, without a value where a record has none.
+    """Return the long table of a run folder: one row per observation, or one row without a value for an empty record.
 
     Returns:
-        run, study, cell, factors…, repeat; part (of the record; `samples` are of one task, iteration or job each),
-        metric, value, unit; sample (from 1, within its record) and what else tells samples apart; valid, reasons; then
-        what is known of the record: `<factor>_bytes` of levels that are sizes, and what stood in its settings, held
-        while it was measured, and is known of machine, versions and commit: `settings_…`, `effective_…`, `host_…`,
-        `provenance_…`. Texts are categories, as those of a record stand in each of its rows; an empty one is missing.
+        run, study, cell, factors…, repeat; part (of the record; `samples` are of a task, iteration or job each),
+        metric, value, unit; sample (from 1, within its record) and other columns that identify samples; valid, reasons;
+        then the circumstances of the record: `<factor>_bytes` of levels that are sizes, and settings, settings in
+        effect, machine, versions and commit: `settings_…`, `effective_…`, `host_…`, `provenance_…`. Texts are
+        categories, because each row of a record repeats them; an empty text is missing.
     """
     kept = [(study, one) for study in schema.list_studies() for one in _read_records(results, study)]
     if not kept:
@@ -81,7 +81,7 @@ def build_observations(results: Path) -> pd.DataFrame:
 
 
 def write_page_tables(results: Path) -> str:
-    """Write the tables of each study's page into the run's `export/tables`, and return how many there are of which."""
+    """Write the tables of each study's page into the run's `export/tables`, and return their number by study."""
     out = results / "export/tables"
     shutil.rmtree(out, ignore_errors=True)
     gathered = [study for study in schema.list_studies() if (results / study / "facts.json").is_file()]
@@ -91,7 +91,7 @@ def write_page_tables(results: Path) -> str:
 
 @cache
 def get_unit(part: str, metric: str) -> str:
-    """Return the unit of a metric, which its part of the record or its name says; "1" of counts and shares."""
+    """Return the unit of a metric by its part of the record, or by its name; "1" for counts and shares."""
     units = (unit for pattern, unit in _UNITS.items() if re.search(pattern, metric))
     return "s" if part == "seconds" else next(units, "1")
 
@@ -107,7 +107,7 @@ def _read_records(results: Path, study: str) -> Iterator[records.Kept]:
 
 
 def _describe_record(study: str, kept: records.Kept) -> dict[str, Any]:
-    """Return what holds for all observations of a record: its place, whether it counts, and the circumstances."""
+    """Return the values that all observations of a record share: its place, its validity, and the circumstances."""
     record = kept.record or {"status": "failed"}
     reasons = validity.list_faults(record) if kept.record else [kept.problem]
     texts = {key: value for key, value in record.items() if isinstance(value, str) and key not in ("name", "digest")}
@@ -120,7 +120,7 @@ def _describe_record(study: str, kept: records.Kept) -> dict[str, Any]:
 
 
 def _convert_levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
-    """Return the levels of a record, counts as numbers; one such as "2x" is what it was on that machine."""
+    """Return the levels of a record, counts as numbers; a level such as "2x" becomes the count on that machine."""
     in_force = (kept.record or {}).get("effective") or {}
     items = {name: factor["items"] for name, factor in schema.get_factors(study).items()}
     counts = {
@@ -135,7 +135,7 @@ def _convert_levels(study: str, kept: records.Kept) -> dict[str, str | int | Non
 
 
 def _convert_sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return the factors with levels such as "64MiB" in bytes; a level that is no size, such as "unset", is missing."""
+    """Convert factors with levels such as "64MiB" to bytes; a level such as "unset" is missing."""
 
     def parse_size(level: Any) -> int | None:
         with contextlib.suppress(Problem, TypeError):
@@ -147,7 +147,7 @@ def _convert_sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _build_metrics_table(of: list[dict]) -> pd.DataFrame:
-    """Return what was observed in records, indexed by their place in the list."""
+    """Return the observations of records, indexed by the position of the record in the list."""
     named = records.read_sample_columns()
     telling = [name for name, what in named.items() if what.get("x-tells-apart")]
     totals = [
@@ -173,7 +173,7 @@ def _build_metrics_table(of: list[dict]) -> pd.DataFrame:
 
 
 def _walk_leaves(part: dict, between: str, path: str = "") -> Iterator[tuple[str, str | float]]:
-    """Yield the texts and numbers within a part of a record by their path, as "GET.count"; no text of several lines."""
+    """Yield the texts and numbers of a part of a record by path, as "GET.count"; skip texts of several lines."""
     for key, value in part.items():
         if isinstance(value, dict):
             yield from _walk_leaves(value, between, f"{path}{key}{between}")

@@ -1,18 +1,18 @@
-"""Hides what facts of runs say of a machine and its users: names, ids, paths and addresses become short hashes.
+"""Hide a machine and its users in the facts of runs: names, ids, paths and addresses become short hashes.
 
-Two values that differ have other hashes, so runs of other machines, folders and endpoints are still told apart.
+Different values have different hashes, so runs of other machines, folders and endpoints stay distinct.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping
 
-# What names one machine, or a boot of it; hidden as a whole. A boot says nothing that a session does not.
+# Keys that name a machine, to hash, or a boot, to drop, because it adds nothing to the session.
 _HIDDEN, _DROPPED = ("node", "instance", "device", "mount_point"), ("boot",)
 _IDS = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _ADDRESSES = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'|,;]+", re.IGNORECASE)
 _PATHS = re.compile(r"(?<![\w./:~-])(?:~[\w-]*|\.\.|)/[^\s\"'|,;/][^\s\"'|,;]*")
-# Options of a mount that name a server, as addr=10.0.0.5 does.
+# Options of a mount that name a server, as addr=10.0.0.5.
 _SERVERS = re.compile(r"(?<=addr=)[^\s,]+")
 _DIGITS = 8
 
@@ -33,7 +33,7 @@ def hide_identities(value: object, key: str = "") -> object:
 
 
 def _hash_text(what: str, text: str) -> str:
-    """Return a name for a text: the same for the same text, hidden before or not."""
+    """Return a hash for a text; keep a text that already is such a hash."""
     if re.fullmatch(rf"{what} [0-9a-f]{{{_DIGITS}}}", text):
         return text
     return f"{what} {hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"

@@ -1,4 +1,4 @@
-"""Makes tables and pages of records without the workflow, by the programs that the workflow calls."""
+"""Make tables and pages from records without the workflow, by the programs that the workflow calls."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ def make_tables(config: Mapping, study: str, results: Path) -> None:
 
 
 def make_page(notebook: str, tables: Path, out: Path) -> Path:
-    """Make the page of a notebook on a folder of tables, and return the answers that it leaves."""
+    """Make the page of a notebook from a folder of tables, and return the path of its answers."""
     given = ("--tables", tables, "--facts", tables / "facts.json", "--out", out)
     run_program("report", "--notebook", f"notebooks/{notebook}.ipynb", *given)
     print(f"page: {out}", file=sys.stderr)
@@ -32,14 +32,14 @@ def make_page(notebook: str, tables: Path, out: Path) -> Path:
 
 
 def make_index(answers: Sequence[Path], reports: Path) -> Path:
-    """Make the first page of some pages' answers, and return it."""
+    """Make the first page from the answers of other pages, and return its path."""
     out = reports / "index.html"
     run_program("report", "--notebook", "notebooks/index.ipynb", "--answers", *answers, "--out", out)
     return out
 
 
 def run_program(name: str, *arguments: object) -> None:
-    """Run a program of the workflow; that it fails is a Problem, with the last line of its own."""
+    """Run a program of the workflow; raise a Problem with its last line if it fails."""
     done = subprocess.run(build_command(name, *arguments), stderr=subprocess.PIPE, text=True)
     if done.returncode:
         *_, last = f"\n{done.stderr}".rstrip().splitlines() or [""]

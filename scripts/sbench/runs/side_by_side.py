@@ -1,4 +1,4 @@
-"""The page that shows two sides beside each other: an engine's page whose factor is the run."""
+"""The page of a comparison of two sides: an engine's page whose factor is the run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,22 +24,22 @@ from sbench.verdicts.outcomes import Outcome
 _COLOURS = {Outcome.SLOWER: "red", Outcome.FASTER: "green", Outcome.MORE: "red", Outcome.FEWER: "green"}
 _DIFFER = (Outcome.MORE, Outcome.FEWER, Outcome.DEPENDS, "differs between repeats")
 _MOVED = ("requests", "bytes")
-# Why counts of two sides are not those of the same work.
+# Outcomes of counts whose sides did not do the same work.
 _INCOMPARABLE = ("", "other objects were read", Outcome.DEPENDS)
 _SHOWN = 40
 _ELSEWHERE = {"days": "on other days", "times": "at other times", "machines": "on other machines"}
 
 
 class Sides(Results):
-    """A comparison of runs, whose statements are on sessions."""
+    """The results of a comparison of runs, with statements on sessions."""
 
     @property
     def is_checked(self) -> bool:
-        """Whether there are records."""
+        """Whether the comparison has records."""
         return bool(self.checks)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[SessionRatio, ...]:
-        """Return comparisons, rows as `get_comparisons` has them, as statements have them."""
+        """Convert rows of `get_comparisons` to comparisons for statements."""
         return tuple(
             SessionRatio(
                 baseline=row["baseline_cell"],
@@ -55,7 +55,7 @@ class Sides(Results):
 
 
 def load_comparison(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.DataFrame]:
-    """Return a comparison as results of a study with the factor `run`, and how counts compare."""
+    """Load a comparison as results of a study with the factor `run`, and the table of counts."""
     folder, said = Path(tables), read_facts(facts)
     own = import_module(f"sbench.studies.{said['study']}.report").REPORT
     texts = (*TEXTS, "run", "of_sessions", *own.names)
@@ -69,7 +69,7 @@ def load_comparison(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.Da
 
 
 def show_comparison(page: Page, tables: Path | str, facts: Path | str) -> None:
-    """Show a comparison whose tables are in a folder, and leave its answers for the first page."""
+    """Show a comparison from a folder of tables, and write its answers for the first page."""
     run, counts = load_comparison(tables, facts)
     words = render_headline(run)
     primary = pages.select_findings(findings.list_findings(run), run)
@@ -97,7 +97,7 @@ def show_comparison(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 
 def describe_rules(facts: dict) -> str:
-    """Return in bold what became of the rules of `fail_on`; "" without any."""
+    """Describe in bold the outcome of the rules of `fail_on`; return "" without rules."""
     said = facts["outcome"]
     if not said["rules"]:
         return ""
@@ -110,15 +110,12 @@ def describe_rules(facts: dict) -> str:
 
 
 def describe_elsewhere(apart: Sequence[str]) -> str:
-    """Return when and where one side was measured in words, "on other days and on other machines"; "" if in turn."""
+    """Describe when and where a side was measured, as "on other days and on other machines"; "" if in turn."""
     return prose.format_list(_ELSEWHERE[one] for one in apart) if apart else ""
 
 
 def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
-    """Return one bold sentence: the requests and bytes of both sides, of the cells that read the same on both.
-
-    "" where the sides have no cell in common.
-    """
+    """Describe in bold the requests and bytes of both sides, over cells that read the same; "" without common cells."""
     if counts.empty:
         return ""
     both = {name: rows for name in _MOVED if name in counts and len(rows := _select_alike(counts, name))}
@@ -131,7 +128,7 @@ def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
 
 
 def render_headline(run: Results) -> str:
-    """Return one bold sentence: how the second side compares, or how far apart both are where nothing is decided."""
+    """Render the headline in bold: how the second side compares, or the ratios if nothing is decided."""
     return bold(pages.select_headline([_write_headline(run)], run))
 
 
@@ -162,7 +159,7 @@ def _write_headline(run: Results) -> Said:
 
 
 def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
-    """Return that sides did not take turns, and how their sessions compare."""
+    """Describe how the sessions of sides compare that did not take turns."""
     base, other = run.facts["sides"]
     seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
     return (
@@ -173,7 +170,7 @@ def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
 
 
 def describe_counts(counts: pd.DataFrame) -> list[str]:
-    """Return a sentence for each count that both sides have: in how many cells it is the same."""
+    """Describe each count that both sides have in a sentence: the number of cells by outcome."""
     lines = []
     for name in (name for name in sessions.COUNTS if name in counts):
         outcomes = counts.loc[counts[name] != "", name].replace("one repeat", "not decided, as there is one repeat,")
@@ -189,19 +186,19 @@ def describe_counts(counts: pd.DataFrame) -> list[str]:
 
 
 def _select_alike(counts: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the cells of which a count is known on both sides, which read the same."""
+    """Select the cells that read the same and have a count on both sides."""
     is_counted = counts[[f"{name}_base", f"{name}_other"]].notna().all(axis=1)
     return counts[is_counted & ~counts[name].isin(_INCOMPARABLE)]
 
 
 def _format_change(name: str, base: float, other: float) -> str:
-    """Return "111 → 4 requests", or "513 MiB → 24 MiB" of bytes."""
+    """Format a change of a count as "111 → 4 requests", or of bytes as "513 MiB → 24 MiB"."""
     written, unit = (sizes.format_size, "") if name == "bytes" else ("{:,.0f}".format, f" {name}")
     return " → ".join(written(one) if one == one else "unknown" for one in (base, other)) + unit
 
 
 def list_limits(run: Results) -> list[str]:
-    """Return what a comparison of runs cannot tell."""
+    """List the limits of a comparison of runs."""
     lines = [
         "Sessions are what is repeated: who repeats a run within one day compares that day, and not what was changed.",
         "Machine, configuration, libraries and code may differ beside what is meant: below stands all that does.",
@@ -216,7 +213,7 @@ def list_limits(run: Results) -> list[str]:
 
 
 def _build_report(report: Report, sides: list[str], column: str) -> Report:
-    """A study's report with the run as the factor that the question is about."""
+    """Build the report of a study with the run as the factor of the question."""
     metric, unit = report.metrics[0], column.rpartition("_")[2]
     value = Value(column, prose.capitalize_first(metric.title), unit)
     own = {"scaling": None, "contest": None, "along": "", "harness": (), "effective": (), "moved": (), "panels": ()}
@@ -289,7 +286,7 @@ def _build_counts_table(counts: pd.DataFrame, run: Results) -> Table:
 
 
 def _build_summary_table(run: Results, counts: pd.DataFrame) -> Table:
-    """Return both sides of each cell in one row of texts, those that differ first, for a page without pictures."""
+    """Build a table of texts for a page without pictures: one row per cell, rows with different counts first."""
     if counts.empty:
         return Table("summary", "", counts)
     factors = [name for name in run.report.names if name in counts and name != "run"]
@@ -314,7 +311,7 @@ def _build_summary_table(run: Results, counts: pd.DataFrame) -> Table:
 
 
 def _format_cell_count(name: str, base: float, other: float, outcome: str) -> str:
-    """Return both sides of a count of a cell with how they compare, "111 → 4 (fewer)"; "" where one is not known."""
+    """Format a count of both sides of a cell with its outcome, as "111 → 4 (fewer)"; "" if a side is unknown."""
     if pd.isna(base) or pd.isna(other):
         return ""
     return f"{_format_change(name, base, other).removesuffix(f' {name}')} ({outcome or 'not compared'})"

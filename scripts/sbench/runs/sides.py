@@ -1,6 +1,6 @@
-"""The sides of a comparison of runs: one's own, archived or published ones, or a baseline that was kept.
+"""Load the sides of a comparison: local, archived or published runs, or a baseline that was kept.
 
-A baseline is committed and read by others, so facts name no machine, folder or address (`privacy`).
+Users commit baselines for others to read, so facts name no machine, folder or address (`privacy`).
 """
 
 import contextlib
@@ -18,44 +18,44 @@ from sbench.runs import archive, privacy
 from sbench.verdicts import sessions
 
 PUBLISHED, BASELINE = "published/", ".json"
-# What is kept of the facts of a run: what it is called, and what may differ between runs.
+# Facts of a run to keep: its names, and facts that may differ between runs.
 _FACTS = {
     **dict.fromkeys(("run", "study", "name"), str),
     **dict.fromkeys(("sessions", "machines", "code", "git", "reads"), list),
     **dict.fromkeys(("libraries", "stores", "settings", "config", "software", "published"), dict),
     **{"dirty": object, "equivalence_percent": (int, float)},
 }
-# What tells one session from another, whichever run it is of.
+# Columns that identify a session across runs.
 UNIT = ["run", "session"]
 
 
 @dataclass(frozen=True)
 class Side:
-    """What several runs measured, by study.
+    """The measurements of several runs, by study.
 
-    `records` are those of records.csv with the column `run`, levels as text, controls left out; `facts` those that are
-    kept, one entry per run.
+    `records` has the rows of records.csv with a column `run`, levels as text, without controls; `facts` has the facts
+    that are kept, with an entry per run.
     """
 
     records: dict[str, pd.DataFrame] = field(default_factory=dict)
     facts: dict[str, list[dict]] = field(default_factory=dict)
 
     def get_name(self, study: str) -> str:
-        """Return what it is called where it is about a study: its runs."""
+        """Return the name of the side for a study: the names of its runs."""
         runs = list(dict.fromkeys(one["run"] for one in self.facts[study]))
         return runs[0] if len(runs) == 1 else " and ".join(runs) if len(runs) == 2 else f"{runs[0]} … {runs[-1]}"
 
     def get_sessions(self, study: str) -> set[tuple[str, str]]:
-        """Return the sessions of a study."""
+        """Return the sessions of a study as (run, session)."""
         records = self.records[study]
         return set(records[UNIT].drop_duplicates().itertuples(index=False, name=None))
 
 
 def load_side(sources: Sequence[str]) -> Side:
-    """Return a side of some sources: names of runs, archives, baselines (JSON), or published/<study>.
+    """Load a side from sources: names of runs, archives, baselines (JSON), or published/<study>.
 
     Raises:
-        Problem: one of them is not there, or cannot be compared.
+        Problem: a source is missing, cannot be compared, or repeats a session.
     """
     side = Side()
     for source in sources:
@@ -71,7 +71,7 @@ def load_side(sources: Sequence[str]) -> Side:
 
 
 def write_baseline(side: Side, path: Path) -> None:
-    """Write a side as a baseline: a JSON file with a line per record, to be committed."""
+    """Write a side as a baseline to commit: a JSON file with a line per record."""
     lines = {study: records.to_csv(index=False, lineterminator="\n") for study, records in side.records.items()}
     studies = {study: {"facts": side.facts[study], "records": text.splitlines()} for study, text in lines.items()}
     write_json(path, {"baseline": 1, "studies": studies})
@@ -85,7 +85,7 @@ def _read_run(source: str) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
 
 @contextlib.contextmanager
 def _open_folders(source: str) -> Iterator[list[Path]]:
-    """Give the folders of the studies that a source has tables of, for as long as they are needed."""
+    """Yield the folders with the tables of a source's studies; they may be temporary."""
     if source.endswith(archive.SUFFIX):
         with archive.open_archive(Path(source)) as (results, manifest):
             yield [results / study for study in manifest["studies"]]
@@ -102,12 +102,12 @@ def _open_folders(source: str) -> Iterator[list[Path]]:
 
 
 def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
-    """What is kept of a study's facts, and its records: for others to read, no machines, folders or addresses."""
+    """Read the facts to keep of a study, without machines, folders and addresses, and its records."""
     facts, path = read_json(folder / "facts.json"), folder / "records.csv"
     if not path.exists():
         raise Problem(f"{path} is not there: its tables are of an earlier version; sbench run makes them again")
     kept = {name: facts[name] for name in _FACTS if name in facts}
-    # Of the order of reads, what tells it from another one.
+    # Keep only the keys that identify the order of reads.
     kept["reads"] = [{key: one[key] for key in ("access", "sha256")} for one in kept.get("reads", [])]
     kept = privacy.hide_identities(kept) | ({"run": called} if called else {})
     try:
@@ -117,9 +117,9 @@ def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
 
 
 def _parse_records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
-    """Return the records in a CSV, of no control; numbers as numbers, all else as text.
+    """Return the records in a CSV without controls; numbers as numbers, other values as text.
 
-    Those of an earlier version have the machine that the facts of their run name.
+    Records of an earlier version get the machine from the facts of their run.
     """
     table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
     table = table.assign(**{"run": run} if run else {})
@@ -134,7 +134,7 @@ def _parse_records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
 
 
 def _get_machine(facts: dict) -> str:
-    """Return the machine of a run by its facts; "" where they name none or several."""
+    """Return the machine of a run by its facts; "" if they do not name exactly one machine."""
     named = {session_records.name_machine(host) for host in facts.get("machines") or []}
     return named.pop() if len(named) == 1 else ""
 
@@ -153,7 +153,7 @@ def _read_baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
 
 
 def _validate_facts(facts: list[dict]) -> list[dict]:
-    """The facts of a baseline; a ValueError where they are not as `write_baseline` has written them."""
+    """Check the facts of a baseline, and hide identities; raise a ValueError if the facts are malformed."""
     if not isinstance(facts, list) or not facts:
         raise ValueError("facts")
     for of in facts:

@@ -1,4 +1,4 @@
-"""Statements on comparisons of runs, whose unit is the session, each with the check that it holds."""
+"""Statements on comparisons of runs, with the session as the unit, each with the check that it holds."""
 
 import math
 from collections.abc import Iterator
@@ -8,22 +8,19 @@ import numpy as np
 
 from sbench.pages.statements import CLOSE, DECIDES, FASTER, MIN_BLOCKS, SAME, SLOWER, TOO_FEW, Claim, Records
 
-# Sessions of each side that a verdict needs where they are no pairs.
+# Sessions of each side that a verdict needs without pairs.
 _MIN_SESSIONS = 4
 
 
 @dataclass(frozen=True)
 class SessionRatio:
-    """The outcome of one comparison of runs, whose unit is the session: contender / baseline.
+    """The outcome of a comparison of runs, with the session as the unit: contender / baseline.
 
     Attributes:
-        baseline: name of a cell.
-        contender: name of the other.
-        outcome: that of METHOD 17; of these sessions alone where sides did not take turns.
-        ratio: with the ends of its interval; NaN where there is none.
-        low: lower end.
-        high: upper end.
-        pairs: sessions of the baseline and of the contender that are pairs; none where sides are not paired.
+        baseline, contender: names of both cells.
+        outcome: outcome by METHOD 17; of these sessions alone if the sides did not take turns.
+        ratio, low, high: ratio of the sides, and both ends of its interval; NaN if unknown.
+        pairs: pairs of sessions of the baseline and of the contender; empty if the sides are not paired.
     """
 
     baseline: str
@@ -35,7 +32,7 @@ class SessionRatio:
     pairs: tuple[tuple[str, str], ...] = ()
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether the sessions have the ratio, are enough for the outcome, and most have its order."""
+        """Return whether the sessions have the ratio, are enough for the outcome, and most agree with its order."""
         base, other = (records.get_sessions(cell, DECIDES) for cell in (self.baseline, self.contender))
         if self.pairs:
             d = [math.log(other[two] / base[one]) for one, two in self.pairs if one in base and two in other]
@@ -54,5 +51,5 @@ class SessionRatio:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """The outcome."""
+        """The outcome, with both cells."""
         yield (self.baseline, self.contender), self.outcome

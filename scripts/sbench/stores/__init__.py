@@ -1,1 +1,1 @@
-"""The places where data lie: a folder for each kind of store behind one interface (`store`), and what these share."""
+"""Store the data that a benchmark reads: a folder per kind of store, one interface (`store`) and shared modules."""

@@ -1,7 +1,7 @@
-"""The bare way to a store's bytes: one request over a connection of one's own, read and dropped; no SDK, no MPI.
+"""Read bytes of a store with bare requests, each over a new connection, without SDK or MPI, and drop them.
 
-What many of these reach together is the store's own ceiling (METHOD 20). An SDK only signs the addresses beforehand
-(`Store.sign_addresses`), in a process that has loaded it anyway; they go to those that make the requests and nowhere else.
+The joint rate of many bare requests is the ceiling of the store (METHOD 20). An SDK only signs the addresses
+(`Store.sign_addresses`), in a process that has loaded it anyway; only the processes that make the requests get them.
 A connection has `connect(name)`, `read_range(name, offset, length)` and `close()`; `name` is the same until `close`.
 """
 
@@ -18,7 +18,7 @@ from sbench.probe.program import Problem
 _BUFFER = 1 << 20
 _PAGE = 4096
 _TIMEOUT_S = 60
-# An address is signed for as long as a cell may take.
+# A signed address is valid for as long as a cell may take.
 VALID_S = 12 * 3600
 
 Address = tuple[str, dict[str, str]]
@@ -35,7 +35,7 @@ class _File:
     def read_range(self, name: str, offset: int, length: int) -> None:
         end = offset + length
         while offset < end:
-            # Past the page cache lengths are whole pages; offsets are already.
+            # O_DIRECT needs lengths of whole pages; offsets already are.
             wanted = min(_BUFFER, -(-(end - offset) // _PAGE) * _PAGE)
             count = os.preadv(self._file, [self._view[:wanted]], offset)
             if not count:
@@ -48,26 +48,26 @@ class _File:
 
 
 class Http:
-    """A connection to a service; what answers wrongly raises a Problem."""
+    """A connection to a service; raises Problem for a wrong answer."""
 
     def __init__(self, addresses: dict[str, Address]) -> None:
-        """Take the signed address of each object."""
+        """Keep the signed address of each object."""
         self._addresses, self._connection = addresses, None
         self._buffer = memoryview(bytearray(_BUFFER))
 
     def connect(self, name: str) -> None:
-        """Open a connection to where an object is."""
+        """Open a connection to the host of an object."""
         parts = urlsplit(self._addresses[name][0])
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
         self._connection.connect()
 
     def request_head(self, name: str) -> None:
-        """Ask for nothing but an answer, whatever it says: the address is signed for a GET."""
+        """Send a HEAD request and ignore its status: the address is signed for GET."""
         self._send_request("HEAD", name, {}).read()
 
     def read_range(self, name: str, offset: int, length: int) -> float:
-        """Read a part and drop it; return when its first byte came (`time.perf_counter`)."""
+        """Read a range, drop its bytes, and return the time at which the answer began (`time.perf_counter`)."""
         place, done = f"{name} at {self._connection.host}", 0
         try:
             answer = self._send_request("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})
@@ -89,7 +89,7 @@ class Http:
         return self._connection.getresponse()
 
     def close(self) -> None:
-        """Close it, if it was opened."""
+        """Close the connection if it is open."""
         if self._connection:
             self._connection.close()
 
@@ -98,11 +98,11 @@ Getter = _File | Http
 
 
 def build_connector(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
-    """Return what makes connections to a store; each is for one thread.
+    """Return a function that creates connections to a store; each connection serves one thread.
 
     Args:
-        location: where the dataset is in the store.
-        addresses: the objects' addresses; {} for files.
-        direct: past the page cache.
+        location: the dataset's location in the store.
+        addresses: the objects' signed addresses; {} for files.
+        direct: whether to bypass the page cache.
     """
     return (lambda: Http(addresses)) if addresses else lambda: _File(location["folder"], direct)

@@ -1,6 +1,6 @@
-"""Embedded servers: how one is started, the emulated network before it (toxiproxy), and the requests that reach it.
+"""Start embedded servers and the emulated network before them (toxiproxy), and count the requests that reach them.
 
-Requests are counted from the server's access log, or from the StatsD packets that it sends.
+Counts come from the server's access log or from the StatsD packets that it sends.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from sbench.probe.processes import start_server
 from sbench.probe.program import Problem
 from sbench.stores import network as networks
 
-# Asks no proxy of the environment: what it talks to is on the loopback.
+# Without the environment's proxies, because all servers are on the loopback.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 # The common log format: host - user [time] "method target protocol" status length
 _LINE = re.compile(r'"([A-Z]+) (\S+) HTTP/[0-9.]+" (\d+|-) (\d+|-)$')
@@ -33,43 +33,41 @@ _MARK_LIMIT_S = 30
 # Influx flavour: name,tag=value,…:number|c
 _METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")
 _QUIET_S = 0.1
-# What is recorded of a request that passes an emulated network, see `Proxy.fetch_traffic`.
+# Fields of a recorded request through an emulated network, see `Proxy.fetch_traffic`.
 EXCHANGE = ("connection", "method", "path", "range", "status", "bytes", "begin", "first", "end")
 
 
 class Requests(ABC):
-    """Counts requests by HTTP method from one `reset_counts` to the next (METHOD 11).
-
-    A subclass hears of the requests in its own way, in a thread of its own.
+    """A counter of requests by HTTP method since the last `reset_counts` (METHOD 11); subclasses have a thread.
 
     Attributes:
-        output: where the server's standard output goes; None: to the log.
+        output: destination of the server's standard output; None for the log.
     """
 
     output: int | None = None
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with empty counts."""
         self._lock = threading.Lock()
         self.reset_counts()
 
     def reset_counts(self) -> None:
-        """Forget what was counted: a window opens."""
+        """Clear the counts at the start of a window."""
         with self._lock:
             self._counts: dict[str, Counter[str]] = {}
 
     def add_requests(self, method: str, **numbers: int) -> None:
-        """Add requests of a method, `count` and `failed`, and the `bytes_offered` in the bodies of their answers."""
+        """Add requests of a method: `count`, `failed`, and `bytes_offered` in the bodies of their answers."""
         with self._lock:
             self._counts.setdefault(method, Counter(count=0, failed=0, bytes_offered=0)).update(numbers)
 
     def get_counts(self) -> dict[str, dict[str, int | None]]:
-        """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes the failed."""
+        """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes failures."""
         with self._lock:
             return {method: dict(numbers) for method, numbers in sorted(self._counts.items()) if numbers["count"]}
 
     def start_listening(self, process: Popen, url: str, log: IO[str]) -> None:
-        """Begin to listen to a server that was started; `log` gets its other words."""
+        """Start to listen to a running server; write its other output to `log`."""
         return
 
     @abstractmethod
@@ -77,36 +75,36 @@ class Requests(ABC):
         """Wait until all requests that were answered before this call are counted.
 
         Raises:
-            Problem: not all of them can be counted.
+            Problem: some of these requests cannot be counted.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Stop counting; the server has ended."""
+        """Stop counting after the server has ended."""
 
 
 class AccessLog(Requests):
-    """Reads a server's standard output to its end; what is no line of the access log is passed on to the step's log.
+    """A counter that reads the access log on a server's standard output, and copies other lines to the step's log.
 
-    The lines themselves are kept nowhere: an address may be signed.
+    It does not keep the lines of the access log, because addresses may be signed.
     """
 
     output = subprocess.PIPE
 
     def __init__(self) -> None:
-        """Begin without a server."""
+        """Start without a server."""
         super().__init__()
         self._marks, self._seen, self._news = itertools.count(1), 0, threading.Condition()
         self._thread: threading.Thread | None = None
 
     def start_listening(self, process: Popen, url: str, log: IO[str]) -> None:
-        """Read the server's output in a thread; it is asked for marks that its log then shows."""
+        """Read the server's output in a thread; `url` is for requests that leave marks in the log."""
         self._url = url
         self._thread = threading.Thread(target=self._read_output, args=(process.stdout, log), daemon=True)
         self._thread.start()
 
     def wait_for_counts(self) -> None:
-        """Make a request of one's own and wait for its line: those of the answers before it have come then."""
+        """Request a mark and wait for its line, which follows the lines of all earlier answers."""
         mark = next(self._marks)
         with contextlib.suppress(OSError):
             _OPENER.open(f"{self._url}/mark-{mark}", timeout=_MARK_LIMIT_S).close()
@@ -115,19 +113,19 @@ class AccessLog(Requests):
                 raise Problem("the server does not write its log any more: the requests cannot be counted")
 
     def close(self) -> None:
-        """Wait for the end of the server's words."""
+        """Wait for the end of the server's output."""
         if self._thread:
             self._thread.join(timeout=2)
 
     def _read_output(self, output: IO[bytes], log: IO[str]) -> None:
-        # Either end may be closed before the last line.
+        # Either file may be closed before the last line.
         with contextlib.suppress(ValueError):
             for raw in output:
                 line = raw.decode("utf-8", "replace").rstrip()
                 if match := _LINE.search(line):
                     self._count_request(*match.groups())
                 else:
-                    # Requests are counted though the log lies on a full disk.
+                    # A full disk under the log must not stop the count.
                     with contextlib.suppress(OSError):
                         print(line, file=log, flush=True)
 
@@ -137,14 +135,14 @@ class AccessLog(Requests):
                 self._seen = int(target.removeprefix("/mark-"))
                 self._news.notify_all()
             return
-        # Status "-": the reader was gone before the answer began.
+        # Status "-": the reader disconnected before the answer began.
         failed = not status.isdigit() or int(status) >= 400
         offered = int(length) if not failed and method == "GET" and length.isdigit() else 0
         self.add_requests(method, count=1, failed=failed, bytes_offered=offered)
 
 
 class StatsD(Requests):
-    """Receives a server's StatsD packets at `address`, a loopback port, from its construction until `close`."""
+    """A counter of a server's StatsD packets, received at `address`, a loopback port, until `close`."""
 
     def __init__(self) -> None:
         """Bind a free port of 127.0.0.1 and listen."""
@@ -158,16 +156,16 @@ class StatsD(Requests):
         self._thread.start()
 
     def wait_for_counts(self) -> None:
-        """Wait until no packet has come for a while from now on: UDP packets trail their requests."""
+        """Wait until packets stop arriving for a while after this call: UDP packets trail their requests."""
         called = time.monotonic()
-        # A packet may have come that the thread has not taken yet: it may get no core for a while.
+        # A packet may still be in the socket if the thread gets no core for a while.
         while time.monotonic() - max(called, self._last) < _QUIET_S or select.select([self._socket], [], [], 0)[0]:
             time.sleep(0.005)
         if lost := self.count_dropped():
             raise Problem(f"{lost} of the server's reports of its requests were lost: the requests cannot be counted")
 
     def count_dropped(self) -> int:
-        """Return how many packets the kernel has dropped since this counter was made (proc(5), net/udp, drops)."""
+        """Return the number of packets that the kernel has dropped since construction (proc(5), net/udp, drops)."""
         port = f":{int(self.address.rpartition(':')[2]):04X}"
         rows = (line.split() for line in Path("/proc/self/net/udp").read_text(encoding="utf-8").splitlines()[1:])
         return sum(int(row[-1]) for row in rows if row[1].endswith(port))
@@ -198,15 +196,15 @@ class StatsD(Requests):
 
 @dataclass(frozen=True)
 class Server:
-    """How the server of a kind of store is started.
+    """A description of how to start an embedded server.
 
     Attributes:
-        name: what it is called in messages.
-        command: returns the command that starts it on a port of 127.0.0.1.
-        counter: counts its requests.
-        env: its environment, beside PATH, HOME and TMPDIR.
-        credentials: the account and its key ("access_key" and "secret_key", or "account" and "key"); the key is made
-            for this start and written nowhere.
+        name: name of the server in messages.
+        command: function from a port of 127.0.0.1 to the command that starts the server there.
+        counter: counter of its requests.
+        env: environment in addition to PATH, HOME and TMPDIR.
+        credentials: the account and its key ("access_key" and "secret_key", or "account" and "key"); each start creates
+            a key, which is not written anywhere.
     """
 
     name: str
@@ -217,7 +215,7 @@ class Server:
 
 
 class Proxy:
-    """The emulated network before a server on the loopback (envs/servers/toxiproxy); `process` is its own."""
+    """The emulated network before a server on the loopback (envs/servers/toxiproxy); `process` runs it."""
 
     def __init__(
         self,
@@ -228,12 +226,12 @@ class Proxy:
         log: IO[str],
         encrypted: bool = False,
     ) -> None:
-        """Start it, owned by `stack`, with the keys of `network` in the schema of stores, no delay or limit by default.
+        """Start the proxy in `stack`, with the keys of `network` in the schema of stores; default: no delay or limit.
 
-        It records what passes unless `network` says `recorded: False`, and injects the `fault` (`faults.plan_fault`)
-        that `network` may have, too; a configuration says neither there. Clients' connections may be `encrypted`.
+        It records traffic unless `network` has `recorded: False`, and injects the `fault` of `network`, if any
+        (`faults.plan_fault`); a configuration sets neither. Clients' connections may be `encrypted`.
         """
-        # 0 is no limit.
+        # 0 means unlimited.
         shared, each = (network.get(key, 0) * networks.MIB for key in ("shared_mib_s", "per_connection_mib_s"))
 
         def command(port: int) -> list[str]:
@@ -251,24 +249,24 @@ class Proxy:
         self.endpoint = f"http{'s' * encrypted}://{self._call_control('listen')}"
 
     def fetch_authority(self) -> str:
-        """Return the certificate of the authority that clients of encrypted connections have to trust, as PEM."""
+        """Return the PEM certificate of the authority that clients of encrypted connections must trust."""
         return self._call_control("authority")
 
     def reset_traffic(self) -> None:
-        """Forget what passed; from here on faults are injected."""
+        """Forget the traffic so far, and inject faults from now on."""
         self._call_control("reset")
 
     def fetch_traffic(self) -> dict:
-        """Return what passed since the last reset; from here on no faults are injected.
+        """Return the traffic since the last reset, and stop injecting faults.
 
         Returns:
-            connections: how many were opened.
-            handshakes, refused: those of encrypted connections, and how many of them failed.
-            injected: how many faults.
+            connections: number of opened connections.
+            handshakes, refused: number of TLS handshakes, and of failed ones.
+            injected: number of injected faults.
             sent: bytes sent to clients, headers included.
-            unread: parts of requests that could not be read; 0 unless clients pipeline.
-            exchanges: `EXCHANGE` of each request, in the order in which they began; `bytes` without headers, the times
-                when it began, when the first and when the last byte of its answer came, in seconds since the reset.
+            unread: parts of requests that could not be parsed; 0 unless clients pipeline.
+            exchanges: `EXCHANGE` of each request, ordered by begin; `bytes` excludes headers; times are the begin of
+                the request and the first and last byte of its answer, in seconds since the reset.
         """
         return json.loads(self._call_control("passed"))
 
@@ -283,15 +281,15 @@ class Proxy:
 
 @dataclass
 class Served:
-    """A store's service on the loopback and what is known of the requests that reach it.
+    """A running embedded store with the counts of its requests.
 
     Attributes:
-        endpoint: URL to give to clients; the proxy's where a network is emulated.
+        endpoint: URL for clients; the proxy's URL if a network is emulated.
         credentials: as in `Server`.
-        folder: the server's files, whose pages are this machine's page cache.
-        counter: counts the requests.
-        processes: what must still be alive when the work is done, by name.
-        proxy: what is between the clients and the server.
+        folder: the server's files, which this machine's page cache holds.
+        counter: counter of requests.
+        processes: processes that must be alive at the end of the work, by name.
+        proxy: proxy between the clients and the server.
     """
 
     endpoint: str
@@ -302,17 +300,17 @@ class Served:
     proxy: Proxy | None = None
 
     def open_window(self) -> None:
-        """From here on requests count."""
+        """Count requests from now on."""
         self.counter.wait_for_counts()
         self.counter.reset_counts()
         if self.proxy:
             self.proxy.reset_traffic()
 
     def close_window(self) -> tuple[dict[str, dict[str, int | None]], dict | None]:
-        """Return the requests since the window opened, by method (METHOD 11), and what passed the proxy, if any.
+        """Return the requests since the window opened, by method (METHOD 11), and the proxy's traffic, if any.
 
-        `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
-        reader, headers included; None where no proxy is between. If requests cannot be counted, `wait_for_counts` raises.
+        The server put `bytes_offered` into its responses; the proxy sent `bytes_delivered` to the reader, headers
+        included (None for methods other than GET, or without a proxy). Problems are as in `wait_for_counts`.
         """
         self.counter.wait_for_counts()
         requests, passed = self.counter.get_counts(), self.proxy.fetch_traffic() if self.proxy else None
@@ -321,10 +319,10 @@ class Served:
         return requests, passed
 
     def list_pids(self) -> dict[str, int]:
-        """Return the process ids of the server and, where there is one, of the emulated network."""
+        """Return the process ids of the server and of the emulated network, if any."""
         pids = [process.pid for process in self.processes.values()]
         return dict(zip(("server", "network"), pids, strict=False))
 
     def list_dead_servers(self) -> list[str]:
-        """Return the names of the servers that have ended."""
+        """List the names of the servers that have ended."""
         return [name for name, process in self.processes.items() if process.poll() is not None]

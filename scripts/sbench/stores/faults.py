@@ -1,4 +1,4 @@
-"""Faults that the emulated network injects into what readers ask an embedded server for (factor `fault`)."""
+"""Plan, record and check the faults that an emulated network injects into answers (factor `fault`)."""
 
 import random
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ NONE = "none"
 
 
 def plan_fault(level: str, seed: int, repeat: int) -> dict | None:
-    """Return what a repeat's level, such as "503-every-10", injects: {"fault", "every", "first"}; None for NONE.
+    """Return the fault of a level such as "503-every-10" in a repeat: {"fault", "every", "first"}; None for NONE.
 
-    The first is drawn with the run's seed for each repeat, the same for all arms of the block (METHOD 3).
+    `first` is random by the run's seed and the repeat, and the same for all arms of the block (METHOD 3).
     """
     if level == NONE:
         return None
@@ -18,12 +18,12 @@ def plan_fault(level: str, seed: int, repeat: int) -> dict | None:
 
 
 def record_fault(fault: dict, passed: dict) -> dict:
-    """Return what a record keeps of its faults: what they were, how many there were, and the GETs that were counted."""
+    """Return the faults for a record: their plan, their number, and the number of GETs."""
     gets = sum(row["method"] == "GET" for row in passed["exchanges"])
     return {**fault, "count": passed["injected"], "gets": gets}
 
 
 def check_fault(level: str, name: str, store: dict) -> Iterator[str]:
-    """Yield why nothing can inject faults into a store of that name."""
+    """Yield the reason if a store cannot inject faults."""
     if level != NONE and store.get("network") is None:
         yield f"store {name} has no proxy that injects faults; give it server: embedded and network: {{}}"

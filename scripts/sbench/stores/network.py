@@ -1,4 +1,4 @@
-"""What a network between readers and a store costs, and what an emulated one lets through (`network` in the schema)."""
+"""Measure a network between readers and a store, and compute with the settings of an emulated network."""
 
 import math
 import statistics
@@ -10,17 +10,17 @@ from sbench.probe.program import Problem
 from sbench.stores.bare import Http
 
 MIB = 2**20
-# A sender may be this far behind its rate and catch up (`slack` in envs/servers/toxiproxy).
+# The delay that a sender may catch up on (`slack` in envs/servers/toxiproxy).
 SLACK_S = 0.010
 TOLERANCE = 1.05
-# Enough for the rate to show beside the round trip, and a third of a second at 50 MiB/s.
+# Large enough to show the rate next to the round trip; a third of a second at 50 MiB/s.
 READ_BYTES = 16 * MIB
 _ROUNDS = 10
 _RATES = {"per_connection_mib_s": "per connection", "shared_mib_s": "shared"}
 
 
 def compute_rate_limit(network: dict | None, connections: float = math.inf) -> float:
-    """Return the MiB/s that an emulated network lets through over so many connections; inf where it has no limit."""
+    """Return the MiB/s that an emulated network allows over a number of connections; inf without a limit."""
     each, shared = ((network or {}).get(key) or math.inf for key in ("per_connection_mib_s", "shared_mib_s"))
     return min(shared, each * connections)
 
@@ -35,13 +35,13 @@ def format_parts(network: dict) -> list[str]:
 
 
 def format_name(network: dict) -> str:
-    """Return what tells an emulated network from others, in short: "20 ms, 50 MiB/s", the rate of a connection."""
+    """Return a short name of an emulated network, "20 ms, 50 MiB/s", with the rate per connection, else the shared."""
     latency = [f"{network['latency_ms']:g} ms"] if network.get("latency_ms") else []
     return ", ".join([*latency, *[f"{network[key]:g} MiB/s" for key in _RATES if network.get(key)][:1]])
 
 
 def describe_measured(networks: list[dict]) -> str:
-    """Return in words what networks cost as they were measured (see `measure_network`), medians of each figure."""
+    """Describe the measured costs of networks by the median of each figure (see `measure_network`)."""
     measured = [network for network in networks if "problem" not in network]
     if not measured:
         return f"the network could not be measured ({networks[0]['problem']})" if networks else ""
@@ -55,16 +55,16 @@ def describe_measured(networks: list[dict]) -> str:
 
 
 def measure_network(getter: Http, name: str, nbytes: int) -> dict:
-    """Return what a network costs, measured outside every window (METHOD 20).
+    """Measure the costs of a network outside every window (METHOD 20).
 
     Args:
-        getter: asks a store for the object.
-        name: of the object.
-        nbytes: how much of it one request asks for; 0 leaves the rate out.
+        getter: connection to the store.
+        name: name of the object to request.
+        nbytes: bytes to request for the rate; 0 to skip the rate.
 
     Returns:
         round_trip_s: median time of a request without a body in its answer, in seconds.
-        connect_s: what a new connection takes beside it, the first time.
+        connect_s: additional time of the first request on a new connection, in seconds.
         mib_s: MiB/s of one request, from its first byte to its last.
 
     Raises:
@@ -78,7 +78,7 @@ def measure_network(getter: Http, name: str, nbytes: int) -> dict:
         return time.perf_counter() - start
 
     try:
-        # What a server does for its first request is no cost of the network.
+        # A server's work for its first request is not a cost of the network.
         measure_steps(getter.connect, getter.request_head)
         getter.close()
         first = measure_steps(getter.connect, getter.request_head)
@@ -93,10 +93,10 @@ def measure_network(getter: Http, name: str, nbytes: int) -> dict:
 
 
 def compute_in_flight(passed: dict | None) -> dict:
-    """Return {"connections", "in_flight"} of what passed an emulated network (`embedded.Proxy.fetch_traffic`); {} without one.
+    """Return {"connections", "in_flight"} from an emulated network's traffic (`Proxy.fetch_traffic`); {} from None.
 
-    `connections` were opened, with "handshakes" where they are encrypted; `in_flight` is the mean number of requests
-    under way while there was any, None if none.
+    `connections` counts opened connections, "handshakes" those encrypted, if any; `in_flight` is the mean number of
+    requests under way while there was any, or None.
     """
     if passed is None:
         return {}

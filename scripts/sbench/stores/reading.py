@@ -1,8 +1,8 @@
-"""How a process reads objects of a store: each kind has the same reader.
+"""Read objects of a store: every kind of store has the same reader interface.
 
-A reader identifies an object once and fills a buffer with extents of it, `chunk_bytes` a request and `concurrency`
-requests in flight. It verifies that the object is still the one that was identified, by each answer, or in `expect_unchanged`
-where answers do not say; nothing is tried again in silence (METHOD 15).
+A reader identifies an object once and fills a buffer with extents of it, `chunk_bytes` per request and `concurrency`
+requests in flight. It verifies that the object is still the identified object in each answer, or in
+`expect_unchanged` if answers do not identify it; it never retries silently (METHOD 15).
 """
 
 import os
@@ -17,20 +17,20 @@ from sbench.probe.program import Problem
 
 
 class Changed(Problem):
-    """The object is not, or no longer, the one that was identified: what was measured is invalid, not failed."""
+    """The object is not, or no longer, the identified object: the measurement is invalid, not failed."""
 
 
 class Absent(Problem):
-    """The store has no such object."""
+    """The store lacks the object."""
 
 
 class Denied(Problem):
-    """The store does not let one read an object; where a bucket may not be listed, it may not be there either."""
+    """The store denies access to an object, which may also be missing if the bucket may not be listed."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a reader asks: bytes per request, requests in flight, past the page cache or not."""
+    """Settings of a reader: bytes per request, requests in flight, and whether to bypass the page cache."""
 
     chunk_bytes: int
     concurrency: int
@@ -38,27 +38,27 @@ class Access:
 
 
 class Identity(NamedTuple):
-    """An object's size, and what changes when it is replaced: ETag, or inode and time of modification."""
+    """An object's size, and a version that changes if it is replaced: ETag, or inode and time of modification."""
 
     size: int
     version: str
 
 
 class Reader(ABC):
-    """What all readers share: threads that fetch the chunks of extents, and the count of requests.
+    """Base class of readers, with threads that fetch the chunks of extents and counts of requests.
 
     Attributes:
-        client: name and version of what reads.
-        place: what holds the objects, in messages.
-        attempts: requests sent until now, those that were tried again included.
-        retries: requests that were tried again.
+        client: name and version of the reading library.
+        place: holder of the objects, for messages.
+        attempts: requests sent so far, retries included.
+        retries: repeated requests.
     """
 
     client = ""
     place = ""
 
     def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
-        """Take a store's entry in the configuration, the place of a dataset in it and credentials; send no request."""
+        """Keep the store's entry in the configuration, the dataset's location and the credentials; send no request."""
         self.spec, self.location, self.access = spec, location, access
         self.attempts = self.retries = 0
         self._lock = threading.Lock()
@@ -66,54 +66,54 @@ class Reader(ABC):
 
     @abstractmethod
     def fetch_identity(self, name: str) -> Identity:
-        """Ask the store what the object is now.
+        """Fetch the current size and version of an object.
 
         Raises:
-            Absent: the store has no such object.
-            Problem: it cannot be asked; one line.
+            Absent: the store lacks the object.
+            Problem: the store cannot be asked; the message has one line.
         """
 
     @abstractmethod
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view` with the (offset, length) of `extents`, one behind the other.
+        """Fill `view` with the (offset, length) pairs of `extents`, in sequence.
 
         Raises:
-            Changed: the object is not the one identified.
-            Problem: it cannot be read; one line.
+            Changed: the object is not the identified object.
+            Problem: the object cannot be read; the message has one line.
         """
 
     def expect_unchanged(self, name: str, identity: Identity) -> None:
-        """See that the object is still the one identified, where no answer to `read` says so; outside of what is timed.
+        """Check outside the timed window that an object is unchanged, if the answers to `read` do not show it.
 
         Raises:
-            Changed: it is not.
+            Changed: the object has changed.
         """
         return
 
     def describe_object(self, name: str) -> str:
-        """Return what an object is called in messages."""
+        """Return the name of an object for messages."""
         key = f"{self.location['key']}/{name}".lstrip("/")
         return f"{key} in {self.place}"
 
     def build_changed_error(self, name: str) -> Changed:
-        """Return what is raised where an object is not the one identified."""
+        """Return the error for an object that is not the identified object."""
         return Changed(f"{self.describe_object(name)} was replaced or truncated while it was measured")
 
     def count_requests(self, attempts: int, retries: int = 0) -> None:
-        """Count requests, from any thread."""
+        """Count requests from any thread."""
         with self._lock:
             self.attempts += attempts
             self.retries += retries
 
     def close(self) -> None:
-        """Let go of connections and threads."""
+        """Close connections and threads."""
         if self._pool:
             self._pool.shutdown()
 
     def split_extents(
         self, extents: Iterable[tuple[int, int]], view: memoryview, most: int = 0
     ) -> list[tuple[int, memoryview]]:
-        """Cut extents into requests of `most` bytes, those of a chunk: (offset, the part of `view` that it fills)."""
+        """Split extents into requests of at most `most` (default: chunk) bytes, as (offset, part of `view` to fill)."""
         pieces, at, most = [], 0, most or self.access.chunk_bytes
         for offset, length in extents:
             for begin in range(0, length, most):
@@ -123,8 +123,8 @@ class Reader(ABC):
         return pieces
 
     def fetch_pieces(self, pieces: list[tuple], fetch: Callable[..., None]) -> None:
-        """Call `fetch` for all pieces, `concurrency` of them in flight; the first error ends it and is raised."""
-        # Threads share the iterator of a list: each piece is taken once.
+        """Call `fetch` for all pieces, `concurrency` at a time; stop at the first error and raise it."""
+        # Threads share the list's iterator, so that each takes different pieces.
         waiting = iter(pieces)
 
         def fetch_waiting() -> None:

@@ -1,6 +1,6 @@
-"""A store of the configuration. What differs between kinds of stores is in the folder of the kind, nowhere else.
+"""Define the stores of a configuration; everything specific to a kind of store is in the folder of that kind.
 
-A folder's `store` module imports no SDK at its top: that takes longer than many a cell.
+A folder's `store` module imports no SDK at its top, because an import takes longer than many cells.
 """
 
 import contextlib
@@ -27,22 +27,22 @@ from sbench.stores.transfer import File, Say, Target
 if TYPE_CHECKING:
     import obstore.store
 
-# Of clients of obstore: embedded servers speak plain HTTP.
+# For clients of obstore: embedded servers use plain HTTP.
 PLAIN = {"client_options": {"allow_http": True}}
 
 
 class Store(ABC):
-    """A store; `reader` of its folder has the `Reader` that reads it.
+    """A store; the module `reader` of its folder has the matching `Reader`.
 
     Attributes:
         files: its objects are files of this machine's file systems.
-        file_per_object: where its files lie here, one holds all of an object and nothing else.
-        served_by: name of its embedded server, as it is built.
-        attributes: that server keeps attributes of its own with its files.
-        copies: its client has a second copy of each chunk that is under way.
-        service, server: what people call the service, and the embedded server that stands in its place.
-        speaks_s3: clients of S3 read it.
-        takes_files: files can be put into it; else it is a service that makes its own datasets.
+        file_per_object: each local file holds exactly one object.
+        served_by: name of its embedded server as built.
+        attributes: the embedded server keeps extended attributes with its files.
+        copies: its client holds a second copy of each chunk in flight.
+        service, server: common names of the service, and of the embedded server that replaces it.
+        speaks_s3: S3 clients can read it.
+        takes_files: files can be put into it; otherwise it is a service that creates datasets itself.
     """
 
     files = False
@@ -56,7 +56,7 @@ class Store(ABC):
     takes_files = True
 
     def __init__(self, spec: dict) -> None:
-        """Take the store's entry in the configuration."""
+        """Keep the store's entry in the configuration."""
         self.spec = spec
 
     @property
@@ -66,44 +66,44 @@ class Store(ABC):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether a service elsewhere is asked, whose requests cost money."""
+        """Whether it is a remote service, which charges for requests."""
         return not self.files and not self.embedded
 
     @property
     def has_separate_data(self) -> bool:
-        """Whether what is put into it lies there alone, and is not read where it was before."""
+        """Whether the store holds a separate copy of its data instead of reading them in place."""
         return self.embedded or self.elsewhere or "path" in self.spec
 
     @property
     def billed_service(self) -> str:
-        """The service whose prices its requests have (config/facts/prices.yaml), "" where none is known."""
+        """The service with the prices of its requests (config/facts/prices.yaml), "" if unknown."""
         return ""
 
     @property
     def is_networked(self) -> bool:
-        """Whether its bytes come through a network, real or emulated: next to that, checksums take no time."""
+        """Whether its bytes pass a network, real or emulated, which makes the time of checksums negligible."""
         return self.elsewhere or bool(self.spec.get("network"))
 
     @abstractmethod
     def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
-        """Bring a dataset into the store and verify it there.
+        """Put a dataset into the store and verify it there.
 
         Args:
-            dataset: its id.
-            files: what it consists of.
-            folder: the workflow's own for this store, for what is kept nowhere else.
-            binaries: the artefact of the servers' build.
-            say: gets a line for each object.
+            dataset: id of the dataset.
+            files: files of the dataset.
+            folder: the workflow's folder for this store, for data that are stored nowhere else.
+            binaries: artefact of the servers' build.
+            say: function that reports a line per object.
 
         Returns:
-            {"location", "local_files"} for the artefact, and what else the store says of it.
+            {"location", "local_files"} for the artefact, and further facts of the store.
 
         Raises:
-            Problem: one line that names the place or the object and what to do.
+            Problem: one line that names the place or the object, and the remedy.
         """
 
     def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
-        """Return the objects below a prefix through obstore; credentials are in the environment.
+        """Open the objects below a prefix with obstore, which takes credentials from the environment.
 
         Raises:
             Problem: obstore does not read such a store.
@@ -111,29 +111,29 @@ class Store(ABC):
         raise Problem(f"obstore does not read a store of kind {self.spec['kind']}")
 
     def list_node_variables(self) -> dict[str, str]:
-        """Return the environment with which a node of HSDS stores its objects there.
+        """Return the environment variables with which an HSDS node stores objects in this store.
 
         Raises:
-            Problem: HSDS does not store there.
+            Problem: HSDS does not support such a store.
         """
         raise Problem(f"HSDS does not store in a store of kind {self.spec['kind']}")
 
     def create_server(self, binaries: dict, folder: Path) -> Server | None:
-        """Return how the embedded server of the objects in `folder` is started; None for a kind that has none."""
+        """Return the embedded server of the objects in `folder`, or None for a kind without a server."""
         return None
 
     @contextlib.contextmanager
     def serve_folder(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S
     ) -> Iterator[Served]:
-        """Serve the objects in `folder` on the loopback for the length of a `with` block.
+        """Serve the objects in `folder` on the loopback inside a `with` block.
 
         Args:
-            binaries: the artefact of the servers' build.
-            folder: the server's own; made if missing.
-            network: what to emulate, as in the configuration; None for no proxy at all.
-            log: an open file that gets the servers' words.
-            patience_s: how long the server may take to end by itself.
+            binaries: artefact of the servers' build.
+            folder: the server's folder; created if missing.
+            network: emulated network as in the configuration; None for no proxy.
+            log: open file for the servers' output.
+            patience_s: seconds that the server may take to end by itself.
 
         Raises:
             Problem: a server does not start, even on another port.
@@ -157,14 +157,14 @@ class Store(ABC):
     def resolve_location(
         self, provision: dict, served: Served | None, env: dict[str, str]
     ) -> tuple[dict, dict[str, str]]:
-        """Return where a reader finds the data, and its environment: `env` with the store's credentials.
+        """Return the data's location for a reader, and its environment: `env` with the store's credentials.
 
         Raises:
-            Problem: there are no credentials, or they are of another account than the data.
+            Problem: credentials are missing, or of another account than the data.
         """
 
     def list_replaced_files(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
-        """Return which of the user's own `files` of a manifest, read where they lie, are no longer what they were.
+        """List the user's `files` of a manifest, read in place, that have changed.
 
         Raises:
             Problem: the store cannot be asked.
@@ -173,26 +173,24 @@ class Store(ABC):
         return [str(path) for entry, path in own if not _is_unchanged(path, entry)]
 
     def build_reader(self, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> Reader:
-        """Return what reads objects of a dataset at a location with the credentials in `env`; nothing is sent."""
+        """Return a reader of a dataset at a location with the credentials in `env`; send no request."""
         return self._load_module("reader").Reader(self.spec, location, access, env)
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-        """Return the signed URL of each object, and what a bare request says beside it; {} for files.
-
-        `env` has the credentials.
+        """Return each object's URL, signed with credentials in `env`, and headers for a bare request; {} for files.
 
         Raises:
-            Problem: there are no credentials to sign with.
+            Problem: credentials for signing are missing.
         """
         return {}
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield what a run needs of the store, each with what says that it is there, or raises the Problem."""
+        """Yield pairs of a requirement of a run and its check, which returns a description or raises Problem."""
         yield from ()
 
     @abstractmethod
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Return what figures of the store cannot say (METHOD 22); its files were on these types of file systems."""
+        """Describe the limits of the store's figures (METHOD 22), given the types of file systems under its files."""
 
     def _load_module(self, name: str) -> ModuleType:
         folders = (kind.__module__.rpartition(".")[0] for kind in type(self).__mro__)
@@ -200,17 +198,17 @@ class Store(ABC):
 
 
 class ObjectStore(Store):
-    """A store that is asked over HTTP.
+    """A store that is accessed over HTTP.
 
-    `client` of its folder imports its SDK. It says where credentials for a service elsewhere are taken from, without
-    asking it (`describe_credentials(spec)`), asks the service for what holds the objects and says where that was found
-    (`find_holder(spec)`), signs addresses (`sign_addresses(spec, key, names, env)`), and has the class `target` that uploads.
+    The module `client` of its folder imports its SDK. It names the source of credentials without a request
+    (`describe_credentials(spec)`), checks that the service has the holder of the objects (`find_holder(spec)`), signs
+    addresses (`sign_addresses(spec, key, names, env)`), and has the class `target` that uploads.
 
     Attributes:
-        holder: what holds its objects, in words, and the key of its name in the configuration.
+        holder: holder of its objects, such as "bucket", which is also the key of its name in the configuration.
         target: name of the class in `client` that uploads a dataset.
-        emulated: what the embedded server is, in words, and what its figures say nothing about.
-        saves_s: how long the embedded server may take to save what was put into it.
+        emulated: descriptions of the embedded server, and of the services that its figures do not describe.
+        saves_s: seconds that the embedded server may take to save its data.
     """
 
     holder = ""
@@ -219,7 +217,7 @@ class ObjectStore(Store):
     saves_s = PATIENCE_S
 
     def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
-        """Upload objects through the API: HDF5 2.x refuses those that were put into a server's folder by hand."""
+        """Upload objects through the API: HDF5 2.x refuses objects that were copied into a server's folder."""
         artefact = {"location": {"dataset": dataset}, "local_files": [], "folder": None}
         if not self.embedded:
             url, env = self.resolve_holder_url(None, dict(os.environ))
@@ -228,13 +226,13 @@ class ObjectStore(Store):
                 | transfer.provide_files(*self._build_ends(dataset, env), files, say)
                 | self.get_account_url(url)
             )
-        # A folder for each dataset, whose files are of this one alone.
+        # A separate folder for each dataset, so that all its files belong to it.
         own = folder / dataset
         filled = own.exists()
         with self._serve_holder(dataset, own, binaries) as ends:
             artefact |= transfer.provide_files(*ends, files, say)
         if filled and artefact["upload"]["uploaded"]:
-            # What a server keeps for a while of replaced objects would count as files that are read.
+            # Files of replaced objects, which a server keeps for a while, would count as read.
             shutil.rmtree(own)
             return self.provide_dataset(dataset, files, folder, binaries, say)
         names = [f"{self.build_dataset_key(dataset)}/{entry['name']}" for entry, _ in files]
@@ -247,7 +245,7 @@ class ObjectStore(Store):
 
     @contextlib.contextmanager
     def _serve_holder(self, dataset: str, folder: Path, binaries: Path) -> Iterator[tuple[Target, Reader]]:
-        """Serve a folder with what holds the objects for the length of a `with` block; it is saved when that ends."""
+        """Serve a folder with its holder of objects inside a `with` block; the server saves it at the end."""
         with self.serve_folder(read_json(binaries), folder, None, sys.stdout, self.saves_s) as served:
             _, env = self.resolve_holder_url(served, dict(os.environ))
             target, reader = self._build_ends(dataset, env)
@@ -258,19 +256,19 @@ class ObjectStore(Store):
             raise Problem(f"{self.served_by} ended with status {status} before it had saved its files; run again")
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
-        """Return the files of the embedded server that hold the bytes of objects; none where nothing is embedded."""
+        """List the embedded server's files that hold bytes of objects; empty if the store is not embedded."""
         return []
 
     def get_account_url(self, url: str) -> dict[str, str]:
-        """Return {"account_url"} of what holds the objects where the environment, not the configuration, names it."""
+        """Return {"account_url"} of the holder if the environment, not the configuration, names it."""
         return {}
 
     @abstractmethod
     def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
-        """Return the URL of what holds the objects, and the environment with credentials for it."""
+        """Return the URL of the holder of the objects, and the environment with its credentials."""
 
     def build_dataset_key(self, dataset: str) -> str:
-        """Return what the keys of a dataset's objects begin with."""
+        """Return the common beginning of the keys of a dataset's objects."""
         return "/".join(filter(None, [self.spec["prefix"], dataset]))
 
     def resolve_location(
@@ -278,14 +276,14 @@ class ObjectStore(Store):
     ) -> tuple[dict, dict[str, str]]:
         """Return {"url", "key"} of the dataset, and the reader's environment."""
         url, env = self.resolve_holder_url(served, env)
-        # A container or share is still in the account that the data were put into.
+        # The data must be in the account that the environment names now.
         account, provided = url.rpartition("/")[0], provision.get("account_url")
         if provided not in (None, account):
             raise Problem(
                 f"the data were put into {provided}, and the environment names {account} now; name the first again,"
                 " or give each account a store of its own, with its account_url"
             )
-        # What the user has there lies under a key of its own.
+        # The user's existing objects have their key in the location.
         where = provision["location"]
         key = where["key"] if "key" in where else self.build_dataset_key(where["dataset"])
         return {"url": f"{url}/{key}".rstrip("/"), "key": key}, env
@@ -295,7 +293,7 @@ class ObjectStore(Store):
         return self._load_module("client").sign_addresses(self.spec, location["key"], names, env)
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield credentials and what holds the objects, of a service elsewhere."""
+        """Yield the checks of the credentials and of the holder of a remote service."""
         if self.embedded:
             yield "", lambda: "embedded, served on the loopback"
             return
@@ -303,7 +301,7 @@ class ObjectStore(Store):
         yield self.holder, lambda: self._load_module("client").find_holder(self.spec)
 
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Return whose caches are not controlled, or what was emulated."""
+        """Describe the caches that the benchmark does not control, or the emulation."""
         if not self.embedded:
             return "the service's own caches and its other users are not controlled"
         server, others = self.emulated
@@ -317,7 +315,6 @@ class ObjectStore(Store):
 
 
 def _is_unchanged(path: Path, entry: dict) -> bool:
-    """Return whether a file has the size and the time of modification that a manifest has of it."""
     try:
         state = path.stat()
     except OSError:
@@ -326,7 +323,7 @@ def _is_unchanged(path: Path, entry: dict) -> bool:
 
 
 def apply_cloud_settings(env: dict[str, str], cloud: str) -> dict[str, str]:
-    """Return the environment with the user's own settings for a cloud, whose variables begin with `cloud`."""
+    """Replace the variables of a cloud, which begin with `cloud`, with the user's."""
     own = {key: value for key, value in os.environ.items() if key.startswith(cloud)}
     return {key: value for key, value in env.items() if not key.startswith(cloud)} | own
 
@@ -340,11 +337,11 @@ def serve_dataset(
     log: IO[str],
     fault: dict | None = None,
 ) -> tuple[Served | None, dict, dict[str, str]]:
-    """Return a cell's embedded server if there is one, the place of the data, and the reader's environment.
+    """Return a cell's embedded server, if any, the data's location, and the reader's environment.
 
-    `spec` is the store's entry in the configuration, `provision` the artefact of the data in it, `env` the environment
-    to begin with, `fault` (`faults.plan_fault`) what the emulated network injects; the stack ends the server. For the
-    others, and for errors, see `Store.serve_folder` and `Store.resolve_location`.
+    `spec` is the store's entry in the configuration, `provision` the artefact of its data, `env` the initial
+    environment, `fault` (`faults.plan_fault`) the faults to inject; the stack ends the server. For the other arguments
+    and for errors see `Store.serve_folder` and `Store.resolve_location`.
     """
     store, served = get_store(spec), None
     if store.embedded:
@@ -358,13 +355,13 @@ def serve_dataset(
 
 
 def list_needed_servers(specs: Iterable[dict]) -> list[str]:
-    """Return the names of the servers that stores of a configuration need (`--need` of `scripts/build_servers.py`)."""
+    """List the servers that stores of a configuration need (`--need` of `scripts/build_servers.py`)."""
     embedded = [store for spec in specs if (store := get_store(spec)).embedded]
     proxies = {"toxiproxy" for store in embedded if store.spec.get("network") is not None}
     return sorted(({store.served_by for store in embedded} | proxies) - {""})
 
 
 def get_store(spec: dict) -> Store:
-    """Return the store of an entry in the configuration; its folder is named as the first word of its kind."""
+    """Return the store of a configuration entry; the first word of its kind names its folder."""
     folder = importlib.import_module(f"sbench.stores.{spec['kind'].partition('-')[0]}.store")
     return folder.KINDS[spec["kind"]](spec)

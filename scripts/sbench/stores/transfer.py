@@ -1,7 +1,7 @@
-"""Brings a dataset into an object store: what is not there as generated is uploaded by the SDK and read back.
+"""Put a dataset into an object store: upload missing objects with the SDK and read them back.
 
-Objects come from files or are made as they are sent (`sbench.probe.content`); at most as many parts are in memory as
-requests are in flight.
+Objects come from files or are generated while they are sent (`sbench.probe.content`); memory holds at most as many
+parts as there are requests in flight.
 """
 
 import contextlib
@@ -19,9 +19,7 @@ from sbench.stores.reading import Absent, Access, Changed, Reader
 
 MIB = 2**20
 _LEAST_PART = 16 * MIB
-# Requests in flight.
 THREADS = 4
-# How objects are read back.
 ACCESS = Access(16 * MIB, THREADS)
 _SAY_EVERY_S = 10
 
@@ -30,19 +28,19 @@ Say = Callable[[str], None]
 
 
 class Target(ABC):
-    """Where a dataset is put in an object store.
+    """The destination of a dataset in an object store.
 
     Attributes:
-        where: the place in messages.
-        writable: whether objects may be uploaded.
-        most_parts: how many parts an object may have.
+        where: name of the place in messages.
+        writable: whether uploads are allowed.
+        most_parts: maximum number of parts of an object.
     """
 
     writable = True
     most_parts = sys.maxsize
 
     def __init__(self, where: str, key: str) -> None:
-        """Say where: `key` is what the keys of the dataset's objects begin with."""
+        """Keep the place, and `key`, the common beginning of the keys of the dataset's objects."""
         self.where, self._key = where, key
 
     def build_object_key(self, name: str) -> str:
@@ -54,32 +52,32 @@ class Target(ABC):
         """Turn the SDK's errors into `Problem`."""
 
     def make_holder(self) -> None:
-        """Make the bucket or container of an embedded server, if it is not there; a service elsewhere has its own."""
+        """Create the bucket or container of an embedded server if it is missing; remote services have theirs."""
         return
 
     def fetch_part_bytes(self, name: str) -> int | None:
-        """Return the bytes of an object's first part, all of them where it has one; None where the store tells none."""
+        """Return the bytes of an object's first or only part, or None if the store does not report it."""
         return None
 
     @abstractmethod
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
-        """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes, with its progress."""
+        """Upload `size` bytes with the SDK's transfer in parts of `part` bytes, and report the progress."""
 
 
 class Progress:
-    """Says from time to time how far a large object has come."""
+    """A report from time to time on the progress of a large object."""
 
     def __init__(self, what: str, size: int, say: Say) -> None:
-        """Begin with none of `size` bytes done."""
+        """Start at 0 of `size` bytes."""
         self._what, self._size, self._say = what, size, say
         self._done, self._said = 0, time.monotonic()
 
     def add_bytes(self, count: int) -> None:
-        """Count so many bytes more."""
+        """Add to the bytes done."""
         self.set_bytes(self._done + count)
 
     def set_bytes(self, done: int, _size: int | None = None) -> None:
-        """Take note of how many bytes are done."""
+        """Set the bytes done, and report them from time to time."""
         self._done = done
         if time.monotonic() - self._said > _SAY_EVERY_S:
             self._said = time.monotonic()
@@ -87,21 +85,21 @@ class Progress:
 
 
 def provide_files(target: Target, reader: Reader, files: list[File], say: Say) -> dict:
-    """Bring files into the store; those that are there with the right bytes are left alone.
+    """Put files into the store, except files that are there with the right bytes.
 
     Args:
-        target: the place.
-        reader: reads what is there.
-        files: (entry of the manifest, local path or None where the entry says how its content is made); an entry may
-            say the `part_bytes` that it is to have.
-        say: gets a line for each object that is uploaded.
+        target: destination.
+        reader: reader of existing objects.
+        files: (manifest entry, local path or None if the entry describes how to generate the content); an entry may
+            request `part_bytes`.
+        say: function that reports a line per uploaded object.
 
     Returns:
         {"upload": {"uploaded", "found"}, "part_bytes"}: numbers of objects; the bytes of a part of the largest object
-        as the store tells them (METHOD 10), None where it does not.
+        as the store reports them (METHOD 10), or None.
 
     Raises:
-        Problem: one line that names the place or the object and what to do.
+        Problem: one line that names the place or the object, and the remedy.
     """
     with target.convert_errors():
         absent = [(entry, path) for entry, path in files if not _has_object(target, reader, entry, say)]
@@ -113,7 +111,6 @@ def provide_files(target: Target, reader: Reader, files: list[File], say: Say) -
 
 
 def _upload_file(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
-    """Upload a file and verify it by reading it back."""
     name, size = entry["name"], entry["bytes"]
     key, part = target.build_object_key(name), choose_part_bytes(size, target.most_parts, entry.get("part_bytes", 0))
     if not target.writable:
@@ -131,14 +128,14 @@ def _upload_file(target: Target, reader: Reader, entry: dict, path: Path | None,
 
 
 def open_entry(entry: dict, path: Path | None) -> BinaryIO:
-    """Return the bytes of a manifest's entry as a file: its local copy, or made while it is read."""
+    """Open the bytes of a manifest entry: its local copy, or content generated while it is read."""
     return content.open_stream(entry) if path is None else open(path, "rb")
 
 
 def choose_part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
-    """Return the size of the parts of an object: `requested`, or, if that is 0, the fewest whole MiB that fit.
+    """Return the part size of an object: `requested`, or if 0 the smallest in whole MiB, at least 16, that fits.
 
-    It is a Problem if there would be more parts of the requested size.
+    Raise Problem if the requested size needs too many parts.
     """
     if requested and requested * most_parts < size:
         raise Problem(
@@ -154,7 +151,7 @@ def _has_parts(target: Target, entry: dict) -> bool:
 
 
 def _has_object(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
-    """Say whether the object is there with the size, the parts and the sha256 of the manifest."""
+    """Return whether the object exists with the size, the parts and the sha256 of the manifest."""
     name, size = entry["name"], entry["bytes"]
     try:
         identity = reader.fetch_identity(name)
@@ -163,14 +160,14 @@ def _has_object(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
     if identity.size != size or not _has_parts(target, entry):
         return False
     hashed, progress = hashlib.sha256(), Progress(f"reading {target.build_object_key(name)}", size, say)
-    # As much and no more is held in memory, whatever the object's size.
+    # Bounds the memory for objects of any size.
     buffer = memoryview(bytearray(min(size, ACCESS.chunk_bytes * ACCESS.concurrency)))
     for offset in range(0, size, len(buffer)):
         view = buffer[: size - offset]
         try:
             reader.read(name, [(offset, len(view))], view, identity)
         except Problem:
-            # Not every SDK asks again for an answer that was cut.
+            # Not every SDK retries an answer that was cut.
             reader.read(name, [(offset, len(view))], view, identity)
         hashed.update(view)
         progress.add_bytes(len(view))

@@ -1,4 +1,4 @@
-"""The verdict rule on tables of times, for programs of any project: docs/verdicts.md."""
+"""Apply the verdict rule to tables of times, for programs of any project: docs/verdicts.md."""
 
 from collections.abc import Hashable, Sequence
 
@@ -16,27 +16,27 @@ def judge(
     looks: Sequence[int] | int = 1,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Judge each arm against a baseline, in blocks in which all arms were measured one after the other (METHOD 17).
+    """Judge each arm against a baseline, in blocks that measured all arms one after the other (METHOD 17).
 
     All comparisons are one family: the signs of whole blocks are flipped in all of them at once (Westfall & Young,
-    Resampling-Based Multiple Testing, 1993), so that a family in which nothing differs raises a false alarm in 5 % of
-    runs. `stats.judge_family` has the formulas and their sources.
+    Resampling-Based Multiple Testing, 1993), so that a family without differences raises a false alarm in 5 % of runs.
+    `stats.judge_family` has the formulas and their sources.
 
     Args:
-        blocks: times in any unit, positive; a row per block, a column per arm, NaN where an arm failed. Six complete
-            blocks or more decide.
-        baseline: the column that the others are compared with.
+        blocks: times in any unit, positive; a row per block, a column per arm, NaN if an arm failed. At least six
+            complete blocks decide.
+        baseline: the column to compare the others with.
         equivalence_percent: arms are the same if the interval lies within 1/(1 + this) … 1 + this.
-        looks: how often the results were read, this time included, of all comparisons or of each.
-        seed: of the flips, which are drawn beyond 12 blocks.
+        looks: how often the results were read, including this time, for all comparisons or for each.
+        seed: seed of the flips, which are random beyond 12 blocks.
 
     Returns:
         A row per other arm, in the order of the columns: verdict (`Outcome`), blocks (complete ones), ratio (the median
         of arm / baseline), low and high (its 95 % interval), p (of the family), and detectable_ratio (the least
-        slowdown that these blocks would have found with a power of 0.8). NaN where six blocks are not complete.
+        slowdown that these blocks would have found with a power of 0.8). NaN with fewer than six complete blocks.
 
     Raises:
-        ValueError: there is no such column, no other one, or a time is not positive.
+        ValueError: the baseline column or all other columns are missing, or a time is not positive.
 
     >>> import pandas as pd
     >>> blocks = pd.DataFrame({"old": [10.1, 9.9, 10.0, 10.3, 9.8, 10.2], "new": [8.1, 7.9, 8.2, 8.2, 7.7, 8.3]})
@@ -59,25 +59,25 @@ def compare_sessions(
     equivalence_percent: float = 5,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Compare two sides that were measured in sessions of their own, such as two weeks, with the session as the unit.
+    """Compare two sides measured in separate sessions, such as in two weeks; the session is the unit.
 
-    What differs between two days differs between all sessions of these days. So whole sessions are exchanged between
-    the sides, in all comparisons at once, and Welch's test has to agree where the sides scatter unequally.
+    Sessions of two days differ in everything that differs between the days. So whole sessions are exchanged between the
+    sides, in all comparisons at once, and Welch's test has to agree if the sides scatter unequally.
     `sessions.judge_sessions` has the formulas and their sources.
 
     Args:
-        base: times in any unit, positive; a row per session, a column per comparison, NaN where it has none. Four
-            sessions of each side or more decide.
-        other: those of the other side, with the same columns.
-        paired: sessions are pairs in the order of the rows; six pairs or more decide.
+        base: times in any unit, positive; a row per session, a column per comparison, NaN for a missing time. At least
+            four sessions of each side decide.
+        other: times of the other side, with the same columns.
+        paired: sessions are pairs in the order of the rows; at least six pairs decide.
         equivalence_percent: as for `judge`.
-        seed: of the splits, which are drawn where there are more than 20,000.
+        seed: seed of the splits, which are random if there are more than 20,000.
 
     Returns:
-        A row per column as `judge` has; `blocks` are the sessions of the smaller side, and the ratio is other / base.
+        A row per column, as from `judge`; `blocks` counts the sessions of the smaller side; ratios are other / base.
 
     Raises:
-        ValueError: the sides have different columns, a time is not positive, or pairs are not as many on both sides.
+        ValueError: the sides have different columns, a time is not positive, or pairs have unequal numbers of sessions.
 
     >>> import pandas as pd
     >>> base = pd.DataFrame({"read": [10.0, 10.2, 9.9, 10.1], "write": [5.0, 5.1, 4.9, 5.0]})

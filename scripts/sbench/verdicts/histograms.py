@@ -1,13 +1,12 @@
-"""Percentiles of fio's latency histograms with intervals, for one job and merged over jobs (METHOD 16, 18).
+"""Estimate percentiles with intervals from fio's latency histograms, for a job and merged over jobs (METHOD 16, 18).
 
-A histogram is an array (bins, 2) of latency and count, as fio's json+ gives them. fio keeps 64 bins between a power of
-two and the next and reports each as its middle, so that every percentile here, as in fio's own output, is the middle of
-a bin: within 0.8 % of the latency. The p-th percentile is the bin in which the ceil(p N)-th of N operations lies, which
-is fio's definition.
+A histogram is an array (bins, 2) of latency and count, as in fio's json+. fio keeps 64 bins between a power of two and
+the next and reports each as its middle, so that every percentile here, as in fio's output, is the middle of a bin:
+within 0.8 % of the latency. The p-th percentile is the bin of the ceil(p N)-th of N operations, which is fio's
+definition.
 
-Where single bins are not known there are ranges, an array (ranges, 3) of the lowest and the highest latency that an
-operation of it can have, and their count: what lies between two percentiles of fio's, or two bounds of another
-histogram.
+Without single bins there are ranges, an array (ranges, 3) of the lowest and the highest latency that an operation of
+the range can have, and their count: the operations between two percentiles of fio, or two bounds of another histogram.
 
 Percentiles are never averaged: histograms are added. Within a job latencies follow one another and between jobs the
 machine drifts, so that the jobs are the unit of the intervals, not the operations.
@@ -48,7 +47,7 @@ class Moments(NamedTuple):
 
 
 def compute_moments(histogram: Floats) -> Moments:
-    """Return what a histogram says of its operations; the standard deviation is that of a sample, as fio's."""
+    """Return the moments of a histogram; the standard deviation is a sample's, like fio's."""
     values, counts = histogram.T.astype(float)
     n = counts.sum()
     if not n:
@@ -61,8 +60,8 @@ def compute_moments(histogram: Floats) -> Moments:
 def compute_at_or_above(histogram: Floats, limit: float) -> Floats:
     """Return the operations at or above a limit and the sum of their latencies: (least, middle, most) × (n, sum).
 
-    The middle takes each operation at its bin's middle, or half of both bounds where there are ranges. An operation is
-    somewhere in its bin: the bounds take all of them at its lower and at its upper edge.
+    The middle takes each operation at its bin's middle, or half of both bounds for ranges. An operation is somewhere in
+    its bin: the bounds take all operations at its lower and at its upper edge.
     """
     low, high, counts = to_ranges(histogram).T
     least, most = (np.array([counts @ (edge >= limit), counts @ (edge * (edge >= limit))]) for edge in (low, high))
@@ -83,17 +82,18 @@ def to_ranges(histogram: Floats) -> Floats:
 def percentiles(histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
     """Return percentiles (0 < p < 100) of the jobs' merged histogram, with intervals.
 
-    A percentile beyond which fewer than 10 operations lie is refused. Intervals of 95 %:
+    Percentiles with fewer than 10 operations beyond them are refused. Intervals of 95 %:
 
     one job: exact order statistics of its operations as if they were independent (Hahn & Meeker, Statistical Intervals,
         section 5.2), so without the drift between jobs;
-    2 to 5 jobs: the order statistics of the merged operations, widened to the range of the jobs' own percentiles;
+    2 to 5 jobs: the order statistics of the merged operations, widened to the range of the jobs' percentiles;
     6 or more: bootstrap that resamples whole jobs (`resample_percentiles`, `compute_interval`), never narrower than
         the order statistics.
 
-    Simulated with a level that drifts from job to job, intervals of p99 hold what further jobs would show in 94 to 98 %
-    of cases at 6 to 50 jobs if the drift is 10 % (order statistics: 83 to 93 %). If it is 30 %, in 81 % at 6 jobs, 88 %
-    at 20 and 93 % at 50 (order statistics: 40 %): the slowest jobs make the tail, and few jobs have not shown them.
+    In simulations with a level that drifts from job to job by 10 %, intervals of p99 hold the value of further jobs in
+    94 to 98 % of cases at 6 to 50 jobs (order statistics: 83 to 93 %). At 30 % they hold it in 81 % at 6 jobs, 88 % at
+    20
+    and 93 % at 50 (order statistics: 40 %): the slowest jobs make the tail, and few jobs have not shown them.
 
     >>> import numpy as np
     >>> job = np.array([[0.5, 900], [1.0, 90], [8.0, 10]])  # ms, operations
@@ -124,9 +124,8 @@ def percentiles(histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1
 def bounded_percentiles(ranges: Sequence[Floats], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
     """Return percentiles of jobs whose operations are known by ranges, as `percentiles` does with bins.
 
-    An interval holds the one that bins would have given, wherever in their ranges operations lie: its lower end is that
-    of all operations at their lowest, its upper end that of all at their highest. The value is NaN where these two tell
-    more than a bin apart.
+    An interval contains the interval of any bins that fit the ranges: its lower end takes all operations at their
+    lowest, its upper end all at their highest. The value is NaN if the two percentiles differ by more than a bin.
     """
     ranges = [to_ranges(histogram) for histogram in ranges]
     lowest, highest = (percentiles([own[:, [end, 2]] for own in ranges], ps, seed) for end in (0, 1))
@@ -139,7 +138,7 @@ def bounded_percentiles(ranges: Sequence[Floats], ps: Sequence[float], seed: int
 
 
 def compute_rank(n: int, p: float) -> int:
-    """Return which of n operations, in the order of their latencies, is the p-th percentile (from 1)."""
+    """Return the rank of the p-th percentile (from 1) among n operations in the order of their latencies."""
     return math.ceil(round(n * p / 100, 9))
 
 
@@ -157,12 +156,12 @@ def describe_refusal(n: float, p: float) -> str:
 
 
 def compute_bounds(values: Sequence[float]) -> Percentile:
-    """Return what the jobs' own p-th percentiles say of all their operations, where there are no bins to merge.
+    """Return bounds of all jobs' p-th percentile from the jobs' percentiles, without bins to merge.
 
     The merged percentile lies between the smallest (m) and the largest (M) of the jobs' percentiles: at M each job has
     at least p % of its operations at or below, and at any latency below m less than p %. So the interval (m, M) is
-    certain, of the operations that were measured. There is no merged value; the one given is the median of the jobs'
-    values, and whoever shows it has to call it that. N is unknown here.
+    certain for the measured operations. The value is not merged: it is the median of the jobs' values, and pages have
+    to call it so. N is unknown here.
     """
     finite = np.asarray(values, dtype=float)
     finite = finite[np.isfinite(finite)]
@@ -174,10 +173,7 @@ def compute_bounds(values: Sequence[float]) -> Percentile:
 def resample_percentiles(
     histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1, arm: int = 0
 ) -> tuple[list[float], Floats]:
-    """Return percentiles of the jobs' merged histogram, and (2,000, ps) of jobs drawn with replacement.
-
-    `arm` tells independent draws of one seed apart.
-    """
+    """Return percentiles of the jobs' merged histogram, and (2,000, ps) of jobs drawn with replacement by `arm`."""
     values, counts = _join_histograms(histograms)
     merged = _compute_percentiles(values, np.cumsum(counts.sum(axis=0))[None, :], ps)[0]
     return merged.tolist(), _compute_percentiles(
@@ -186,9 +182,9 @@ def resample_percentiles(
 
 
 def resample_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
-    """Return 2,000 medians of values drawn with replacement; of fewer than 6, single values instead.
+    """Return 2,000 medians of values drawn with replacement; single values instead if there are fewer than 6.
 
-    The medians of so few hardly vary and would tell an interval that is too short; single values give their range.
+    The medians of so few hardly vary and would give too short an interval; single values give their range.
     """
     given = np.asarray(values, dtype=float)
     random = np.random.default_rng([seed, arm, len(given)])
@@ -200,7 +196,7 @@ def resample_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floa
 def compute_pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights: npt.ArrayLike) -> float:
     """Return the standard deviation of all operations of jobs from each job's N, mean and standard deviation.
 
-    Exact: the sum of squares within jobs, (N - 1) s², plus that of the jobs' means around the common mean.
+    Exact: the sum of squares within jobs, (N - 1) s², plus the sum for the jobs' means around the common mean.
     """
     each, spreads, counts = (np.asarray(array, dtype=float) for array in (means, stddevs, weights))
     n = counts.sum()
@@ -211,7 +207,7 @@ def compute_pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights:
 
 
 def _join_histograms(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Histograms over the union of their bins: (latencies, counts (jobs, bins)); those without operations are none."""
+    """Join histograms over the union of their bins: (latencies, counts (jobs, bins)); drop empty histograms."""
     histograms = [histogram for histogram in histograms if histogram[:, 1].sum()]
     if not histograms:
         return np.empty(0), np.empty((0, 0))
@@ -223,10 +219,10 @@ def _join_histograms(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 
 def _compute_percentiles(values: Floats, cumulative: Floats, ps: Sequence[float]) -> Floats:
-    """Percentiles (rows, ps) of histograms given as cumulative counts (rows, bins)."""
+    """Return percentiles (rows, ps) of histograms given as cumulative counts (rows, bins)."""
     n = cumulative[:, -1]
     ranks = np.stack([np.ceil(np.round(n * p / 100, 9)) for p in ps], axis=1)
-    # Rows are laid end to end, each above the one before it, so that one search finds the bins of all.
+    # Put rows end to end, each above the row before it, so that one search finds the bins of all.
     above = np.arange(len(cumulative))[:, None] * (float(np.max(n)) + 1)
     places = np.searchsorted((cumulative + above).ravel(), np.fmax(ranks, 1) + above)
     bins: Floats = values[places - np.arange(len(cumulative))[:, None] * cumulative.shape[1]]
@@ -235,7 +231,7 @@ def _compute_percentiles(values: Floats, cumulative: Floats, ps: Sequence[float]
 
 @cache
 def _compute_ranks(n: int, p: float) -> tuple[int, int]:
-    """Ranks (from 1) that hold the percentile with at least 95 %: at most 2.5 % of Binomial(n, p) on either side.
+    """Return the ranks (from 1) that hold the percentile with at least 95 %: at most 2.5 % of Binomial(n, p) per side.
 
     They lie between 1 and n, as `describe_refusal` refuses a percentile with fewer than ten operations on either side.
     """

@@ -1,4 +1,4 @@
-"""What follows from requests, bytes, CPU time and opens: the time that they give, and whether it explains a ratio."""
+"""Model a cell's time from requests, bytes, CPU time and opens, and check whether the model explains a ratio."""
 
 import math
 
@@ -6,21 +6,21 @@ import numpy as np
 import pandas as pd
 
 MIB = 2**20
-# A comparison is explained where the model has its ratio to so many percent, and to half of it where that is less.
+# A model explains a ratio that it meets within so many percent, or half of its distance from 1 if that is less.
 EXPLAINED_PERCENT = 10
 _MODELLED = ("total_s", "task_cpu_s", "requests", "round_trip_s", "in_flight", "rate_mib_s", "opens")
-# Cells of a store that the cost of an open is fitted to, at least.
+# Fewest cells of a store for a fit of the cost of an open.
 _LEAST = 4
 
 
 def compute_modelled_s(cells: pd.DataFrame) -> pd.Series:
-    """Return the seconds that a model gives each cell, fitted to the other cells of its store; NaN where unknown.
+    """Return the seconds that a model gives each cell, fitted to the other cells of its store; NaN if unknown.
 
-    T = CPU + requests x round trip / requests in flight + bytes / rate + opens x cost of an open (METHOD 11).
-    Round trip and rate are those that were measured of the network, CPU that of the tasks; only the last is fitted.
+    T = CPU + requests x round trip / requests in flight + bytes / rate + opens x cost of an open (METHOD 11). Round
+    trip and rate are measured on the network, CPU on the tasks; only the last cost is fitted.
 
-    `cells` are those of cells.csv with the columns store, total_s, task_cpu_s, requests, round_trip_s, in_flight,
-    rate_mib_s, opens and bytes_delivered; a store of fewer than four cells that have them is not modelled.
+    `cells` has cells.csv's columns store, total_s, task_cpu_s, requests, round_trip_s, in_flight, rate_mib_s, opens and
+    bytes_delivered; a store with fewer than four complete cells is not modelled.
     """
     modelled = pd.Series(np.nan, index=cells.index)
     if not {*_MODELLED, "store", "bytes_delivered"} <= set(cells):
@@ -41,14 +41,14 @@ def compute_modelled_s(cells: pd.DataFrame) -> pd.Series:
 
 
 def is_explained(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
-    """Return of which comparisons the model has the ratio of times to 10 % and to half of its own distance from 1.
+    """Return for which comparisons the model meets the ratio of times to 10 % and to half of its distance from 1.
 
-    The logarithm counts: of ×1.03 any model of that sign would be within 10 %.
+    Distances are of logarithms: any model of the same sign would be within 10 % of ×1.03.
     """
     measured, modelled = ratio.transform(np.log), modelled_ratio.transform(np.log)
     return (modelled - measured).abs() <= (measured.abs() / 2).clip(upper=math.log1p(EXPLAINED_PERCENT / 100))
 
 
 def has_direction(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
-    """Return of which comparisons the model is off by less than half of the effect, so points the way of the time."""
+    """Return for which comparisons the model is off by less than half of the effect, so gives the right direction."""
     return (modelled_ratio / ratio).transform(np.log).abs() <= ratio.transform(np.log).abs() / 2

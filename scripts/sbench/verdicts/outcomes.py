@@ -1,7 +1,4 @@
-"""What a comparison, a limit or a model came out as: each outcome is the text that CSV files have of it.
-
-The words of pages stand in `sbench.pages.words`.
-"""
+"""Define the outcomes of comparisons, limits and models with their texts in CSV; pages use `sbench.pages.words`."""
 
 from enum import StrEnum
 
@@ -42,5 +39,5 @@ _MIRRORED = {
 ORDERED = (Outcome.FASTER, Outcome.SLOWER)
 # Comparisons that could be judged.
 JUDGED = (*ORDERED, Outcome.SAME, Outcome.NO_EVIDENCE)
-# What says something about the arms, a limit or a model.
+# Outcomes that decide about the arms, a limit or a model.
 DECIDED = (*ORDERED, Outcome.SAME, Outcome.MEETS, Outcome.MISSES, Outcome.MODELLED)

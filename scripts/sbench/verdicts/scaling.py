@@ -1,4 +1,4 @@
-"""Where arms stop scaling: from which number of workers on more take no less time (METHOD 19)."""
+"""Find the number of workers beyond which an arm stops scaling (METHOD 19)."""
 
 import math
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from sbench.verdicts import stats
 def find_stops(
     runs: pd.DataFrame, arm: Sequence[str], by: str = "workers", time: str = "total_s", equivalence_percent: float = 5
 ) -> pd.DataFrame:
-    """Return where each arm stops scaling: the workers beyond which no larger number is shown to take less time.
+    """Return for each arm the number of workers beyond which no larger number is shown to take less time.
 
     Less time: over complete blocks, the interval of the ratio of total times (`stats.compute_bootstrap_interval`) lies
-    below 1 and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
+    below 1 and not inside ±`equivalence_percent`. It is descriptive, without correction for the number of comparisons.
 
-    `runs` has one row per valid record (or several that are alike) with the factors `arm` that tell arms apart, the
-    factor `by` that grows, whole numbers, repeat, perhaps session, and the column `time` of the total time in seconds.
+    `runs` has a row per valid record (or several equal rows) with the factors `arm` that identify arms, the growing
+    factor `by`, whole numbers, repeat, perhaps session, and the column `time` of the total time in seconds.
 
     Returns:
         One row per arm, in order of appearance: its levels, base and base_s (the least level and its median time,
-        METHOD 19), outcome (`single`: one level was measured; `few`: blocks are too few to tell; `stops`; `gains`: the
-        most measured still reduces the time), stops_at, next; ratio, ratio_low and ratio_high of the time at `next` to
-        that at `stops_at`.
+        METHOD 19), outcome (`single`: one level was measured; `few`: too few blocks to decide; `stops`; `gains`: the
+        largest measured level still reduces the time), stops_at, next; ratio, ratio_low and ratio_high of the times at
+        `next` and at `stops_at`.
     """
     rows, block = [], [column for column in ("repeat", "session") if column in runs]
     for levels, part in runs.groupby(list(arm), sort=False, observed=True):

@@ -1,6 +1,6 @@
-"""Tests of which the unit is the session: how runs are compared.
+"""Test comparisons between runs, with the session as the unit.
 
-Runs of one machine on two days differ by the day, too. So sessions are exchanged between two sides, whole and in all
+Runs of a machine on two days differ by the day, too. So whole sessions are exchanged between two sides, in all
 comparisons at once (METHOD 2, 14, 17).
 """
 
@@ -18,31 +18,30 @@ from sbench.verdicts import MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import Outcome
 from sbench.verdicts.stats import Flags, Floats, Verdict
 
-# Sessions of each side that an exact test needs: of 4 and 4 there are 70 splits, of 6 pairs 64 flips.
+# Sessions of each side that an exact test needs: 4 and 4 have 70 splits, 6 pairs have 64 flips.
 LEAST, LEAST_PAIRS = 4, MIN_BLOCKS
-# From this ratio of standard deviations on, sides are not taken for equally spread.
+# Sides count as unequally spread from this ratio of standard deviations.
 UNEQUAL = 2
-# Beyond so many splits of the sessions into two sides, so many seeded ones.
+# Beyond so many splits of the sessions into two sides, draw so many with a seed.
 SPLITS = 20_000
 COUNTS = ("requests", "bytes", "opens", "connections")
 HASHES = ("code", "data", "packages")
 COLUMNS = ("repeat", "session", "valid", "figure", "value", "unit", *COUNTS, "cache_state", "read", *HASHES)
-# What a record is of where it was measured; tables of before do not have it.
+# The machine of a record; earlier tables lack it.
 MACHINE = "machine"
-# Sides take turns if their sessions, in order, are at least so many stretches of one side, two of each.
+# Sides take turns if their sessions, in order, form at least so many stretches, two of each side.
 LEAST_STRETCHES = 4
 
 
 def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
-    """Return in what the sessions of two sides do not take turns: `times` or `days`, and `machines`; [] if they do.
+    """Return why the sessions of two sides do not take turns: `times` or `days`, and `machines`; [] if they do.
 
-    What differs between two weeks, or two machines, cannot be told from what differs between two sides of which each
-    has one (METHOD 17). Of machines that measured one session each, only their kinds can belong to a side.
+    The test cannot separate differences between two weeks, or two machines, from differences between two sides with one
+    each (METHOD 17). If machines measured a session each, only their kinds can belong to a side.
 
     Args:
-        base: the records of one side: `session`, `unit_of`, which names a session whatever run it is of, and where it
-            is known `machine`.
-        other: those of the other side.
+        base: the records of one side: `session`, `unit_of`, which names a session of any run, and `machine` if known.
+        other: the records of the other side.
     """
     rows = []
     for number, side in enumerate((base, other)):
@@ -63,10 +62,10 @@ def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
 
 
 def _is_alternating(order: Sequence[tuple[str, int]]) -> bool:
-    """Return whether sessions, each with a place and a side, are enough stretches of one side in one place.
+    """Return whether sessions, each with a place and a side, form enough stretches of one side in one place.
 
-    Enough are two of each side, `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most so many (Wald
-    and Wolfowitz, Annals of Mathematical Statistics 11, 1940).
+    Enough: two of each side, `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most so many (Wald and
+    Wolfowitz, Annals of Mathematical Statistics 11, 1940).
     """
     stretches = [side for (_, side), _ in itertools.groupby(order)]
     if len(stretches) < LEAST_STRETCHES or min(map(stretches.count, (0, 1))) < LEAST_STRETCHES / 2:
@@ -91,21 +90,21 @@ def judge_sessions(
     """Return a verdict for each comparison of a family, in the order of METHOD 17, with the session as the unit.
 
     Args:
-        base: ln of what each session of one side says (sessions, comparisons), NaN where it does not.
+        base: ln of the value of each session of one side (sessions, comparisons), NaN if missing.
         other: the same of the other side; ratios are other / base.
-        paired: whether the sessions of both sides are pairs, in their order: then `stats.judge_family` of the
+        paired: whether the sessions of both sides are pairs, in their order; if so, `stats.judge_family` of the
             differences.
-        equivalence_percent: what counts as the same.
-        seed: of the splits, where they are too many to take all.
-        means: of both sides the ln of the sessions' mean times where `base` and `other` are of medians: `same` needs
-            their ratio within the same bounds.
+        equivalence_percent: the largest difference that counts as the same.
+        seed: seed of the splits, if there are too many to use all.
+        means: for both sides, ln of the sessions' mean times, if `base` and `other` are medians: `same` requires their
+            ratio within the same bounds.
 
     Without pairs the ratio is the median of all differences between two sessions (Hodges & Lehmann, Annals of
-    Mathematical Statistics 34, 1963) with the interval of the exact rank-sum test, and sessions are split anew into two
-    sides in all comparisons at once, |t| being held against the largest of each split (`stats.compute_max_t`). Splits
-    take the sides for equally spread, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
-    (Bonferroni) where one side has more sessions, or its sessions scatter `UNEQUAL` times as much as the other's; in
-    the latter case the interval holds its own, too. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the
+    Mathematical Statistics 34, 1963) with the interval of the exact rank-sum test. Sessions are split again into two
+    sides in all comparisons at once, and |t| is compared with the largest of each split (`stats.compute_max_t`). Splits
+    assume equally spread sides, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
+    (Bonferroni) if a side has more sessions, or its sessions scatter `UNEQUAL` times as much as the other's; in the
+    latter case the interval includes Welch's, too. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the
     verdict is `too few repeats`, with a ratio and without an interval.
     """
     bound = math.log1p(equivalence_percent / 100)
@@ -141,15 +140,14 @@ def _judge_unpaired(base: Floats, other: Floats, bound: float, seed: int) -> lis
 
 
 def _is_beyond(low: Floats, high: Floats, bound: float) -> Flags:
-    """Return which intervals do not lie within ±`bound`."""
     return ~((low >= -bound) & (high <= bound))
 
 
 def compare_counts(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
-    """Return how a count of two sides compares: `same`, `more` or `fewer` of the other side, or why that is not known.
+    """Return how a count of two sides compares: `same`, `more` or `fewer` of the other side, or why it is unknown.
 
-    Counts of records that read the same are compared; they repeat exactly, so two records of each side are enough
-    (METHOD 11). "" where one side has no such count.
+    Compare counts of records that read the same objects; they repeat exactly, so two records of each side suffice
+    (METHOD 11). Return "" if a side lacks the count.
     """
     sides = [side[side[name].notna()].fillna({"read": ""}) for side in (base, other)]
     if any(side.empty for side in sides):
@@ -168,7 +166,7 @@ def compare_counts(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
 
 
 def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
-    """The p of each comparison, adjusted for all: the share of splits that have a |t| as large in any of them."""
+    """Return the p of each comparison, adjusted for all: the share of splits with a |t| as large in any of them."""
     values = np.vstack([other, base])
     present, filled = np.isfinite(values), np.nan_to_num(values)
     n, total, squares = present.sum(axis=0), filled.sum(axis=0), (filled**2).sum(axis=0)
@@ -177,7 +175,7 @@ def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
     ours, sums = splits @ present, splits @ filled
     with np.errstate(divide="ignore", invalid="ignore"):
         between = np.where((ours > 0) & (ours < n), sums**2 / ours + (total - sums) ** 2 / (n - ours) - total**2 / n, 0)
-        # The total spread is that of each split, so |t| follows from the part of it that lies between the sides.
+        # All splits have the same total spread, so |t| follows from the part of it between the sides.
         share = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), between / spread, 0)
         t = np.sqrt((n - 2) * share / np.where(share > 1 - 1e-12, 0.0, 1 - share))
     p: Floats = (t.max(axis=1)[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
@@ -185,10 +183,10 @@ def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
 
 
 def _compute_welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Welch's p of each comparison, and the ends of its 95 % interval, NaN where the sides are about equally spread.
+    """Return Welch's p of each comparison, and the ends of its 95 % interval, NaN if both sides are equally spread.
 
-    Where they are not, or one has more sessions, p is that of all comparisons together. It is 0 where no session
-    differs from another.
+    If they are not, or a side has more sessions, p covers all comparisons together. It is 0 if no session differs from
+    another.
     """
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of equal sessions
@@ -202,7 +200,7 @@ def _compute_welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
 
 
 def _estimate_shift(base: Floats, other: Floats) -> tuple[float, float, float]:
-    """The median difference between two sessions, and its 95 % interval; NaN where they are too few."""
+    """Return the median difference between two sessions, and its 95 % interval; NaN with too few sessions."""
     base, other = base[np.isfinite(base)], other[np.isfinite(other)]
     if not len(base) or not len(other):
         return math.nan, math.nan, math.nan
@@ -214,14 +212,14 @@ def _estimate_shift(base: Floats, other: Floats) -> tuple[float, float, float]:
 
 @cache
 def _compute_rank(m: int, n: int) -> int:
-    """The largest rank whose differences from below and above hold the shift with at least 95 %; 0 where none does.
+    """Return the largest rank whose differences from below and above hold the shift with at least 95 %; 0 if none does.
 
-    Of the rank-sum test: at most 2.5 % of the splits have fewer pairs in that order (Hollander & Wolfe, Nonparametric
+    In the rank-sum test, at most 2.5 % of the splits have fewer pairs in that order (Hollander & Wolfe, Nonparametric
     Statistical Methods, section 4.3).
     """
     ways = np.zeros(m * n + 1)
     ways[0] = 1
-    # Of a Gaussian binomial coefficient: times (1 - q^(n + i)), divided by (1 - q^i), for i = 1 … m.
+    # As a Gaussian binomial coefficient: multiply by (1 - q^(n + i)), divide by (1 - q^i), for i = 1 … m.
     for i in range(1, m + 1):
         ways[n + i :] -= ways[: -(n + i)].copy() if n + i < len(ways) else 0
         for place in range(i, len(ways)):
@@ -231,7 +229,7 @@ def _compute_rank(m: int, n: int) -> int:
 
 @cache
 def _build_splits(ours: int, sessions: int, seed: int) -> Floats:
-    """Which sessions are the first side's (splits, sessions), as they were first."""
+    """Return which sessions are the first side's (splits, sessions); the first split is the measured split."""
     if math.comb(sessions, ours) <= SPLITS:
         chosen = np.array([*itertools.combinations(range(sessions), ours)])
     else:

@@ -1,7 +1,7 @@
-"""The statistics of METHOD 16, 17 and 19 on plain numbers: intervals, rates, and the verdicts of a family.
+"""Compute the statistics of METHOD 16, 17 and 19 on plain numbers: intervals, rates, and the verdicts of a family.
 
-`d` is always an array (blocks, comparisons) of ln(contender / baseline), NaN where a block is not complete. All of it
-is even-handed: exchanging contender and baseline turns every ratio into its inverse and `faster` into `slower`.
+`d` is always an array (blocks, comparisons) of ln(contender / baseline), NaN for incomplete blocks. Everything is
+even-handed: exchanging contender and baseline turns every ratio into its inverse and `faster` into `slower`.
 """
 
 import itertools
@@ -24,18 +24,18 @@ Places = npt.NDArray[np.int_]
 
 CONFIDENCE = 0.95
 LEVEL = 0.05  # of the family
-FIRST_LEVEL = 2.0 ** (1 - MIN_BLOCKS)  # the least p of 6 blocks, so what a look at them spends of the level
-MOST = 2 * LEVEL - FIRST_LEVEL  # what all looks at a family spend at most
-POWER = 0.8  # with which a detectable ratio is found
+FIRST_LEVEL = 2.0 ** (1 - MIN_BLOCKS)  # the least p of 6 blocks, so the part of the level that a look at them spends
+MOST = 2 * LEVEL - FIRST_LEVEL  # most that all looks at a family spend
+POWER = 0.8  # power of a detectable ratio
 ALL_FLIPS_UP_TO = 12  # blocks; beyond it, so many seeded flips:
 SAMPLED_FLIPS = 9_999
-LOST = 2  # records that an arm lost more than the other, from which on those that are left may flatter it
+LOST = 2  # excess records lost by an arm from which the remaining records may flatter it
 RESAMPLES = 2_000  # of records or jobs, drawn with replacement
 _TAIL = (1 - CONFIDENCE) / 2
 
 
 class Estimate(NamedTuple):
-    """A median of `n` samples with its interval; NaN where they are too few to tell."""
+    """A median of `n` samples with its interval; NaN with too few samples."""
 
     value: float
     low: float
@@ -44,7 +44,7 @@ class Estimate(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a run says about one comparison; ratios are contender / baseline, NaN where there is nothing to tell."""
+    """The verdict of one comparison; ratios are contender / baseline, NaN if unknown."""
 
     verdict: Outcome
     blocks: int
@@ -71,10 +71,7 @@ def estimate_median(values: npt.ArrayLike) -> Estimate:
 
 
 def estimate_share(events: int, n: int) -> Estimate:
-    """Return the share of `n` trials in which an event was seen, with its exact 95 % interval (Clopper & Pearson 1934).
-
-    The interval covers at least 95 %, whatever the share; of no trial nothing is known.
-    """
+    """Return the share of `n` trials with an event and its exact 95 % interval (Clopper & Pearson 1934)."""
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
     low = special.betaincinv(events, n - events + 1, _TAIL) if events else 0.0
@@ -83,15 +80,12 @@ def estimate_share(events: int, n: int) -> Estimate:
 
 
 def compute_upper_bound(events: int, n: int) -> float:
-    """Return the exact upper bound of 95 % confidence, one-sided, of a share (`estimate_share`): `events` of `n`."""
+    """Return the exact one-sided upper bound, of 95 % confidence, of a share (`estimate_share`): `events` of `n`."""
     return float(special.betaincinv(events + 1, n - events, CONFIDENCE)) if events < n else 1.0
 
 
 def compute_rate(amounts: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
-    """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16).
-
-    Where no amount is known there is none.
-    """
+    """Return the total of the amounts by the total seconds, never a mean of rates (METHOD 16); NaN if unknown."""
     parts, time = np.asarray(amounts, dtype=float), float(np.sum(np.asarray(seconds, dtype=float)))
     return float(np.sum(parts)) / time if time > 0 and np.isfinite(parts).any() else math.nan
 
@@ -99,7 +93,7 @@ def compute_rate(amounts: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
 def estimate_total_ratio(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1) -> Estimate:
     """Return the total of amounts by the total of weights with its interval over the jobs or records.
 
-    Of 2 to 5 the interval is the range of their own ratios, of one there is none. `n` is their number.
+    For 2 to 5 jobs the interval is the range of their ratios, for one job it is NaN. `n` is their number.
     """
     parts, by = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
     usable = np.isfinite(parts) & np.isfinite(by) & (by > 0)
@@ -135,7 +129,7 @@ def compute_interval(resampled: Floats, jobs: int) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=8)
 def count_draws(jobs: int, seed: int, arm: int) -> Floats:
-    """How often each job is in each resample: (resamples, jobs)."""
+    """Return how often each job is in each resample: (resamples, jobs)."""
     random = np.random.default_rng([seed, arm, jobs])
     return random.multinomial(jobs, np.full(jobs, 1 / jobs), RESAMPLES).astype(float)
 
@@ -143,15 +137,15 @@ def count_draws(jobs: int, seed: int, arm: int) -> Floats:
 def compute_bootstrap_interval(d: Floats) -> tuple[Floats, Floats]:
     """Return (low, high), the 95 % bootstrap interval of each column's median, resampling blocks; NaN below 6 blocks.
 
-    Nothing is drawn: the distribution of a resample's median over all n**n resamples is known in closed form (Efron,
+    It draws nothing: the distribution of a resample's median over all n**n resamples is known in closed form (Efron,
     Annals of Statistics 7, 1979), so the interval needs no seed.
 
     Few blocks make the plain percentile interval too short: at n = 6…10 it holds the true median in 87.5 to 96.1 % of
     runs. Hence the expanded percentile interval (Hesterberg, The American Statistician 69, 2015, section 5.3), whose
-    tails are Phi(-t(0.975, n - 1) sqrt(n / (n - 1))) instead of 2.5 %. Where n is odd, limits are observed values and
-    the tail is cut to the one that covers 95 %. Coverage at n = 6…12, nearly whatever the distribution: 96.0 to 98.8 %.
-    At n = 6 it runs from the smallest to the largest d, so that it excludes 1 exactly where the sign-flip test of one
-    comparison gives p <= 0.05.
+    tails are Phi(-t(0.975, n - 1) sqrt(n / (n - 1))) instead of 2.5 %. If n is odd, limits are observed values and the
+    tail is cut to cover 95 %. Coverage at n = 6…12, nearly whatever the distribution: 96.0 to 98.8 %. At n = 6 it runs
+    from the smallest to the largest d, so that it excludes 1 exactly if the sign-flip test of one comparison gives p <=
+    0.05.
     """
     low = np.full(d.shape[1], math.nan)
     high = low.copy()
@@ -174,15 +168,15 @@ def compute_bootstrap_interval(d: Floats) -> tuple[Floats, Floats]:
 
 
 def compute_max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tuple[Floats, Floats]:
-    """Return (p of each comparison, adjusted for all of them; the |t| that has to be exceeded for p <= `level`).
+    """Return (p of each comparison, adjusted for all of them; the critical |t| for p <= `level`).
 
-    Signs of whole blocks are flipped in all comparisons at once, which keeps what the comparisons share, and each |t|
-    is held against the largest of each flip (Westfall & Young, Resampling-Based Multiple Testing, 1993, single step).
-    All 2**N flips are used up to N = 12 blocks, else the identity and 9,999 seeded ones. A comparison without a block
-    is not touched by that block's flip. t is infinite where all d of a comparison agree, 0 where all are 0.
+    Signs of whole blocks are flipped in all comparisons at once, which keeps their dependence, and each |t| is compared
+    with the largest of each flip (Westfall & Young, Resampling-Based Multiple Testing, 1993, single step). All 2**N
+    flips are used up to N = 12 blocks, else the identity and 9,999 seeded flips. A block's flip does not touch
+    comparisons without that block. t is infinite if all d of a comparison agree, 0 if all are 0.
 
-    What is tested is that arms could be exchanged in each block. Arms of one median of which one alone is strongly
-    skewed (exponential) gave 8 % of false alarms in simulated families of 24 at N = 10, instead of 5 %.
+    The null hypothesis is that arms could be exchanged in each block. Arms with equal medians, one of them strongly
+    skewed (exponential), gave 8 % of false alarms in simulated families of 24 at N = 10, instead of 5 %.
     """
     present = np.isfinite(d)
     n = present.sum(axis=0)
@@ -195,7 +189,7 @@ def compute_max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tu
         t = np.sqrt((n - 1) * u / np.where(u > 1 - 1e-12, 0.0, 1 - u))
     largest = t.max(axis=1)
     p = (largest[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
-    # Flips beside the identity that may reach the observed |t|.
+    # Flips other than the identity that may reach the observed |t|.
     allowed = np.floor(np.asarray(level) * len(signs)).astype(int) - 1
     critical = np.where(allowed >= 0, np.sort(largest[1:])[::-1][np.maximum(allowed, 0)], math.inf)
     return p, critical
@@ -204,7 +198,7 @@ def compute_max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tu
 def count_looks(sessions: Iterable[str]) -> int:
     """Return how often a verdict could have been read, by the sessions of its blocks in their order; at least once.
 
-    A session after which there were 6 blocks or more is one.
+    Each session that ends with at least 6 blocks counts as a look.
     """
     blocks = np.cumsum([count for count in Counter(sessions).values()])
     return max(1, int((blocks >= MIN_BLOCKS).sum()))
@@ -213,17 +207,17 @@ def count_looks(sessions: Iterable[str]) -> int:
 def compute_level(looks: int) -> float:
     """Return the level of a verdict that is read for the n-th time.
 
-    A plan of fixed repeats spends `LEVEL` at its only look. At 6 blocks p is a multiple of 1/32, so they spend that.
-    What they leave is spent by halves at further looks: all looks together spend at most `LEVEL` after a first one at 6
-    blocks, and `MOST` after one at more.
+    A plan of fixed repeats spends `LEVEL` at its only look. At 6 blocks p is a multiple of 1/32, so it spends 1/32.
+    Further looks spend the rest by halves: all looks together spend at most `LEVEL` after a first look at 6 blocks, and
+    `MOST` after a first look at more.
     """
     return LEVEL if looks == 1 else (LEVEL - FIRST_LEVEL) / 2 ** (looks - 1)
 
 
 def apply_losses(outcome: Outcome, lost_baseline: int, lost_contender: int) -> Outcome:
-    """Return the outcome of a comparison whose arms lost so many records: failed, invalid or ended by a time limit.
+    """Return the outcome of a comparison after its arms lost records: failed, invalid or ended by a time limit.
 
-    Lost records may be the slow ones. Where one arm lost `LOST` more, the arms are not the same, and it is not faster.
+    Lost records may be the slow ones. If an arm lost `LOST` more, the arms are not the same, and it is not faster.
     """
     more = lost_contender - lost_baseline
     flattered = {Outcome.SAME: abs(more), Outcome.FASTER: more, Outcome.SLOWER: -more}
@@ -236,10 +230,11 @@ def compute_unseen_share(blocks: int) -> float:
 
 
 def compute_serial_p(d: Floats, seed: int = 1) -> float:
-    """Return the p of blocks that resemble those before them, over all comparisons; NaN where none has enough blocks.
+    """Return the p of blocks that resemble their predecessors, over all comparisons; NaN if all have too few blocks.
 
-    The residuals of each comparison, d minus its median, have one scale. The sum of the products of neighbours is held
-    against that of the blocks in other orders: all up to 7 blocks, beyond it so many seeded ones as there are flips.
+    The residuals of each comparison, d minus its median, are scaled alike. The sum of the products of neighbours is
+    compared with the sums in other orders of the blocks: all orders up to 7 blocks, beyond it as many seeded orders as
+    flips.
     """
     d = d[:, has_enough_blocks(d)]
     if not d.shape[1]:
@@ -269,23 +264,22 @@ def judge_family(
 ) -> list[Verdict]:
     """Return a verdict for each comparison of a family, in the order of METHOD 17.
 
-    `same` where the interval lies inside ±`equivalence_percent`, taken as 1 / 1.05 … 1.05 so that exchanging the arms
-    changes nothing, and so does that of `means`, the ratios of mean times, where they are given; `faster` or `slower`
-    where p <= `compute_level(looks)` in the family and the interval excludes 1; else `no evidence`. Comparisons of
+    `same` if the interval lies inside ±`equivalence_percent`, taken as 1 / 1.05 … 1.05 so that exchanging the arms
+    changes nothing, and so does the interval of `means`, the ratios of mean times, if given; `faster` or `slower` if
+    the family's p is at most `compute_level(looks)` and the interval excludes 1; else `no evidence`. Comparisons of
     fewer than 6 complete blocks are `too few repeats` and stay outside the family. The ratio is exp(median d).
 
-    `beside` is d of further comparisons in the same blocks, which belong to the family and have no verdict here.
-
-    `looks` is how often the results were seen, this time included, of each comparison or of all: who adds repeats where
-    nothing was decided has several chances.
+    `beside` is d of further comparisons in the same blocks, which belong to the family and get no verdict here. `looks`
+    is how often the results were seen, including this time, for each comparison or for all: adding repeats to undecided
+    results gives several chances.
 
     The detectable ratio is the smallest above 1 + `equivalence_percent` that this run would have found `slower` with a
     power of 0.8: exp(s / sqrt(n) x), s the standard deviation of the comparison's d, n its blocks, x the noncentrality
-    at which Student's t (n - 1 degrees of freedom) exceeds with that power what the rule asked for in this run: the
-    family's critical |t|, or the reach of the comparison's interval in standard errors where that is larger (the
-    minimum detectable effect of Bloom, Evaluation Review 19, 1995, with the exact noncentral t). Infinite where no |t|
-    would have done. It is a plan and takes noise as normal, which no verdict does: simulated power at that ratio is 0.7
-    to 0.95 for normal noise, 0.57 to 0.8 with rare large spikes.
+    at which Student's t (n - 1 degrees of freedom) exceeds with that power the threshold of this run: the family's
+    critical |t|, or the reach of the comparison's interval in standard errors if that is larger (the minimum detectable
+    effect of Bloom, Evaluation Review 19, 1995, with the exact noncentral t). Infinite if no |t| would suffice. It is a
+    plan and assumes normal noise, which no verdict does: simulated power at that ratio is 0.7 to 0.95 for normal noise,
+    0.57 to 0.8 with rare large spikes.
     """
     d = np.where(np.isfinite(d), d, math.nan)
     n, family = np.isfinite(d).sum(axis=0), has_enough_blocks(d)
@@ -319,7 +313,7 @@ def judge_family(
 
 
 def choose_outcome(low: float, high: float, p: float, level: float, bound: float) -> Outcome:
-    """Return the verdict of METHOD 17 on ln ratios; `bound` is that of what counts as the same."""
+    """Return the verdict of METHOD 17 on ln ratios; ratios within ±`bound` count as the same."""
     if -bound <= low and high <= bound:
         return Outcome.SAME
     if p <= level and high < 0:
@@ -354,7 +348,7 @@ def compute_binomial_quantiles(n: int, p: float) -> tuple[int, int]:
 
 @cache
 def _compute_ranks(n: int, quantile: float) -> tuple[int, int]:
-    """Ranks (from 1) whose values hold the quantile with at least 95 %; (0, 0) where there are none.
+    """Return the ranks (from 1) whose values hold the quantile with at least 95 %; (0, 0) if there are none.
 
     Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) on either side.
     """
@@ -364,7 +358,7 @@ def _compute_ranks(n: int, quantile: float) -> tuple[int, int]:
 
 @cache
 def _build_flips(blocks: int, seed: int) -> Floats:
-    """Signs (flips, blocks), the identity first. A flip and its mirror have one |t|: the first block's sign stays."""
+    """Build signs (flips, blocks), the identity first. A flip and its mirror share |t|, so the first sign is fixed."""
     if blocks <= ALL_FLIPS_UP_TO:
         return np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=blocks - 1)])
     signs = np.random.default_rng(seed).choice((1.0, -1.0), (SAMPLED_FLIPS, blocks))
@@ -373,7 +367,7 @@ def _build_flips(blocks: int, seed: int) -> Floats:
 
 @cache
 def _build_orders(blocks: int, seed: int) -> Places:
-    """Orders of blocks (orders, blocks), the one in which they were measured first."""
+    """Build orders of blocks (orders, blocks), first the measured order."""
     if math.factorial(blocks) <= SAMPLED_FLIPS:
         return np.array([*itertools.permutations(range(blocks))])
     given = np.tile(np.arange(blocks), (SAMPLED_FLIPS + 1, 1))
@@ -389,7 +383,7 @@ def compute_expanded_tail(n: int) -> float:
 
 @cache
 def _list_resample_medians(n: int) -> tuple[Places, Places, Floats]:
-    """The medians that a resample of n ordered values can have: (index, index, probability), of the mean of the two."""
+    """Return the medians of a resample of n ordered values: indices of the two values to average, probability."""
     share = np.arange(n + 1) / n
     at_most = special.bdtrc((n - 1) // 2, n, share)  # probability that the lower middle value is among the first i
     weights = np.diag(np.diff(at_most))

@@ -1,4 +1,4 @@
-"""Azure Storage: objects of Azure Blob, of Azurite on the loopback, and files of Azure Files."""
+"""Read and write Azure Storage: objects of Azure Blob and Azurite, and files of Azure Files."""
 
-# The variables that have an account's credentials.
+# Environment variables with an account's credentials.
 CONNECTION, SAS = "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN"

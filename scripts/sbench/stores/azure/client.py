@@ -1,6 +1,6 @@
-"""Azure Storage as a client sees it: credentials, addresses, errors in one line, and putting a dataset there.
+"""Connect to Azure Storage: credentials, addresses, one-line errors and uploads of a dataset.
 
-A function imports the SDK of its own service: a process that reads one of them holds nothing of the other.
+Each function imports only the SDK of the service it uses, so that a process does not load both SDKs.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ from sbench.stores.azure import CONNECTION, SAS
 from sbench.stores.bare import VALID_S, Address
 from sbench.stores.reading import Absent
 
-# Unlike the SDK's own, which wait for minutes before they say that nobody answers.
+# The SDK's defaults wait for minutes before they report that nobody answers.
 PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
-# What a token of azure-identity is for.
+# The scope of azure-identity's tokens.
 _AUDIENCE = "https://storage.azure.com/.default"
 _RIGHTS = "the credentials may not do this: check their role (Storage … Data …), the SAS token's rights or the firewall"
 _GONE = "is gone: remove the provision's artefact and run again"
@@ -63,12 +63,12 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: ob
     """Return the ContainerClient of an azure-blob store, or the ShareClient of an azure-files store.
 
     Args:
-        store: its entry in the configuration: container or share, account_url, server.
-        env: has a connection string or a SAS token; without either it is azure-identity's chain.
-        options: for the SDK.
+        store: the store's entry in the configuration: container or share, account_url, server.
+        env: variables with a connection string or a SAS token; without either, azure-identity's chain is used.
+        options: keyword arguments of the SDK's client.
 
     Raises:
-        Problem: the connection string is none, is another account's, or no account is named.
+        Problem: the connection string or the URL is malformed, both differ in the account, or neither names an account.
     """
     options = PATIENCE | {"raw_response_hook": partial(_expect_storage, describe_place(store))} | options
     text, url = env.get(CONNECTION), store.get("account_url")
@@ -77,16 +77,16 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: ob
 
         name, argument = store["share"], "share_name"
         if not (text or env.get(SAS)):
-            # Needed with azure-identity, whose tokens see the files past their access lists.
+            # Tokens of azure-identity need this to read files regardless of their access lists.
             options["token_intent"] = "backup"
     else:
         from azure.storage.blob import ContainerClient as Client
 
         name, argument = store["container"], "container_name"
     if store.get("server") == "embedded":
-        # What is on the loopback is behind no proxy of the environment.
+        # A server on the loopback must not go through a proxy of the environment.
         options["use_env_settings"] = False
-    # The SDK's own words about what it refuses may repeat it, and it may be secret.
+    # The SDK's message may repeat the string that it refuses, which may be secret.
     try:
         if not text:
             return Client(url, name, credential=_choose_credential(url, env), **options)
@@ -101,10 +101,10 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: ob
 
 
 def describe_credentials(store: dict) -> str:
-    """Say where the credentials of a store are taken from; nothing is asked of the service.
+    """Return the source of a store's credentials without a request to the service.
 
     Raises:
-        Problem: there are none, or the SAS token has expired.
+        Problem: no account is named, or the SAS token has expired.
     """
     if expired := _check_expiry():
         raise Problem(expired)
@@ -115,24 +115,24 @@ def describe_credentials(store: dict) -> str:
 
 
 def get_base_url(store: dict) -> str:
-    """Return the URL of a container or share that is not embedded; errors as for `build_client`."""
+    """Return the URL of a container or share that is not embedded; raise errors as `build_client` does."""
     with build_client(store) as client:
         parts = urlsplit(client.url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def describe_place(store: dict) -> str:
-    """Return what a store's container or share is called in messages."""
+    """Return the name of a store's container or share for messages."""
     what = f"share {store['share']}" if "share" in store else f"container {store['container']}"
     account = "the embedded account" if store.get("server") else f"the account of {CONNECTION}"
     return f"{what} of {store.get('account_url', account)}"
 
 
 def find_holder(store: dict) -> str:
-    """Ask the service for the container or the share and say where it was found.
+    """Check that the service has the container or share, and return its name for messages.
 
     Raises:
-        Problem: the service, the credentials, the container or the share are not as the configuration says.
+        Problem: the service, the credentials, the container or the share differ from the configuration.
     """
     where = describe_place(store)
     with convert_errors(where), build_client(store, retry_total=0) as client:
@@ -173,7 +173,7 @@ def _describe_error(error: AzureError, where: str) -> str:
 
 
 def _expect_storage(where: str, response: PipelineResponse) -> None:
-    """See that an answer is of Azure Storage, which names its version in each."""
+    """Raise Problem unless a response comes from Azure Storage, which puts its version into each."""
     answer = response.http_response
     if answer.status_code < 400 and "x-ms-version" not in answer.headers:
         raise Problem(f"{where} answers, but not as Azure Storage does; check account_url or {CONNECTION}")
@@ -185,7 +185,6 @@ def _expect_account(url: str | None) -> None:
 
 
 def _choose_credential(url: str | None, env: Mapping[str, str]):
-    """Return what a client without a connection string shows the service."""
     _expect_account(url)
     if token := env.get(SAS):
         return AzureSasCredential(token.lstrip("?"))
@@ -193,13 +192,13 @@ def _choose_credential(url: str | None, env: Mapping[str, str]):
         raise Problem(f"account_url {url} is not https, over which alone azure-identity sends its tokens; set {SAS}")
     from azure.identity import DefaultAzureCredential
 
-    # It tells at length what it tried; the one line of `convert_errors` says what to do.
+    # It logs every attempt at length; the line of `convert_errors` names the remedy.
     logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     return DefaultAzureCredential()
 
 
 def _check_expiry() -> str | None:
-    """Return what to do about the environment's SAS token where its date has passed, else None."""
+    """Return the remedy if a SAS token of the environment has expired, else None."""
     signature = os.environ.get(CONNECTION, "").partition("SharedAccessSignature=")[2].partition(";")[0]
     for name, token in ((CONNECTION, signature), (SAS, os.environ.get(SAS, ""))):
         for end in parse_qs(token.lstrip("?")).get("se", []):
@@ -211,7 +210,7 @@ def _check_expiry() -> str | None:
 
 
 def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-    """Return the URL of each object under a key with a credential in it, or with a token for its headers."""
+    """Return each object's URL, with a credential in it or in its headers."""
     with build_client(store, env) as there:
         of = there.get_file_client if "share" in store else there.get_blob_client
         return {name: _sign_address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}
@@ -232,7 +231,7 @@ def _sign_address(store: dict, client: Any, path: str) -> Address:
 
 
 def _build_signature(store: dict, path: str, credential) -> str:
-    """Return the signature that lets whoever has it read one object; made here, nothing is asked."""
+    """Return a signature that allows reading one object, computed without a request."""
     account = {"account_name": credential.account_name, "account_key": credential.account_key}
     options = {"permission": "r", "expiry": datetime.now(UTC) + timedelta(seconds=VALID_S)}
     if "share" in store:
@@ -245,10 +244,10 @@ def _build_signature(store: dict, path: str, credential) -> str:
 
 
 class Target(transfer.Target):
-    """A dataset's place in a share, whose files have no parts."""
+    """A dataset's place in a share, which does not split files into parts."""
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
-        """Make the client; nothing is sent."""
+        """Create the client without a request."""
         super().__init__(describe_place(store), key)
         self._connect = partial(build_client, store, env)
         self.client = self._connect()
@@ -258,7 +257,7 @@ class Target(transfer.Target):
         return convert_errors(self.where)
 
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
-        """Upload a file; of one that fails the rest is zeros, which its checksum tells."""
+        """Upload a file; a failed upload leaves zeros at the end, which the checksum detects."""
         for folder in reversed(PurePosixPath(self.build_object_key(name)).parents[:-1]):
             with contextlib.suppress(ResourceExistsError):
                 self.client.create_directory(str(folder))
@@ -272,12 +271,12 @@ class Container(Target):
     most_parts = 50_000
 
     def make_holder(self) -> None:
-        """Make the container."""
+        """Create the container if it is missing."""
         with contextlib.suppress(ResourceExistsError):
             self.client.create_container()
 
     def fetch_part_bytes(self, name: str) -> int | None:
-        """Return the bytes of a blob's first block, of all of it where it has none; None where it is no block blob."""
+        """Return the bytes of a blob's first block (without blocks: of the blob), or None if it is not a block blob."""
         blob = self.client.get_blob_client(self.build_object_key(name))
         try:
             blocks, _ = blob.get_block_list("committed")
@@ -286,8 +285,8 @@ class Container(Target):
         return blocks[0].size if blocks else blob.get_blob_properties().size
 
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
-        """Upload a blob in blocks; those of an upload that fails are dropped by the service."""
-        # With checksums, which the service compares; without them Azurite works out others, at half the speed.
+        """Upload a blob in blocks; the service drops the blocks of a failed upload."""
+        # The service compares these checksums; without them Azurite computes others, at half the speed.
         options = {"length": size, "overwrite": True, "validate_content": True, "max_concurrency": transfer.THREADS}
         options["progress_hook"] = progress.set_bytes
         with self._connect(max_block_size=part, max_single_put_size=part) as container:

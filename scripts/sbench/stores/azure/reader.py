@@ -1,9 +1,8 @@
-"""Reads objects of containers and files of shares with the SDK's own chunks and concurrency, and counts its requests.
+"""Read objects of containers and files of shares with the SDK's chunks and concurrency, and count its requests.
 
-The SDK fetches the first chunk of a range by itself and the others together. Where several extents are asked for they
-are fetched in threads, each extent by the SDK without concurrency of its own. A blob is read on the condition that its
-ETag is the one that was identified; of files the service knows no condition, so every answer's ETag is compared, as
-the SDK does by itself.
+The SDK fetches the first chunk of a range alone and the others together. Threads fetch several extents, each without
+concurrency inside the SDK. A blob is read on the condition that its ETag is the identified ETag; Azure Files lacks
+such a condition, so this reader compares the first answer's ETag, and the SDK compares the ETags of later answers.
 """
 
 import os
@@ -21,15 +20,15 @@ from sbench.stores.azure import client as azure
 from sbench.stores.reading import Access, Identity
 
 _CHANGED = (412, 416)
-# What the clients of Storage give the transport that they make themselves.
+# The block size that the Storage clients give the transports they create.
 _BLOCK = 256 * 1024
 
 
 class Reader(reading.Reader):
-    """Reads through clients of its own, one per object."""
+    """A reader with one client per object."""
 
     def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
-        """Make the client of the container or share; nothing is sent."""
+        """Create the client of the container or share without a request."""
         super().__init__(spec, location, access, env)
         self._files = "share" in spec
         package = "azure-storage-file-share" if self._files else "azure-storage-blob"
@@ -55,7 +54,7 @@ class Reader(reading.Reader):
         return Identity(attributes.size, attributes.etag)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Let the SDK fill `view`, if the object is still the same."""
+        """Fill `view` with the SDK; raise Changed if the object has changed."""
         parts = self.split_extents(extents, view, len(view))
         needed = sum(-(-len(part) // self.access.chunk_bytes) for _, part in parts)
         options = {"max_concurrency": self.access.concurrency if len(parts) == 1 else 1}
@@ -88,7 +87,7 @@ class Reader(reading.Reader):
         return self._objects[name]
 
     def _call_service(self, name: str, needed: int, ask: Callable[[], object]) -> object:
-        """Ask, count what was sent beyond the `needed` requests, and turn errors into one line."""
+        """Call `ask`, count requests beyond `needed` as retries, and turn errors into one line."""
         before = self.attempts
         with azure.convert_errors(self.describe_object(name)):
             try:
@@ -102,7 +101,7 @@ class Reader(reading.Reader):
 
 
 class _Into:
-    """A process's buffer as the file that the SDK writes to, chunk by chunk in any order."""
+    """A writable file over a buffer, for the SDK's chunks in any order."""
 
     def __init__(self, view: memoryview) -> None:
         self._view, self._at, self.written = view, 0, 0

@@ -1,4 +1,4 @@
-"""A container of Azure Blob, or of the workflow's own Azurite, and a share of Azure Files."""
+"""Define the stores of Azure: a container of Azure Blob or embedded Azurite, and a share of Azure Files."""
 
 import base64
 import os
@@ -14,12 +14,12 @@ from sbench.stores.store import PLAIN, ObjectStore, apply_cloud_settings
 if TYPE_CHECKING:
     import obstore.store
 
-# Azurite's account here; its keys are made for each start.
+# Azurite's account; each start of the server creates its key.
 ACCOUNT = "benchmark"
 
 
 def build_connection_string(endpoint: str, credentials: dict[str, str]) -> str:
-    """Return the connection string of a server's account at an endpoint, {"account", "key"}."""
+    """Return the connection string of a server's account at an endpoint; `credentials` has "account" and "key"."""
     protocol, account = endpoint.partition(":")[0], credentials["account"]
     return (
         f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
@@ -28,8 +28,6 @@ def build_connection_string(endpoint: str, credentials: dict[str, str]) -> str:
 
 
 class _Azure(ObjectStore):
-    """What containers and shares have in common."""
-
     copies = True
 
     def get_account_url(self, url: str) -> dict[str, str]:
@@ -43,7 +41,7 @@ class _Azure(ObjectStore):
 
 
 class Files(_Azure):
-    """A share, over its REST."""
+    """A share, accessed over REST."""
 
     holder, service = "share", "Azure Files"
 
@@ -56,35 +54,32 @@ class Blob(_Azure):
     holder, service, server = "container", "Azure Blob", "Azurite"
     emulated = ("Azurite, Microsoft's emulator of Azure Storage,", "Azure")
     target = "Container"
-    # Azurite saves its metadata when it is asked to end: they grow with the number of blocks.
+    # Azurite saves its metadata when it ends; they grow with the number of blocks.
     saves_s = 60.0
 
     def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
-        """Return the objects below a prefix through obstore."""
+        """Open the objects below a prefix with obstore."""
         from obstore.store import AzureStore
 
         parts = dict(part.split("=", 1) for part in _read_connection().split(";") if part)
         account = {"account_name": parts["AccountName"], "account_key": parts["AccountKey"]}
-        # An endpoint names the account only where it is not that of the service itself.
+        # The endpoint names the account only if it is not the service's.
         account |= {"endpoint": parts["BlobEndpoint"]} if "BlobEndpoint" in parts else {}
         return AzureStore(self.spec["container"], prefix=prefix, **account, **PLAIN)
 
     def list_node_variables(self) -> dict[str, str]:
-        """Return the environment with which a node of HSDS stores its objects in the container."""
+        """Return the environment variables with which an HSDS node stores objects in the container."""
         return {"AZURE_CONNECTION_STRING": _read_connection(), "BUCKET_NAME": self.spec["container"]}
 
     def create_server(self, binaries: dict, folder: Path) -> Server:
-        """Return how Azurite serves the containers in `folder` over Azure's REST.
-
-        Two servers on one folder would overwrite each other's metadata.
-        """
+        """Return an Azurite `Server` for `folder`; two servers on a folder would overwrite each other's metadata."""
         credentials = {"account": ACCOUNT, "key": base64.b64encode(secrets.token_bytes(32)).decode()}
 
         def command(port: int) -> list[str]:
             return [
                 *(binaries["node"], binaries["azurite"], "--location", str(folder)),
                 *("--blobHost", "127.0.0.1", "--blobPort", str(port)),
-                # It refuses versions of the API that are younger than itself, as those of the SDKs are.
+                # Azurite refuses API versions newer than itself, such as the SDKs' versions.
                 *("--skipApiVersionCheck", "--disableTelemetry"),
             ]
 
@@ -92,11 +87,11 @@ class Blob(_Azure):
         return Server("azurite", command, AccessLog(), env, credentials)
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
-        """Return the files of Azurite that hold the bytes of all its objects."""
+        """List the Azurite files that hold the bytes of all objects."""
         return list_extent_files(folder)
 
     def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
-        """Return the URL of the container and the environment, with the server's credentials or the user's own."""
+        """Return the container's URL, and the environment with credentials of the embedded server or the user."""
         if not served:
             return super().resolve_holder_url(served, env)
         connection = build_connection_string(served.endpoint, served.credentials)
@@ -105,14 +100,14 @@ class Blob(_Azure):
 
 
 def _read_connection() -> str:
-    """Return the connection string of an account, which HSDS needs and obstore takes, too."""
+    """Return the account's connection string, which HSDS needs and obstore accepts."""
     if text := os.environ.get(CONNECTION):
         return text
     raise Problem(f"HSDS and Zarr take the credentials of Azure from {CONNECTION}; set it")
 
 
 def list_extent_files(folder: Path) -> list[Path]:
-    """Return the files of an Azurite's folder that hold the bytes of its objects."""
+    """List the files in an Azurite folder that hold bytes of objects."""
     return sorted(path for path in (folder / "__blobstorage__").glob("*") if path.stat().st_size)
 
 

@@ -1,1 +1,1 @@
-"""A running HDF service (HSDS) elsewhere, which keeps datasets itself."""
+"""Use a running HDF service (HSDS), which stores datasets itself."""

@@ -1,4 +1,4 @@
-"""An HDF service that somebody else runs: it keeps what is written through it, and gets no objects of ours."""
+"""Define the store of a remote HDF service, which stores data written through it and takes no objects."""
 
 import base64
 import http.client
@@ -15,17 +15,17 @@ from sbench.stores.embedded import Served
 from sbench.stores.store import Store
 from sbench.stores.transfer import File, Say
 
-# The variables, and the keys of the file, in which h5pyd looks for credentials.
+# Environment variables, and keys of the file, in which h5pyd looks for credentials.
 NAMES = ("HS_USERNAME", "HS_PASSWORD")
 FILE = Path("~/.hscfg")
 _PATIENCE_S = 20
 
 
 def read_credentials() -> tuple[str, str]:
-    """Return the user's name and password, of the environment or of h5pyd's own file.
+    """Return the user's name and password from the environment or h5pyd's file.
 
     Raises:
-        Problem: neither has them.
+        Problem: the name or the password is in neither.
     """
     values = {name: os.environ[name] for name in NAMES if name in os.environ}
     if len(values) < len(NAMES) and (path := FILE.expanduser()).is_file():
@@ -37,13 +37,13 @@ def read_credentials() -> tuple[str, str]:
 
 
 class Hsds(Store):
-    """A folder of a service, in which datasets are made and removed."""
+    """A folder of an HDF service for datasets."""
 
     service = "HSDS"
     takes_files = False
 
     def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
-        """Put nothing there: what is written and read, is so through the service."""
+        """Upload nothing, because studies write and read through the service; check that it answers."""
         self._expect_service()
         return {"location": {"endpoint": self.spec["endpoint"]}, "local_files": []}
 
@@ -54,21 +54,21 @@ class Hsds(Store):
         return provision["location"], env | dict(zip(NAMES, read_credentials(), strict=True))
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-        """Refuse to name objects: only the service knows them."""
+        """Raise Problem, because only the service knows its objects."""
         raise Problem("a service has no objects that a bare request could ask for")
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the credentials, and the service, which takes them."""
+        """Yield the checks of the credentials and of the service that takes them."""
         yield "credentials", lambda: f"user {read_credentials()[0]}"
         yield "service", self._expect_service
 
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Return whose caches are not controlled."""
+        """Describe the caches and users that the benchmark does not control."""
         how = f" ({self.spec['deployment']})" if "deployment" in self.spec else ""
         return f"a service elsewhere{how}; its nodes, their caches and its other users are not controlled"
 
     def _expect_service(self) -> str:
-        """Say which service answers, and that it lets the user in; a Problem if it does not."""
+        """Return the service's version; raise Problem if it does not answer, is not ready or refuses the user."""
         about = self._fetch_json("/about")
         if about.get("state") != "READY":
             raise Problem(f"{self.spec['endpoint']}: the service is {about.get('state', 'no HDF service')}; try later")

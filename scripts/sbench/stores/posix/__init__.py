@@ -1,1 +1,1 @@
-"""Files of this machine's file systems."""
+"""Read files of this machine's file systems."""

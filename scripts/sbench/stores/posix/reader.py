@@ -1,4 +1,4 @@
-"""Reads files: unbuffered binary reads into the process's own buffer, past the page cache if asked (O_DIRECT)."""
+"""Read files with unbuffered reads into the process's buffer, past the page cache if requested (O_DIRECT)."""
 
 import contextlib
 import ctypes
@@ -15,29 +15,29 @@ from sbench.probe.program import Problem, describe_cause
 from sbench.stores import reading
 from sbench.stores.reading import Changed, Identity
 
-# What O_DIRECT wants of offsets, lengths and addresses: no device has larger logical blocks.
+# Alignment for O_DIRECT of offsets, lengths and addresses: no device has larger logical blocks.
 _ALIGNED = 4096
 
 
 class Reader(reading.Reader):
-    """Reads files of a folder; `retries` stays 0, since nothing tries again."""
+    """A reader of files in a folder; `retries` stays 0, because it never retries."""
 
     client = f"preadv of Linux {platform.release()}"
 
     def __init__(self, *arguments: object) -> None:
-        """See `reading.Reader`."""
+        """Initialise the reader as `reading.Reader` does."""
         super().__init__(*arguments)
         self._open: dict[str, int] = {}
 
     def fetch_identity(self, name: str) -> Identity:
-        """Return size, inode and time of modification; see that the file can be opened."""
+        """Open the file, and return its size, inode and time of modification."""
         self._open_file(name)
         return self._read_identity(name)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view`; the file stays open, and `expect_unchanged` says whether its path still leads to it.
+        """Fill `view`; the file stays open, and `expect_unchanged` checks that its path still leads to it.
 
-        Opened again for each operation, the kernel would begin to read ahead anew each time.
+        Opening it for each operation would restart the kernel's readahead each time.
         """
         file, fill = self._open_file(name), _read_direct if self.access.direct else _read_fully
 
@@ -50,7 +50,7 @@ class Reader(reading.Reader):
             self.fetch_pieces(self.split_extents(extents, view), fetch_part)
 
     def expect_unchanged(self, name: str, identity: Identity) -> None:
-        """See that a path leads to the file that was identified, which has not been modified."""
+        """Raise Changed unless the path leads to the identified file, unmodified."""
         if self._read_identity(name) != identity:
             raise Changed(f"{self.get_path(name)} was replaced or changed while it was measured")
 
@@ -61,7 +61,7 @@ class Reader(reading.Reader):
             os.close(self._open.popitem()[1])
 
     def get_path(self, name: str) -> Path:
-        """Return where an object is."""
+        """Return the path of an object."""
         return Path(self.location["folder"], name)
 
     def _open_file(self, name: str) -> int:
@@ -69,7 +69,7 @@ class Reader(reading.Reader):
             path, direct = self.get_path(name), self.access.direct
             with self._convert_errors(name, "opened"):
                 if direct and host.find_mount(path)["file_system"] in host.MEMORY_FILE_SYSTEMS:
-                    # Newer kernels open files in memory with O_DIRECT and read them as ever.
+                    # Newer kernels accept O_DIRECT for files in memory, and read them as without it.
                     raise OSError(errno.EINVAL, "no O_DIRECT")
                 self._open[name] = os.open(path, os.O_RDONLY | (os.O_DIRECT if direct else 0))
         return self._open[name]
@@ -96,7 +96,7 @@ class Reader(reading.Reader):
 
 
 def _read_fully(file: int, offset: int, view: memoryview, needed: int = sys.maxsize, unit: int = 1) -> bool:
-    """Read until `needed` bytes of `view` are there, whole units but at the file's end; says whether they are."""
+    """Read `needed` bytes of `view`, in whole units except at the file's end; return whether they are complete."""
     done, needed = 0, min(needed, len(view))
     while done < needed:
         count = os.preadv(file, [view[done:]], offset + done)
@@ -107,7 +107,7 @@ def _read_fully(file: int, offset: int, view: memoryview, needed: int = sys.maxs
 
 
 def _read_direct(file: int, offset: int, part: memoryview) -> bool:
-    """Read past the page cache: what is aligned straight into `part`, the rest through an aligned buffer of its own."""
+    """Read past the page cache: the aligned part directly into `part`, the rest through an aligned buffer."""
     address = ctypes.addressof(ctypes.c_char.from_buffer(part))
     straight = len(part) - len(part) % _ALIGNED if (offset | address) % _ALIGNED == 0 else 0
     if not _read_fully(file, offset, part[:straight], straight, _ALIGNED):
@@ -115,7 +115,6 @@ def _read_direct(file: int, offset: int, part: memoryview) -> bool:
     offset, rest = offset + straight, part[straight:]
     if not rest:
         return True
-    # The aligned blocks around the rest.
     before = offset % _ALIGNED
     end = before + len(rest)
     with mmap.mmap(-1, end + -end % _ALIGNED) as buffer, memoryview(buffer) as view:

@@ -1,4 +1,4 @@
-"""Files of a folder, or where they were generated."""
+"""Define the store of files, in a folder or in the place where they were generated."""
 
 import shutil
 from collections.abc import Set
@@ -9,32 +9,32 @@ from sbench.stores import transfer
 from sbench.stores.embedded import Served
 from sbench.stores.store import Store, apply_cloud_settings
 
-# Types of file systems whose files lie on other machines.
+# Types of remote file systems.
 _FAR = {"lustre", "nfs", "nfs4", "cifs", "smb3", "ceph", "gpfs", "beegfs", "glusterfs", "9p", "fuse.sshfs"}
 
 
 class Posix(Store):
-    """Files; a store without a path reads them where they were generated."""
+    """A store of files; without a path it reads them where they were generated."""
 
     @property
     def files(self) -> bool:
-        """Whether programs here can open its files: not those that a shell leads to."""
+        """Whether programs on this machine can open its files; False for a store with a shell."""
         return "shell" not in self.spec
 
     def provide_dataset(
         self, dataset: str, files: list[transfer.File], folder: Path, binaries: Path | None, say: transfer.Say
     ) -> dict:
-        """Copy files into the store's folder, or make them there."""
+        """Copy or generate the files in the store's folder."""
         if not self.files:
             raise Problem("a store with a shell gets no data: name one without, for a study that has data")
         folder = Path(self.spec.get("path", folder)) / dataset
         local = [path for _, path in files]
         if "path" in self.spec:
             if not (above := folder.absolute().parents[1]).is_dir():
-                # Else a file system that is not mounted would be measured by the disk beneath it.
+                # An unmounted file system would be measured as the disk beneath it.
                 raise Problem(f"there is no {above}; mount the file system, or correct the store's path")
         elif None not in local:
-            # A name may have folders in it.
+            # Names may contain folders.
             folders = {str(path).removesuffix(f"/{entry['name']}") for entry, path in files}
             if len(folders) != 1:
                 raise Problem(f"the files of {dataset} lie in several folders; put them into one")
@@ -46,19 +46,18 @@ class Posix(Store):
     def resolve_location(
         self, provision: dict, served: Served | None, env: dict[str, str]
     ) -> tuple[dict, dict[str, str]]:
-        """Return the folder, and the environment with AWS's settings where the volume is asked of the instance."""
+        """Return the folder, and the environment with AWS settings if the instance is asked for its volume."""
         asks = self.spec.get("volume") == "instance"
         return provision["location"], apply_cloud_settings(env, "AWS_") if asks else env
 
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Return whose caches are not controlled."""
+        """Describe the caches that the benchmark does not control."""
         if far := sorted(file_systems & _FAR):
             return f"a file system elsewhere ({', '.join(far)}); its servers' caches and other users are not known"
         return "a local file system; what the hypervisor and the device keep in their caches is not controlled"
 
 
 def _ensure_file(entry: dict, path: Path | None, target: Path, say: transfer.Say) -> None:
-    """Copy or make a file and verify it, unless it is there."""
     if target.exists() and target.stat().st_size == entry["bytes"] and compute_file_digest(target) == entry["sha256"]:
         return
     target.parent.mkdir(parents=True, exist_ok=True)

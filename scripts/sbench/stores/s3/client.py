@@ -1,4 +1,4 @@
-"""S3 as a client sees it: credentials, addresses, and putting a dataset there and verifying it."""
+"""Connect to S3: credentials, addresses, listings, one-line errors and uploads of a dataset."""
 
 import contextlib
 import os
@@ -59,10 +59,10 @@ _REMEDIES = {
 
 
 class NoCredentials(Problem):
-    """AWS's chain has no credentials."""
+    """AWS's chain lacks credentials."""
 
     def __init__(self) -> None:
-        """Say what to do."""
+        """Create the error with its remedy."""
         super().__init__(_NO_CREDENTIALS)
 
 
@@ -70,17 +70,17 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **config: obj
     """Return a boto3 client for a store of the configuration.
 
     Args:
-        store: its entry: region, anonymous, server.
-        env: has the endpoint of a service that is not AWS, and the keys of an embedded server; other keys are those of
-            AWS's chain.
-        config: for botocore's Config.
+        store: the store's entry: region, anonymous, server.
+        env: variables with the endpoint of a service other than AWS, and the keys of an embedded server; other keys
+            come from AWS's chain.
+        config: arguments of botocore's Config.
 
     Raises:
-        Problem: AWS's variables or files are amiss, or name an endpoint where the store has none.
+        Problem: AWS's variables or files are wrong, or name an endpoint that the store lacks.
     """
     endpoint = env.get(ENDPOINT)
     _expect_no_endpoint_elsewhere(endpoint)
-    # Named one by one, so that a file of the user's own settings changes none of them.
+    # Explicit, so that the user's configuration files change none of them.
     options: dict = {
         "connect_timeout": 5,
         "read_timeout": 60,
@@ -102,7 +102,7 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **config: obj
 
 
 def _build_region_hook(store: dict) -> Callable[..., None]:
-    """Return what stops the SDK from going on, unseen, in the region where the bucket lies: HDF5 does not follow."""
+    """Return a hook that stops the SDK from silently following a bucket to its region, as HDF5 does not."""
 
     def expect_region(response: tuple | None, **_: object) -> None:
         answer = response[1] if response else {}
@@ -119,11 +119,11 @@ def _build_region_hook(store: dict) -> Callable[..., None]:
 
 
 def load_credential_variables(store: dict) -> dict[str, str]:
-    """Return the variables that give HDF5 the credentials of AWS's chain; HDF5 1.14 knows no chain of its own.
+    """Return the variables that give HDF5 the credentials of AWS's chain; HDF5 1.14 does not know the chain.
 
     Raises:
-        Problem: the store is not anonymous and the chain finds nothing, or stumbles over the user's settings; or these
-            name an endpoint where the store has none.
+        Problem: the store is not anonymous and the chain finds nothing, or fails with the user's settings; or these
+            name an endpoint that the store lacks.
     """
     _expect_no_endpoint_elsewhere(store.get("endpoint"))
     if store["anonymous"]:
@@ -138,10 +138,10 @@ def load_credential_variables(store: dict) -> dict[str, str]:
 
 
 def build_store_entry(bucket: str) -> dict:
-    """Return the store's entry for a bucket as AWS's own tools would find it, anonymous where there are no credentials.
+    """Return the store entry of a bucket as AWS's tools would resolve it, anonymous without credentials.
 
     Raises:
-        Problem: AWS's variables or files are amiss, or the endpoint holds credentials, which would be recorded.
+        Problem: AWS's variables or files are wrong, or the endpoint holds credentials, which would be recorded.
     """
     endpoint = os.environ.get(f"{ENDPOINT}_S3") or os.environ.get(ENDPOINT)
     if "@" in (endpoint or ""):
@@ -158,7 +158,7 @@ def build_store_entry(bucket: str) -> dict:
 
 
 def _expect_no_endpoint_elsewhere(endpoint: str | None) -> None:
-    """See that no variable sends to another service what the configuration sends to AWS."""
+    """Raise Problem if a variable would send requests for AWS to another service."""
     for name in (f"{ENDPOINT}_S3", ENDPOINT):
         if os.environ.get(name) and not endpoint:
             raise Problem(f"{name} is set, but the store has no endpoint; name it as the store's endpoint, or unset it")
@@ -170,7 +170,7 @@ class Target(transfer.Target):
     most_parts = 10_000
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
-        """Make the client; nothing is sent."""
+        """Create the client without a request."""
         self._s3, self._bucket, self.writable = build_client(store, env), store["bucket"], not store["anonymous"]
         super().__init__(describe_place(self._s3, store), key)
 
@@ -179,12 +179,12 @@ class Target(transfer.Target):
         return convert_errors(self.where)
 
     def make_holder(self) -> None:
-        """Make the bucket."""
+        """Create the bucket if it is missing."""
         with contextlib.suppress(self._s3.exceptions.BucketAlreadyOwnedByYou):
             self._s3.create_bucket(Bucket=self._bucket)
 
     def fetch_part_bytes(self, name: str) -> int | None:
-        """Return the bytes of an object's first part; None where the service knows none of an object that has some."""
+        """Return the bytes of an object's first part, or None if the service does not report an object's parts."""
         try:
             answer = self._s3.head_object(Bucket=self._bucket, Key=self.build_object_key(name), PartNumber=1)
         except ClientError:
@@ -193,10 +193,10 @@ class Target(transfer.Target):
         return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer.get("ETag", "-") else None
 
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
-        """Upload an object, in parts where it is large; an upload that fails leaves none of them behind."""
+        """Upload an object, in parts if it is large; a failed upload leaves no parts behind."""
         parts = {"multipart_threshold": part, "multipart_chunksize": part, "max_concurrency": transfer.THREADS}
         config = TransferConfig(**parts, preferred_transfer_client="classic")
-        # Parts that wait are in memory, too.
+        # Waiting parts take memory, too.
         config.max_in_memory_upload_chunks = transfer.THREADS
         self._s3.upload_fileobj(
             source, self._bucket, self.build_object_key(name), Config=config, Callback=progress.add_bytes
@@ -204,15 +204,15 @@ class Target(transfer.Target):
 
 
 def describe_credentials(store: dict) -> str:
-    """Say whether AWS's chain finds credentials."""
+    """Describe the credentials that AWS's chain finds."""
     return "found" if load_credential_variables(store) else "anonymous, none needed"
 
 
 def find_holder(store: dict) -> str:
-    """Ask the service for the bucket and say where it was found.
+    """Check that the service has the bucket, and return its name for messages.
 
     Raises:
-        Problem: the service, the credentials or the bucket are not as the configuration says.
+        Problem: the service, the credentials or the bucket differ from the configuration.
     """
     s3 = build_client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
     place = describe_place(s3, store)
@@ -224,16 +224,16 @@ def find_holder(store: dict) -> str:
 
 
 def list_objects(store: dict, prefix: str, keys: list[str], below: bool = True) -> dict[str, tuple[int, dict]]:
-    """Return {key: (bytes, version)} of the objects named by `keys`, or else of all whose keys begin with `prefix`.
+    """Return {key: (bytes, version)} of `keys`, or without `keys` of all objects below `prefix`.
 
     Args:
-        store: its entry in the configuration.
-        prefix: what keys begin with.
-        keys: the keys of objects.
-        below: whether those with a slash behind the prefix are meant; otherwise they are folders, {"prefix/name/": …}.
+        store: the store's entry in the configuration.
+        prefix: beginning of keys.
+        keys: keys of objects.
+        below: whether to list objects with a slash after the prefix; otherwise list folders, {"prefix/name/": …}.
 
     Raises:
-        Problem: the bucket cannot be listed, or one of the keys is not there.
+        Problem: the bucket cannot be listed, or a key is missing.
     """
     s3 = build_client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
     if keys:
@@ -247,7 +247,7 @@ def list_objects(store: dict, prefix: str, keys: list[str], below: bool = True) 
 
 
 def _fetch_entry(s3, store: dict, key: str) -> tuple[int, dict]:
-    """Return the bytes and the version of an object; the answer to HEAD has no words for what is wrong."""
+    """Return the bytes and version of an object with GET, because failed HEAD requests lack a message."""
     place = describe_place(s3, store)
     with convert_errors(f"{key} in {place}"):
         try:
@@ -255,7 +255,7 @@ def _fetch_entry(s3, store: dict, key: str) -> tuple[int, dict]:
         except ClientError as error:
             if error.response["Error"].get("Code") not in NO_RANGE:
                 raise
-            # An empty object has no first byte.
+            # An empty object lacks a first byte.
             return 0, get_version(s3.head_object(Bucket=store["bucket"], Key=key))
         answer["Body"].close()
     return parse_object_size(answer, place), get_version(answer)
@@ -277,15 +277,15 @@ def _list_pages(s3, store: dict, place: str, wanted: dict) -> Iterator[dict]:
 
 
 def get_version(answer: dict) -> dict[str, str | None]:
-    """Return what changes when an object is replaced: {"etag"}, or {"modified"} where the service gives no ETag.
+    """Return the version of an object: {"etag"}, or {"modified"} if the service sends no ETag.
 
     Args:
-        answer: to a request for the object, or its entry in a listing.
+        answer: answer to a request for the object, or its entry in a listing.
     """
     if etag := answer.get("ETag"):
         return {"etag": etag}
     modified = answer.get("LastModified")
-    # Answers have whole seconds, listings may have more.
+    # Answers have whole seconds; listings may be more precise.
     return {"modified": modified and modified.astimezone(UTC).isoformat(timespec="seconds")}
 
 
@@ -302,10 +302,10 @@ def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str
 
 
 def parse_object_size(answer: dict, place: str) -> int:
-    """Return the bytes of an object from the answer to a request for a range of it.
+    """Return an object's size from the answer to a request for a range of it.
 
     Raises:
-        Problem: what answers at `place` does not know ranges, as S3 does.
+        Problem: the service at `place` does not support ranges, as S3 does.
     """
     if "ContentRange" not in answer:
         raise Problem(_describe_wrong_service(place))
@@ -313,13 +313,13 @@ def parse_object_size(answer: dict, place: str) -> int:
 
 
 def describe_place(s3, store: dict) -> str:
-    """Return what a bucket is called in messages."""
+    """Return the name of a bucket for messages."""
     return f"bucket {store['bucket']} at {s3.meta.endpoint_url}"
 
 
 @contextlib.contextmanager
 def convert_errors(place: str = "") -> Iterator[None]:
-    """Turn the SDK's errors into one line that names the place, or what is amiss in settings before one is asked."""
+    """Turn the SDK's errors into one line that names the place, or the wrong setting before any request."""
     try:
         yield
     except ClientError as error:
@@ -347,7 +347,7 @@ def _describe_wrong_service(place: str) -> str:
 def _describe_error(error: ClientError, place: str) -> str:
     code = error.response["Error"].get("Code", "?")
     kind = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-type", "")
-    # The SDK makes an error out of a page that it cannot parse.
+    # The SDK makes an error of a page that it cannot parse.
     if code not in _REMEDIES and kind.startswith("text/html"):
         return _describe_wrong_service(place)
     remedy = _REMEDIES.get(code, "see the service's documentation of this code")

@@ -1,7 +1,7 @@
-"""Reads objects over S3 with boto3: a ranged GetObject a chunk, as many in flight as the cell's concurrency says.
+"""Read objects over S3 with boto3: a ranged GetObject per chunk, as many in flight as the cell's concurrency.
 
-The SDK's own transfer manager fetches whole objects only. Responses to ranges carry no checksum of the range, so the
-SDK validates none; what was read is verified outside the timed window.
+The SDK's transfer manager fetches whole objects only. Responses to ranges carry no checksum of the range, so the SDK
+validates none; data are verified outside the timed window.
 """
 
 import contextlib
@@ -16,22 +16,21 @@ from sbench.stores import reading
 from sbench.stores.reading import Access, Identity
 from sbench.stores.s3 import client as s3
 
-# Taken from a response at once: the SDK copies it.
+# Bytes to take from a response at once, because the SDK copies them.
 _PIECE = 1 << 20
-# How often the rest of an answer is asked for.
+# Requests for a chunk, each for the rest of a cut answer.
 _ATTEMPTS = 3
-# What begins the version of an object without an ETag.
 _MODIFIED = "modified "
 _CHANGED = ("PreconditionFailed", "412", *s3.NO_RANGE)
 
 
 class Reader(reading.Reader):
-    """Reads objects of a bucket under the dataset's key."""
+    """A reader of a bucket's objects under the dataset's key."""
 
     client = f"boto3 {boto3.__version__}"
 
     def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
-        """Make the client, whose credentials and endpoint are the environment's; nothing is sent."""
+        """Create the client with the environment's credentials and endpoint, without a request."""
         super().__init__(spec, location, access, env)
         options = {"max_pool_connections": access.concurrency, "response_checksum_validation": "when_required"}
         self._s3 = s3.build_client(spec, env, **options)
@@ -39,13 +38,13 @@ class Reader(reading.Reader):
         self._s3.meta.events.register("after-call.s3.GetObject", self._count_attempts)
 
     def fetch_identity(self, name: str) -> Identity:
-        """Return size and version; asked of the first byte, since the answer to HEAD has no words for what is wrong."""
+        """Return size and version from a GET of the first byte, because failed HEAD requests lack a message."""
         answer = self._fetch_range(name, 0, 1)
         answer["Body"].close()
         return Identity(s3.parse_object_size(answer, self.place), _format_version(answer))
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view`, a request a chunk."""
+        """Fill `view` with a request per chunk."""
         self.fetch_pieces(
             self.split_extents(extents, view), lambda offset, part: self._fetch_chunk(name, offset, part, identity)
         )
@@ -56,7 +55,7 @@ class Reader(reading.Reader):
         self._s3.close()
 
     def _fetch_chunk(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
-        """Get a chunk of the same object; the rest of an answer that was cut is asked for again, a retry."""
+        """Fetch a chunk of the identified object; a request for the rest of a cut answer counts as a retry."""
         done, condition = 0, {} if identity.version.startswith(_MODIFIED) else {"IfMatch": identity.version}
         for attempt in range(_ATTEMPTS):
             answer = self._fetch_range(name, offset + done, len(part) - done, **condition)
@@ -86,7 +85,6 @@ class Reader(reading.Reader):
                 raise
 
     def _count_attempts(self, parsed: dict, **_: object) -> None:
-        """Count the requests of a call, those that the SDK has tried again included."""
         again = parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
         self.count_requests(1 + again, again)
 

@@ -1,4 +1,4 @@
-"""A bucket of an S3 service, or of the workflow's own server, versitygw."""
+"""Define the store of an S3 bucket, in a service or in the embedded server versitygw."""
 
 import os
 import secrets
@@ -14,7 +14,7 @@ from sbench.stores.store import PLAIN, ObjectStore
 if TYPE_CHECKING:
     import obstore.store
 
-# So many objects are asked for one by one.
+# Up to this number, objects are requested one by one.
 _FEW = 10
 
 
@@ -29,11 +29,11 @@ class S3(ObjectStore):
 
     @property
     def billed_service(self) -> str:
-        """AWS's own service; what others charge is not known."""
+        """The billed service if it is AWS; prices of other services are unknown."""
         return "s3" if self.elsewhere and not self.spec.get("endpoint") else ""
 
     def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
-        """Return the objects below a prefix through obstore."""
+        """Open the objects below a prefix with obstore."""
         from obstore.store import S3Store
 
         credentials = dict(zip(("access_key_id", "secret_access_key"), map(os.environ.get, KEYS), strict=True))
@@ -42,14 +42,14 @@ class S3(ObjectStore):
         return S3Store(self.spec["bucket"], prefix=prefix, **given, **PLAIN)
 
     def list_node_variables(self) -> dict[str, str]:
-        """Return the environment with which a node of HSDS stores its objects in the bucket."""
+        """Return the environment variables with which an HSDS node stores objects in the bucket."""
         keys = {name: os.environ[name] for name in KEYS if name in os.environ}
         region = self.spec["region"]
         gateway = os.environ.get(ENDPOINT, f"https://s3.{region}.amazonaws.com")
         return keys | {"AWS_S3_GATEWAY": gateway, "AWS_REGION": region, "BUCKET_NAME": self.spec["bucket"]}
 
     def create_server(self, binaries: dict, folder: Path) -> Server:
-        """Return how versitygw serves the buckets that are folders in `folder`."""
+        """Return a versitygw `Server` for the buckets, which are folders in `folder`."""
         keys = {"access_key": "benchmark", "secret_key": secrets.token_hex(20)}
         counter = StatsD()
 
@@ -64,34 +64,34 @@ class S3(ObjectStore):
         return Server("versitygw", command, counter, env, keys)
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
-        """Return the objects' files, one for each."""
+        """List the objects' files, one file per object."""
         return [folder / self.spec["bucket"] / name for name in names]
 
     def list_objects(self, prefix: str, keys: Sequence[str] = (), below: bool = True) -> dict[str, tuple[int, dict]]:
-        """Return {key: (bytes, version)} of the objects named by `keys`, or else of those that begin with `prefix`.
+        """Return {key: (bytes, version)} of `keys`, or without `keys` of all objects below `prefix`.
 
-        Without `below` what lies in folders behind the prefix is left out, and the folders are there, with a slash.
+        Without `below`, list folders after the prefix, with a trailing slash, in place of their objects.
 
         Raises:
-            Problem: the bucket cannot be listed, or one of the keys is not there.
+            Problem: the bucket cannot be listed, or a key is missing.
         """
         return self._load_module("client").list_objects(self.spec, prefix, keys, below)
 
     def list_replaced_files(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
-        """Return which objects that were read in place have another version or size now."""
+        """List the objects, read in place, with a changed version or size."""
         in_place = [entry for entry in files if entry.keys() & {"etag", "modified"}]
         if not in_place:
             return super().list_replaced_files(files, location, env)
         named = {f"{location['key']}/{entry['name']}".lstrip("/"): entry for entry in in_place}
         try:
-            # Those who may read objects may not always list them.
+            # Users who may read objects may not always list them.
             there = self.list_objects(location["key"], list(named) if len(named) <= _FEW else [])
         except Problem:
             there = self.list_objects("", list(named))
         return [key for key, entry in named.items() if not _is_same(entry, *there.get(key, (-1, {})))]
 
     def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
-        """Return the URL of the bucket and the environment with the credentials."""
+        """Return the bucket's URL, and the environment with credentials."""
         if served:
             endpoint, variables = served.endpoint, dict(zip(KEYS, served.credentials.values(), strict=True))
         else:
@@ -107,7 +107,7 @@ class S3(ObjectStore):
 
 
 def _is_same(entry: dict, size: int, version: dict) -> bool:
-    """Return whether an object has the size and the version of its manifest; answers may have less than listings."""
+    """Return whether an object matches its manifest entry; answers may lack fields of listings."""
     shared = [key for key in entry.keys() & version.keys() if entry[key] and version[key]]
     return entry["bytes"] == size and all(entry[key] == version[key] for key in shared)
 

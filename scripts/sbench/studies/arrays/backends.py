@@ -1,4 +1,4 @@
-"""What holds an array: a file of the library's, a service, or chunks in a store; each module here is one backend."""
+"""Backends of arrays: an HDF5 file, a service, or chunks in a store; each backend has a module here."""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -10,24 +10,24 @@ import numpy as np
 
 from sbench.studies.arrays.pieces import Piece, Shape
 
-# Of gzip, in all backends.
+# Level of gzip in all backends.
 LEVEL = 4
 
 
 @dataclass(frozen=True)
 class Target:
-    """An array: how it is to be, and where.
+    """The properties and the place of an array.
 
     Attributes:
         backend: name of the backend.
-        shape: of the array and of its chunks.
-        dtype: of its values, as numpy writes it.
+        shape: shape of the array and of its chunks.
+        dtype: type of its values, as numpy writes it.
         compression: none or gzip.
-        place: where it is, as the backend names it; credentials are in the environment or in `secrets`.
-        protocol: how a service is asked: client, binary or json.
-        in_flight: how many requests may be under way for one piece; None is the backend's own default.
+        place: place as the backend names it; credentials are in the environment or in `secrets`.
+        protocol: protocol of a service: client, binary or json.
+        in_flight: most requests in flight for one piece; None for the backend's default.
         store: the store's entry in the configuration.
-        secrets: the name and password of a service that was started for one cell.
+        secrets: name and password of a service that runs for one cell.
     """
 
     backend: str
@@ -41,44 +41,44 @@ class Target:
     secrets: tuple[str, str] = ("", "")
 
 
-# Writes the values of a piece, which are acknowledged when it returns.
+# Writes the values of a piece and returns after their acknowledgement.
 Write = Callable[[Piece, np.ndarray], None]
-# Returns the values of a piece, and the seconds from the request to its first byte where they are known.
+# Returns the values of a piece, and the seconds from the request to its first byte if known.
 Read = Callable[[Piece], tuple[np.ndarray, float | None]]
 
 
 class Backend(ABC):
-    """What holds arrays.
+    """A kind of storage for arrays.
 
     Attributes:
-        shared: clients write to one array; else each to one of its own.
+        shared: whether clients write to one array; else each client writes to a separate array.
     """
 
     shared = True
 
     @abstractmethod
     def open_for_writing(self, target: Target, new: bool) -> AbstractContextManager[Write]:
-        """Make a new array and open it for writing, or open one that is there."""
+        """Open an array for writing; create it if `new`."""
 
     @abstractmethod
     def open_for_reading(self, target: Target) -> AbstractContextManager[Read]:
-        """Open an array that is there for reading."""
+        """Open an existing array for reading."""
 
     @abstractmethod
     def wait_until_stored(self, target: Target) -> None:
-        """Return when all that was acknowledged is stored: on the disk, or in the object store (METHOD 7)."""
+        """Wait until all acknowledged values are stored: on the disk, or in the object store (METHOD 7)."""
 
     @abstractmethod
     def read_settings(self, target: Target) -> dict:
-        """Return "chunks" and "compression" as levels, read back, and what else is in force (METHOD 10)."""
+        """Return "chunks" and "compression" as levels, read back, and other settings in force (METHOD 10)."""
 
     @abstractmethod
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return how many objects or files hold the array, and their bytes."""
+        """Return the number and the bytes of the objects or files that hold the array."""
 
     @abstractmethod
     def remove_array(self, target: Target) -> None:
-        """Remove an array from where objects of others are."""
+        """Remove the array from a store with other objects."""
 
 
 def get_backend(name: str) -> Backend:

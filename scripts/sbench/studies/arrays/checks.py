@@ -1,4 +1,4 @@
-"""Checks of arrays: settings that were read back, and clients."""
+"""Checks of arrays: settings as read back, and clients."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from sbench.design.checks import rule
 
 @rule(10)
 def check_settings(effective: dict, label: dict) -> Iterator[str]:
-    """Check that what was in force is what the label says."""
+    """Check that the settings in force match the label."""
     for name, level in label.items():
         if effective[name] != level:
             yield f"{name} is {effective[name]}, {level} was asked"
@@ -15,6 +15,6 @@ def check_settings(effective: dict, label: dict) -> Iterator[str]:
 
 @rule(9)
 def check_clients(effective: dict) -> Iterator[str]:
-    """Check that as many clients took part as were asked for."""
+    """Check that as many clients took part as requested."""
     if effective["clients"] != effective["clients_asked"]:
         yield f"{effective['clients']} clients took part, {effective['clients_asked']} were asked"

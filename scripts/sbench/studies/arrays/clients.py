@@ -1,4 +1,4 @@
-"""What one client does of an operation, in the measuring process or in a Dask worker, and its account of that."""
+"""Run and measure one client's part of an operation, in the measuring process or in a Dask worker."""
 
 import os
 import time
@@ -14,16 +14,16 @@ from sbench.studies.arrays.pieces import Piece
 
 @dataclass(frozen=True)
 class Work:
-    """What a client has to do.
+    """The work of a client.
 
     Attributes:
-        target: the array that it writes or reads.
-        pieces: in which parts, each written or read at once.
-        first_row: the row of the whole array that is the first of `target`: a client may have an array of its own.
-        kind, seed: of the values (`values.make_values`).
+        target: array to write or read.
+        pieces: parts, each written or read at once.
+        first_row: row of the whole array at the start of `target`, which may be a separate array of the client.
+        kind, seed: arguments of `values.make_values`.
         writes: whether it writes; else it reads.
-        new: whether it makes the array before it writes.
-        control: the cell's level of it: a slowed control waits after each piece.
+        new: whether it creates the array before it writes.
+        control: level of `control`; a slowed control waits after each piece.
     """
 
     target: backends.Target
@@ -37,8 +37,6 @@ class Work:
 
 
 class _Client:
-    """A client that has its values, and what came of its work."""
-
     def __init__(self, work: Work) -> None:
         self.work, self.results = work, []
         self._first = min(piece.rows[0] for piece in work.pieces)
@@ -81,22 +79,22 @@ _clients: dict[int, _Client] = {}
 
 
 def create_client(task: tuple[int, Work]) -> None:
-    """Make the values that a client of this process writes or expects, and import what it needs."""
+    """Make the values that a client of this process writes or expects, and import its backend."""
     number, work = task
     _clients[number] = _Client(work)
 
 
 def run_client(number: int) -> dict:
-    """Do a client's work and return its account: seconds, pieces and bytes; this is what is timed."""
+    """Do a client's work, which is timed, and return seconds, pieces and bytes."""
     return _clients[number].run_work()
 
 
 def do_nothing(number: int) -> None:
-    """Do nothing: what is left is what the harness costs."""
+    """Do nothing, to measure the cost of the harness."""
 
 
 def count_right_bytes(number: int) -> int:
-    """Return how many bytes a client has read that are as they should be, and forget what it has read."""
+    """Return the number of correct bytes that a client has read, and forget them."""
     client = _clients[number]
     results, client.results = client.results, []
     return sum(piece.bytes for piece, result in results if np.array_equal(result, client.get_values(piece)))

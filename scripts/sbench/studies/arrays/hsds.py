@@ -1,4 +1,4 @@
-"""An array in HSDS, asked through its Python client, h5pyd, or by bare requests to its REST interface."""
+"""Arrays in HSDS, through its Python client, h5pyd, or by bare requests to its REST interface."""
 
 import contextlib
 import json
@@ -20,25 +20,25 @@ from sbench.studies.arrays.zarr import sync_files
 
 DATASET = "array"
 BINARY = "application/octet-stream"
-_WRONG = 400  # the first status that says something went wrong
-_PIECE = 2**20  # taken from an answer at once
+_WRONG = 400  # the first HTTP status of an error
+_PIECE = 2**20  # bytes to read from an answer at once
 
 
 class Refused(Problem):
-    """An answer of the service's that is no success.
+    """An error response of the service.
 
     Attributes:
-        status: as HTTP has it.
+        status: HTTP status.
     """
 
     def __init__(self, words: str, status: int, reason: str) -> None:
-        """Say what was asked, and how it was answered."""
+        """Build the message from the request, the status and its reason."""
         super().__init__(f"{words} {status} {reason}")
         self.status = status
 
 
 class Broken(Problem):
-    """No answer of the service's, or not all of one."""
+    """A missing or incomplete answer of the service."""
 
 
 class Hsds(backends.Backend):
@@ -46,9 +46,9 @@ class Hsds(backends.Backend):
 
     @contextlib.contextmanager
     def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
-        """Open the domain; the nodes acknowledge what they hold in memory and store it about a second later.
+        """Open the domain; the nodes acknowledge values in memory and store them about a second later.
 
-        To open one that is there takes as long as to store all that the nodes hold: h5pyd asks for that.
+        Opening an existing domain takes as long as storing all values of the nodes, because h5pyd requests that.
         """
         if target.protocol == "client":
             with _open_file(target, "w" if new else "r+") as file:
@@ -85,17 +85,17 @@ class Hsds(backends.Backend):
             yield rest.get_binary if target.protocol == "binary" else rest.get_json
 
     def wait_until_stored(self, target: Target) -> None:
-        """Let the nodes store all that they hold, which `flush` of h5pyd's files does not, and force files to the disk.
+        """Make the nodes store all values, which `flush` of h5pyd's files does not, and sync files to the disk.
 
         Raises:
-            Problem: they did not, within the service's `flush_timeout`.
+            Problem: the nodes did not finish within the service's `flush_timeout`.
         """
         with Rest(target) as rest:
             rest.flush_domain()
         sync_files(target)
 
     def read_settings(self, target: Target) -> dict:
-        """Return the dataset's layout, the versions, and the service's nodes and limits, as it tells them."""
+        """Return the dataset's layout, the versions, and the nodes and limits that the service reports."""
         with _open_file(target, "r") as file, Rest(target) as rest:
             dataset = _get_dataset(file)
             about, domain = rest.fetch_json("/about"), rest.fetch_json("/", verbose=1)
@@ -107,7 +107,7 @@ class Hsds(backends.Backend):
             }
 
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return the objects of the dataset's root and their bytes; of a service elsewhere the chunks that it tells."""
+        """Count the objects of the dataset's root and their bytes; a service elsewhere reports its chunks."""
         with Rest(target) as rest:
             if _is_elsewhere(target):
                 rest.resolve_dataset()
@@ -119,7 +119,7 @@ class Hsds(backends.Backend):
             )
 
     def remove_array(self, target: Target) -> None:
-        """Remove the objects of the domain, and the domain; a service of our own need not run for that."""
+        """Remove the domain and its objects; a service of the workflow need not run for that."""
         if _is_elsewhere(target):
             with Rest(target) as rest:
                 rest.send_request("DELETE", "/", {})
@@ -134,19 +134,19 @@ class Hsds(backends.Backend):
 
 
 class Rest:
-    """The REST interface of a service, asked about one array over a connection that stays open.
+    """The REST interface of a service for one array, over a connection that stays open.
 
-    Each answer that is not as asked is a `Problem` with its status.
+    An error raises Refused with its status, or Broken.
     """
 
     def __init__(self, target: Target, timeout_s: float | None = None) -> None:
-        """Make the session; an answer may take `timeout_s` between two of its bytes."""
+        """Create the session; `timeout_s` limits the wait for each byte of an answer."""
         self._target, self._timeout_s, self.dataset = target, timeout_s, ""
         self._session = requests.Session()
         self._session.auth, self._session.trust_env = target.secrets, False
 
     def __enter__(self) -> "Rest":
-        """Begin."""
+        """Return the interface."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -154,29 +154,29 @@ class Rest:
         self._session.close()
 
     def resolve_dataset(self) -> None:
-        """Ask for the dataset's address."""
+        """Look up the dataset's address."""
         with _open_file(self._target, "r") as file:
             self.dataset = f"/datasets/{_get_dataset(file).id.uuid}"
 
     def put_binary(self, piece: Piece, values: np.ndarray) -> None:
-        """Write values as they lie in memory, in one request."""
+        """Write values in binary form, in one request."""
         body = np.ascontiguousarray(values).data.cast("B")
         self.send_request(
             "PUT", f"{self.dataset}/value", _build_selection(piece), data=body, headers={"Content-Type": BINARY}
         )
 
     def put_json(self, piece: Piece, values: np.ndarray) -> None:
-        """Write values as numbers in a text."""
+        """Write values as JSON."""
         ends = {"start": [piece.rows[0], piece.columns[0]], "stop": [piece.rows[1], piece.columns[1]]}
         self.send_request("PUT", f"{self.dataset}/value", {}, json=ends | {"value": values.tolist()})
 
     def get_binary(self, piece: Piece, between: Callable[[], None] = lambda: None) -> tuple[np.ndarray, float]:
-        """Read values as they lie in memory, and the seconds to the first byte of them.
+        """Read values in binary form, and return them with the seconds to their first byte.
 
-        `between` is called when that is there, before any other is taken.
+        `between` is called after the first byte, before the next is read.
 
         Raises:
-            Broken: the answer is shorter than it should be, or the next of it did not come in time.
+            Broken: the answer is too short, or its next byte did not come in time.
         """
         began = time.perf_counter()
         answer = self.send_request(
@@ -185,7 +185,7 @@ class Rest:
         values = np.empty(piece.bytes, np.uint8)
         view = memoryview(values)
         with _convert_errors(f"an answer of {len(view)} bytes"):
-            # Whoever asks urllib3 for many bytes waits for all of them.
+            # urllib3 waits for all requested bytes, so read the first byte alone.
             done = answer.raw.readinto(view[:1])
             first = time.perf_counter() - began
             between()
@@ -196,12 +196,12 @@ class Rest:
         return _reshape_values(values.view(self._target.dtype), piece), first
 
     def get_json(self, piece: Piece) -> tuple[np.ndarray, None]:
-        """Read values as numbers in a text."""
+        """Read values as JSON."""
         values = self.send_request("GET", f"{self.dataset}/value", _build_selection(piece)).json()["value"]
         return np.array(values, self._target.dtype), None
 
     def create_strings(self, count: int) -> str:
-        """Make a dataset of so many strings of a variable length, all empty, and return the path of its values."""
+        """Create a dataset of `count` empty strings of variable length, and return the path of its values."""
         kind = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
         answer = self.send_request(
             "POST", "/datasets", {}, json={"type": kind | {"strPad": "H5T_STR_NULLTERM"}, "shape": count}
@@ -209,23 +209,23 @@ class Rest:
         return f"/datasets/{answer.json()['id']}/value"
 
     def flush_domain(self) -> None:
-        """Return when the nodes have stored all that they hold of the domain."""
+        """Wait until the nodes have stored all values of the domain."""
         self.send_request("PUT", "/", {"flush": 1})
 
     def fetch_key_prefix(self) -> str:
-        """Return what the keys of the domain's objects begin with, its own aside."""
+        """Return the prefix of the keys of the domain's objects; the key of the domain itself differs."""
         return _build_key_prefix(self.fetch_json("/")["root"])
 
     def fetch_json(self, path: str, **parameters: int) -> dict:
-        """Return the JSON of an answer."""
+        """Send a GET request and return the JSON of the answer."""
         return self.send_request("GET", path, parameters).json()
 
     def send_request(self, method: str, path: str, parameters: dict, **options: object) -> requests.Response:
         """Send a request and return the answer.
 
         Raises:
-            Refused: its status says that something went wrong.
-            Broken: there is none.
+            Refused: the status is an error.
+            Broken: the answer is missing.
         """
         place = self._target.place
         parameters = {name: place[name] for name in ("domain", "bucket") if name in place} | parameters
@@ -247,7 +247,7 @@ def _create_dataset(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
 
 @contextlib.contextmanager
 def _convert_errors(what: str) -> Iterator[None]:
-    """Say in one line that `what` was not answered in a `with` block: Refused with a status, else Broken."""
+    """Convert errors of a request in a `with` block: to Refused with a status, else to Broken."""
     try:
         yield
     except (requests.RequestException, HTTPError, OSError) as error:
@@ -257,7 +257,7 @@ def _convert_errors(what: str) -> Iterator[None]:
 
 
 def _get_dataset(file: h5pyd.File) -> h5pyd.Dataset:
-    """Return the dataset of a domain; a Problem where what described it was not stored."""
+    """Return the dataset of a domain; raise a Problem if its description was not stored."""
     try:
         return file[DATASET]
     except KeyError as error:
@@ -274,7 +274,6 @@ def _reshape_values(values: np.ndarray, piece: Piece) -> np.ndarray:
 
 
 def _build_key_prefix(root: str) -> str:
-    """Return what the keys of all objects below a root group begin with."""
     first, second = root.removeprefix("g-").split("-")[:2]
     return f"db/{first}-{second}"
 
@@ -284,7 +283,6 @@ def _is_elsewhere(target: Target) -> bool:
 
 
 def _get_service_place(target: Target) -> dict[str, str]:
-    """Return the place of all objects of the service."""
     place = target.place
     return {"folder": f"{place['folder']}/{place['bucket']}"} if "folder" in place else {"prefix": ""}
 

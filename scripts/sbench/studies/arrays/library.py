@@ -1,4 +1,4 @@
-"""An array in an HDF5 file, written and read by the library itself."""
+"""Arrays in HDF5 files, written and read by the library itself."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ DATASET = "array"
 
 
 def create_dataset(file: h5py.File, shape: Shape, dtype: "np.dtype | str", compression: str) -> h5py.Dataset:
-    """Return a new dataset of a file that is open for writing, in chunks, with nothing in it."""
+    """Create an empty chunked dataset in a file that is open for writing."""
     chunks = (min(shape.chunk_rows, shape.rows), min(shape.chunk_columns, shape.columns))
     options = {"compression": "gzip", "compression_opts": LEVEL} if compression == "gzip" else {}
     return file.create_dataset(DATASET, (shape.rows, shape.columns), dtype, chunks=chunks, track_times=False, **options)
 
 
 def read_layout(path: Path) -> dict:
-    """Return the layout of a file's array, read back: shape, chunks, compression, and the bytes that are stored."""
+    """Return shape, chunks, compression and stored bytes of a file's array, read back."""
     with h5py.File(path, "r") as file:
         dataset = file[DATASET]
         shape, chunks = ("x".join(map(str, sides)) for sides in (dataset.shape, dataset.chunks))
@@ -36,13 +36,13 @@ def read_layout(path: Path) -> dict:
 
 
 class Library(backends.Backend):
-    """A file; clients that write have one each, as the library lets one process write to a file."""
+    """A file; each writing client has a separate file, because the library lets one process write to a file."""
 
     shared = False
 
     @contextlib.contextmanager
     def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
-        """Open the file; the library and the kernel hold what is written until it is closed and forced to the disk."""
+        """Open the file; the library and the kernel hold written values until the file is closed and synced."""
         with h5py.File(target.place["address"], "w" if new else "r+") as file:
             dataset = create_dataset(file, target.shape, target.dtype, target.compression) if new else file[DATASET]
 
@@ -58,22 +58,22 @@ class Library(backends.Backend):
             yield lambda piece: (file.read(DATASET, piece.slices), None)
 
     def wait_until_stored(self, target: Target) -> None:
-        """Force the file to the disk."""
+        """Sync the file to the disk."""
         sync_path(target.place["address"])
 
     def read_settings(self, target: Target) -> dict:
-        """Return what is in force for the file, and its layout where it lies here."""
+        """Return the settings in force for the file, and the layout of a local file."""
         with contextlib.closing(_open_file(target)) as file:
             in_force = file.read_settings()
         of_file = read_layout(Path(target.place["address"])) if target.place["driver"] == "sec2" else {}
         return drivers.get_driver(target.place["driver"]).list_versions() | in_force | of_file
 
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return the file and its bytes."""
+        """Return 1 file and its bytes."""
         return 1, Path(target.place["address"]).stat().st_size
 
     def remove_array(self, target: Target) -> None:
-        """Leave it: it lies in a folder that is removed."""
+        """Do nothing: the folder of the file is removed."""
 
 
 def _open_file(target: Target) -> drivers.File:

@@ -1,4 +1,4 @@
-"""What a service does with requests near its limits, and where something goes wrong: tried, not believed."""
+"""Try requests near the limits of a service, and faults, and record the outcomes."""
 
 import contextlib
 import resource
@@ -25,31 +25,31 @@ from sbench.studies.arrays.settings import Settings
 
 # Sizes of requests, in multiples of the limit; 1 is a row less than it.
 TIMES = (0.5, 1, 2, MOST)
-# Of JSON, and of strings of a variable length, whose bytes the service guesses.
+# Multiples for JSON and for strings of variable length, whose bytes the service guesses.
 FEW, MANY = 0.1, 2
 GUESSED = 512
-# In how many seconds a slowed store brings all chunks of an array, one after the other.
+# Seconds that a slowed store takes for all chunks of an array, in sequence.
 SLOW_S = 2.0
-# Within how much of that a client wants the next byte, and when a node is killed.
+# Shares of that time: a client's timeout for the next byte, and the time of a kill.
 PATIENCE, KILLED = 0.75, 0.8
 _STOPPED_S, _WAIT_S = 1.0, 30.0
 _TASKS, _REQUESTS = 4, 24
-# A data node that does not answer is asked once more, and not for 13 s for each chunk.
+# Ask a silent data node once more, and not for 13 s per chunk.
 _SOON = (("dn_max_retries", 1),)
-# What a data node may take beside what it has, in multiples of a request.
+# Additional memory that a data node may take, in multiples of a request.
 ROOM = (0.5, 1, 2, 4)
 WRONG = "wrong values"
-# The C library then gives large buffers back as soon as they are free (mallopt(3)): what a request takes is seen.
+# The C library then frees large buffers at once (mallopt(3)): the memory of a request is visible.
 _GIVES_BACK = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**17))
 _STATUS = {413: "refused (413)", 503: "busy (503)"}
 
 
 class Answer(NamedTuple):
-    """What a request brought.
+    """The result of a request.
 
     Attributes:
-        right: its values are those that should be there.
-        first_s, last_s: seconds from the request to the first byte, where that is known, and to the last.
+        right: whether the values are correct.
+        first_s, last_s: seconds from the request to the first byte, if known, and to the last.
     """
 
     right: bool
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 
 def measure_trials(step: Step, settings: Settings) -> dict:
-    """Return the program's part of a record whose cell tries what a service does."""
+    """Run the trials of a cell and return the program's part of the record."""
     job, cell = step.job, settings.cell
     with operations.make_record_folder(job, settings):
         trials = Trials(settings, operations.build_target(job, settings), operations.get_record_folder(job, settings))
@@ -84,10 +84,10 @@ def measure_trials(step: Step, settings: Settings) -> dict:
 
 
 class Trials:
-    """Services over one array, the `target`, and what they did; a trial is a row of samples."""
+    """Trials of services over one array, the `target`; a trial is a row of samples."""
 
     def __init__(self, settings: Settings, target: Target, folder: Path) -> None:
-        """Take the array that is there, and the folder for what a record writes."""
+        """Prepare the trials of an array, with the folder for files of the record."""
         self._settings, self.target, self._folder = settings, target, folder
         cell, shape = settings.cell, target.shape
         self._limit, self._streaming = sizes.parse_size(cell.request_limit), cell.streaming == "on"
@@ -95,7 +95,7 @@ class Trials:
         self._values = values.make_values(cell.values, shape.columns, slice(0, shape.rows), settings.data.seed)
 
     def write_array(self) -> dict:
-        """Write the array, in pieces that every service takes, and return what is in force, as read back."""
+        """Write the array, in pieces that every service takes, and return the settings in force, as read back."""
         with self._run_service(self._service) as (_, target):
             clients.create_client((0, operations.plan_write_ahead(self._settings, target)))
             clients.run_client(0)
@@ -103,7 +103,7 @@ class Trials:
             return hsds.BACKEND.read_settings(target)
 
     def run_limit_trials(self) -> Iterator[dict]:
-        """Yield what came of requests below and above the limit, and by how much they made memory grow."""
+        """Yield the outcomes of requests below and above the limit, with their growth of memory."""
         with self._run_service(self._service) as (running, target):
             plain = replace(target, protocol="client")
             for times in TIMES:
@@ -117,10 +117,10 @@ class Trials:
             yield from self._run_string_trials(running, target)
 
     def run_fault_trials(self) -> Iterator[dict]:
-        """Yield what came of clients that wait or do not, of too many requests, of too little memory, and of a kill."""
+        """Yield the outcomes of slow and impatient clients, killed nodes, too little memory, and too many requests."""
         whole = self._build_piece(MOST)
         times = MOST
-        # Without streaming the request is one that the service does not refuse.
+        # Without streaming, raise the limit so that the service does not refuse the request.
         roomy = self._service if self._streaming else replace(self._service, request_limit=2 * times * self._limit)
         with self._run_service(roomy) as (running, target):
             yield self._run_trial(
@@ -158,25 +158,25 @@ class Trials:
 
     @contextlib.contextmanager
     def _run_service(self, settings: service.Settings) -> Iterator[tuple[Service, Target]]:
-        """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
+        """Run a service over the array's store, and yield it with the target for bare requests."""
         place = self.target.place
         where = service.get_storage_variables(place, self.target.store) | _GIVES_BACK
         with service.run_service(settings, where, self._folder, together=False) as running:
             secrets = service.USER, running.password
             here = {**place, "endpoint": running.endpoint}
             yield running, replace(self.target, place=here, protocol="binary", secrets=secrets)
-            # The array is stored by now; what trials have written nobody needs, and nodes would store it as they end.
+            # The array is stored. Nodes would store values of the trials as they end, which are not needed.
             for node in running.nodes.values():
                 node.kill()
 
     def _build_piece(self, times: float) -> Piece:
-        """Return whole rows of so many times the limit, and of a row less."""
+        """Return as many whole rows as fit below so many times the limit, but at least a row."""
         columns = self.target.shape.columns
         rows = int((times * self._limit - 1) // (ITEM * columns))
         return Piece((0, max(1, rows)), (0, columns))
 
     def _run_trial(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], Answer]) -> dict:
-        """Return what came of a request: the outcome in a word or two, its seconds, and how memory grew."""
+        """Run a request and return its outcome, its seconds, and the growth of memory."""
         grown = running.start_growth_meter()
         outcome, first, seconds = _wait_for_outcome(do)
         growth = grown()
@@ -197,7 +197,7 @@ class Trials:
         return self._build_answer(began, result, piece, first)
 
     def _put_binary(self, target: Target, piece: Piece) -> Answer:
-        """Write other values than are there, which the next read must bring."""
+        """Write changed values, which the next read must return."""
         other = self._values[piece.slices] + self._values.dtype.type(1)
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.resolve_dataset()
@@ -225,7 +225,7 @@ class Trials:
         return Answer(np.array_equal(result, self._values[piece.slices]), first, seconds)
 
     def _run_string_trials(self, running: Service, target: Target) -> Iterator[dict]:
-        """Yield what came of strings of a variable length, read and written as bytes, above the limit."""
+        """Yield the outcomes of strings of variable length, read and written as bytes, above the limit."""
         count = -(-MANY * self._limit // GUESSED)
         piece = Piece((0, count), (0, GUESSED // ITEM))
         with hsds.Rest(target, _WAIT_S) as rest:
@@ -243,7 +243,7 @@ class Trials:
             yield self._run_trial(running, "binary write of strings", MANY, piece, put)
 
     def _run_busy_trial(self, running: Service, target: Target) -> dict:
-        """Return how many of many small requests at once were turned away."""
+        """Send many small requests at once and return how many the service rejected."""
         piece = Piece((0, 1), (0, self.target.shape.columns))
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.resolve_dataset()
@@ -263,7 +263,7 @@ class Trials:
 
 
 def _wait_for_outcome(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
-    """Return as `_run_request` does, or that it did not end; what hangs ends with its service."""
+    """Return the result of `_run_request`, or no end after a time limit; a hanging request ends with its service."""
     pool = ThreadPoolExecutor(1)
     try:
         return pool.submit(_run_request, do).result(_WAIT_S)
@@ -274,7 +274,7 @@ def _wait_for_outcome(do: Callable[[], Answer]) -> tuple[str, float | None, floa
 
 
 def _run_request(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
-    """Do it, and return what came of it, the seconds to the first byte where they are known, and to the last."""
+    """Run a request and return its outcome, the seconds to the first byte if known, and to the last."""
     began = time.perf_counter()
     try:
         answer = do()
@@ -287,12 +287,11 @@ def _run_request(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
 
 
 def _stop_reading() -> None:
-    """Read nothing for a while."""
     time.sleep(_STOPPED_S)
 
 
 def _set_memory_limit(running: Service, room: int) -> None:
-    """Limit how much memory each data node may take beside what it has (prlimit(2), RLIMIT_DATA)."""
+    """Limit the additional memory of each data node to `room` bytes (prlimit(2), RLIMIT_DATA)."""
     for name, process in running.nodes.items():
         if name != "sn":
             limit = memory.read_data_bytes(process.pid) + room
@@ -301,7 +300,7 @@ def _set_memory_limit(running: Service, room: int) -> None:
 
 @contextlib.contextmanager
 def _call_later(do: Callable[[], None]) -> Iterator[None]:
-    """Do something in the middle of what is done within a `with` block on a slowed store."""
+    """Call a function in a `with` block, in the middle of a read from a slowed store."""
     timer = threading.Timer(KILLED * SLOW_S, do)
     timer.start()
     try:

@@ -23,7 +23,7 @@ NAME = "array.h5"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the program; return its status."""
+    """Run the program and return its exit status."""
     options = parse_dataset_options(
         argv,
         __doc__,

@@ -24,16 +24,16 @@ from sbench.studies.arrays.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure what the step says on standard input."""
+    """Measure the cell of the step on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Return the program's part of the record."""
+    """Measure a cell and return the program's part of the record."""
     settings = read_fields(Settings, step.job["settings"])
     if settings.cell.operation in TRIALS:
-        # What it needs is not in every library.
+        # Imported here: not every library has its dependencies.
         from sbench.studies.arrays import limit_trials
 
         return limit_trials.measure_trials(step, settings)
@@ -50,7 +50,7 @@ def measure_cell(step: Step) -> dict:
 
 
 class _Team:
-    """The clients: this process where there is one, else a Dask worker each."""
+    """The clients: this process for a single client, else a Dask worker each."""
 
     def __init__(self, stack: contextlib.ExitStack, count: int) -> None:
         self.start_s, self._workers = 0.0, None
@@ -61,32 +61,32 @@ class _Team:
         return self._workers.run_batches(function, batches) if self._workers else list(map(function, batches))
 
     def get_loaded_files(self) -> dict:
-        """Return what the workers have loaded, beside what this process has."""
+        """Return the libraries that the workers have loaded."""
         return self._workers.list_loaded_libraries() if self._workers else {}
 
 
 class _Measured:
-    """One operation, the service that it needs, and what came of it."""
+    """One operation, its service, and its results."""
 
     def __init__(self, stack: contextlib.ExitStack, job: dict, settings: Settings, team: _Team) -> None:
         self._job, self._settings, self._cell, self._team = job, settings, settings.cell, team
         self._manifest, self._writes = read_json(job["manifest"]), self._cell.operation == "write"
         self._target, self._backend = operations.build_target(job, settings), backends.get_backend(self._cell.backend)
-        # What a file or a service that is there already holds is not written first.
+        # The library reads the generated file; other backends write the array before they read it.
         self._ahead = not self._writes and self._cell.backend != "library"
         self._folder = stack.enter_context(operations.make_record_folder(job, settings))
-        # When no node of a service is there to store more.
+        # Runs after the service has ended, so that no node can store more.
         stack.push(self._remove_array)
         self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
 
     def prepare_operation(self) -> None:
-        """Start the service; where the operation reads, write the array first, and read it once to warm what caches it.
+        """Start the service; before a read, write the array, and read it once if the cell is warm.
 
-        A cold service is a fresh one: nodes hold what they have written.
+        The service restarts after the write, because its nodes keep written values in memory.
         """
         began = time.perf_counter()
         if not self._target.place.keys() & {"folder", "endpoint"}:
-            # What an attempt has left under the same name that was ended from outside.
+            # Remove leftovers of an attempt that was ended from outside.
             self._remove_array(None)
         self._start_service()
         if self._ahead:
@@ -103,7 +103,7 @@ class _Measured:
         self._null = time.perf_counter() - began
 
     def run_operation(self) -> None:
-        """Do it: the time until all is read, or acknowledged and then stored."""
+        """Run the operation: the time counts until all is read, or acknowledged and then stored."""
         files = [] if self._writes else self._list_files()
         self._state = self._set_cache(files)
         waits, meter = slowed.Waits(self._cell.control), self._service and self._service.start_meter()
@@ -123,7 +123,7 @@ class _Measured:
         self._state["resident_after"] = page_cache.measure_resident(files)
 
     def build_record(self) -> dict:
-        """Return the program's part of the record; what was written is read back, from a fresh service, by then."""
+        """Return the program's part of the record; read written values back from a fresh service first."""
         counted = (
             [self._backend.count_stored(target) for target in self._list_targets()]
             if self._writes or self._ahead
@@ -158,19 +158,17 @@ class _Measured:
         }
 
     def _remove_array(self, failure: type[BaseException] | None, *_: object) -> None:
-        """Remove what was written from where objects of others are; what has failed before has the last word."""
+        """Remove written objects from a store with other objects; after a failure, ignore further errors."""
         if self._ahead or self._writes:
             with contextlib.suppress(Exception) if failure else contextlib.nullcontext():
                 self._backend.remove_array(self._target)
 
     def _plan_works(self, writes: bool) -> None:
-        """Decide what each client does, and let it make its values."""
         self._works = operations.plan_works(self._settings, self._target, writes)
         self._numbers = range(len(self._works))
         self._team.map(clients.create_client, list(enumerate(self._works)))
 
     def _read_untimed(self) -> int:
-        """Read outside the time and return how many bytes were right."""
         self._team.map(clients.run_client, self._numbers)
         return self._count_right_bytes()
 
@@ -178,7 +176,7 @@ class _Measured:
         return sum(self._team.map(clients.count_right_bytes, self._numbers))
 
     def _list_targets(self) -> list[backends.Target]:
-        """Return the array, or those of all clients where each has its own."""
+        """Return the shared array, or the arrays of all clients."""
         return [work.target for work in self._works[: 1 if self._backend.shared else None]]
 
     def _list_files(self) -> list[Path]:
@@ -188,13 +186,13 @@ class _Measured:
         return [path for path in Path(held).rglob("*") if path.is_file()] if held else []
 
     def _start_service(self) -> None:
-        """Start a service of our own, or a fresh one in place of the one that runs; one elsewhere gets its user."""
+        """Start the workflow's service, or restart it; for a service elsewhere, set the credentials."""
         if self._cell.backend != "hsds":
             return
         if not stores.get_store(self._target.store).takes_files:
             self._target = replace(self._target, secrets=tuple(os.environ[name] for name in NAMES))
             return
-        # Libraries under test that are no service's lack what it needs.
+        # Imported here: libraries without HSDS lack its dependencies.
         from sbench.studies.arrays import service
 
         self._services.close()
@@ -207,14 +205,14 @@ class _Measured:
         self._target = replace(self._target, place={**place, "endpoint": self._service.endpoint}, secrets=secrets)
 
     def _set_cache(self, files: list[Path]) -> dict:
-        """Bring the page cache into the state that the cell asks for; of what is written there is none."""
+        """Set the page cache to the state of the cell; a write reports "any"."""
         state = page_cache.set_cache_state(self._cell.cache, files)
         if self._writes:
             return state | {"state": "any"}
         return state | ({"state": "elsewhere"} if stores.get_store(self._target.store).elsewhere else {})
 
     def _build_work(self, tasks: int, correct: int, counted: list[tuple[int, int]]) -> dict:
-        """Return what was asked and what was done (METHOD 9), and how it is stored."""
+        """Return the requested and the completed work (METHOD 9), with stored objects and bytes."""
         shape, crc = self._target.shape, self._manifest["crc32"]
         held = counted or [(1, self._manifest["layout"]["stored_bytes"])]
         return {
@@ -231,7 +229,7 @@ class _Measured:
         }
 
     def _read_effective(self) -> dict:
-        """Return what was in force, read back, and what the nodes of a service took (METHOD 10, 14)."""
+        """Return the settings in force, read back, and the resources of a service's nodes (METHOD 10, 14)."""
         nodes = {name: taken for name, taken in self._nodes.items() if name != "machine"}
         cpu = {name: taken["user_s"] + taken["system_s"] for name, taken in nodes.items()}
         peaks = {name: taken["peak_bytes"] for name, taken in nodes.items()}

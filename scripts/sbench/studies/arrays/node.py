@@ -5,9 +5,9 @@ from functools import partial
 
 
 def main() -> None:
-    """Run the node that the command line asks for (`--node_type`), until it is ended."""
+    """Run the node that the command line names (`--node_type`), until it is ended."""
     argparse.ArgumentParser(description=__doc__).parse_known_args()
-    # Only a library with HSDS has it, and it reads the command line as it is imported.
+    # Imported here: only a library with HSDS has it, and its import reads the command line.
     from hsds import config, datanode, servicenode
 
     node = {"sn": servicenode, "dn": datanode}[config.getCmdLineArg("node_type")]

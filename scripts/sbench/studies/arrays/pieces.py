@@ -1,17 +1,17 @@
-"""What one request asks of an array: how it is cut into pieces, and how clients share them."""
+"""Cut an array into the pieces of requests, and share them between clients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Bytes of a value; how many times as many a text of large numbers may take.
+# Bytes of a value, and the factor for large numbers as text.
 ITEM, TEXT = 8, 3
-# Operations that take no time but try what a service does, with requests of up to so many times its limit.
+# Operations that are not timed but try requests of up to so many times the limit of a service.
 TRIALS, MOST = ("limits", "faults"), 4
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An array's shape and that of its chunks."""
+    """The shape of an array and of its chunks."""
 
     rows: int
     columns: int
@@ -20,35 +20,35 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """The bytes of its values."""
+        """Return the bytes of the values."""
         return ITEM * self.rows * self.columns
 
     @property
     def chunks(self) -> int:
-        """How many chunks it has; those at its ends may reach beyond it."""
+        """Return the number of chunks; chunks at the ends may reach beyond the array."""
         return -(-self.rows // self.chunk_rows) * -(-self.columns // self.chunk_columns)
 
     @property
     def padded_bytes(self) -> int:
-        """The bytes of its chunks, each of which is whole."""
+        """Return the bytes of all chunks, counted whole."""
         return ITEM * self.chunks * self.chunk_rows * self.chunk_columns
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows and columns that are written or read at once: each from the first to the one behind the last."""
+    """Rows and columns to write or read at once, each as (first, behind last)."""
 
     rows: tuple[int, int]
     columns: tuple[int, int]
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """What numpy, h5py, h5pyd and Zarr take."""
+        """Return slices for numpy, h5py, h5pyd and Zarr."""
         return slice(*self.rows), slice(*self.columns)
 
     @property
     def bytes(self) -> int:
-        """The bytes of its values."""
+        """Return the bytes of the values."""
         return ITEM * (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
 
 
@@ -58,21 +58,21 @@ def parse_shape(shape: str, chunks: str) -> Shape:
 
 
 def split_rows(shape: Shape, clients: int) -> list[tuple[int, int]]:
-    """Return the rows of each client: whole chunks, so that no two write to the same; fewer than clients if too few."""
+    """Return the rows of each client in whole chunks, so that no chunk has two writers; fewer clients if too few."""
     chunk_rows = -(-shape.rows // shape.chunk_rows)
     each = -(-chunk_rows // clients) * shape.chunk_rows
     return [(start, min(start + each, shape.rows)) for start in range(0, shape.rows, each)]
 
 
 def iter_pieces(shape: Shape, band: tuple[int, int], access: str, limit: int) -> Iterator[Piece]:
-    """Yield the pieces in which a client gets or writes its rows; none is larger than the first.
+    """Yield the pieces that a client reads or writes of its rows; the first is the largest.
 
     Args:
-        shape: of the array.
-        band: its rows.
+        shape: shape of the array.
+        band: rows of the client.
         access: whole (all of them at once), rows, columns or blocks (as high, as wide, or both, as a chunk), or pieces
             (as many whole rows as make fewer bytes than `limit`).
-        limit: of a request, in bytes.
+        limit: limit of a request, in bytes.
     """
     first, end = band
     below = max(1, (limit - 1) // (ITEM * shape.columns))

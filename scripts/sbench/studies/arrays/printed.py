@@ -1,4 +1,4 @@
-"""Printed rates of the published study, read as they are printed and put beside what was measured."""
+"""Read the printed rates of the published study, and compare them with measured rates."""
 
 from pathlib import Path
 
@@ -12,25 +12,25 @@ from sbench.pages.results import Results
 from sbench.probe.program import Problem
 from sbench.studies.arrays.report import BACKENDS, OPERATIONS
 
-# What is printed as MB/s are MiB/s: 211,200,000 bytes divided by the printed seconds.
+# Rates printed as MB/s are MiB/s: 211,200,000 bytes divided by the printed seconds.
 RATES = {"write": "write_MBps", "read": "read_MBps"}
 _OF_RATE = ("test", "compression", "machine")
 COLUMNS = dict.fromkeys((*_OF_RATE, "backend"), TEXT) | dict.fromkeys(RATES.values(), AMOUNT)
-# Of a published test: the array, and how a service was asked.
+# Shape and protocol of each published test.
 TESTS = {"stream_test": ("12000x2200", "binary"), "write_example": ("2200x12000", "client")}
-# How its backends are called; those of a service have its nodes behind them.
+# Published name of the library; names of a service may add its nodes.
 LIBRARY = "HDF5Lib"
-# Published writes were timed until they were acknowledged, and reads came from the nodes' memory.
+# Published writes were timed until acknowledged, and reads came from the nodes' memory.
 MIB = 2**20
 HERE = ("here, as published", "here, stored or cold")
 LIKE = {"write": ("acknowledged_rate", "any"), "read": ("rate", "warm")}
 
 
 def read_printed(path: Path) -> list[dict]:
-    """Return the printed rates: test, compression, machine, backend and operation (as called here), and mib_s.
+    """Return the printed rates: test, compression, machine, backend and operation (as levels here), and mib_s.
 
     Raises:
-        Problem: the file cannot be read, lacks a column, or has a row that is no rate of the study's tests.
+        Problem: the file cannot be read, lacks a column, or has a row that is not a rate of the study's tests.
     """
     remedy = "correct studies.arrays.published"
     table = csv_file.read_table(path, COLUMNS, remedy)
@@ -48,7 +48,7 @@ def read_printed(path: Path) -> list[dict]:
 
 
 def build_published_table(run: Results) -> Table:
-    """Return the printed rates, a column per machine, and what was measured here in the same way, and until stored."""
+    """Build the table of printed rates, a column per machine, and of rates here, as published and as stored or cold."""
     printed = pd.DataFrame(run.facts.get("printed") or [])
     if printed.empty:
         return Table("published", "", pd.DataFrame())
@@ -74,7 +74,7 @@ def build_published_table(run: Results) -> Table:
 
 
 def _format_fastest_rate(run: Results, levels: dict, column: str) -> str:
-    """Return a rate of the fastest cell with some levels, with its interval; "" where there is none."""
+    """Format a rate of the fastest cell with these levels, with its interval; "" without such a cell."""
     cells = run.measured
     cells = cells[(cells[list(levels)] == list(levels.values())).all(axis=1)]
     if cells.empty or cells[column].isna().all():

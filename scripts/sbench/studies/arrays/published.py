@@ -1,4 +1,4 @@
-"""The published rates, each as a record of this study that was taken once."""
+"""Convert the published rates to records of this study, a record per rate."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,17 +7,17 @@ from sbench.studies.arrays import printed
 
 FILE = "article_tables.csv"
 BYTES = 12000 * 2200 * 8
-# What a machine is that the article's tables call something else.
+# Names of machines that the article's tables abbreviate.
 MACHINES = {"macpro": "MacBook Pro", "devone": "HP Dev One"}
-# Where the article says how many nodes there were.
+# Numbers of nodes that the article gives.
 NODES = {("stream_test", "m5.2xlarge"): "4"}
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each rate; a store is a machine with the storage that it has."""
+    """Yield a record for each rate; a store is a machine with its storage."""
     for row in printed.read_printed(files[FILE]):
         shape, protocol = printed.TESTS[row["test"]]
-        # Writes are timed until they are acknowledged, and reads come from what the service has in memory.
+        # Writes are timed until acknowledged, and reads come from the memory of the service.
         cell = {
             **{
                 "library": "published",

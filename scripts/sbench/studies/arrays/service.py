@@ -1,4 +1,4 @@
-"""HSDS on the loopback: a service node and data nodes of our own, over a folder or an object store."""
+"""Run HSDS on the loopback: a service node and data nodes, over a folder or an object store."""
 
 import contextlib
 import os
@@ -26,14 +26,14 @@ _STARTS, _PAUSE_S, _WATCH_S = 3, 0.01, 0.2
 
 @dataclass(frozen=True)
 class Settings:
-    """What of a service is a factor.
+    """The settings of a service that are factors.
 
     Attributes:
-        nodes: how many data nodes it has.
+        nodes: number of data nodes.
         request_limit: `max_request_size`, bytes.
         streaming: whether requests above that are streamed.
-        in_flight: how many requests a node has under way for one request of a client; None is the service's default.
-        more: further keys of its configuration.
+        in_flight: requests that a node has in flight for one request of a client; None for the service's default.
+        more: further keys of the configuration.
     """
 
     nodes: int
@@ -43,7 +43,7 @@ class Settings:
     more: tuple[tuple[str, int | float], ...] = ()
 
     def build_overrides(self) -> dict:
-        """Return what differs from the service's own defaults, by key of its configuration."""
+        """Return the settings that differ from the service's defaults, by key of its configuration."""
         limits = {"max_request_size": self.request_limit, "http_streaming": self.streaming}
         tasks = {"max_tasks_per_node_per_request": self.in_flight} if self.in_flight else {}
         return limits | tasks | dict(self.more)
@@ -51,14 +51,14 @@ class Settings:
 
 @dataclass
 class Service:
-    """A service that runs.
+    """A running service.
 
     Attributes:
         endpoint: its URL.
-        password: of the user `USER`, made for this start.
-        nodes: its processes by name: the service node "sn", and the data nodes "dn1" and so on.
-        began: when it was started, by `time.perf_counter`.
-        ready_s: the seconds that it took to be ready.
+        password: password of the user `USER`, made for this start.
+        nodes: processes by name: the service node "sn", and the data nodes "dn1" and so on.
+        began: start time, by `time.perf_counter`.
+        ready_s: seconds until it was ready.
     """
 
     endpoint: str
@@ -68,7 +68,7 @@ class Service:
     ready_s: float = 0.0
 
     def start_growth_meter(self) -> Callable[[], dict[str, int]]:
-        """Return what says by how many bytes the peak of each node's memory is above what is in memory now."""
+        """Return a function for the growth of each node's peak memory from now on, in bytes."""
         for process in self.nodes.values():
             memory.forget_peak(process.pid)
         before = {name: memory.read_peak_bytes(process.pid) for name, process in self.nodes.items()}
@@ -77,7 +77,7 @@ class Service:
         }
 
     def start_meter(self) -> Meter:
-        """Return what counts each node's CPU seconds, and the peak of its memory, from now on."""
+        """Return a meter of each node's CPU seconds and peak memory, from now on."""
         for process in self.nodes.values():
             memory.forget_peak(process.pid)
         meter = Meter({name: process.pid for name, process in self.nodes.items()})
@@ -86,7 +86,7 @@ class Service:
 
 
 def get_storage_variables(place: Mapping[str, str], spec: Mapping) -> dict[str, str]:
-    """Return the environment that says where nodes store: a folder, or the bucket or container of a store."""
+    """Return the environment for the nodes' storage: a folder, or the bucket or container of a store."""
     if "folder" in place:
         return {"ROOT_DIR": place["folder"], "BUCKET_NAME": place["bucket"]}
     return stores.get_store(spec).list_node_variables()
@@ -94,11 +94,10 @@ def get_storage_variables(place: Mapping[str, str], spec: Mapping) -> dict[str, 
 
 @contextlib.contextmanager
 def run_service(settings: Settings, store: Mapping[str, str], folder: Path, together: bool = True) -> Iterator[Service]:
-    """Run a service for the length of a `with` block; what its nodes say goes to standard error, the step's log.
+    """Run a service for a `with` block; its nodes log to standard error, the step's log.
 
-    `store` says where it stores (`get_storage_variables`), `folder` is where its configuration may be written. Its
-    nodes end `together` where one ends by itself: h5pyd asks a service that has lost a node again and again, for
-    minutes.
+    `store` is the storage (`get_storage_variables`), `folder` receives the configuration. If `together`, all nodes end
+    as soon as any node ends, because h5pyd retries for minutes after a service has lost a node.
 
     Raises:
         Problem: it is not ready within `READY_S` seconds.
@@ -111,7 +110,7 @@ def run_service(settings: Settings, store: Mapping[str, str], folder: Path, toge
                 try:
                     service = _start_service(attempt, settings, store, folder)
                 except Problem:
-                    # Somebody may have taken a port in between.
+                    # Another process may have taken a port in between.
                     if not starts_left:
                         raise
                     continue
@@ -125,7 +124,7 @@ def run_service(settings: Settings, store: Mapping[str, str], folder: Path, toge
 
 @contextlib.contextmanager
 def _watch_nodes(nodes: Collection[subprocess.Popen]) -> Iterator[None]:
-    """End all nodes as soon as one has ended, for the length of a `with` block."""
+    """End all nodes in a `with` block as soon as any node has ended."""
     left = threading.Event()
 
     def kill_when_ended() -> None:
@@ -155,9 +154,9 @@ def _start_service(stack: contextlib.ExitStack, settings: Settings, store: Mappi
         for number in range(1, settings.nodes + 1)
     } | {"sn": ["--node_type=sn", f"--sn_url={endpoint}", *user, *common]}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    # In a file, as any text in the environment would switch streaming on.
+    # In a file, because any text in the environment would switch streaming on.
     write_json(overrides := folder / "hsds.override.yml", settings.build_overrides())
-    # Without a file of passwords there is the one user.
+    # Without a file of passwords, this is the only user.
     plain = {"CONFIG_OVERRIDE_PATH": str(overrides), "LOG_LEVEL": "WARN", "PASSWORD_FILE": ""}
     env = kept | dict(store) | plain
     program = build_command("sbench.studies.arrays.node")
@@ -170,7 +169,7 @@ def _start_service(stack: contextlib.ExitStack, settings: Settings, store: Mappi
 
 
 def _wait_until_ready(service: Service) -> None:
-    """Wait for a service that has started, and say how long that took."""
+    """Wait until a service is ready, and set its `ready_s`."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         with contextlib.suppress(requests.RequestException, ValueError):

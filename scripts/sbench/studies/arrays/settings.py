@@ -1,4 +1,4 @@
-"""The settings of a cell of the arrays study, as its measuring program is given them."""
+"""Settings of a cell of the arrays study, as its measuring program receives them."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """The array that is generated; `part_size` is passed on to the stores."""
+    """The generated array; `part_size` is passed on to the stores."""
 
     shape: str
     chunks: str

@@ -1,4 +1,4 @@
-"""Objects of a store, or files of a folder, through obstore: Zarr's chunks, and what a service has stored."""
+"""Access objects of a store, or files of a folder, through obstore: Zarr's chunks, and objects of a service."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,10 @@ from sbench.stores import store as stores
 
 
 def open_store(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
-    """Return the objects of a place: {"folder"}, or {"prefix"} in the store of a configuration's entry.
+    """Open the objects of a place: {"folder"}, or {"prefix"} in the store of a configuration's entry.
 
     Raises:
-        Problem: the credentials in the environment are not of a kind that all backends take.
+        Problem: not all backends support the credentials in the environment.
     """
     if "folder" in place:
         return LocalStore(place["folder"], mkdir=True)
@@ -20,7 +20,7 @@ def open_store(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
 
 
 def read_object(store: ObjectStore, key: str) -> bytes:
-    """Return what an object holds; nothing where there is none."""
+    """Return the bytes of an object, empty if it is absent."""
     try:
         return bytes(obstore.get(store, key).bytes())
     except FileNotFoundError:
@@ -28,7 +28,7 @@ def read_object(store: ObjectStore, key: str) -> bytes:
 
 
 def count_objects(store: ObjectStore, prefix: str = "") -> tuple[int, int]:
-    """Return how many objects lie below a prefix, and their bytes."""
+    """Return the number and the bytes of the objects below a prefix."""
     sizes = [entry["size"] for entries in obstore.list(store, prefix) for entry in entries]
     return len(sizes), sum(sizes)
 

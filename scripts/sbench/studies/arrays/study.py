@@ -1,4 +1,4 @@
-"""The arrays study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+"""The arrays study: possible cells, their costs, and checks of their records."""
 
 from collections.abc import Iterator
 
@@ -13,22 +13,22 @@ from sbench.studies.arrays.checks import check_clients, check_settings
 from sbench.studies.arrays.pieces import MOST, TRIALS
 from sbench.studies.arrays.settings import Data, Levels, Settings
 
-# What each backend needs that the lock of a library may lack.
+# Distributions that each backend needs and the lock of a library may lack.
 NEEDS = {"library": (), "hsds": ("hsds", "h5pyd", "obstore"), "zarr": ("zarr", "obstore")}
-# Factors of a service, with the level that cells without one have.
+# Factors of a service, with the level of cells without a service.
 _OF_SERVICE = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
-# What trials decide by themselves.
+# Levels that trials require, because they choose their requests.
 _OF_TRIALS = {"protocol": "client", "access": "whole", "clients": "1", "concurrency": "unset"}
 _HOLDS = 128 * 2**20  # chunk_mem_cache_size of HSDS, by default
 _TRIALS_S = {"limits": 10, "faults": 45}
 _START_S, _SERVICE_S, _FLUSH_S = 1.0, 1.5, 2.0
-# Bytes that each handles in a second, roughly; of gzip, written.
+# Rough rates in bytes per second; _GZIP is for writes.
 _RATES = {"library": 400 * 2**20, "zarr": 400 * 2**20, "hsds": 80 * 2**20}
 _GZIP = 60 * 2**20
 
 
 class Arrays(Study):
-    """Writing and reading a 2-D array through a service, as Zarr, and by the library."""
+    """The study of writing and reading a 2-D array through a service, as Zarr, and by the library."""
 
     of_record = ("repeat", "effective", "work")
 
@@ -85,21 +85,21 @@ class Arrays(Study):
         yield from check_distributions(levels, config, NEEDS[backend], f"backend {backend}")
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Return the cells that take a time."""
+        """Return the timed cells."""
         return [cell for cell in cells if self.is_timed(cell.levels)]
 
     def is_timed(self, levels: dict[str, str]) -> bool:
-        """Return whether cells of these levels take a time; trials do not."""
+        """Return whether cells of these levels are timed; trials are not."""
         return levels["operation"] not in TRIALS
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+        """Estimate a record of a cell before any measurement: {"requests", "bytes", "seconds"}."""
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
         shape, backend = pieces.parse_shape(cell.shape, cell.chunks), cell.backend
         rate = min(_RATES[backend], networks.compute_rate_limit(network, 8) * 2**20)
         gzip = shape.bytes / _GZIP if cell.compression == "gzip" else 0
-        # All but the library's files are written before they are read, and what is written is read back.
+        # The library reads the generated file; all other arrays are written first, and written arrays are read back.
         once = shape.bytes / rate + shape.chunks * network.get("latency_ms", 0) / 1000 / 8
         ahead = backend != "library" or cell.operation == "write"
         if cell.operation in TRIALS:
@@ -115,11 +115,11 @@ class Arrays(Study):
         return pieces.parse_shape(given.shape, given.chunks).padded_bytes
 
     def estimate_disk_bytes(self, settings: dict) -> int:
-        """Return the bytes of what a record writes."""
+        """Return the bytes that a record writes."""
         return self.estimate_data_bytes(settings["data"])
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
+        """Return mismatches of a record with its label (METHOD 3, 10, 11): such a record is failed."""
         given, effective = read_fields(Settings, settings), {**manifest["layout"], **record["effective"]}
         cell = given.cell
         label = {"chunks": cell.chunks, "compression": cell.compression, "hdf5": given.library["hdf5"]}
@@ -131,7 +131,7 @@ class Arrays(Study):
         return [*check_settings(effective, label), *counted]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 8, 9)."""
+        """Return why a measured record is invalid (METHOD 8, 9)."""
         cell = read_fields(Settings, settings).cell
         reasons = [*check_work(record["work"]), *check_clients(record["effective"])]
         return reasons + (check_page_cache(record["cache"]) if cell.operation == "read" else [])

@@ -1,8 +1,8 @@
-"""The values of an array, which follow from their row and column and a seed alone, on every machine."""
+"""Make the values of an array, which depend only on row, column and a seed, on every machine."""
 
 import numpy as np
 
-# Rows are made so many at a time, each such block from a seed of its own, so that any part can be made by itself.
+# Rows per block; each block has a separate seed, so that any part can be made alone.
 _BLOCK = 256
 _MEAN, _WAVE, _NOISE = 280.0, 15.0, 0.5
 
@@ -11,11 +11,11 @@ def make_values(kind: str, columns: int, rows: slice, seed: int) -> np.ndarray:
     """Return rows of an array, (rows, columns) of 8 bytes each.
 
     Args:
-        kind: formula: the published one, of row and column, as unsigned integers; floats: temperatures with two
-            decimals, whose neighbours are alike; random: integers that cannot be compressed.
-        columns: of the array.
-        rows: which of them, from `start` to `stop`.
-        seed: of what is random in them.
+        kind: formula: the published formula of row and column, as unsigned integers; floats: temperatures with two
+            decimals and similar neighbours; random: integers that cannot be compressed.
+        columns: number of columns of the array.
+        rows: rows to return, from `start` to `stop`.
+        seed: seed of random parts.
     """
     blocks = range(rows.start // _BLOCK, -(-rows.stop // _BLOCK))
     made = np.concatenate([_make_block(kind, columns, number, seed) for number in blocks])
@@ -32,7 +32,7 @@ def _make_block(kind: str, columns: int, number: int, seed: int) -> np.ndarray:
     row = np.arange(number * _BLOCK, (number + 1) * _BLOCK, dtype="u8")[:, None]
     column = np.arange(columns, dtype="u8")
     if kind == "formula":
-        # With it, gzip makes of the published array the 38.59 MiB that were printed.
+        # With this formula, gzip compresses the published array to the printed 38.59 MiB.
         return row * np.uint64(100_000) + column
     random = np.random.default_rng([seed, number])
     if kind == "random":

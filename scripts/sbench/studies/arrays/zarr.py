@@ -1,4 +1,4 @@
-"""An array as Zarr (version 3): a file or an object per chunk, through obstore."""
+"""Arrays as Zarr (version 3): a file or an object per chunk, through obstore."""
 
 import contextlib
 import os
@@ -18,11 +18,11 @@ from sbench.studies.arrays.pieces import Piece
 
 
 class Zarr(backends.Backend):
-    """Chunks, and one small object that describes them."""
+    """Chunks, and a small object with their description."""
 
     @contextlib.contextmanager
     def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
-        """Write or read what describes the array; a piece's chunks are written in requests under way together."""
+        """Write or read the array's description; the chunks of a piece are written in concurrent requests."""
         with _set_in_flight(target):
             array = _create_array(target) if new else zarr.open_array(_open_store(target), mode="r+")
 
@@ -33,17 +33,17 @@ class Zarr(backends.Backend):
 
     @contextlib.contextmanager
     def open_for_reading(self, target: Target) -> Iterator[Read]:
-        """Read what describes the array."""
+        """Read the array's description."""
         with _set_in_flight(target):
             array = zarr.open_array(_open_store(target), mode="r")
             yield lambda piece: (array[piece.slices], None)
 
     def wait_until_stored(self, target: Target) -> None:
-        """Force files to the disk; an object store has stored what it has acknowledged."""
+        """Sync files to the disk; an object store has stored all acknowledged values."""
         sync_files(target)
 
     def read_settings(self, target: Target) -> dict:
-        """Return the array's layout and codec, the versions, and how many requests may be under way."""
+        """Return the array's layout and codec, the versions, and the limit of requests in flight."""
         array = zarr.open_array(_open_store(target), mode="r")
         with _set_in_flight(target):
             in_flight = zarr.config.get("async.concurrency")
@@ -54,7 +54,7 @@ class Zarr(backends.Backend):
         }
 
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return all objects, that which describes the array included, and their bytes."""
+        """Return the number and the bytes of all objects, including the array's description."""
         return stored_objects.count_objects(stored_objects.open_store(target.place, target.store))
 
     def remove_array(self, target: Target) -> None:
@@ -63,7 +63,7 @@ class Zarr(backends.Backend):
 
 
 def sync_files(target: Target) -> None:
-    """Force all files of a place to the disk, where they are files."""
+    """Sync all files of a place to the disk; do nothing in an object store."""
     for folder, _, names in os.walk(target.place.get("folder", "")):
         for name in (*names, "."):
             sync_path(Path(folder, name))

@@ -1,4 +1,4 @@
-"""The bare client: in each process as many requests in flight as it has, without MPI and SDK (METHOD 20)."""
+"""Read with bare requests, as many in flight per process as in the iterations, without MPI and SDK (METHOD 20)."""
 
 import threading
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from sbench.studies.blobs.patterns import Operation, Plan, split_extents
 
 
 def list_shares(plan: Plan, rank: int) -> list[Operation]:
-    """Return what each thread of a process reads: a part of its first operation, whole pages but for the last.
+    """Return the share of each thread in the first operation of a process: whole pages, except in the last share.
 
-    There are as many threads as the process has chunks under way at once; [] where it asks the store for nothing.
-    A contiguous operation is one request a thread; of an interleaved one each extent is.
+    There are at most as many shares as chunks in flight, and [] if the process requests nothing from the store.
+    A thread requests a contiguous share at once, and an interleaved share by extents.
     """
     work = []
     for first in plan.list_fetches(rank)[:1]:
@@ -22,10 +22,10 @@ def list_shares(plan: Plan, rank: int) -> list[Operation]:
 
 
 class BareClient:
-    """The connections of one process, each with a thread; the calling thread is one of them."""
+    """The connections of a process, each with a thread; the calling thread serves the first connection."""
 
     def __init__(self, work: list[Operation], names: list[str], connect: Callable[[], Getter]) -> None:
-        """Take what each thread reads, the names of the objects, and what makes a connection; ask for nothing yet."""
+        """Make a connection for each thread's share of the objects in `names`; do not open it yet."""
         self._pairs, self._names = [(connect(), share) for share in work], names
         self._pool = ThreadPoolExecutor(max(1, len(work) - 1))
 
@@ -33,9 +33,9 @@ class BareClient:
         """Open the connections, which stay, and start the threads.
 
         Raises:
-            Problem, OSError, RuntimeError, HTTPException: it cannot be done, or in `read_shares` a request failed.
+            Problem, OSError, RuntimeError, HTTPException: a connection, or in `read_shares` a request, failed.
         """
-        # Each thread waits for the last, so that there is one for each connection.
+        # The barrier keeps a thread from taking two connections.
         together = threading.Barrier(max(1, len(self._pairs)))
 
         def open_connection(getter: Getter, share: Operation) -> None:
@@ -45,7 +45,7 @@ class BareClient:
         self._call_each(open_connection)
 
     def read_shares(self) -> int:
-        """Read everything once and drop it; returns the bytes."""
+        """Read all shares once, drop the bytes and return their number."""
 
         def read_share(getter: Getter, share: Operation) -> None:
             for offset, length in share.extents:
@@ -55,7 +55,7 @@ class BareClient:
         return sum(share.bytes for _, share in self._pairs)
 
     def close(self) -> None:
-        """Let go of threads and connections."""
+        """Stop the threads and close the connections."""
         self._pool.shutdown()
         for getter, _ in self._pairs:
             getter.close()

@@ -1,11 +1,11 @@
-"""Checks of objects that processes read together: sizes, iterations and memory."""
+"""Check records of parallel reads: object sizes, iterations and memory."""
 
 from collections.abc import Iterator
 
 from sbench.design.checks import rule
 from sbench.probe import sizes
 
-# What a line on a state of the page cache begins with (`probe.page_cache.describe_mismatch`).
+# Prefix of the lines of `probe.page_cache.describe_mismatch`.
 _PAGE_CACHE = "the page cache"
 
 
@@ -19,19 +19,19 @@ def check_size(manifest: dict, label: str) -> Iterator[str]:
 
 @rule(8)
 def check_page_caches(record: dict) -> Iterator[str]:
-    """Check that the page cache was as asked before every iteration, as the processes found it."""
+    """Check that the processes found the requested cache state before every iteration."""
     yield from (line for line in record["faults"] if line.startswith(_PAGE_CACHE))
 
 
 @rule(9)
 def check_iterations(record: dict) -> Iterator[str]:
-    """Check that every iteration brought the blocks of the manifest, and that no object was replaced."""
+    """Check that every iteration delivered the blocks of the manifest, and that no object changed."""
     yield from (line for line in record["faults"] if not line.startswith(_PAGE_CACHE))
 
 
 @rule(9)
 def check_memory(memory: dict) -> Iterator[str]:
-    """Check that no process held more of an object than it was to hold at once."""
+    """Check that no process grew by more than the allowed bytes, an operation and a spare."""
     grown, allowed = memory["growth_bytes"], memory["allowed_bytes"]
     if grown > allowed:
         yield f"a process grew by {sizes.format_size(grown)}, {sizes.format_size(allowed)} are allowed"

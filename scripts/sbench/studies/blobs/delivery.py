@@ -1,6 +1,6 @@
-"""How the bytes of one iteration get from the store into the buffers of all MPI processes.
+"""Deliver the bytes of an iteration from the store into the buffers of all MPI processes.
 
-Whoever waits for rank 0 to read waits patiently, and begins the collective call when rank 0 is about to.
+While rank 0 reads, the other ranks wait without spinning; they enter the collective call when rank 0 is about to.
 """
 
 import copy
@@ -21,10 +21,10 @@ _SOON_S = 2e-4
 
 
 def wait_for_request(request, pause_s: float = 5e-5) -> None:
-    """Wait for an MPI request without taking the core from a server or a slower process, as MPI's own waits do."""
+    """Wait for an MPI request; unlike the waits of MPI, leave the core to a server or a slower process."""
     soon = time.perf_counter() + _SOON_S
     while not request.Test():
-        # A sleep takes longer than what most waits are for; who else can run may.
+        # A sleep takes longer than most waits, so let other processes run first.
         if time.perf_counter() < soon:
             os.sched_yield()
         else:
@@ -32,46 +32,46 @@ def wait_for_request(request, pause_s: float = 5e-5) -> None:
 
 
 class Independent:
-    """Each process reads what it gets."""
+    """A delivery without communication: each process reads its bytes by itself."""
 
     def __init__(self, comm: MPI.Comm, plan: Plan, reader: Reader, names: list[str], view: memoryview) -> None:
-        """Take what stays the same in all iterations; `view` is the process's buffer."""
+        """Keep the arguments for all iterations; `view` is the process's buffer."""
         self.comm, self.plan, self.reader, self.names, self.view = comm, plan, reader, names, view
         self.gets, self.fetches = plan.list_operations(comm.rank), plan.list_fetches(comm.rank)
-        # Where one process reads for all: the seconds that it has read.
+        # Seconds that rank 0 has read if it reads for all.
         self.fetched_s = 0.0
         self.identities: dict[int, Identity] = {}
 
     def identify_objects(self) -> dict[int, Identity]:
-        """Find out what the objects are that this process reads, by number, and keep it for all iterations."""
+        """Fetch the identities of the objects that this process reads, by number, and keep them for all iterations."""
         self.identities = {
             number: self.reader.fetch_identity(self.names[number]) for number in self.list_object_numbers()
         }
         return self.identities
 
     def expect_unchanged(self) -> None:
-        """See that the objects are still those that were identified, where reading them does not; raises Changed."""
+        """Raise Changed if an object was replaced since `identify_objects`, unless reading it shows the change."""
         for number in self.list_object_numbers():
             self.reader.expect_unchanged(self.names[number], self.identities[number])
 
     def close(self) -> None:
-        """Let go of what all processes hold together; called by all of them."""
+        """Release the resources that all processes share; all of them have to call this."""
 
     def list_object_numbers(self) -> set[int]:
         """Return the numbers of the objects that this process reads."""
         return {one.object for one in self.fetches}
 
     def build_empty_copy(self) -> "Independent":
-        """Return the same delivery of no bytes, operation by operation: what is left of its time is the harness's."""
+        """Return a copy of this delivery whose operations are empty: it takes only the time of the harness."""
         empty = copy.copy(self)
         empty.gets, empty.fetches = ([Operation(one.object, ()) for one in some] for some in (self.gets, self.fetches))
         return empty
 
     def run_iteration(self, check: Check | None = None) -> int:
-        """Bring all operations into the buffer, one after the other; returns the bytes that this process got.
+        """Load all operations into the buffer in turn; return the bytes that this process received.
 
         Raises:
-            Changed: in all processes that cannot go on.
+            Changed: an object changed; raised in all processes that cannot continue.
         """
         done = 0
         for number, one in enumerate(self.gets):
@@ -80,7 +80,7 @@ class Independent:
         return done
 
     def get_hints(self) -> dict[str, str] | None:
-        """Return the hints that MPI-IO used, None where it is not used (METHOD 10)."""
+        """Return the hints that MPI-IO used, None without MPI-IO (METHOD 10)."""
         return None
 
     def _load_operation(self, number: int, operation: Operation) -> None:
@@ -97,10 +97,10 @@ class Independent:
 
 
 class Broadcast(Independent):
-    """Rank 0 reads operation after operation, and MPI_Bcast gives every process all of it before the next is read."""
+    """A delivery by rank 0, which reads an operation and broadcasts it (MPI_Bcast) before it reads the next."""
 
     def _load_operation(self, number: int, operation: Operation) -> None:
-        """Return when rank 0 has read an operation and passed it on; all hear of it if it cannot."""
+        """Let rank 0 read an operation and distribute it; raise Changed in all processes if the object changed."""
         token = bytearray(b"\1")
         began = time.perf_counter()
         if self.comm.rank:
@@ -120,18 +120,17 @@ class Broadcast(Independent):
         self._distribute_operation(number, operation)
 
     def distribute_operations(self) -> int:
-        """Do with what is in rank 0's memory what an iteration does once it is read; returns what this process got."""
+        """Distribute rank 0's buffer as an iteration does after reading; return the bytes this process receives."""
         for number, operation in enumerate(self.gets):
             self._distribute_operation(number, operation)
         return sum(operation.bytes for operation in self.gets)
 
     def _distribute_operation(self, number: int, operation: Operation) -> None:
-        """Let every process have its part of an operation that rank 0 has read."""
         self.comm.Bcast([self.view[: operation.bytes], MPI.BYTE])
 
 
 class Scatter(Broadcast):
-    """MPI_Scatterv gives each process its section of every operation; rank 0's is where it was read."""
+    """A delivery by rank 0: MPI_Scatterv sends each process its section of an operation; rank 0's remains in place."""
 
     def __init__(self, *arguments) -> None:
         """See `Independent`."""
@@ -156,32 +155,32 @@ class Scatter(Broadcast):
 
 
 class MpiIo(Independent):
-    """The MPI library reads: for each process by itself (Read_at), or for all together (Read_at_all).
+    """A delivery by the MPI library: for each process by itself (Read_at), or for all together (Read_at_all).
 
-    The file is opened once, by all processes together, before the first iteration. Interleaved pieces are one file
-    view, so that the library sees all of them; what it did with its hints is read back. In a collective read every
-    process takes part in as many operations as anybody has.
+    All processes open the file together, once, before the first iteration. Interleaved pieces form a single file view,
+    so that the library sees all of them; `get_hints` reads the hints back. In a collective read every process makes as
+    many calls as the process with the most operations.
     """
 
     def __init__(self, comm: MPI.Comm, plan: Plan, reader: posix.Reader, names: list[str], view: memoryview) -> None:
-        """Take the posix reader for the file's place and identity, and nothing else of it."""
+        """Keep the arguments; use the posix reader only for the file's path and identity and the count of requests."""
         super().__init__(comm, plan, reader, names, view)
         self._collective = plan.kind.by == "collective"
         self._rounds = comm.allreduce(len(self.gets), MPI.MAX)
         self._file: MPI.File | None = None
-        self._path = reader.path(names[0])
+        self._path = reader.get_path(names[0])
 
     def list_object_numbers(self) -> set[int]:
-        """Return the one file's number, since all processes open it."""
+        """Return the number of the file, since all processes open it."""
         return {0}
 
     def identify_objects(self) -> dict[int, Identity]:
-        """Find out what the file is, and open it together."""
+        """Identify the file and open it in all processes together."""
         try:
             identities = super().identify_objects()
         except Changed:
             identities = None
-        # All processes open the file together, or none.
+        # Either all processes open the file, or no process does.
         if not self.comm.allreduce(identities is not None, MPI.LAND):
             raise Changed(f"{self._path} was replaced or changed as the cell began")
         try:
@@ -192,7 +191,7 @@ class MpiIo(Independent):
         return identities
 
     def run_iteration(self, check: Check | None = None) -> int:
-        """Read all operations; see `Independent.run_iteration`. Nobody leaves a collective read before the others."""
+        """Read all operations, see `Independent.run_iteration`; processes leave collective reads only together."""
         done, cut, at = 0, False, self._begin
         for number in range(self._rounds if self._collective else len(self.gets)):
             one = self.gets[number] if number < len(self.gets) else Operation(0, ())
@@ -204,7 +203,7 @@ class MpiIo(Independent):
         return done
 
     def get_hints(self) -> dict[str, str]:
-        """Return the hints that the library says it used."""
+        """Return the hints that the library reports."""
         if not self._file:
             return {}
         info = self._file.Get_info()
@@ -213,12 +212,12 @@ class MpiIo(Independent):
         return hints
 
     def close(self) -> None:
-        """Close the file together."""
+        """Close the file in all processes together."""
         if self._file:
             self._file.Close()
 
     def _set_view(self) -> None:
-        """Let this process see its own pieces and nothing else, if it has more than one; all do this together."""
+        """Restrict the file view to this process's pieces if the pattern interleaves; all processes do it together."""
         extents = [extent for one in self.gets for extent in one.extents]
         self._begin = extents[0][0] if extents else 0
         if self.plan.kind.gives != "pieces":
@@ -233,7 +232,7 @@ class MpiIo(Independent):
         shown.Free()
 
     def _read_bytes(self, at: int, view: memoryview) -> int:
-        """Read from a place of what this process sees; returns the bytes that came."""
+        """Read from an offset of the file view; return the number of bytes read."""
         self.reader.attempts += 1
         status = MPI.Status()
         read = self._file.Read_at_all if self._collective else self._file.Read_at
@@ -249,7 +248,7 @@ def _build_problem(path: Path, what: str, error: MPI.Exception) -> Problem:
     return Problem(f"{path} cannot be {what} through MPI-IO: {reason}")
 
 
-# By how the bytes of a pattern get to the processes.
+# By `Pattern.by`.
 DELIVERIES = {
     "each": Independent,
     "broadcast": Broadcast,

@@ -1,6 +1,6 @@
 """Make the manifest of synthetic objects: their sizes and checksums. The objects themselves are made as they are sent.
 
-Their bytes do not compress, and any block of them can be made again (`sbench.probe.content`), so no copy lies here.
+The bytes do not compress, and `sbench.probe.content` can make any block again, so this program stores no copy.
 """
 
 import hashlib
@@ -34,10 +34,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def build_manifest(settings: dict) -> dict:
-    """Return the manifest's facts about the objects of `settings`, whose checksums are taken block by block.
+    """Return the manifest's facts about the objects of `settings`, with a checksum per block.
 
     Raises:
-        Problem: the settings are not those of objects.
+        Problem: the settings do not describe objects.
     """
     if settings.keys() != _SETTINGS:
         raise Problem(f"objects have the settings {', '.join(sorted(_SETTINGS))}, not {', '.join(sorted(settings))}")

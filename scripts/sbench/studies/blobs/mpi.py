@@ -1,7 +1,7 @@
-"""Starts the MPI processes of a cell and talks to rank 0 over its standard input and output.
+"""Start the MPI processes of a cell and exchange messages with rank 0 over its standard input and output.
 
-On one machine they are started by the `mpiexec.gforker` of the workflow's own MPICH, which opens no socket. With a
-hostfile it is the bundled Hydra, over several machines; a cluster's own launcher is used as it is named.
+The launcher is `mpiexec.gforker` of the bundled MPICH on a single machine, because it opens no socket; the bundled
+Hydra with a hostfile; and `srun` on several nodes of a cluster. A launcher in the configuration replaces all of them.
 """
 
 import contextlib
@@ -23,33 +23,33 @@ from sbench.probe.program import Problem, build_command
 from sbench.studies.blobs.settings import Mpi
 
 PROGRAM = "sbench.studies.blobs.read"
-# MPICH's own transport within a machine: without these it listens on every network.
+# Transports of MPICH within a machine; without these settings it listens on every network.
 WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
-# What stands for the number of nodes, and of processes on each, in the words of a launcher.
+# Placeholders in the words of a launcher: the number of nodes, and of processes on each.
 BY_NODES = ("{nodes}", "{per_node}")
-# Where MPICH keeps shared memory. It names a segment by a hash of its launcher's process number, and its processes take
-# one that is there for their own: what killed processes left behind makes a later job of that number fail in MPI_Init.
+# Folder of MPICH's shared memory. MPICH names a segment by a hash of the launcher's pid and reuses an existing segment,
+# so a segment left by killed processes makes a later job with the same pid fail in MPI_Init.
 SEGMENTS = Path("/dev/shm")
 _SEGMENT = re.compile(r"mpich_shm_[0-9a-f]+_[0-9]+")
-# Between making a segment and mapping it a process needs less.
+# A process maps a segment within this time after making it.
 _SEGMENT_AGE_S = 5.0
 _PATIENCE_S = 10.0
 _SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
-# The line of a process that says why it ended, as JSON (`sbench.studies.blobs.read`).
+# Prefix of a process's line with the reason of its failure, as JSON (`sbench.studies.blobs.read`).
 PROBLEM, _ABORTED = "a process failed: ", "Abort("
-# What gforker sends to the others when one has ended.
+# Signals that gforker sends to the other processes when a process has ended.
 _SENT_BY_LAUNCHER = ("Interrupt", "Quit", "Terminated")
 
 
 class Ranks:
-    """The MPI processes and the line to rank 0.
+    """The MPI processes of a cell and the connection to rank 0.
 
     Attributes:
-        launcher: what started them, in words.
+        launcher: name and options of the launcher.
     """
 
     def __init__(self, process: subprocess.Popen, command: list[str], count: int) -> None:
-        """Listen to what the processes say on standard error, which goes on to this program's."""
+        """Read the processes' standard error in a thread, which copies it to the standard error of this program."""
         self._process, self._count, self._began = process, count, time.perf_counter()
         self.launcher = " ".join([Path(command[0]).name, *command[1 : command.index("-n")]])
         self._words: list[str] = []
@@ -58,23 +58,23 @@ class Ranks:
         self._listener.start()
 
     def measure_elapsed(self) -> float:
-        """Return the seconds since the processes were started."""
+        """Return the seconds since the start of the processes."""
         return time.perf_counter() - self._began
 
     def send_message(self, message: dict) -> None:
-        """Send rank 0 a line."""
+        """Send rank 0 a message as a line of JSON."""
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(message), file=self._process.stdin, flush=True)
 
     def receive_message(self) -> dict:
-        """Return what rank 0 says next.
+        """Return the next message of rank 0.
 
         Raises:
-            Problem: the processes have ended instead; the line is the one of the process that was the reason.
+            Problem: the processes have ended instead; the message comes from the process that caused it.
         """
         for line in self._process.stdout:
             if line.startswith("{"):
-                # Half an answer is of processes that were ended in the middle of it: why, they say elsewhere.
+                # A killed process leaves a truncated message; the reason is on standard error.
                 with contextlib.suppress(json.JSONDecodeError):
                     return json.loads(line)
             elif '{"event": ' in line:
@@ -85,13 +85,13 @@ class Ranks:
         raise Problem(self._describe_end(status))
 
     def stop_processes(self) -> None:
-        """Let the processes go once rank 0 has said its last word, which is after MPI_Finalize."""
-        # What they found is known already, so that they do not end well makes nothing invalid.
+        """End the processes after the last message of rank 0, which it sends after MPI_Finalize."""
+        # The results are complete, so a failure at the end makes no record invalid.
         with contextlib.suppress(Problem):
             self.receive_message()
         if self.launcher.startswith("mpiexec.gforker"):
-            # It would wait for two seconds before it ends by itself; all that it would wait for is done, once the
-            # others have left MPI_Finalize too, in which one of them removes their shared memory.
+            # gforker would wait for two seconds before it ends. Kill it only after the other processes have left
+            # MPI_Finalize too, because one process removes their shared memory there.
             deadline = time.monotonic() + _PATIENCE_S
             while _has_living_children(self._process.pid) and time.monotonic() < deadline:
                 time.sleep(0.002)
@@ -104,7 +104,7 @@ class Ranks:
         for line in self._process.stderr:
             _print_line(line)
             words = line.strip()
-            # A line of signs, as tracebacks have them, says nothing.
+            # Skip lines of punctuation, as in tracebacks.
             if re.search(r"\w", words) and not words.startswith(_ABORTED):
                 self._last = words
             if words.startswith(PROBLEM) or _SIGNALLED.match(words):
@@ -123,12 +123,12 @@ class Ranks:
 
 
 def _print_line(line: str) -> None:
-    """Pass a line on as a whole one: what a process was saying when it was killed has no end, and would run on."""
+    """Print a line with a line break, since the last line of a killed process may lack it."""
     print(line.removesuffix("\n"), file=sys.stderr, flush=True)
 
 
 def _has_living_children(pid: int) -> bool:
-    """Say whether a process has children that have not ended (proc(5): children, stat)."""
+    """Return whether a process has children that have not ended (proc(5): children, stat)."""
     with contextlib.suppress(OSError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
             with contextlib.suppress(OSError):
@@ -140,16 +140,11 @@ def _has_living_children(pid: int) -> bool:
 
 @contextlib.contextmanager
 def start_ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
-    """Start `count` MPI processes for the length of a `with` block; none of them lives longer.
-
-    Args:
-        mpi: how they are started.
-        count: how many.
-        nodes: on how many nodes of a cluster.
+    """Start `count` MPI processes on a machine or on `nodes` of a cluster for a `with` block, and end them with it.
 
     Raises:
-        Problem: there is no such launcher, the hostfile has too few slots, this is no job of a cluster, or processes
-            cannot share memory.
+        Problem: the launcher does not exist, the hostfile has too few slots, a cluster's nodes are requested outside
+            a job, or processes cannot share memory.
     """
     command = [*_build_launcher(mpi, count, nodes), "-n", str(count), *build_command(PROGRAM)]
     env = dict(os.environ)
@@ -169,7 +164,7 @@ def start_ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
 
 
 def sweep_segments() -> list[str]:
-    """Remove this user's segments that no process has mapped; returns their names (proc(5), maps)."""
+    """Remove this user's old segments that no process has mapped (proc(5), maps); return their names."""
     old = [path for path in SEGMENTS.glob("mpich_shm_*") if _SEGMENT.fullmatch(path.name) and _is_ours_and_old(path)]
     mapped: set[str] = set()
     for maps in Path("/proc").glob("[0-9]*/maps") if old else ():
@@ -207,10 +202,7 @@ def _build_launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
 
 
 def count_slots(hostfile: Path) -> int:
-    """Return how many processes a hostfile has room for: lines of "host:slots", one where nothing is said.
-
-    What cannot be read or understood is a Problem.
-    """
+    """Return the sum of slots in a hostfile of lines "host:slots" (default 1), or raise a Problem if it is invalid."""
     hosts = read_hosts(hostfile)
     counts = [host.partition(":")[2] or "1" for host in hosts]
     if wrong := [host for host, many in zip(hosts, counts, strict=True) if not (many.isascii() and many.isdigit())]:
@@ -230,15 +222,7 @@ def read_hosts(hostfile: Path) -> list[str]:
 
 
 def expect_same_software(hosts: list[str], versions_of: list[dict[str, str]]) -> None:
-    """See that all MPI processes run the software of rank 0 (METHOD 14).
-
-    Args:
-        hosts: where each runs, by rank.
-        versions_of: the versions of what each runs, by name.
-
-    Raises:
-        Problem: one runs something else.
-    """
+    """Raise a Problem if a rank runs other software than rank 0 (METHOD 14); hosts and versions are by rank."""
     first, *others = versions_of
     for rank, other in enumerate(others, 1):
         if differ := sorted(name for name in first.keys() | other.keys() if first.get(name) != other.get(name)):
@@ -250,11 +234,11 @@ def expect_same_software(hosts: list[str], versions_of: list[dict[str, str]]) ->
 
 
 def compute_span(rows: list[dict]) -> tuple[float, float]:
-    """Return the seconds of an iteration, and those until the first process that had something to read was done.
+    """Return the seconds of an iteration, and the seconds until the first process with bytes to read was done.
 
-    Each row has `host`, `times` (began, ended) and `bytes` of a process.
-    They count from when the first process of a machine begins: one that gets no core until others are done begins late
-    and is quick by its own clock. Machines have no common clock, so it is the longest of any.
+    Each row has `host`, `times` (began, ended) and `bytes` of a process. Seconds count from the start of the first
+    process of a machine, because a process that waits for a core begins late and measures too short a time itself.
+    Machines lack a common clock, so an iteration takes the longest time of any machine.
     """
     longest, first_done = 0.0, math.inf
     for name in {row["host"] for row in rows}:

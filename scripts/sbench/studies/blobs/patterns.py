@@ -1,11 +1,10 @@
-"""Which bytes each MPI process of a pattern gets of the objects, and in which operations (METHOD 9, 12).
+"""Divide objects among the MPI processes of a pattern, and into operations (METHOD 9, 12).
 
-An object is cut into the blocks of `sbench.probe.content`; sections are whole blocks, ceil-divided, so that a process
-may have none. What is longer than an operation is split. A whole block fits into an operation wherever the operation
-is not smaller than a block: then operations are whole blocks too.
+Objects consist of the blocks of `sbench.probe.content`. Sections are whole blocks, ceil-divided, so that a process may
+get an empty section. Operations split longer sections, into whole blocks unless an operation is smaller than a block.
 
-Pieces of interleaved sections have a chunk at most, and are small enough that a process has eight. In a scatter the
-sections are sections of each operation's piece, not of the whole object.
+Interleaved pieces are at most a chunk, but at least a block, and small enough to give a process eight pieces. A
+scatter divides each operation into sections, not the whole object.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,15 +16,15 @@ from sbench.studies.blobs.settings import Levels
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a pattern gives each process, and how.
+    """The share of each process in the objects, and the way in which it gets the bytes.
 
     Attributes:
-        gives: "whole" (an object), "section" (a contiguous one) or "pieces" (interleaved).
-        by: "each" (a process reads what it gets), "broadcast" or "scatter" (rank 0 reads for all), "mpi-io" or
+        gives: "whole" (an object), "section" (contiguous) or "pieces" (interleaved).
+        by: "each" (a process reads its share), "broadcast" or "scatter" (rank 0 reads for all), "mpi-io" or
             "collective" (the MPI library reads, for each process by itself or for all together; files only).
-        one_each: the object is the process's own.
-        title: what the report's table of its sizes is called.
-        explained: who reads what and how, beside its picture in the report.
+        one_each: whether each process has a separate object.
+        title: title of the report's table of sizes.
+        explained: legend of the picture in the report.
     """
 
     gives: str
@@ -36,22 +35,22 @@ class Pattern:
 
     @property
     def has_single_reader(self) -> bool:
-        """Whether rank 0 reads for all."""
+        """Return whether rank 0 reads for all."""
         return self.by in ("broadcast", "scatter")
 
     @property
     def mpi_io(self) -> bool:
-        """Whether the MPI library reads."""
+        """Return whether the MPI library reads."""
         return self.by in ("mpi-io", "collective")
 
     @property
     def is_split(self) -> bool:
-        """Whether each process reads its own part of an object, which may as well be part of an object of its own."""
+        """Return whether each process reads a part of an object, either of a shared or of a separate object."""
         return self.by == "each" and self.gives != "whole"
 
     @property
     def is_read_once(self) -> bool:
-        """Whether the object's bytes are asked for once, and not by each process."""
+        """Return whether the processes together request the object's bytes once, instead of each process all bytes."""
         return self.by != "each" or self.is_split
 
 
@@ -116,20 +115,20 @@ PATTERNS = {
     ),
 }
 FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.has_single_reader)
-# That give each process a whole object; the others give it a section of one.
+# Patterns that give each process a whole object; the others give it a section.
 WHOLE = tuple(name for name, pattern in PATTERNS.items() if pattern.gives == "whole")
-# The least that an operation asks for.
+# Bytes of the smallest operation.
 PAGE = 4096
 _PIECES = 8
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What a process asks for at once.
+    """The bytes that a process requests at once.
 
     Attributes:
         object: number of the object.
-        extents: (offset, length) in the object; they follow one another in the process's buffer.
+        extents: (offset, length) in the object, consecutive in the process's buffer.
     """
 
     object: int
@@ -142,19 +141,19 @@ class Operation:
 
 
 class Plan:
-    """Who reads what in one iteration.
+    """The operations of all processes in an iteration.
 
     Attributes:
         kind: the pattern.
         processes: number of MPI processes.
-        objects: how many objects they read.
+        objects: number of objects that they read.
         size: bytes of an object.
         block: bytes of a block of an object.
-        operation_bytes: the most that a process asks for at once: whole blocks, or pages where a block does not fit.
+        operation_bytes: bytes of the largest operation: whole blocks, or pages if a block does not fit.
     """
 
     def __init__(self, cell: Levels, layout: dict) -> None:
-        """Cut the objects of a manifest's `layout` as the levels of a cell say."""
+        """Divide the objects of a manifest's `layout` by the levels of a cell."""
         self.kind, self.processes = PATTERNS[cell.pattern], int(cell.processes)
         self.size, self.block = layout["size_bytes"], layout["block_bytes"]
         self._one_each = cell.objects == "own" or self.kind.one_each
@@ -165,7 +164,7 @@ class Plan:
 
     @property
     def chunks_in_flight(self) -> int:
-        """Return how many chunks a process has under way at most: as many as asked, if an operation has so many."""
+        """Return the maximum of chunks in flight per process: the requested number, if an operation has as many."""
         counts = (sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._iter_all_fetches())
         return min(self._concurrency, max(counts, default=1))
 
@@ -176,7 +175,7 @@ class Plan:
         return min(self._chunk_bytes, max(lengths, default=0))
 
     def list_operations(self, rank: int) -> list[Operation]:
-        """Return what a process gets, operation by operation; in a scatter an operation may be empty."""
+        """Return the operations that a process receives; in a scatter they may be empty."""
         if self.kind.by == "scatter":
             return [
                 Operation(0, tuple(self._compute_section(rank, *piece.extents[0]))) for piece in self.list_fetches(0)
@@ -184,7 +183,7 @@ class Plan:
         return list(split_extents(rank if self._one_each else 0, self._list_extents(rank), self.operation_bytes))
 
     def list_fetches(self, rank: int) -> list[Operation]:
-        """Return what a process asks the store for."""
+        """Return the operations that a process requests from the store."""
         if not self.kind.has_single_reader:
             return self.list_operations(rank)
         return [] if rank else list(split_extents(0, [(0, self.size)], self.operation_bytes))
@@ -193,15 +192,15 @@ class Plan:
         return (one for rank in range(self.processes) for one in self.list_fetches(rank))
 
     def compute_buffer_bytes(self, rank: int) -> int:
-        """Return the bytes that a process holds at most at once."""
+        """Return the bytes of a process's largest operation."""
         return max((one.bytes for one in [*self.list_operations(rank), *self.list_fetches(rank)]), default=0)
 
     def count_delivered_bytes(self, rank: int) -> int:
-        """Return the bytes that a process gets in an iteration."""
+        """Return the bytes that a process receives in an iteration."""
         return sum(one.bytes for one in self.list_operations(rank))
 
     def iter_blocks(self, rank: int) -> Iterator[tuple[int, int]]:
-        """Yield (object, block) of all blocks that a process gets."""
+        """Yield (object, block) of all blocks that a process receives."""
         for one in self.list_operations(rank):
             for offset, length in one.extents:
                 for block in range(-(-offset // self.block), -(-(offset + length) // self.block)):
@@ -218,7 +217,7 @@ class Plan:
         return [(start, min(piece, self.size - start)) for start in starts]
 
     def _compute_section(self, rank: int, start: int, length: int) -> list[tuple[int, int]]:
-        """Return the section of a process in `length` bytes from `start` on, [] if there is none left for it."""
+        """Return the section of a process in `length` bytes from `start` on, [] if no block remains for it."""
         blocks = -(-length // self.block)
         share = -(-blocks // self.processes) * self.block
         count = min(share, length - rank * share)
@@ -226,7 +225,7 @@ class Plan:
 
 
 def split_extents(number: int, extents: Iterable[tuple[int, int]], limit: int) -> Iterator[Operation]:
-    """Cut extents of the object `number` into operations of `limit` bytes, of which the last may have fewer."""
+    """Split extents of the object `number` into operations of `limit` bytes; the last may have fewer."""
     parts: list[tuple[int, int]] = []
     room = limit
     for offset, length in extents:

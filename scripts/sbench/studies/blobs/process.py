@@ -1,8 +1,8 @@
-"""One MPI process of a cell of the blobs study: what it reads between barriers, what it finds, and what it says.
+"""Read the share of an MPI process between barriers, verify it, and report to the parent through rank 0.
 
-Rank 0 gets the job as a JSON line on standard input and answers on standard output: `started`, `ready` (what follows is
-to be counted), `read`, `done` with what was found, `ceiling` with what bare clients got, and `ended` after
-MPI_Finalize.
+Rank 0 receives the job as a line of JSON on standard input and writes events to standard output: `started`, `ready` (to
+open the window), `read`, `done` with the outcome, `ceiling` with the bare client's rounds, and, after MPI_Finalize,
+`ended`.
 """
 
 import mmap
@@ -35,11 +35,11 @@ _ANOTHER = bytes([*range(1, 256), 0])
 
 
 def serve_parent(comm: MPI.Comm) -> None:
-    """Read what the parent of rank 0 asks for, and tell it."""
+    """Measure the cell that the parent of rank 0 sends, and send it events."""
     parent = Step() if comm.rank == 0 else None
 
     def send_event(event: str, *, wait: bool = False, **facts: object) -> None:
-        """Say something to the parent; all processes wait until it lets them go on, if they are to."""
+        """Send an event to the parent; with `wait`, hold all processes until the parent answers."""
         if parent:
             parent.send_message({"event": event, **facts})
         if wait:
@@ -77,23 +77,23 @@ def serve_parent(comm: MPI.Comm) -> None:
 
 
 class Process:
-    """What this process reads, and what it finds."""
+    """The reads of this process and their results."""
 
     def __init__(self, comm: MPI.Comm, job: dict, settings: Settings) -> None:
-        """Take the job; ask the store nothing yet."""
+        """Plan the job without a request to the store."""
         self._comm, self._job, self._settings = comm, job, settings
         self._cell, self._files = settings.cell, job["manifest"]["files"]
         self._plan = Plan(self._cell, job["manifest"]["layout"])
         self._neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._host = MPI.Get_processor_name()
-        # By rank; a machine may be several nodes.
+        # By rank; a machine may hold several nodes.
         self._nodes = comm.allgather(host.get_node_name())
         self._store = stores.get_store(settings.store)
         self._reader = self._open_reader()
         self._changed: list[str] = []
         self._samples: list[dict] = []
         local = [Path(file) for file in job["local_files"]]
-        # Azurite's extents cannot be told apart by object, so it is all of them.
+        # Azurite's extents cannot be matched to objects, so take all of them.
         self._local = local[: self._plan.objects] if self._store.file_per_object else local
         self._done = Counter()
         self._waits = slowed.Waits(self._cell.control)
@@ -103,7 +103,7 @@ class Process:
         return self._store.build_reader(self._job["location"], Access(chunk, concurrency, self._cell.cache == "direct"))
 
     def describe_process(self) -> dict:
-        """Return where this process runs and what it is to read."""
+        """Return host, node, cores and MPI library of this process, and its client."""
         file = next(iter(self._job["local_files"]), self._settings.store.get("path", "."))
         masks = self._neighbours.gather(os.sched_getaffinity(0))
         speaks = self._nodes.index(host.get_node_name()) == self._comm.rank
@@ -117,12 +117,12 @@ class Process:
         }
 
     def list_versions(self) -> dict[str, str]:
-        """Return the versions of MPI, of the store's client, and of all distributions; of several nodes also hashes."""
+        """Return the versions of MPI, store client and distributions, and on several nodes the hashes of libraries."""
         hashes = software.compute_library_hashes() if len(set(self._nodes)) > 1 else {}
         return {"mpi": _get_mpi_library(), "client": self._reader.client} | software.list_distributions() | hashes
 
     def prepare_reading(self) -> None:
-        """Connect, identify the objects, take the buffer, and measure what costs apart from reading."""
+        """Identify the objects, allocate the buffer, and time the first broadcast and empty iterations."""
         self._expect_memory()
         first = bytearray(_FIRST_BROADCAST)
         self._comm.Barrier()
@@ -132,12 +132,12 @@ class Process:
         del first
         names = [entry["name"] for entry in self._files]
         length = self._plan.compute_buffer_bytes(self._comm.rank)
-        # Pages are there only once they are written, so what is resident now is all but the buffer.
+        # Pages take memory only once they are written, so resident memory does not include the buffer yet.
         self._buffer = mmap.mmap(-1, max(1, length))
         view = memoryview(self._buffer)[:length]
         self._delivery = DELIVERIES[self._plan.kind.by](self._comm, self._plan, self._reader, names, view)
         self._identify_objects()
-        # Whoever identified an object has a connection already: no client begins its first iteration with one.
+        # Drop the connections of the identification, so that no client begins its first iteration with a connection.
         self._reader.close()
         self._reader = self._delivery.reader = self._open_reader()
         self._null = self._measure_empty_iterations()
@@ -150,7 +150,7 @@ class Process:
         self._verify_s = 0.0
 
     def _identify_objects(self) -> None:
-        """Find out what the objects are; a size that is not the manifest's, and two answers, are changes."""
+        """Identify the objects; treat a size unlike the manifest's, and different answers, as changes."""
         try:
             identities = self._delivery.identify_objects()
         except Changed as changed:
@@ -166,7 +166,7 @@ class Process:
         self._merge_changes()
 
     def _merge_changes(self) -> None:
-        """Let all processes know what any of them has seen change, so that all stop together."""
+        """Share the changes that any process has seen, so that all processes stop together."""
         lines = {line for lines in self._comm.allgather(self._changed) for line in lines if line}
         self._changed = sorted(lines)
 
@@ -185,7 +185,7 @@ class Process:
         self._neighbours.Barrier()
 
     def run_iterations(self) -> None:
-        """Read as often as asked; stop when an object is not the one that it was. Then the connections are closed."""
+        """Read as often as requested, or until an object changes; then close the connections."""
         self._done.subtract(attempts=self._reader.attempts, retries=self._reader.retries)
         self._check_unchanged()
         self._merge_changes()
@@ -211,8 +211,8 @@ class Process:
         self._reader.close()
 
     def _measure_read(self, read: Callable[[], int]) -> dict:
-        """Return the row of this process: it reads between barriers, with the page cache as it is asked for."""
-        # One process of a host brings its page cache into that state (METHOD 8).
+        """Set the cache state, read between barriers and return the row of this process."""
+        # One process of a host sets its cache state (METHOD 8).
         sets = self._local and not self._neighbours.rank
         state = page_cache.set_cache_state(self._cell.cache, self._local) if sets else None
         times, count = self._run_between_barriers(read)
@@ -220,14 +220,14 @@ class Process:
         return {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": state, "host": self._host}
 
     def _read_slowed(self) -> int:
-        """Read, and wait where this is a control that is slowed (METHOD 6); returns the bytes that this process got."""
+        """Read, wait for a planted slowdown (METHOD 6), and return the bytes that this process received."""
         began = time.perf_counter()
         count = self._run_iteration(self._delivery)
         self._waits.wait_after(time.perf_counter() - began)
         return count
 
     def _run_between_barriers(self, read: Callable[[], int]) -> tuple[tuple[float, float], int]:
-        """Read between barriers; returns when this process began and ended, and the bytes that it got."""
+        """Read between barriers; return the times when this process began and ended, and the bytes that it received."""
         wait_for_request(self._comm.Ibarrier())
         self._comm.Barrier()
         began = time.perf_counter()
@@ -237,7 +237,7 @@ class Process:
         return (began, ended), count
 
     def _measure_empty_iterations(self) -> float:
-        """Return the seconds of as many iterations without bytes as the total has: the harness's part (METHOD 13)."""
+        """Return the seconds of empty iterations, as many as the total covers: the cost of the harness (METHOD 13)."""
         if self._changed:
             return 0.0
         empty, seconds = self._delivery.build_empty_copy(), 0.0
@@ -256,7 +256,7 @@ class Process:
             return 0
 
     def _check_unchanged(self) -> None:
-        """See, outside the time, that the objects are still those that were identified."""
+        """Record a change of the objects since their identification, outside the timed part."""
         if not self._changed:
             try:
                 self._delivery.expect_unchanged()
@@ -264,9 +264,9 @@ class Process:
                 self._changed = [str(changed)]
 
     def _check_last(self, count: int) -> None:
-        """Check what the buffer holds: all that was read, or the last operation of it.
+        """Check the buffer, which holds the last operation.
 
-        Then a byte of each of its pages is changed: what the next iteration does not bring cannot pass for brought.
+        Then change a byte of each page, so that bytes missing from the next iteration cannot pass the check.
         """
         if count:
             began = time.perf_counter()
@@ -277,7 +277,7 @@ class Process:
             self._verify_s += time.perf_counter() - began
 
     def gather_outcome(self) -> dict | None:
-        """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
+        """Verify bytes that the iterations could not verify; return the outcome at rank 0."""
         verifier = self._verify_all() if self._several and not self._changed else self._spot
         distributed = self._measure_distribution()
         self._delivery.close()
@@ -308,9 +308,9 @@ class Process:
         }
 
     def _measure_distribution(self) -> list[dict]:
-        """Return, at rank 0, the rounds in which what is in its memory is passed on, where one process reads for all.
+        """Return, at rank 0, rounds that only distribute its buffer, if rank 0 reads for all.
 
-        That is the bound of what an iteration takes beside reading.
+        Their time bounds the part of an iteration that is not reading.
         """
         samples, rounds = [], self._settings.ceiling_rounds if self._plan.kind.has_single_reader else 0
         for number in range(1, rounds + 1 if not self._changed else 1):
@@ -321,15 +321,15 @@ class Process:
         return samples
 
     def measure_ceiling(self) -> tuple[list[dict], str | None]:
-        """Measure what the bare clients of all processes get together, over and over again (METHOD 20).
+        """Measure rounds of joint reads by the bare clients of all processes (METHOD 20).
 
         Returns:
-            At rank 0 the samples, and why there are none where bare requests are refused.
+            The samples at rank 0, and the reason for their absence if bare requests are refused.
         """
         names, rounds = [entry["name"] for entry in self._files], self._settings.ceiling_rounds
         if self._changed or not rounds:
             return [], None
-        # What the iterations held is not beside what the bare client holds.
+        # Free the buffer of the iterations before the bare client allocates its buffers.
         self._delivery = self._buffer = None
         addresses, self._refused = self._comm.bcast(None if self._comm.rank else self._get_addresses(names))
         connect = bare.build_connector(self._job["location"], addresses, self._cell.cache == "direct")
@@ -344,7 +344,7 @@ class Process:
         return [] if problem else samples, problem
 
     def _call_bare_client(self, ask: Callable[[], int | None]) -> int:
-        """Let the bare client ask for something, unless it was refused before."""
+        """Call the bare client, unless an earlier call was refused."""
         if not self._refused:
             try:
                 return ask() or 0
@@ -353,14 +353,14 @@ class Process:
         return 0
 
     def _get_addresses(self, names: list[str]) -> tuple[dict, str | None]:
-        """Return the objects' signed addresses for bare requests, or why there are none."""
+        """Return the objects' signed addresses for bare requests, or the reason for their absence."""
         try:
             return self._store.sign_addresses(self._job["location"], names[: self._plan.objects], os.environ), None
         except Problem as problem:
             return {}, str(problem)
 
     def _verify_all(self) -> verify.Verifier:
-        """Read everything once more, untimed, over new connections, and check all of it."""
+        """Read everything again, untimed, over new connections, and check all of it."""
         verifier = verify.Verifier(self._files, self._plan.block)
         verifier.wrong = self._spot.wrong
         began = time.perf_counter()
@@ -386,12 +386,12 @@ def _build_sample(number: int, rows: list[dict], phase: str = "read") -> dict:
         "latency_s": latency,
         "first_done_s": first_done,
         "bytes": sum(row["bytes"] for row in rows),
-        # Of the process that reads for all.
+        # From rank 0, which may read for all.
         "read_s": rows[0].get("read_s") or None,
         "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
         "resident_before": page_cache.find_furthest(states[0]["asked"], before) if states else None,
         "retries": sum(row["retries"] for row in rows),
-        # Side by side: the process that read longest waited longest, and the iteration ends with it.
+        # Processes wait in parallel: the slowest reader waits longest, and ends the iteration.
         "waited_s": max(row["waited_s"] for row in rows),
         "resident_after": min(after, default=None),
         "not_as_asked": [

@@ -1,4 +1,4 @@
-"""The published tables of parallel input, one latency per store and size, as records of this study."""
+"""Convert the published tables of parallel input, one latency per store and size, to records of this study."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,16 +12,16 @@ from sbench.probe.program import Problem
 
 COLUMNS = ["pattern", "size", "store", "latency", "bandwidth"]
 PROCESSES = 20  # of the published study: 5 nodes with 4 processes each
-# What a store is that the study calls something else.
+# Printed name of a store -> its name here.
 STORES = {"File": "Azure Files"}
-# What the name of a printed table's file has of its pattern.
+# Word in the name of a printed table's file -> pattern.
 _PATTERNS = {"single": "single-file", "multiple": "multiple-files", "extended": "sections"}
 _SIZE = re.compile(r"(?:File|Object) Size ?\((\w+)\)")
 _COLUMN = re.compile(r"(.+) (?:Latency \(s\)|Bandwidth \(MiB/s\))")
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each latency; what it was measured with beside pattern, size and processes is not printed."""
+    """Yield a record for each latency; the study prints no levels except store, pattern, size and processes."""
     for path in files.values():
         for row in read_table(path).to_dict("records"):
             own = {
@@ -31,7 +31,7 @@ def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
                 "processes": str(PROCESSES),
             }
             unknown = dict.fromkeys(("operation_size", "chunk_size", "concurrency"), "")
-            # Of sections, all processes together get one object.
+            # With sections, all processes together read a single object.
             objects = 1 if row["pattern"] == "sections" else PROCESSES
             size, latency = sizes.parse_size(row["size"]) * objects, float(row["latency"])
             sample = {"phase": "read", "iteration": 1, "latency_s": latency, "bytes": size, "rank_s": ""}
@@ -43,17 +43,17 @@ def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
 def read_table(path: Path) -> pd.DataFrame:
     """Return a printed table as rows: pattern, size (text), store, latency, bandwidth (both as printed).
 
-    The pattern follows from the file's name: …Single…, …Multiple…, …Extended…. A number that is not there is left out.
+    The file's name has the pattern: …Single…, …Multiple…, …Extended…. Rows without both numbers are left out.
 
     Raises:
-        Problem: the file's name tells no pattern, or a column is no latency or bandwidth.
+        Problem: the file's name lacks a pattern, or a column is neither a latency nor a bandwidth.
     """
     table = pd.concat([pd.DataFrame(columns=COLUMNS, dtype=str), *_read_parts(path)])
     return table[table["latency"].str.fullmatch(r"[\d.]+") & table["bandwidth"].str.fullmatch(r"[\d.]+")]
 
 
 def _read_parts(path: Path) -> list[pd.DataFrame]:
-    """One table as `COLUMNS` for each of its stores; of another file none."""
+    """Return a table with `COLUMNS` for each store, or [] if the first column is not a size."""
     lines = open_cleaned(path)
     if not (unit := _SIZE.match(lines.readline())):
         return []

@@ -18,13 +18,13 @@ from sbench.studies.blobs.mpi import PROBLEM
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run this process to its end, which is that of its launcher at the latest."""
+    """Run this process, which ends with its launcher at the latest."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
-    # Before MPI begins: within MPI_Init nothing would end a process whose launcher is gone.
+    # Before MPI begins: within MPI_Init nothing would end a process without its launcher.
     die_with_parent()
     if os.getppid() == 1:
         return
-    # The launcher sends it to the processes that are left when another has ended.
+    # The launcher sends SIGINT to the remaining processes when a process has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stderr.reconfigure(encoding="ascii", errors="backslashreplace")
     from mpi4py import MPI
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
             else:
                 last = (words.strip().splitlines() or [""])[-1]
                 words = f"MPI process {comm.rank} of {comm.size} failed: {type(error).__name__}: {last}"
-        # gforker drops what is no ASCII.
+        # gforker drops characters that are not ASCII.
         print(f"{PROBLEM}{json.dumps(words)}", file=sys.stderr, flush=True)
         comm.Abort(1)
 

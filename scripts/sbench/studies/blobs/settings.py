@@ -1,4 +1,4 @@
-"""The settings of a cell of the blobs study, as its measuring program is given them, and the study's section."""
+"""Settings of a cell of the blobs study for its measuring program, and the study's section."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """The objects of one size, which are generated.
+    """The generated objects of a size.
 
     Attributes:
-        objects: how many there are.
-        copy: the level of the control that reads another copy of them, "" for all others.
+        objects: number of objects.
+        copy: level of the control that reads another copy, "" for all others.
     """
 
     size: str
@@ -39,7 +39,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Mpi:
-    """How MPI processes are started: by words of a launcher, or on the machines of a hostfile, else on this machine."""
+    """The start of MPI processes: with a launcher, or on the machines of a hostfile, else on this machine."""
 
     launcher: Sequence[str] | None = None
     hostfile: str | None = None
@@ -61,7 +61,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Section:
-    """What a configuration says of the study: one number for all sizes, or one for each; `data` of their objects."""
+    """The study's section of a configuration: a number for all sizes or a number by size; `data` of the objects."""
 
     data: dict
     iterations: int | dict[str, int]

@@ -1,4 +1,4 @@
-"""The blobs study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+"""The blobs study: possible cells, their cost, and checks that make a record invalid or its cell fail."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -16,7 +16,7 @@ from sbench.studies.blobs.checks import check_iterations, check_memory, check_pa
 from sbench.studies.blobs.mpi import BY_NODES, count_slots, read_hosts
 from sbench.studies.blobs.settings import Data, Levels, Section, Settings
 
-# What stores and patterns that are compared pairwise have in common, beside the size.
+# Factors, in addition to the size, that have equal levels within a contest.
 CONTEXT = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
 LIMITS = Path("config/facts/object_limits.yaml")
 _START_S = 2
@@ -30,7 +30,7 @@ class Blobs(Study):
     of_record = ("repeat", "effective", "memory", "retries", "attempts", "ceiling")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield too few objects for the processes, comparisons that cannot be made, and lists of machines not there."""
+        """Yield mistakes in the section: missing numbers, too few objects, useless comparisons, wrong MPI settings."""
         section, parts = read_fields(Section, self.get_section(config)), list_mappings(self.get_section(config))
         for part in parts:
             own = any(patterns.PATTERNS[name].one_each for name in part["pattern"]) or "own" in part["objects"]
@@ -58,7 +58,7 @@ class Blobs(Study):
             yield f"studies.blobs.mpi.library: there is no {library}"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
-        """Yield why a combination of levels cannot exist."""
+        """Yield the reasons why a combination of levels cannot exist."""
         cell, hostfile = read_fields(Levels, levels), read_fields(Section, self.get_section(config)).mpi.hostfile
         pattern, entry = patterns.PATTERNS[cell.pattern], config["stores"][cell.store]
         kind, store = entry["kind"], stores.get_store(entry)
@@ -87,7 +87,7 @@ class Blobs(Study):
             yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
 
     def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the launcher, or the memory of this machine: others are looked at by the cells themselves."""
+        """Yield the launcher, or the memory of this machine; cells check the memory of other machines."""
         mpi = read_fields(Section, self.get_section(config)).mpi
         if launcher := mpi.launcher:
             remedy = "load the cluster's module for it, or correct mpi.launcher"
@@ -96,7 +96,7 @@ class Blobs(Study):
             yield "memory", lambda: _expect_memory(cells)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Return a cell's settings with the number of iterations of its size, and all that says how MPI is started."""
+        """Return a cell's settings with the iterations of its size and all settings of MPI."""
         cell, section = read_fields(Levels, settings["cell"]), read_fields(Section, self.get_section(config))
         mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
         # Other machines in a file of the same name make another cell.
@@ -104,16 +104,16 @@ class Blobs(Study):
         return settings | {"iterations": _get_for_size(section.iterations, cell.size), "mpi": mpi | hosts}
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
+        """Estimate a record of a cell without earlier records: {"requests", "bytes", "seconds"}.
 
-        A round of the ceiling reads no more than the first operation of each process.
+        A round of the ceiling reads at most the first operation of each process.
         """
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
         size, processes, concurrency = sizes.parse_size(cell.size), int(cell.processes), int(cell.concurrency)
         read = size if patterns.PATTERNS[cell.pattern].is_read_once else size * processes
         ceiling = min(read, sizes.parse_size(cell.operation_size) * processes)
-        # What needs several operations is read once more to be verified.
+        # Objects that need several operations are read again for verification.
         again = read if read > ceiling else 0
         total = given.iterations * read + again + given.ceiling_rounds * ceiling
         rounds = given.iterations + given.ceiling_rounds
@@ -123,27 +123,27 @@ class Blobs(Study):
         return {"requests": requests, "bytes": total, "seconds": _START_S + total / rate + waiting}
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Return the bytes of the objects of one size."""
+        """Return the bytes of the objects of a size."""
         given = read_fields(Data, data)
         return sizes.parse_size(given.size) * given.objects
 
     def count_data_objects(self, data: dict) -> int:
-        """Return how many objects of one size there are."""
+        """Return the number of objects of a size."""
         return read_fields(Data, data).objects
 
     def estimate_made_bytes(self, data: dict) -> int:
-        """Return the bytes of objects that lie where they are described: none."""
+        """Return 0, because objects go directly into stores."""
         return 0
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
-        # Where objects were changed before the first read, none was asked for.
+        """Return why a cell was not measured as its label requires (METHOD 3, 10, 11): such a record is failed."""
+        # If objects changed before the first read, no request was sent.
         reasons = check_requests(record, settings) if record["samples"] else []
         size = read_fields(Settings, settings).data.size
         return [*reasons, *check_nodes(record["effective"], settings), *check_size(manifest, size)]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 4, 8, 9, 20)."""
+        """Return why a measured record is invalid (METHOD 4, 8, 9, 20)."""
         return [
             *(
                 [*check_page_caches(record), *check_iterations(record)]
@@ -154,19 +154,19 @@ class Blobs(Study):
         ]
 
     def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
-        """Return what stores and patterns that deliver the same have in common: each is compared with each."""
+        """Return the common property of stores and patterns that deliver the same bytes, to compare each with each."""
         cell, context = read_fields(Levels, levels), (level for factor, level in levels.items() if factor in CONTEXT)
         return (cell.pattern in patterns.WHOLE, cell.size, *context)
 
 
 @cache
 def read_object_limits() -> dict[str, dict]:
-    """Return how large an object may be by kind of store: {"gib", "as_of", "source"}."""
+    """Return the maximum size of an object by kind of store: {"gib", "as_of", "source"}."""
     return read_yaml(LIMITS)["limits"]
 
 
 def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
-    """Yield which sizes do not go together; `copies`: an SDK has a second copy of each chunk that is under way."""
+    """Yield contradictions between sizes; `copies`: an SDK holds a second copy of each chunk in flight."""
     pattern, concurrency = patterns.PATTERNS[cell.pattern], int(cell.concurrency)
     size, operation, chunk = map(sizes.parse_size, (cell.size, cell.operation_size, cell.chunk_size))
     block = sizes.compute_block_bytes(size)
@@ -174,7 +174,7 @@ def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
         yield f"an operation_size of {cell.operation_size} is smaller than a page"
     elif pattern.by == "scatter" and operation < block:
         yield f"scatter cuts operations into whole blocks, of {sizes.format_size(block)} in an object of {cell.size}"
-    # What the process with most bytes of an object asks for at once; interleaved, each piece is a chunk.
+    # Largest operation of all processes; interleaved, each piece is a chunk.
     buffer = min(operation, -(-size // int(cell.processes)) if pattern.is_split else size)
     chunks = -(-buffer // chunk)
     if concurrency > chunks and pattern.gives != "pieces":
@@ -191,7 +191,7 @@ def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
 
 
 def _expect_memory(cells: Sequence[Cell]) -> str:
-    """Say how much the processes of the largest cell take; each cell looks again when it begins."""
+    """Return the memory of the largest cell's processes as text; each cell checks again when it begins."""
     needs = []
     for cell in cells:
         given = read_fields(Settings, cell.settings)
@@ -209,7 +209,7 @@ def _expect_memory(cells: Sequence[Cell]) -> str:
 
 
 def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[str]:
-    """Yield comparisons whose sides deliver different amounts, which no run can judge."""
+    """Yield comparisons whose arms deliver different amounts, which no run can judge."""
     for number, entry in enumerate(compare):
         if entry["factor"] == "size":
             yield f"studies.blobs.compare[{number}]: objects of different sizes deliver different amounts; drop it"
@@ -217,7 +217,7 @@ def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[s
     alone = sorted(
         name for name in names if not any((name in patterns.WHOLE) == (base in patterns.WHOLE) for base in bases)
     )
-    # With another factor they are compared with themselves.
+    # With another factor a pattern is compared with itself.
     if bases and alone and all(entry["factor"] == "pattern" for entry in compare):
         yield (
             f"studies.blobs.compare: {', '.join(alone)} deliver other amounts than"
@@ -227,7 +227,7 @@ def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[s
 
 
 def _get_for_size(setting: int | dict[str, int], size: str) -> int:
-    """A setting that is one number, or one for each size; 0 where the size has none."""
+    """Return a setting that is a number, or a number by size; 0 if the size is missing."""
     return setting.get(size, 0) if isinstance(setting, dict) else setting
 
 

@@ -1,4 +1,4 @@
-"""Compares what a process has read with the checksums of the manifest, block by block."""
+"""Compare the blocks that a process has read with the checksums of the manifest."""
 
 import hashlib
 import zlib
@@ -8,17 +8,17 @@ from sbench.studies.blobs.patterns import Operation
 
 
 class Verifier:
-    """Checks blocks as operations bring them; a block may come in several operations, one after the other."""
+    """A check of blocks in the order of operations; a block may arrive in several successive operations."""
 
     def __init__(self, files: list[dict], block: int) -> None:
-        """Take the manifest's entries of the objects."""
+        """Keep the manifest's entries of the objects, and the bytes of a block."""
         self._files, self._block = files, block
         self._running: dict[tuple[int, int], int] = {}
         self.right = self.wrong = 0
         self.lines: set[tuple[int, int, int, int]] = set()
 
     def check_blocks(self, operation: Operation, view: memoryview) -> None:
-        """Check the blocks of an operation whose bytes are in `view`; a block without its beginning is left out."""
+        """Check the blocks of an operation with its bytes in `view`; skip a block without its beginning."""
         number, at = operation.object, 0
         for offset, length in operation.extents:
             end = offset + length
@@ -46,7 +46,7 @@ class Verifier:
 def get_manifest_lines(
     files: list[dict], block: int, numbers: Iterable[tuple[int, int]]
 ) -> set[tuple[int, int, int, int]]:
-    """Return the lines of the manifest for (object, block)."""
+    """Return the manifest's lines (object, block, bytes, crc32) for pairs (object, block)."""
     return {
         (number, one, min(block, files[number]["bytes"] - one * block), files[number]["crc32"][one])
         for number, one in numbers
@@ -54,6 +54,6 @@ def get_manifest_lines(
 
 
 def compute_checksum(lines: Iterable[tuple[int, int, int, int]]) -> str:
-    """Return the sha256 over the distinct lines "object block bytes crc32", sorted: processes do not matter."""
+    """Return the sha256 over the sorted distinct lines "object block bytes crc32", whatever the processes."""
     text = "\n".join(sorted({"{} {} {} {}".format(*line) for line in lines}))
     return hashlib.sha256(text.encode()).hexdigest()

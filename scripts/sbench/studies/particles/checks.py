@@ -1,4 +1,4 @@
-"""Checks of snapshots that are read in chunks: their particles, threads, and what was read more than once."""
+"""Check records of snapshots that are read in chunks: particles, threads and repeated reads."""
 
 from collections.abc import Iterator
 

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def plan_snapshot(data: Data) -> tuple[int, int]:
-    """Return the particles and files of a snapshot to make."""
+    """Return the numbers of particles and files of a snapshot to make."""
     if data.particles in snapshots.PRESETS:
         return snapshots.PRESETS[data.particles][:2]
     particles = int(data.particles)
@@ -48,10 +48,10 @@ def plan_snapshot(data: Data) -> tuple[int, int]:
 
 
 def list_source_files(source: Path) -> list[Path]:
-    """Return the files of a snapshot that a file or a folder of a user means, as its numbers order them.
+    """Return a user's file, or the HDF5 files of a user's folder in the order of the numbers in their names.
 
     Raises:
-        Problem: there are none.
+        Problem: no file exists.
     """
     paths = [path for path in source.glob("*") if is_named_hdf5(path.name)] if source.is_dir() else [source]
     if not paths or not all(path.exists() for path in paths):
@@ -60,7 +60,7 @@ def list_source_files(source: Path) -> list[Path]:
 
 
 def make_snapshot(data: Data, out: Path) -> list[Path]:
-    """Write the files of a snapshot beside its manifest-to-be; return them.
+    """Write the files of a snapshot into the folder of its manifest `out`; return their paths.
 
     Raises:
         Problem: the folder cannot be written.

@@ -24,25 +24,25 @@ from sbench.stores import store as stores
 from sbench.studies.particles import methods, parquet_copy, snapshot_reading, snapshots, through_yt
 from sbench.studies.particles.settings import Settings
 
-# Relative difference of sums that were added up in another order; of the largest value, where they cancel.
+# Tolerance of sums in another order: relative to the sum, and to the largest value if terms cancel.
 _SAME, _CANCELLED = 1e-9, 1e-12
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure what the step says on standard input."""
+    """Measure the cell that the step sends on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Return the program's part of the record."""
+    """Measure a cell and return the program's part of its record."""
     dask_workers.start_forkserver()
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     cell = settings.cell
     threads, limit = int(cell.threads), _parse_memory_limit(cell.memory)
     workers, nodes = int(cell.workers), int(cell.nodes)
     processes = cell.pool == "processes"
-    # The cluster is there for all methods, as in the published study, also for those that do without it.
+    # All methods get a cluster, as in the published study, even methods that do without it.
     started = dask_workers.start_cluster(workers, threads, processes, limit // workers, nodes, step.job["scratch"])
     with started as (cluster, cluster_start):
         measured = _Measured(step.job, settings, manifest, cluster)
@@ -71,7 +71,7 @@ class _Iteration:
 
 
 class _Measured:
-    """One method, its task, and what came of its iterations."""
+    """A method, its task, and the results of its iterations."""
 
     def __init__(self, job: dict, settings: Settings, manifest: dict, cluster: dask_workers.Workers) -> None:
         self._cell, self._cluster = settings.cell, cluster
@@ -104,7 +104,7 @@ class _Measured:
         self._host: dict | None = None
 
     def prepare_method(self) -> None:
-        """Make the copy or yt's index, let all processes import what they need, and find out how large tasks are."""
+        """Make the copy or yt's index, run the method without reading, for its imports, and measure a task's size."""
         self._expect_unchanged_files()
         began, self._prepared = time.perf_counter(), 0.0
         for needed, prepare in (
@@ -126,11 +126,7 @@ class _Measured:
         self._cluster.run_on_each(memory.forget_peak)
 
     def _expect_unchanged_files(self) -> None:
-        """See that the files here are as large as they were when they were described.
-
-        Raises:
-            Problem: one is not, or is gone.
-        """
+        """Raise a Problem if a local file is missing or has another size than in the manifest."""
         for entry in self._entries if "folder" in self._location else ():
             path = Path(drivers.build_address(self._location, entry["name"]))
             size = path.stat().st_size if path.exists() else 0
@@ -141,7 +137,7 @@ class _Measured:
                 )
 
     def _convert_to_parquet(self) -> None:
-        """Copy the files to Parquet, each chunk once, and read the copies from now on."""
+        """Copy the files to Parquet, each chunk once, and let the task read the copies."""
         source, chunks = self._task.source, self._task.chunks
         access = replace(self._access, driver="sec2")
         once = chunks[: self._distinct]
@@ -152,7 +148,7 @@ class _Measured:
         self._task = replace(self._task, chunks=chunks)
 
     def _open_yt(self) -> None:
-        """Let this process and all workers open the snapshot through yt, whose chunks have to be those listed."""
+        """Open the snapshot through yt in this process and all workers; require the listed chunks."""
         chunks = self._task.chunks[: self._distinct]
         open_it = partial(
             through_yt.open_snapshot, chunks[0].address, str(self._scratch / "index"), self._task.source.control
@@ -162,7 +158,7 @@ class _Measured:
         self._cluster.run_on_each(open_it)
 
     def run_iteration(self, number: int) -> None:
-        """Bring the page cache into its state, do it once, and see what was read and whether the result is right."""
+        """Set the cache state, run the method once, take the accounts and check the result."""
         state = self._cluster.set_cache_states(self._cell.cache, self._files) if self._files else {}
         moved = self._count_moved_bytes()
         began = time.perf_counter()
@@ -176,7 +172,7 @@ class _Measured:
         self._iterations.append(_Iteration(number, seconds, self._take_accounts(), right, moved, state))
 
     def measure_empty_iteration(self) -> float:
-        """Return the seconds of an iteration that reads nothing: what Dask and the account of reads cost."""
+        """Return the seconds of an iteration that reads nothing: the cost of Dask and of the account of reads."""
         began = time.perf_counter()
         source = replace(self._task.source, empty=True, region=(0.0, 0.0), control="")
         self._method.run(replace(self._task, source=source))
@@ -185,7 +181,7 @@ class _Measured:
         return seconds
 
     def build_record(self, facts: list[dict], files: dict, cluster_start: float, empty: float) -> dict:
-        """Return the program's part of the record; the total is that of the iterations after the first, or of it."""
+        """Return the program's part of the record; the total excludes the first of several iterations."""
         later = self._iterations[1:] or self._iterations
         accounts = [account for one in self._iterations for account in one.accounts]
         return {
@@ -209,11 +205,10 @@ class _Measured:
         }
 
     def _get_common_columns(self, empty: float) -> dict:
-        """Return what all samples have: the chunks and particles that were listed, and the seconds without reading."""
         return {"listed": len(self._task.chunks), "particles_listed": self._task.particles, "empty_s": empty}
 
     def _take_accounts(self) -> list[dict]:
-        """Return what each process has read since it was last asked, this one last; threads share this one's."""
+        """Take the account of each process, this process last; workers that are threads share its account."""
         own = self._cell.pool == "processes"
         return [
             *(self._cluster.run_on_each(snapshot_reading.take_account) if own else ()),
@@ -225,7 +220,7 @@ class _Measured:
         return sum(self._cluster.run_on_each(_get_sent_bytes))
 
     def _measure_harness(self) -> float:
-        """Return the seconds that the account of an iteration's reads takes, one after the other (METHOD 13)."""
+        """Return the seconds that the account of an iteration's reads takes in sequence (METHOD 13)."""
         began = time.perf_counter()
         for chunk in self._task.chunks:
             snapshot_reading.record_reads([chunk.number], 0.0, 0, "")
@@ -234,7 +229,7 @@ class _Measured:
         return seconds
 
     def _is_right(self, result: Any) -> bool:
-        """Return whether a result is that of the manifest, as often as the chunks are listed (METHOD 9)."""
+        """Return whether a result matches the manifest, repeated as often as the chunks are listed (METHOD 9)."""
         expected, times = self._expected, self._rereads
         least = _CANCELLED * max(map(abs, expected["edges"]))
 
@@ -260,9 +255,9 @@ class _Measured:
                 return list(map(int, result)) == [times * count for count in expected["histogram"]]
 
     def _count_work(self, later: list[_Iteration]) -> dict:
-        """Return what was asked and what was done, counted by the processes that did it (METHOD 9).
+        """Return the requested work, and the completed work as the processes counted it (METHOD 9).
 
-        A method whose equal tasks run once is asked for its distinct chunks; how many were listed stands beside it.
+        A method that runs equal tasks once has to read its distinct chunks; `chunks_listed` counts all of them.
         """
         often = len(self._iterations)
         counted = [Counter(number for row in one.accounts for number in row["chunks"]) for one in self._iterations]
@@ -287,7 +282,7 @@ class _Measured:
         }
 
     def _describe_effective(self, facts: list[dict], accounts: list[dict]) -> dict:
-        """Return the library of all workers, and the settings that held (METHOD 10, 12)."""
+        """Return the library of all workers, and the settings in force (METHOD 10, 12)."""
         if any(fact != facts[0] for fact in facts):
             raise Problem("workers run different libraries")
         opened = [row["effective"] for row in accounts if row["effective"]]
@@ -320,7 +315,7 @@ class _Measured:
         }
 
     def _compute_cache_state(self) -> dict:
-        """Return the state of the page cache that was furthest from the one asked for, of all iterations."""
+        """Return the cache state that is furthest from the requested state among all iterations."""
         wanted = self._cell.cache
         before, after = (
             [one.state[key] for one in self._iterations if one.state.get(key) is not None]
@@ -333,7 +328,7 @@ class _Measured:
 
 
 def _build_samples(iteration: _Iteration) -> list[dict]:
-    """Return a row for each process that read in an iteration, whose seconds all of them have."""
+    """Return a row for each process that read in an iteration; every row has the seconds of the iteration."""
     return [
         {
             "iteration": iteration.number,

@@ -1,7 +1,4 @@
-"""The ways to load and to reduce chunks of particles, each by its level of the factor `method`, and the operations.
-
-The published spelling of a method is that of its function there: `PUBLISHED`.
-"""
+"""Methods that load and reduce chunks of particles, by the levels of the factor `method`, and the operations."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from distributed import Client
 
-# What the published study calls a method, by (operation, method).
+# Names of the published study's functions by (operation, method).
 PUBLISHED = {
     ("load", "serial"): "serial_read_concat",
     ("load", "delayed"): "delay_then_concat",
@@ -30,14 +27,13 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Task:
-    """What a method is to do.
+    """The work of a method.
 
     Attributes:
-        source: how chunks are read.
-        chunks: all of them, in order; what is listed again is there again.
-        operation: what becomes of the values, a key of `OPERATIONS`.
-        edges: of the histogram's bins.
-        client: of the Dask cluster that is there.
+        source: settings of the reads.
+        chunks: all chunks in order, as often as they are listed.
+        operation: key of `OPERATIONS`.
+        edges: edges of the histogram's bins.
     """
 
     source: Source
@@ -48,19 +44,19 @@ class Task:
 
     @property
     def particles(self) -> int:
-        """The number of particles in all chunks."""
+        """Return the number of particles in all chunks."""
         return sum(chunk.end - chunk.start for chunk in self.chunks)
 
     def merge_parts(self, parts: Sequence[Any]) -> Any:
-        """Return what the operation makes of what it made of each chunk."""
+        """Merge the operation's results of all chunks."""
         return OPERATIONS[self.operation].together(parts)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What becomes of values: of those of one chunk, of what came out of several, and of a Dask array's.
+    """An operation as three functions: of a chunk's values, of the results of several chunks, and of a Dask array.
 
-    `of_chunk` gets the values and the edges of bins; `together` what that returned for each chunk, in order.
+    `of_chunk` receives the values and the edges of bins, `together` the results of `of_chunk` in order.
     """
 
     of_chunk: Callable[["np.ndarray", Sequence[float]], Any]
@@ -82,7 +78,7 @@ def _compute_moments(values: "np.ndarray", _edges: Sequence[float]) -> tuple[int
 
 
 def _merge_moments(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
-    """Mean and variance of all of several sets (Chan, Golub and LeVeque, 1979)."""
+    """Return mean and variance of the union of several sets (Chan, Golub and LeVeque, 1979)."""
     count, mean, squares = 0, 0.0, 0.0
     for more, other, others in parts:
         if more:
@@ -101,7 +97,7 @@ def _compute_histogram(values: "np.ndarray", edges: Sequence[float]) -> "np.ndar
 def _build_array_function(
     function: Callable[[Any, Any, Sequence[float]], Any],
 ) -> Callable[[Any, Sequence[float]], Any]:
-    """Return what lets Dask compute a function of its module `dask.array`, an array and edges."""
+    """Return a function that lets Dask compute `function` of the module `dask.array`, an array and edges."""
 
     def compute(array: Any, edges: Sequence[float]) -> Any:
         import dask
@@ -128,7 +124,7 @@ OPERATIONS = {
 
 
 def reduce_chunk(source: Source, chunk: Chunk, operation: str, edges: Sequence[float]) -> Any:
-    """Read a chunk and return what an operation makes of it: the task of a reduction."""
+    """Read a chunk and return the result of an operation on it: the task of a reduction."""
     return OPERATIONS[operation].of_chunk(read_chunk(source, chunk), edges)
 
 
@@ -153,7 +149,7 @@ def _run_chunkwise(task: Task) -> Any:
 
 
 def _reduce_yt_chunk(piece: Any, source: Source, operation: str, edges: Sequence[float]) -> Any:
-    """The same of a chunk of yt's, which has yt's dataset and reader with it."""
+    """Read and reduce a chunk of yt, which carries yt's dataset and reader."""
     import numpy as np
 
     if source.empty:
@@ -199,7 +195,7 @@ def _run_array(task: Task) -> Any:
     import numpy as np
 
     lazy = dask.delayed(read_chunk, pure=False)
-    # How many particles of a chunk are selected is not known before it is read.
+    # The number of selected particles is unknown before a chunk is read.
     counted = not task.source.region
     parts = [
         dask.array.from_delayed(
@@ -215,16 +211,15 @@ class Method:
     """A way to load or reduce.
 
     Attributes:
-        run: does it.
-        loads, reduces: whether it does.
-        dask: whether the cluster's workers do the reading.
+        run: implementation.
+        loads, reduces: whether it can load, or reduce.
+        dask: whether the cluster's workers read.
         pure: whether equal tasks run once, which is Dask's default.
         yt: whether it reads through yt.
-        by_name: whether what it loads is in the order of the files' names and not of their numbers.
-        arguments: what each of its tasks is sent.
-        described: what it does, for pages.
-        load, add: the line of code with which a user loads, or sums up, in `SCRIPT`; "" where it takes more than a
-            line, or does not do it.
+        by_name: whether loaded values are in the order of file names instead of file numbers.
+        arguments: function that returns the arguments of each task.
+        described: description for pages.
+        load, add: line of code in `SCRIPT` that loads, or sums up; "" if it takes more than a line or is impossible.
     """
 
     run: Callable[[Task], Any]
@@ -240,7 +235,7 @@ class Method:
     add: str = ""
 
 
-# A script with lines of code as those below, for files of one's own.
+# A script for user-supplied files around lines of code as below.
 SCRIPT = """\
 import glob
 import dask, dask.array, dask.distributed, h5py, numpy as np
@@ -335,6 +330,6 @@ METHODS = {
 
 
 def format_script(lines: Sequence[str], **levels: object) -> str:
-    """Return a whole script with lines of code; `levels`: group, field, chunk, workers and threads."""
+    """Return a complete script with lines of code; `levels`: group, field, chunk, workers and threads."""
     needed = ["import yt"] if any("yt.load" in line for line in lines) else []
     return SCRIPT.format(lines="\n    ".join([*needed, *lines]), **levels)

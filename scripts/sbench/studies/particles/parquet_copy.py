@@ -1,4 +1,4 @@
-"""A copy of a snapshot's field in Parquet, as people make one to read it often."""
+"""Copy a snapshot's field to Parquet, as users do before they read it often."""
 
 import contextlib
 import itertools
@@ -9,7 +9,7 @@ from sbench import drivers
 from sbench.probe.program import Problem, sync_path
 from sbench.studies.particles.snapshot_reading import Chunk
 
-# More rows than these pyarrow cuts into several groups.
+# pyarrow splits more rows than this into several groups.
 _MOST_ROWS = 64 * 2**20
 
 
@@ -17,10 +17,10 @@ def write_copies(chunks: Sequence[Chunk], field: str, access: drivers.Access, fo
     """Write the field of each file as a Parquet file with one row group per chunk, as pyarrow does by default.
 
     Returns:
-        the copies in the order of the files; they are stored when this returns (METHOD 7).
+        The copies in the order of the files, durable on disk (METHOD 7).
 
     Raises:
-        Problem: a file cannot be read, or its copy not be written.
+        Problem: a file cannot be read, or its copy cannot be written.
     """
     copies = []
     for address, pieces in itertools.groupby(chunks, lambda chunk: chunk.address):
@@ -45,7 +45,7 @@ def _write_copy(address: str, pieces: Iterable[Chunk], field: str, access: drive
     with contextlib.closing(file), contextlib.ExitStack() as stack:
         for chunk in pieces:
             values = file.read(field, slice(chunk.start, chunk.end))
-            # Parquet has one order of bytes.
+            # Parquet has a single byte order.
             table = pyarrow.table({field: values.astype(values.dtype.newbyteorder("="), copy=False)})
             writer = writer or stack.enter_context(parquet.ParquetWriter(copy, table.schema))
             writer.write_table(table, row_group_size=min(len(table), _MOST_ROWS))

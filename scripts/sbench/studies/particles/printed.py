@@ -1,4 +1,4 @@
-"""Printed timings of the published study, read as they are printed and put beside what was measured."""
+"""Read the printed timings of the published study and compare them with measured times."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from sbench.studies.particles.methods import METHODS, PUBLISHED
 from sbench.studies.particles.report import OPERATIONS
 from sbench.studies.particles.snapshots import AT_MOST, PRESETS
 
-# Not each mean has a standard deviation.
+# `std_s` is optional, because some means lack a standard deviation.
 COLUMNS = dict.fromkeys(("stage", "kind", "method"), TEXT) | {"mean_s": AMOUNT}
 WORKERS, THREADS = "4", "2"
 AS_PUBLISHED = {
@@ -24,17 +24,17 @@ AS_PUBLISHED = {
 }
 _KEYS = ["particles", "rereads", "operation", "method"]
 _CHUNKS = re.compile(r"\((\d+) chunks\)")
-# By the number of chunks that were listed: the snapshot, and how often its chunks were.
+# Number of listed chunks -> (particles of the snapshot, rereads).
 LISTS = {
     chunks * times: (str(particles), str(times)) for particles, _, chunks in PRESETS.values() for times in (1, 10, 2000)
 }
 
 
 def read_printed(path: Path) -> list[dict]:
-    """Return the printed timings: chunks, operation, method (as it is called here), mean_s and std_s.
+    """Return the printed timings: chunks, operation, method (as a level), mean_s and std_s.
 
     Raises:
-        Problem: the file cannot be read, lacks a column, or has a row that is no timing of the study's methods.
+        Problem: the file cannot be read, lacks a column, or has a row without a timing of the study's methods.
     """
     remedy = "correct studies.particles.published"
     table = csv_file.read_table(path, COLUMNS, remedy).reindex(columns=[*COLUMNS, "std_s"])
@@ -54,11 +54,11 @@ def read_printed(path: Path) -> list[dict]:
 
 
 def build_printed_table(run: Results) -> Table:
-    """Return the printed timings and, of the same list of chunks, operation and method, what was measured here."""
+    """Return a table of printed timings and of measured times with the same chunks, operation and method."""
     printed = pd.DataFrame(run.facts.get("printed") or [])
     if printed.empty:
         return Table("published", "", pd.DataFrame())
-    # Of several cells the one with the published workers and threads.
+    # Of several cells prefer the published workers and threads.
     cells = run.measured
     cells = cells[(cells[list(AS_PUBLISHED)] == list(AS_PUBLISHED.values())).all(axis=1)]
     as_published = (cells["workers"] == WORKERS) & (cells["threads"] == THREADS)
@@ -67,7 +67,7 @@ def build_printed_table(run: Results) -> Table:
     rows = []
     for row in printed.to_dict("records"):
         particles, rereads = LISTS.get(row["chunks"], ("", ""))
-        # Where no chunk is listed twice, tasks that Dask takes for one are those of futures.
+        # If no chunk is listed twice, pure futures run the same tasks as futures.
         method = "futures" if METHODS[row["method"]].pure and rereads == "1" else row["method"]
         own, serial = (_find_cell(cells, particles, rereads, row["operation"], name) for name in (method, "serial"))
         alike = printed[(printed["chunks"] == row["chunks"]) & (printed["operation"] == row["operation"])]

@@ -1,4 +1,4 @@
-"""The published timings, each the mean of seven runs, as records of this study that were taken once."""
+"""Convert the published timings, each the mean of seven runs, to records of this study with a single repeat."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
     for row in printed.read_printed(files[FILE]):
         particles, rereads = printed.LISTS[row["chunks"]]
         listed = int(particles) * int(rereads)
-        # What Dask takes for one task is read once; without re-reads each task reads something else.
+        # Dask reads equal tasks once; without re-reads all tasks differ.
         pure = METHODS[row["method"]].pure
         distinct = next(chunks for amount, _, chunks in PRESETS.values() if str(amount) == particles)
         cell = printed.AS_PUBLISHED | {

@@ -1,11 +1,11 @@
-"""The settings of a cell of the particles study, as its measuring program is given them."""
+"""Settings of a cell of the particles study for its measuring program."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a cell, as text; cells of one node lack `nodes`, which was added."""
+    """The levels of a cell, as text; cells of a single node lack `nodes`, a factor that was added later."""
 
     library: str
     store: str
@@ -28,12 +28,12 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """The snapshot: one that is made, of `particles`, or the user's own `files`, of which `group/field` is read.
+    """A generated snapshot of `particles`, or user-supplied `files` with the field `group/field`.
 
     Attributes:
-        particles: the level; None where files are the user's own.
-        per_file: how many particles a file has on average, where the level is a number.
-        part_size: passed on to the stores.
+        particles: level of the factor; None for user-supplied files.
+        per_file: mean number of particles per file if the level is a number.
+        part_size: setting for the stores.
     """
 
     particles: str | None = None
@@ -50,8 +50,8 @@ class Settings:
     """The settings of a cell.
 
     Attributes:
-        iterations: how often a record loads or reduces.
-        rdcc_nbytes: the chunk cache of each dataset in bytes.
+        iterations: loads or reductions per record.
+        rdcc_nbytes: chunk cache of each dataset in bytes.
     """
 
     cell: Levels

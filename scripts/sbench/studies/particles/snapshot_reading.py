@@ -1,4 +1,4 @@
-"""What a process reads of a snapshot, and its account of that: what was read, not what was asked (METHOD 9)."""
+"""Read chunks of a snapshot, and keep an account of the actual instead of the requested reads (METHOD 9)."""
 
 import contextlib
 import os
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# Where the particles of a group are, (n, 3).
+# Positions of the particles of a group, (n, 3).
 PLACES = "Coordinates"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Particles that one task reads: some of one file.
+    """Particles of a file that a task reads.
 
     Attributes:
-        number: its place among the chunks of the snapshot, from 0.
-        turn: how often they were listed before; where tasks are told apart by what they read, it is always 0.
-        address: the file's path or URL.
-        start, end: the first particle, and the one behind the last.
+        number: position among the chunks of the snapshot, from 0.
+        turn: number of earlier listings; always 0 for a method that runs equal tasks once.
+        address: path or URL of the file.
+        start, end: first particle, and last particle + 1.
     """
 
     number: int
@@ -41,14 +41,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Source:
-    """How chunks are read.
+    """Settings of the reads of chunks.
 
     Attributes:
-        access: how files are opened.
-        group, field: what is read of each particle.
-        region: low and high end, in each dimension, of what is selected; None for everything.
-        control: the cell's level of it: a slowed control waits after each read.
-        empty: read nothing at all: what is left is what Dask and this account cost.
+        access: settings of opening files.
+        group, field: field that is read for each particle.
+        region: low and high end of the selection in each dimension; None for everything.
+        control: level of the cell: a planted slowdown waits after each read.
+        empty: whether to read nothing, which leaves the cost of Dask and of this account.
     """
 
     access: drivers.Access
@@ -60,7 +60,7 @@ class Source:
 
 
 class _Account:
-    """What this process has read since it was last asked; threads share it."""
+    """The reads of this process since the last `take_account`; threads share it."""
 
     def __init__(self) -> None:
         self.lock, self.times_taken = threading.Lock(), 0
@@ -76,12 +76,12 @@ _effective: dict = {}
 
 
 def read_chunk(source: Source, chunk: Chunk) -> "np.ndarray":
-    """Return the values of a chunk's particles as float64: all, or of those that are selected.
+    """Return the values of a chunk's particles as float64, or of its particles in the source's region.
 
     Raises:
         Problem: the file cannot be read, or lacks the field.
     """
-    # Here, as the process that starts the workers imports this module, too.
+    # Imported here, because the process that starts the workers imports this module, too.
     import numpy as np
 
     began, count = time.perf_counter(), 0
@@ -106,20 +106,20 @@ def read_chunk(source: Source, chunk: Chunk) -> "np.ndarray":
 
 
 def record_effective(effective: dict) -> None:
-    """Note how this process opens files, as it was read back (METHOD 10)."""
+    """Record the settings with which this process opens files, as read back (METHOD 10)."""
     _effective.update(effective)
 
 
 def is_in_region(places: "np.ndarray", region: Sequence[float]) -> "np.ndarray":
-    """Return which of the places, (n, 3), lie in the region: from its low end up to its high one in each dimension."""
+    """Return a mask of the places, (n, 3), in the region: at least its low and below its high end in each dimension."""
     low, high = region
     return ((places >= low) & (places < high)).all(axis=1)
 
 
 def record_reads(chunks: list[int], seconds: float, count: int, control: str) -> None:
-    """Note that chunks were read in so many seconds: `count` bytes in memory; a slowed control waits for its share.
+    """Record a read of chunks, `count` bytes in memory, and wait for a planted slowdown's share of its seconds.
 
-    A wait that took longer than asked shortens the next of the same thread, until the account is taken.
+    A wait that takes too long shortens the next wait of the same thread, until `take_account`.
     """
     own = (_account.times_taken, control)
     if getattr(_of_thread, "own", None) != own:
@@ -137,11 +137,11 @@ def record_reads(chunks: list[int], seconds: float, count: int, control: str) ->
 
 
 def take_account() -> dict:
-    """Return and forget what this process has read: numbers of chunks, seconds of all and of the longest, bytes."""
+    """Return and reset the account of this process: numbers of chunks, total and longest seconds, bytes."""
     with _account.lock:
         answer = {name: getattr(_account, name) for name in ("chunks", "seconds", "longest", "bytes", "waited")}
         _account.reset_counts()
         _account.times_taken += 1
-    # Processes of several machines may have one number.
+    # Processes of different machines may have the same pid.
     answer |= {"pid": os.getpid(), "process": f"{host.get_node_name()} {os.getpid()}"}
     return answer | {"peak_bytes": memory.read_peak_bytes(), "effective": dict(_effective)}

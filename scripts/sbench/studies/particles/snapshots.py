@@ -1,4 +1,4 @@
-"""Gadget-style snapshots of several HDF5 files: made, described, and cut into the chunks that yt reads."""
+"""Make and describe Gadget-style snapshots of several HDF5 files, and split them into the chunks that yt reads."""
 
 import contextlib
 import zlib
@@ -14,29 +14,29 @@ from sbench.probe.program import Problem, compute_file_digest
 from sbench.studies.particles.snapshot_reading import PLACES, is_in_region
 
 TYPE, FIELD = "PartType0", "Density"
-# So many particles of a file yt reads at a time, and so do we by default: 64³.
+# Particles of a file that yt reads at a time, and our default: 64³.
 AT_MOST = 262_144
 # Particles, files and chunks of the published snapshots, whose headers are not published.
 PRESETS = {"A": (1_941_226, 8, 12), "B": (6_381_559, 16, 32)}
-# Files hold so much more and less than their mean in turns: the first of preset A then has about the published number.
+# Share by which files alternately exceed and miss the mean: the first file of preset A has about the published number.
 UNEVEN = 0.1543
-# Where the region of a selection lies in the box, in each dimension.
+# Region of a selection in each dimension, in shares of the box.
 REGION = (0.25, 0.75)
 BOX = 25.0
 BINS = 64
 
 
 def split_particles(particles: int, files: int) -> list[int]:
-    """Return how many particles each file holds, unevenly, so that some files are one chunk and others are two."""
+    """Return the number of particles of each file, unequal so that some files are a single chunk and others two."""
     mean = particles / files
     held = [round(mean * (1 + UNEVEN * (-1) ** number)) for number in range(files)]
     return [*held[:-1], particles - sum(held[:-1])]
 
 
 def write_file(path: Path, number: int, held: list[int], seed: int) -> None:
-    """Write file `number` of a snapshot; its values follow from seed and number alone, on every machine.
+    """Write file `number` of a snapshot; its random values depend only on seed and number, on every machine.
 
-    Densities are those of a few dense and many thin places, as simulations have them.
+    As in simulations, densities are high in few places and low in many.
     """
     count, random = held[number], np.random.default_rng([seed, number])
     with h5py.File(path, "w", libver=("earliest", "v110")) as file:
@@ -69,12 +69,12 @@ def write_file(path: Path, number: int, held: list[int], seed: int) -> None:
 def describe_snapshot(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> dict:
     """Return `files`, `layout` and `expected` of a manifest, read back from the files of a snapshot.
 
-    `expected` has, of all particles and, where there are places and a box, of those in the region: count, sum, mean,
+    `expected` has, for all particles and, if the files have places and a box, for the region: count, sum, mean,
     variance, histogram, its edges, and the crc32 of the values as float64 in the order of the files.
 
     Raises:
-        Problem: a file is missing, truncated or not HDF5, lacks the field, or has other particles than its header says;
-            or the field is not of finite numbers, one for each particle.
+        Problem: a file is missing, truncated or not HDF5, lacks the field, or contradicts its header; or the field
+            lacks a finite number for a particle.
     """
     paths = list(paths)
     files = describe_files(paths, group, field)
@@ -91,20 +91,20 @@ def describe_snapshot(paths: Iterable[Path], group: str = TYPE, field: str = FIE
 
 
 def list_chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (file, start, end) of each chunk of files with so many particles, `at_most` in each, as yt cuts them."""
+    """Yield (file, start, end) of each chunk of at most `at_most` particles, as yt splits files with `particles`."""
     for file, count in enumerate(particles):
         for start in range(0, count, at_most):
             yield file, start, min(start + at_most, count)
 
 
 def describe_files(paths: list[Path], group: str, field: str) -> list[dict]:
-    """Return of each file of a snapshot its name, bytes, particles, stored bytes of the field, and the box.
+    """Return name, bytes, particles, stored bytes of the field, and box of each file of a snapshot.
 
-    The box is None where the header does not say it or there are no places.
+    The box is None if the file lacks it or lacks places.
 
     Raises:
-        Problem: one is missing, truncated or not HDF5, lacks the field, or has other particles than its header says;
-            the field is not one number for each particle, or there are no particles.
+        Problem: a file is missing, truncated or not HDF5, lacks the field, or contradicts its header; the field lacks
+            a number for each particle, or the snapshot lacks particles.
     """
     files = [_describe_file(path, group, field) for path in paths]
     if wrong := {file.pop("of") for file in files} - {None, len(files)}:

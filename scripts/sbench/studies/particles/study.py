@@ -1,4 +1,4 @@
-"""The particles study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+"""The particles study: possible cells, their cost, and checks that make a record invalid or its cell fail."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,16 +28,16 @@ from sbench.studies.particles.checks import check_chunks, check_particles, check
 from sbench.studies.particles.methods import METHODS
 from sbench.studies.particles.settings import Data, Levels, Settings
 
-# What methods that are compared with each other have in common.
+# Factors that have equal levels within a contest of methods.
 CONTEXT = (
     *("library", "store", "driver", "page_buffer", "particles", "chunk", "rereads", "operation", "selection"),
     *("workers", "nodes", "threads", "pool", "memory", "cache"),
 )
-_FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # of a particle in a file that is made: the field alone, and all
+_FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # per particle of a generated file: the field alone, and all fields
 _START_S, _TASK_S, _ARRAY_TASK_S = 2.5, 0.002, 0.005
-# How yt itself opens and cuts files; in its regions are particles that reach into them, too.
+# Levels at which yt opens and splits files; yt's regions also contain particles that reach into them.
 _OF_YT = {"driver": "sec2", "page_buffer": "unset", "chunk": "262144", "selection": "all"}
-# A worker that is always near its limit pauses and does nothing more; the interpreter and libraries take 100 MB of it.
+# A worker that is always near its limit pauses for good; interpreter and libraries take 100 MB of it.
 _LEAST_MEMORY = 192 * 2**20
 
 
@@ -45,12 +45,11 @@ class Particles(Study):
     """Loading and reducing chunked particle data with Dask."""
 
     spans_nodes = True
-    # The seconds of one chunk.
     of_tasks = ("chunk",)
     of_record = ("repeat", "effective")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield that snapshots to make are asked for beside files of the user's own, or own ones without files."""
+        """Yield contradictions between the levels of `particles` and `data.files`."""
         section = self.get_section(config)
         wanted = {str(level) for mapping in list_mappings(section) for level in mapping["particles"]}
         own = read_fields(Data, section["data"]).files
@@ -60,7 +59,7 @@ class Particles(Study):
             yield "studies.particles.data.files is missing: particles: [own] needs it"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
-        """Yield why a combination of levels cannot exist."""
+        """Yield the reasons why a combination of levels cannot exist."""
         yield from check_readable(levels, config)
         cell = read_fields(Levels, levels)
         name, method, load = cell.method, METHODS[cell.method], cell.operation == "load"
@@ -90,24 +89,24 @@ class Particles(Study):
         yield from check_node_count(levels, config, int(cell.workers))
 
     def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the user's own snapshot beside what all studies have."""
+        """Yield the user-supplied snapshot and the inputs of all studies."""
         data = read_fields(Data, self.get_section(config)["data"])
         if data.files:
             yield "data.files", lambda: _describe_files(data)
         yield from super().list_inputs(config)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Return a cell's settings; those of a user's own snapshot have nothing of one that is made, and vice versa."""
+        """Return a cell's settings without keys that only a generated, or only a user-supplied, snapshot needs."""
         data = settings["data"]
         unused = ("particles", "per_file", "seed") if "files" in data else ("group", "field")
         return settings | {"data": {key: value for key, value in data.items() if key not in unused}}
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Return the cells in which one thread reads, if any: of several, one that waits may let another one read."""
+        """Return the cells with a single reading thread, if any: a thread that waits may let another thread read."""
         return [cell for cell in cells if _count_readers(read_fields(Levels, cell.levels)) == 1] or cells
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+        """Estimate a record of a cell without earlier records: {"requests", "bytes", "seconds"}."""
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
         particles, rereads = _count_particles(given.data), int(cell.rereads)
@@ -122,17 +121,17 @@ class Particles(Study):
         return {"requests": times * chunks, "bytes": times * size, "seconds": _START_S + (times + 1) * once}
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Return the bytes of a snapshot that is made."""
+        """Return the bytes of a generated snapshot."""
         given = read_fields(Data, data)
         return 0 if given.files else _count_particles(given) * _PARTICLE_BYTES
 
     def estimate_disk_bytes(self, settings: dict) -> int:
-        """Return the bytes of a copy in Parquet."""
+        """Return the bytes of the Parquet copy."""
         given = read_fields(Settings, settings)
         return _count_particles(given.data) * _FIELD_BYTES if given.cell.driver == "parquet" else 0
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed."""
+        """Return why a cell was not measured as its label requires (METHOD 3, 10, 11): such a record is failed."""
         given, effective = read_fields(Settings, settings), record["effective"]
         cell, wanted = given.cell, given.data.particles
         return [
@@ -144,7 +143,7 @@ class Particles(Study):
         ]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
+        """Return why a measured record is invalid (METHOD 8, 9, 10, 20)."""
         work, effective = record["work"], record["effective"]
         return [
             *check_work(work),
@@ -156,7 +155,7 @@ class Particles(Study):
         ]
 
     def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str | None, ...] | None:
-        """Return what methods have in common that do the same: each is compared with each."""
+        """Return the common property of methods that do the same, to compare each with each; None for pure methods."""
         return None if METHODS[levels["method"]].pure else tuple(levels.get(factor) for factor in CONTEXT)
 
 
@@ -165,8 +164,8 @@ def _count_readers(cell: Levels) -> int:
 
 
 def _count_particles(data: Data) -> int:
-    """Return the particles of a snapshot; of a user's own an estimate, by the bytes of its files."""
-    # What makes snapshots reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
+    """Return the particles of a snapshot, estimated from the bytes of the files if they are user-supplied."""
+    # Imported here, because making snapshots needs h5py, which only a cell's interpreter has to have.
     from sbench.studies.particles.make import list_source_files, plan_snapshot
 
     if data.files:
@@ -175,7 +174,7 @@ def _count_particles(data: Data) -> int:
 
 
 def _describe_files(data: Data) -> str:
-    """Say what the user's own snapshot is, and see that each of its files has the field."""
+    """Describe the user-supplied snapshot, and check that each of its files has the field."""
     from sbench.studies.particles import make, snapshots
 
     paths = make.list_source_files(Path(data.files))

@@ -1,6 +1,6 @@
-"""Snapshots read through yt, which every process opens before anything is timed; its reads are counted like all others.
+"""Read snapshots through yt, which every process opens before the timed part, and count yt's reads like all others.
 
-yt is imported where a snapshot is opened, as only a library whose lock names it has it.
+`open_snapshot` imports yt, because only a library with yt in its lock has it.
 """
 
 import time
@@ -14,22 +14,22 @@ from sbench.studies.particles.snapshot_reading import Chunk, Source, record_effe
 if TYPE_CHECKING:
     import numpy as np
 
-# By a snapshot's first file: yt's dataset, which a task finds again when it is unpickled.
+# First file of a snapshot -> yt's dataset, which a task finds again when it is unpickled.
 _datasets: dict[str, Any] = {}
-# By name of a file and first particle: the number of a chunk.
+# (Name of a file, first particle) -> number of a chunk.
 _numbers: dict[tuple[str, int], int] = {}
 
 
 def open_snapshot(address: str, index: Path | str, control: str = "") -> None:
-    """Let yt open the snapshot with the file `address` and make its index, or take the one that is there.
+    """Open a snapshot through yt, and make its index or use the existing index.
 
     Args:
-        address: its first file.
-        index: where yt keeps the index that it makes, which other processes find there.
-        control: the cell's level of it: a slowed control waits after each read.
+        address: first file of the snapshot.
+        index: path of yt's index, which all processes share.
+        control: level of the cell: a planted slowdown waits after each read.
 
     Raises:
-        Problem: yt does not take the file for a snapshot.
+        Problem: yt does not recognise the file as a snapshot.
     """
     if address in _datasets:
         return
@@ -47,39 +47,35 @@ def open_snapshot(address: str, index: Path | str, control: str = "") -> None:
     _numbers.update({_get_place(piece): number for number, piece in enumerate(list_pieces(dataset))})
     _add_accounting(type(dataset.index.io), control)
     _datasets[address] = dataset
-    # As yt opens files: with the defaults of h5py, whatever the access list of the other methods is.
+    # yt opens files with the defaults of h5py, whatever the access list of the other methods.
     with h5py.File(address, "r") as file:
         record_effective({"driver": file.driver})
 
 
 def get_dataset(address: str) -> Any:
-    """Return yt's dataset of the snapshot that was opened by its file `address`."""
+    """Return yt's dataset of the open snapshot with the first file `address`."""
     return _datasets[address]
 
 
 def list_pieces(dataset: Any) -> list:
-    """Return the chunks in which yt reads a dataset, each with filename, start and end."""
+    """Return yt's chunks of a dataset, each with filename, start and end."""
     return dataset.index.data_files
 
 
 def expect_same_chunks(dataset: Any, chunks: Sequence[Chunk]) -> None:
-    """See that yt cuts the files into the chunks that the other methods read.
-
-    Raises:
-        Problem: it does not.
-    """
+    """Raise a Problem if yt splits the files into other chunks than the other methods read."""
     own = [(*_get_place(piece), int(piece.end)) for piece in list_pieces(dataset)]
     if own != [(Path(chunk.address).name, chunk.start, chunk.end) for chunk in chunks]:
         raise Problem(f"{chunks[0].address}: yt reads other chunks ({len(own)}) than are listed ({len(chunks)})")
 
 
 def read_all_data(dataset: Any, source: Source) -> Any:
-    """Return the values of all particles as float64, which yt reads chunk after chunk."""
+    """Return the values of all particles as float64; yt reads chunk after chunk."""
     return dataset.all_data()[source.group, source.field].d
 
 
 def sort_by_file(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndarray":
-    """Return what `read_all_data` gave in the order of the chunks: yt sorts files by name, in which 10 is before 2."""
+    """Return values of `read_all_data` in the order of the chunks; yt sorts files by name, with 10 before 2."""
     import numpy as np
 
     order = sorted(range(len(chunks)), key=lambda at: (chunks[at].address, chunks[at].start))
@@ -89,13 +85,13 @@ def sort_by_file(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndarray":
 
 
 def read_piece(piece: Any, source: Source) -> Any:
-    """Return the values of one of yt's chunks as float64, read by the reader that it has with it, as yt reads it."""
+    """Return the values of one of yt's chunks as float64, read by the chunk's reader as yt does."""
     field = source.group, source.field
     return piece.io._read_particle_data_file(piece, {field[0]: [field[1]]})[field].astype("float64")
 
 
 def get_chunk_number(piece: Any) -> int:
-    """Return the number of one of yt's chunks among those of its snapshot."""
+    """Return the number of one of yt's chunks within its snapshot."""
     return _numbers[_get_place(piece)]
 
 
@@ -104,7 +100,7 @@ def _get_place(piece: Any) -> tuple[str, int]:
 
 
 def _add_accounting(reader: type, control: str) -> None:
-    """Let yt's own reader account for what it reads; its class is changed, since readers are sent to workers."""
+    """Let yt's reader record its reads; change its class, since Dask sends readers to workers."""
     read = reader._read_particle_data_file
 
     def read_and_record(self: Any, piece: Any, *arguments: Any) -> dict:

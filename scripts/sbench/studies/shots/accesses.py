@@ -1,4 +1,4 @@
-"""Access patterns as users write them: --access names what is read at once, how much of it, and how often."""
+"""Parse the access patterns of --access: the unit of a read, the parts of each dataset, and their shares of reads."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Accesses:
     """One access or several: each selects a part of every dataset.
 
     Attributes:
-        unit: what is read at once, a level of the factor `access`.
+        unit: level of the factor `access`, files or datasets.
         shares: share of all reads by level of the factor `selection`; the sum is 1.
     """
 
@@ -25,7 +25,7 @@ class Accesses:
 
 
 def parse_accesses(text: str) -> Accesses:
-    """Return the accesses of a text such as "files [:, 0] 70 %; all 30 %"; without shares all are equal.
+    """Parse accesses such as "files [:, 0] 70 %; all 30 %"; without shares all are equal.
 
     Raises:
         Problem: the text is malformed, or its shares do not add up to 100 %.

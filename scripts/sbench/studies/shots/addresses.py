@@ -1,4 +1,4 @@
-"""Addresses of the user's own files: the bucket that they are in, and how to name one that is not read as it is."""
+"""Addresses of user files: their bucket, and a remedy for addresses that cannot be read."""
 
 import re
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ from sbench.probe.program import Problem
 
 IN_BUCKET = "s3://"
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
-# An object of AWS over HTTP, in both styles.
+# HTTP addresses of S3 objects in AWS, virtual-hosted and path style.
 _HOST = r"(?:(?P<bucket>[^/]+)\.)?s3[.-](?:dualstack\.)?(?:(?P<region>[a-z]+-[a-z0-9-]+)\.)?amazonaws\.com(?:\.cn)?"
 _OF_AWS = re.compile(_HOST + "/(?P<path>.+)")
 
 
 def get_bucket(what: str | Sequence[str]) -> str:
-    """Return the bucket that addresses lie in, "" of local files.
+    """Return the bucket of addresses, "" for local files.
 
     Raises:
-        Problem: they do not lie in one place, or in none that files are read from.
+        Problem: the files are not all in one bucket or all local, or an address has another scheme.
     """
     buckets = set(map(_parse_bucket, [what] if isinstance(what, str) else what))
     if len(buckets) != 1:
@@ -26,12 +26,11 @@ def get_bucket(what: str | Sequence[str]) -> str:
 
 
 def _parse_bucket(place: str) -> str:
-    """Return the bucket of an address, "" of a path."""
     address = _ADDRESS.fullmatch(place)
     if not address:
         return ""
     if not place.startswith(IN_BUCKET):
-        # A question mark may be followed by a signature.
+        # The query may hold a signature.
         public = place.partition("?")[0]
         raise Problem(f"{public} is not read; {_describe_remedy(address[1].lower(), public.partition('://')[2])}")
     bucket = address[2].partition("/")[0]
@@ -41,7 +40,6 @@ def _parse_bucket(place: str) -> str:
 
 
 def _describe_remedy(scheme: str, rest: str) -> str:
-    """Return how to name the files of an address that is not a bucket's."""
     if scheme in ("s3", "s3a", "s3n"):
         return f"write {IN_BUCKET}{rest}"
     if scheme == "file":

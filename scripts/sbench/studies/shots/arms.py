@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sbench.drivers import DEFAULT
 from sbench.studies.shots.accesses import Accesses
 
-# Chunk cache of each dataset in bytes, unless an arm sets another: the default of HDF5 2, which reads.
+# Chunk cache of each dataset in bytes, unless an arm sets another: the default of HDF5 2.
 RDCC_NBYTES = 8 * 2**20
 _BUFFERS = ("0", "64MiB", "256MiB")
 _CACHES = ("blockcache-1MiB", "blockcache-4MiB", "blockcache-16MiB")
@@ -15,10 +15,10 @@ FACTORS = ("layout", "driver", "page_buffer", "read_cache", "chunk_cache")
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to read a set of files: levels of the factors, and the forecast of one object.
+    """A way to read a set of files: levels of the factors, and the forecast for one object.
 
     Attributes:
-        requests, bytes, seconds: of one object, by level of the factor `selection`.
+        requests, bytes, seconds: forecasts for one object, by level of the factor `selection`.
     """
 
     layout: str
@@ -32,7 +32,7 @@ class Arm:
 
     @property
     def levels(self) -> dict[str, str]:
-        """Its levels by factor."""
+        """Return the arm's levels by factor."""
         return {factor: getattr(self, factor) for factor in FACTORS}
 
     def compute_mean(self, what: str, accesses: Accesses) -> float:
@@ -40,23 +40,23 @@ class Arm:
         return sum(share * getattr(self, what)[level] for level, share in accesses.shares.items())
 
     def compute_rank(self, accesses: Accesses) -> tuple[float, float]:
-        """Return the key that sorts the best arm first: by time, then by bytes."""
+        """Return a key that sorts the best arm first: by time, then by bytes."""
         return self.compute_mean("seconds", accesses), self.compute_mean("bytes", accesses)
 
 
 def get_arm_key(levels: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the levels that tell an arm from others; where one is not said, it is the default."""
+    """Return the levels that identify an arm; a missing level is the default."""
     return tuple(str(levels.get(factor, DEFAULT)) for factor in FACTORS)
 
 
 def list_arms(layout: str, from_s3: bool, paged: bool, chunk_cache: str = "") -> Iterator[Arm]:
-    """Yield the ways to read a set of files, the one without any setting first.
+    """Yield the arms for a set of files, the arm with default settings first.
 
     Args:
         layout: name of the set.
-        from_s3: the files lie in a bucket.
-        paged: the files have pages, so that HDF5's page buffer works.
-        chunk_cache: a larger chunk cache to try with each of them, "" for none.
+        from_s3: whether the files are in a bucket.
+        paged: whether the files have pages, so that HDF5's page buffer works.
+        chunk_cache: a larger chunk cache to try with each arm, too; "" for none.
     """
     plain = []
     for driver in ("ros3", "s3fs") if from_s3 else ("sec2",):

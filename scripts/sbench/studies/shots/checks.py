@@ -1,4 +1,4 @@
-"""Checks of files with shots: what was read back from them against their label."""
+"""Checks of shot files: layout and pages as read back, against the label."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from sbench.design.checks import rule
 
 @rule(3)
 def check_layout(manifest: dict, label: dict) -> Iterator[str]:
-    """Check that the data, as read back from the files, are what their label says."""
+    """Check that the layout read back from the files matches the label."""
     layout = manifest["layout"]
-    # Of a user's own files only the layout is promised; plain files have no pages.
+    # User files promise only their layout; plain files lack pages.
     promised = {"layout"} if "files" in label else label.keys() - (set() if label.get("paged") else {"page_size"})
     for key in sorted(promised & layout.keys() - {"shots", "signals"}):
         if layout[key] != label[key]:
@@ -18,8 +18,8 @@ def check_layout(manifest: dict, label: dict) -> Iterator[str]:
 
 @rule(3)
 def check_pages(effective: dict, layout: dict) -> Iterator[str]:
-    """Check that the files that were read have the pages of the manifest's layout."""
+    """Check that the files read have the pages of the manifest's layout."""
     for key in ("paged", "page_size") if layout["paged"] else ("paged",):
-        # Of files of one's own, of which some are read, None is that they differ.
+        # None: user files differ, and the record may read only some of them.
         if layout[key] is not None and effective.get(key, layout[key]) != layout[key]:
             yield f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}"

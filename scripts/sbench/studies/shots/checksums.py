@@ -1,4 +1,4 @@
-"""Checksums of values that drivers read: the same for the same values, however memory is laid out."""
+"""Compute checksums of values that drivers read, independent of the layout in memory."""
 
 import zlib
 from collections.abc import Iterator
@@ -10,27 +10,27 @@ from sbench.drivers import Unable
 if TYPE_CHECKING:
     import numpy as np
 
-# Elements that are copied at a time.
+# Elements per copy.
 _PIECE = 2**20
 
 
 def has_known_size(values: object) -> bool:
-    """Return whether `values.nbytes` is the size that `compute_checksum` gives, so that the elements need no visit."""
+    """Return whether `values.nbytes` is the size from `compute_checksum`, so that the elements need no visit."""
     return hasattr(values, "nbytes") and not values.dtype.hasobject and values.dtype.names is None
 
 
 def compute_checksum(values: object) -> tuple[int, int]:
-    """Return (bytes, crc32) of values that a driver read, in C order and native byte order.
+    """Return (bytes, crc32) of values from a driver, in C order and native byte order.
 
-    Members of structures follow each other without gaps. A text of variable length is followed by a NUL, a sequence by
-    its number of elements in 8 bytes, so that the end of each is part of the checksum. A structure with such members is
-    taken member by member. A dataset without values has no bytes. The list that `File.walk` gives has the bytes of its
-    sorted descriptions.
+    Members of structures follow each other without gaps. A NUL follows each text of variable length, and the number of
+    elements in 8 bytes each sequence, so that the checksum covers their ends. A structure with such members is taken
+    member by member. A dataset without values has 0 bytes. The list from `File.walk` has the bytes of its sorted
+    descriptions.
 
     Raises:
-        Unable: an element is a reference, or another object that has no bytes.
+        Unable: an element is a reference, or another object without bytes.
     """
-    # Here, as the process that starts the workers imports this module, too, and reads nothing.
+    # Imported here: the process that starts the workers imports this module and reads nothing.
     import h5py
     import numpy as np
 
@@ -48,7 +48,7 @@ def compute_checksum(values: object) -> tuple[int, int]:
 
 
 def _iter_pieces(values: "np.ndarray") -> "Iterator[np.ndarray | bytes]":
-    """Yield the bytes of values; those of plain numbers are not copied, others piece by piece."""
+    """Yield the bytes of values: plain numbers without a copy, others piece by piece."""
     import numpy as np
 
     kind = values.dtype
@@ -83,7 +83,7 @@ def _convert_to_bytes(value: object) -> bytes:
 
 
 def _remove_gaps(kind: "np.dtype") -> "np.dtype":
-    """Return a type in native byte order; the members of a structure, however nested, follow each other."""
+    """Return a type in native byte order without gaps between members, at any depth."""
     import numpy as np
 
     if kind.subdtype:
@@ -94,7 +94,7 @@ def _remove_gaps(kind: "np.dtype") -> "np.dtype":
 
 
 def _clear_padding(data: "np.ndarray", kind: "np.dtype") -> "np.ndarray":
-    """Return bytes of long doubles with zeros in place of the bytes that hold no value."""
+    """Return the bytes of long doubles with zeros as padding."""
     import numpy as np
 
     info, data = np.finfo(kind), data.copy()

@@ -1,4 +1,4 @@
-"""Which datasets of a file patterns mean, and what of these is left out, with the reasons."""
+"""Choose the datasets of a file by patterns, and record why others are left out."""
 
 import heapq
 import os
@@ -19,13 +19,13 @@ _NAMED = 3
 
 
 class Pattern:
-    """A pattern that paths match; a `!` before it is no part of it."""
+    """A pattern of paths, without a leading `!`."""
 
     def __init__(self, text: str) -> None:
-        """Take a pattern as users write it."""
+        """Compile a pattern as users write it."""
         self.text = text.removeprefix("!")
         self._compiled = re.compile(build_regex(self.text))
-        # What the path of a group, with the slash behind it, may match of a pattern that has more.
+        # Parts of the pattern that the path of a group, with a trailing slash, may match.
         ends = [part.end() for part in re.finditer(r"\*\*/?|/(?!\*\*)", self.text)]
         ends = [end for end in ends if end < len(self.text) or self.text.endswith("**")]
         self._leading = [re.compile(build_regex(self.text[:end])) for end in ends]
@@ -35,19 +35,19 @@ class Pattern:
         return bool(self._compiled.fullmatch(path))
 
     def find_positions_below(self, group: str) -> frozenset[int]:
-        """Return the positions in the pattern that the path of a group leads to; none if no path below it matches."""
+        """Return the positions in the pattern that the path of a group reaches; empty if no path below it matches."""
         path = f"{group.rstrip('/')}/"
         return frozenset(number for number, one in enumerate(self._leading) if one.fullmatch(path))
 
 
 @dataclass
 class Choice:
-    """What patterns mean in a file.
+    """The datasets of a file that patterns match.
 
     Attributes:
-        meant: the datasets that can be read, by pattern.
-        left_out: what cannot, by pattern.
-        others: the first datasets that no pattern means.
+        meant: readable datasets by pattern.
+        left_out: entries that cannot be read, by pattern.
+        others: the first datasets that no pattern matches.
     """
 
     meant: dict[str, list[Dataset]] = field(default_factory=dict)
@@ -55,38 +55,38 @@ class Choice:
     others: list[str] = field(default_factory=list)
 
     def add_entry(self, pattern: str, entry: Entry) -> None:
-        """Add a dataset, or a link, that a pattern means."""
+        """Add a dataset or a link that a pattern matches."""
         if entry.reason:
             self.left_out.setdefault(pattern, []).append(entry)
         else:
             self.meant.setdefault(pattern, []).append(entry.dataset)
 
     def list_meant(self) -> list[Dataset]:
-        """Return the datasets that can be read, whichever pattern means them."""
+        """Return the readable datasets of all patterns."""
         return [dataset for of_pattern in self.meant.values() for dataset in of_pattern]
 
     def list_left_out(self) -> list[Entry]:
-        """Return what is left out, whichever pattern means it."""
+        """Return the entries that are left out, of all patterns."""
         return [entry for of_pattern in self.left_out.values() for entry in of_pattern]
 
 
 def choose_datasets(
     file: h5py.File, patterns: Sequence[str], where: str, level: str = "", root: str = "", inside: bool = False
 ) -> Choice:
-    """Return what patterns mean in the file at `where`: a dataset once per pattern, under its first path that matches.
+    """Choose the datasets that patterns match in a file: each once per pattern, under its first matching path.
 
-    First is the path of hard links by which `hdf5_tree.walk_links` comes to it; then those through other links.
+    The first path is the path of hard links from `hdf5_tree.walk_links`; paths through other links follow.
 
     Args:
-        file: the file.
-        patterns: those that datasets match, and with a `!` those that they do not.
-        where: its path or address, for messages.
-        level: of the factor `selection`: datasets of which memory has no room for such a part are left out.
-        root: the folder that holds all files of a set: datasets with values in files outside it are left out.
-        inside: datasets with values in any other file are left out.
+        file: an open file.
+        patterns: patterns of paths; a leading `!` excludes matches.
+        where: the file's path or address, for messages.
+        level: level of the factor `selection`; datasets whose part exceeds free memory are left out.
+        root: folder of all files of a set; datasets with values in files outside it are left out.
+        inside: whether datasets with values in any other file are left out.
 
     Raises:
-        Problem: two patterns mean the same path.
+        Problem: two patterns match the same path.
     """
     chooser, links = _Chooser(patterns, where, level, root, inside), []
     for link in hdf5_tree.walk_links(file):
@@ -101,7 +101,7 @@ def choose_datasets(
 
 
 def list_datasets_elsewhere(file: h5py.File, patterns: Sequence[str], where: str) -> list[Entry]:
-    """Return the datasets that patterns mean and whose values are in other files, as what is left out."""
+    """Return the matching datasets with values in other files, as entries that are left out."""
     entries = choose_datasets(file, patterns, where, inside=True).list_left_out()
     return [entry for entry in entries if entry.dataset is not None and entry.dataset.elsewhere]
 
@@ -111,7 +111,7 @@ class _Chooser:
         self.wanted = [Pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
         self._unwanted = [Pattern(pattern) for pattern in patterns if pattern.startswith("!")]
         self._where, self._level, self._root, self._inside, self.choice = where, level, root, inside, Choice()
-        # Datasets by pattern: whatever leads to one of these again is not another.
+        # Datasets by pattern: further links to the same dataset are ignored.
         self._done: set[tuple[str, hdf5_tree.Address]] = set()
 
     def add_link(self, link: hdf5_tree.Link) -> None:
@@ -158,8 +158,8 @@ class _Chooser:
         return any(pattern.matches(link.name) for pattern in self._unwanted)
 
     def walk_links(self, links: list[hdf5_tree.Link]) -> Iterator[hdf5_tree.Link]:
-        """Yield links to objects that were reached before, and those below such groups as far as patterns lead."""
-        # Short paths come first. A group is entered once for all paths that leave the same of each pattern to match.
+        """Yield links to objects reached before, and links below such groups as far as patterns match."""
+        # Short paths come first. A group is entered once for each set of positions in the patterns.
         rest = [(link.path.count(b"/"), link.path, link) for link in links]
         heapq.heapify(rest)
         entered = set()
@@ -176,7 +176,7 @@ class _Chooser:
 
 
 def describe_left_out(entries: Iterable[Entry]) -> str:
-    """Return what is left out in words: the first of each reason, and how many more there are."""
+    """Describe the entries that are left out: the first of each reason, and the number of others."""
     by_reason: dict[str, list[Entry]] = {}
     for entry in entries:
         by_reason.setdefault(entry.reason, []).append(entry)
@@ -184,7 +184,7 @@ def describe_left_out(entries: Iterable[Entry]) -> str:
 
 
 def describe_empty_choice(choice: Choice, patterns: Sequence[str], where: str) -> str:
-    """Return why patterns leave nothing to read of a file."""
+    """Return why patterns leave nothing to read in a file."""
     if left_out := choice.list_left_out():
         return f"{where} has nothing that can be read: {describe_left_out(left_out)}"
     if list(patterns) == [ALL]:

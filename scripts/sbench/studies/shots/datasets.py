@@ -1,4 +1,4 @@
-"""Datasets of a file: under which paths they are found, and why some of them are left out."""
+"""Datasets of a file with their paths, and the reasons why some are left out."""
 
 import math
 from dataclasses import dataclass
@@ -19,30 +19,30 @@ class Dataset(h5py.Dataset):
     """A dataset under the path that led to it; HDF5 would search the file for its name."""
 
     def __init__(self, identifier: h5py.h5d.DatasetID, path: str) -> None:
-        """Take an open dataset of a file that is only read."""
+        """Wrap an open dataset, read-only."""
         super().__init__(identifier, readonly=True)
         self._path = path
 
     @property
     def name(self) -> str:
-        """The path."""
+        """Return the path."""
         return self._path
 
     @property
     def elsewhere(self) -> str:
-        """How its values lie in other files, "virtual" or "external storage"; "" if they are in its own."""
+        """Return how other files hold the values, "virtual" or "external storage"; "" if they are in the same file."""
         return elsewhere.get_storage_kind(self.id.get_create_plist())
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset of a file, or a link that leads to none.
+    """A dataset of a file, or a link that leads to no dataset.
 
     Attributes:
-        path: from the root; bytes that are not UTF-8 are escaped.
-        dataset: None where it cannot be opened, and of a link to another file.
+        path: path from the root; bytes that are not UTF-8 are escaped.
+        dataset: None if it cannot be opened, and for a link to another file.
         reason: why it is left out, in the same words for all of a kind; "" if it can be read.
-        detail: what is to be known of this one.
+        detail: details of this entry.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Entry:
 
 
 def build_entry(link: hdf5_tree.Link) -> Entry:
-    """Return the entry of a link that leads to a dataset or to nothing that can be opened."""
+    """Build the entry of a link that leads to a dataset, or to nothing that can be opened."""
     if link.object is not None:
         dataset = Dataset(link.object, link.name)
         return Entry(link.name, dataset, *_find_obstacle(dataset, link.path))
@@ -69,12 +69,7 @@ def build_entry(link: hdf5_tree.Link) -> Entry:
 
 
 def describe_excess(dataset: h5py.Dataset, level: str) -> str:
-    """Return in words that memory has no room for what a selection reads of a dataset at once, "" if it has.
-
-    Args:
-        dataset: the dataset.
-        level: of the factor `selection`.
-    """
+    """Return needed and free memory if a level of `selection` reads more of a dataset at once than fits, else ""."""
     shape = dataset.shape or ()
     if level == selection.METADATA:
         return ""
@@ -88,7 +83,7 @@ def describe_excess(dataset: h5py.Dataset, level: str) -> str:
 
 
 def _find_obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
-    """Return why a dataset cannot be read whatever part of it is asked for, and a detail; "" if it can."""
+    """Return why no part of a dataset can be read, and a detail; "" if it can."""
     if not hdf5_tree.is_utf8(path):
         return "its name is not UTF-8", ""
     try:
@@ -110,7 +105,7 @@ def _find_obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
 
 
 def _expect_conversion(kind: h5py.h5t.TypeID, values: np.dtype) -> None:
-    """Raise TypeError if HDF5 does not convert a file's type to that of memory, as it does with numbers and texts."""
+    """Raise TypeError if HDF5 cannot convert a file's type to the type in memory; numbers and texts always convert."""
     plain = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING)
     if kind.get_class() not in plain and h5py.h5t.find(kind, h5py.h5t.py_create(values)) is None:
         raise TypeError("HDF5 does not convert it")
@@ -121,7 +116,7 @@ def _describe_type(kind: h5py.h5t.TypeID, error: Exception) -> str:
     classes |= {h5py.h5t.REFERENCE: "reference", h5py.h5t.COMPOUND: "structure", h5py.h5t.OPAQUE: "opaque value"}
     classes |= {h5py.h5t.BITFIELD: "bit field"}
     words = f"{classes.get(kind.get_class(), 'type')} of {kind.get_size()} bytes"
-    # Some errors are no more than a number.
+    # Some errors are only a number.
     return f"{words}: {format_error(error)}" if " " in format_error(error) else words
 
 

@@ -1,4 +1,4 @@
-"""Values that lie in other files: the sources of virtual datasets, and external storage."""
+"""Find values in other files: the sources of virtual datasets, and external storage."""
 
 import contextlib
 import itertools
@@ -13,7 +13,7 @@ from sbench.probe import hdf5_tree
 from sbench.probe.formats import format_error
 
 VIRTUAL, EXTERNAL = "virtual", "external storage"
-# How HDF5 names the file itself among the sources of a virtual dataset, and h5py its driver of Python's file objects.
+# HDF5's name for the file itself as a source, and h5py's driver for Python's file objects.
 _SAME, _FILE_OBJECT = ".", "fileobj"
 
 
@@ -22,9 +22,9 @@ class Holders:
     """The other files that hold values of a dataset.
 
     Attributes:
-        files: their absolute paths.
-        amiss: the first that is not there, or is not what it should be, in words; "" if all are.
-        fixed: one is named by an absolute path or found in the working directory: a copy beside it is not read.
+        files: absolute paths.
+        amiss: the first file that is missing or unsuitable, in words; "" if all are fine.
+        fixed: whether a path is absolute or in another folder: HDF5 reads no copy next to the dataset's file.
     """
 
     files: frozenset[Path] = frozenset()
@@ -33,25 +33,25 @@ class Holders:
 
 
 def get_storage_kind(created: h5py.h5p.PropDCID) -> str:
-    """Return "virtual" or "external storage" by a dataset's creation properties, "" if its values are in its file."""
+    """Return "virtual" or "external storage" by a dataset's creation properties, "" if its file has the values."""
     if created.get_layout() == h5py.h5d.VIRTUAL:
         return VIRTUAL
     return EXTERNAL if created.get_external_count() else ""
 
 
 def find_holders(dataset: h5py.Dataset) -> Holders:
-    """Return the other files that hold values of a dataset; sources of virtual datasets may be virtual, too.
+    """Return the other files that hold values of a dataset, including the sources of virtual sources.
 
-    HDF5 itself gives fill values where a source is not there.
+    HDF5 itself returns fill values for a missing source.
     """
     return _find_holders(dataset, set())
 
 
 def list_sources(file: h5py.File) -> list[str]:
-    """Return the names of other files that virtual datasets of a file have, with `%b` where they are numbered."""
+    """Return the names of other files that virtual datasets of a file have, with `%b` if they are numbered."""
     names = set()
     for dataset in (link.object for link in hdf5_tree.walk_links(file) if isinstance(link.object, h5py.h5d.DatasetID)):
-        # What cannot be looked into is left out with that reason when it is to be read.
+        # Choosing datasets leaves these out, with the reason.
         with contextlib.suppress(Exception):
             if get_storage_kind(created := dataset.get_create_plist()) == VIRTUAL:
                 names |= {created.get_virtual_filename(number) for number in range(created.get_virtual_count())}
@@ -75,7 +75,7 @@ def _find_holders(dataset: h5py.Dataset, seen: set[tuple]) -> Holders:
 
 
 def _merge_holders(parts: Iterable[Holders]) -> Holders:
-    """Return the files of all parts up to the first in which something is amiss."""
+    """Merge the files of all parts up to the first with something amiss."""
     files, fixed = set(), False
     for part in parts:
         files |= part.files
@@ -86,13 +86,13 @@ def _merge_holders(parts: Iterable[Holders]) -> Holders:
 
 
 def _find_external_file(name: bytes) -> Holders:
-    # HDF5 takes the name as one in the working directory.
+    # HDF5 resolves the name in the working directory.
     path = Path(os.fsdecode(name))
     return Holders(frozenset({path.absolute()}), "" if path.is_file() else f"its file {path} is not there", True)
 
 
 def _iter_block_holders(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Iterator[Holders]:
-    """Yield what holds each block of a source; where its names have a number, there are as many as are found."""
+    """Yield the holders of each block of a source; numbered blocks end before the first missing file."""
     for number in itertools.count() if "%b" in name + path else range(1):
         held = _find_block_holders(file, expand_block_name(name, number), expand_block_name(path, number), seen)
         if not (number and held.amiss):
@@ -130,12 +130,12 @@ def _find_source_holders(file: h5py.File, path: str, seen: set[tuple]) -> Holder
 
 
 def expand_block_name(name: str, number: int) -> str:
-    """Return a name with the number of a block, as H5Pset_virtual defines it."""
+    """Insert the number of a block into a name, as H5Pset_virtual defines it."""
     return "%".join(part.replace("%b", str(number)) for part in name.split("%%"))
 
 
 def _resolve_source(name: str, origin: str) -> Path | None:
-    """Return the file that HDF5 opens as a source, by the rules of H5Pset_virtual; None if there is none."""
+    """Return the file that HDF5 opens as a source, by the rules of H5Pset_virtual; None if it is missing."""
     folder = os.path.dirname(os.path.abspath(origin))
     folders = [part.replace("${ORIGIN}", folder) for part in os.environ.get("HDF5_VDS_PREFIX", "").split(":") if part]
     folders += [folder, os.getcwd(), os.path.dirname(os.path.realpath(origin))]

@@ -1,18 +1,18 @@
-"""HDF5 files of any tree: how they are made, and which datasets they have."""
+"""Facts of HDF5 files of any tree: creation properties, filters, extents, and patterns of paths."""
 
 import re
 
 import h5py
 
 _FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
-# Registered with The HDF Group; h5py has them with a plugin only.
+# Registered with The HDF Group; h5py needs a plugin for them.
 _PLUGINS = {305: "lzo", 307: "bzip2", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd"}
 _PLUGINS |= {32017: "sz", 32018: "fcidecomp", 32020: "vbz", 32022: "bitgroom", 32023: "granular bitround", 32024: "sz3"}
 _PLUGINS |= {32026: "blosc2", 32028: "sperr"}
 
 
 def get_creation_facts(file: h5py.File) -> dict:
-    """Return what a file's creation fixed: {"paged", "page_size" (bytes; None without pages), "superblock"}."""
+    """Return creation properties of a file: {"paged", "page_size" (bytes; None without pages), "superblock"}."""
     created = file.id.get_create_plist()
     paged = created.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
     return {
@@ -23,7 +23,7 @@ def get_creation_facts(file: h5py.File) -> dict:
 
 
 def list_filters(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
-    """Return the number and the name of each filter that a dataset was created with."""
+    """Return the number and the name of each filter in a dataset's creation properties."""
     filters = [created.get_filter(index) for index in range(created.get_nfilters())]
     return [
         (number, _get_filter_name(number, name.decode(errors="backslashreplace"))) for number, _, _, name in filters
@@ -31,20 +31,20 @@ def list_filters(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
 
 
 def list_lacking_filters(dataset: h5py.Dataset) -> list[str]:
-    """Return the filters that some chunk of a dataset needs and the HDF5 of this process lacks, in words."""
+    """Describe the filters that some chunk of a dataset needs and the HDF5 of this process lacks."""
     filters = list_filters(dataset.id.get_create_plist())
     lacking = [index for index, (number, _) in enumerate(filters) if not h5py.h5z.filter_avail(number)]
     if not lacking:
         return []
     masks: set[int] = set()
-    # A bit of the mask is set where a chunk was written without the filter.
+    # A bit of the mask is set if a chunk was written without the filter.
     dataset.id.chunk_iter(lambda chunk: masks.add(chunk.filter_mask))
     needed = [index for index in lacking if any(not mask >> index & 1 for mask in masks)]
     return [describe_lacking(*filters[index]) for index in needed]
 
 
 def describe_lacking(number: int, name: str) -> str:
-    """Return a filter with the reason why HDF5 may lack it."""
+    """Describe a filter with the reason why HDF5 may lack it."""
     return f"{name}, which {'this HDF5 was built without' if number in _FILTERS else 'HDF5 has only as a plugin'}"
 
 
@@ -63,11 +63,11 @@ def list_extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
 
 
 def get_common_value(values: set) -> object:
-    """Return the one value that all have, None where they differ."""
+    """Return the only value of a set; None if it is empty or the values differ."""
     return next(iter(values)) if len(values) == 1 else None
 
 
 def build_regex(pattern: str) -> str:
-    """Return a pattern of paths as a regular expression: `*` and `?` within a name, `**` across several."""
+    """Convert a pattern of paths to a regular expression: `*` and `?` within a name, `**` across several."""
     kinds = {"**/": "(?:(?s:.*)/)?", "**": "(?s:.*)", "*": "[^/]*", "?": "[^/]"}
     return "".join(kinds.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern) if part)

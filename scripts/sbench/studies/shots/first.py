@@ -1,4 +1,4 @@
-"""A set of files as its first file shows it, before anything is measured."""
+"""Describe a set of files by its first file, before a measurement."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from sbench.studies.shots.files import get_creation_facts
 from sbench.studies.shots.gathered import open_gathered
 from sbench.studies.shots.inputs import Source, find_sources
 
-# So many files may lack what is read of the others.
+# Number of files to try, because some may lack the datasets to read.
 _TRIED = 20
 
 
 @dataclass(frozen=True)
 class First:
-    """What one file of a set is: whether it is paged, and in words; and how many files the set has."""
+    """A description of the first file to read: whether it is paged, a text, and the number of files in the set."""
 
     paged: bool
     words: str
@@ -28,14 +28,14 @@ class First:
 
 
 def describe_first(data: dict, levels: Iterable[str] = ()) -> First:
-    """Describe the first file of a set that has something to read, what selections leave of it, and what is left out.
+    """Describe the first file of a set with datasets to read: their number by selection, and why others are left out.
 
     Args:
-        data: {"files", "datasets", "at": the store's entry where they lie in a bucket}.
-        levels: of the factor `selection`; without any, whole datasets are read.
+        data: {"files", "datasets", "at" (the store's entry, for files in a bucket)}.
+        levels: levels of the factor `selection`; without any, whole datasets are read.
 
     Raises:
-        Problem: it cannot be read; no file has something to read, or a selection leaves nothing.
+        Problem: a file cannot be read, the first `_TRIED` files lack datasets to read, or a selection leaves nothing.
     """
     of_set, lacking = find_sources(data["files"], data.get("at")), []
     for one in of_set[:_TRIED]:
@@ -66,7 +66,7 @@ def _describe_file(file: h5py.File, source: Source, choice: Choice, levels: Sequ
 
 
 def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> list[Entry]:
-    """Return the datasets of which memory has no room for a part; a Problem if these are all."""
+    """Return the datasets that are too large for memory by a selection; raise a Problem if all are."""
     large = [(dataset, describe_excess(dataset, level)) for dataset in meant]
     entries = [Entry(one.name, one, reason=f"too large to be read by {level}", detail=why) for one, why in large if why]
     if len(entries) == len(meant):
@@ -75,7 +75,7 @@ def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> lis
 
 
 def _count_selected(source: Source, meant: Sequence[Dataset], levels: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield of how many datasets a selection reads something; a Problem if of none."""
+    """Yield the number of datasets that each "[…]" selection reads; raise a Problem at 0."""
     for level in levels:
         if level.startswith("["):
             places = (selection.iter_places(level, one.shape or (), one.chunks) for one in meant)

@@ -1,4 +1,4 @@
-"""Objects of a bucket that have values in each other: copies of them, side by side, are read as files are."""
+"""Copy objects of a bucket that hold values of each other into a folder, so that HDF5 reads them as files."""
 
 import contextlib
 import itertools
@@ -15,25 +15,22 @@ from sbench.studies.shots.addresses import IN_BUCKET
 from sbench.studies.shots.elsewhere import expand_block_name, list_sources
 from sbench.studies.shots.inputs import Source, find_object
 
-# Bytes that are copied for the values of one object.
+# Maximum of bytes to copy for the values of one object.
 _MOST = 2 * 2**30
 
 
 @contextlib.contextmanager
 def open_gathered(source: Source, store: dict | None) -> Iterator[tuple[Source, h5py.File]]:
-    """Open a file; of an object with virtual datasets, open a copy that has copies of their sources beside it.
+    """Open a file; for an object with virtual datasets, open a copy next to copies of their sources.
 
-    Objects that are more than 2 GiB together, or than a temporary folder has room for, are not copied.
-
-    Args:
-        source: the file.
-        store: the store's entry in the configuration, for a bucket.
+    Objects of more than 2 GiB together, or than a temporary folder has room for, are not copied. `store` is its entry
+    in the configuration, for a bucket.
 
     Yields:
-        The file, or its copy, whose `gathered` are the facts of all objects that were copied.
+        The file, or its copy with the facts of all copied objects in `gathered`.
 
     Raises:
-        Problem: it cannot be opened, or an object changes meanwhile.
+        Problem: the file cannot be opened, or an object changes meanwhile.
     """
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(source.open_hdf5())
@@ -45,7 +42,7 @@ def open_gathered(source: Source, store: dict | None) -> Iterator[tuple[Source, 
 
 
 def _copy_objects(source: Source, store: dict, folder: Path) -> Source | None:
-    """Copy an object, those that it has values in, and theirs, into a folder, each by its key; None if too large."""
+    """Copy an object and its sources, recursively, into a folder by key; return None if too large or outside it."""
     key = source.where.removeprefix(f"{IN_BUCKET}{store['bucket']}/")
     root, waiting, seen, facts = key.removesuffix(source.name), [key], set(), {}
     room = min(_MOST, shutil.disk_usage(folder).free)
@@ -71,12 +68,11 @@ def _copy_objects(source: Source, store: dict, folder: Path) -> Source | None:
 
 
 def _is_outside(key: str) -> bool:
-    """Return whether a key, taken as a path, leads out of the folder that it is taken from."""
     return key.startswith(("/", "../"))
 
 
 def _iter_source_keys(folder: str, name: str, store: dict) -> Iterator[str]:
-    """Yield the key of a source, or those of as many numbered ones as there are; none for a name outside the bucket."""
+    """Yield the key of a source, or the keys of all numbered sources, as far as the bucket has these objects."""
     key = posixpath.normpath(posixpath.join(folder, name))
     if _is_outside(key):
         return

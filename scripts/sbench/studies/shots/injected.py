@@ -1,4 +1,4 @@
-"""What came of the faults that were injected, cell by cell, for the study's facts."""
+"""Summarise the outcomes of injected faults per cell, for the study's facts."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,15 @@ from sbench.stores import faults
 
 
 def list_outcomes(kept: Sequence[Kept]) -> list[dict]:
-    """Return a row for each cell into whose reads faults were injected; controls are left out.
+    """Return a row for each cell with fault injection, without controls.
 
     Returns:
-        cell: its name.
-        attempts: the reads that met a fault; failed: those that ended with an error, or with other values.
-        missed: reads that met none, which say nothing.
+        cell: name of the cell.
+        attempts, failed: reads that met a fault, and the number of these with an error or other values.
+        missed: reads without a fault, which are not attempts.
         injected: faults in the reads that recovered.
-        extra_gets, extra_s: what each of these took beyond the read without faults of the same block, in GETs and in
-            seconds, medians over the blocks; None where there is no such block.
+        extra_gets, extra_s: GETs and seconds per fault beyond the read without faults of the same block, medians over
+            the blocks; None without such a block.
     """
     own = [one for one in kept if one.record and not one.levels.get("control")]
     plain = {

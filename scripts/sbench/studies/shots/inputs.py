@@ -1,4 +1,4 @@
-"""Input files: which HDF5 files paths, folders, patterns and addresses mean, on a disk or in a bucket."""
+"""Find HDF5 input files by paths, folders, patterns and addresses, on a disk or in a bucket."""
 
 import contextlib
 import io
@@ -33,12 +33,12 @@ class Source:
     """An input file.
 
     Attributes:
-        name: its name below the folder that all have in common.
-        bytes, version: its size, and what changes when it does.
-        where: its path or address.
-        reader: fetches an object, and those beside it.
-        copy: the path of an object's copy, if it was copied with the objects that it has values in.
-        gathered: bytes and version of all these objects, by their names below the folder.
+        name: path below the common folder of all files.
+        bytes, version: size, and facts that change with the file.
+        where: path or address.
+        reader: fetches an object and its neighbours; None for a local file.
+        copy: path of an object's copy, made together with the objects that hold its values.
+        gathered: bytes and version of all these objects, by name below the folder.
     """
 
     name: str
@@ -51,17 +51,17 @@ class Source:
 
     @property
     def root(self) -> str:
-        """The folder that holds all files, "" in a bucket."""
+        """Return the folder that holds all files, "" in a bucket."""
         return (self.copy or ("" if self.reader else self.where)).removesuffix(self.name).rstrip("/")
 
     def open_raw(self) -> BinaryIO | AsFile:
-        """Open its bytes for reading.
+        """Open the bytes of the file for reading.
 
         Raises:
-            Problem: it cannot be read, or is no file.
+            Problem: it cannot be read, or is not a file.
         """
         if self.reader:
-            # No range of an empty object can be asked for.
+            # An empty object has no range to request.
             return AsFile(self.reader, self.name) if self.bytes else io.BytesIO()
         try:
             _expect_file(self.where)
@@ -71,7 +71,7 @@ class Source:
 
     @contextlib.contextmanager
     def open_hdf5(self) -> Iterator[h5py.File]:
-        """Open it for the length of a `with` block, by h5py: from a bucket through requests of our own.
+        """Open the file with h5py for a `with` block; read an object of a bucket through `AsFile`.
 
         Raises:
             Problem: it is not HDF5, or cannot be read.
@@ -85,12 +85,12 @@ class Source:
                 with file:
                     yield file
             except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
-                # Its beginning can be read, and something further in cannot.
+                # The beginning can be read, a later part cannot.
                 raise Problem(f"{self.where} cannot be read as HDF5: {formats.format_error(error)}") from error
 
 
 def _expect_file(path: str) -> None:
-    """See that a path is that of a file; opening a pipe would wait."""
+    """Raise a Problem if a path is not a regular file; opening a pipe would wait."""
     if os.path.isdir(path):
         raise Problem(f"{path} {_IS_ZARR}")
     if not stat.S_ISREG(os.stat(path).st_mode):
@@ -106,14 +106,14 @@ def _describe_error(path: str, error: OSError) -> str:
 
 
 def find_sources(what: str | Sequence[str], store: dict | None = None) -> list[Source]:
-    """Return the files that paths, folders and patterns mean, in the order of their names.
+    """Return the files that paths, folders and patterns match, sorted by name.
 
     Args:
-        what: files, folders, and globs of local files, `**` in them any folders; or the same in a bucket.
+        what: files, folders, and globs of local files with `**` for any folders; or the same in a bucket.
         store: the store's entry in the configuration, for a bucket.
 
     Raises:
-        Problem: one means no file, or a bucket cannot be listed.
+        Problem: an item matches no file, or a bucket cannot be listed.
     """
     wanted = [what] if isinstance(what, str) else list(what)
     if store:
@@ -132,7 +132,7 @@ def _list_local_sources(wanted: Iterable[str]) -> list[Source]:
 
 
 def _build_local_source(path: str, name: str) -> Source:
-    """Return a file of this machine; a link to nothing has no bytes, and is reported when it is opened."""
+    """Build the source of a local file; a broken link has 0 bytes and is reported when it is opened."""
     try:
         state = os.stat(path)
     except OSError:
@@ -141,7 +141,6 @@ def _build_local_source(path: str, name: str) -> Source:
 
 
 def _expand_pattern(pattern: str) -> list[str]:
-    """Return the paths that a file, a folder or a pattern means."""
     if os.path.isfile(pattern):
         return [pattern]
     if os.path.isdir(pattern) and not _is_zarr(pattern):
@@ -155,7 +154,7 @@ def _expand_pattern(pattern: str) -> list[str]:
 
 
 def _list_folder(folder: str) -> list[str]:
-    """Return the files of a folder that are HDF5 by their endings, or else by their content."""
+    """Return the HDF5 files of a folder, by their endings or else by their content."""
     there = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and not path.is_dir()]
     named = [path for path in there if formats.is_named_hdf5(path.name)]
     files = named or [path for path in there if _is_hdf5(path)]
@@ -184,7 +183,7 @@ def _list_bucket_sources(wanted: Iterable[str], spec: dict) -> list[Source]:
 
 
 def find_object(key: str, spec: dict) -> Source | None:
-    """Return an object of a bucket, None where there is none."""
+    """Return an object of a bucket, None if it is absent or not accessible."""
     store = stores.get_store(spec)
     with contextlib.suppress(Absent, Denied):
         return _build_sources(store.list_objects("", [key]), store, spec)[0]
@@ -209,7 +208,7 @@ def _find_shared_folder(keys: Iterable[str]) -> str:
 
 
 def _find_objects(store: Store, address: str) -> dict[str, tuple[int, dict]]:
-    """Return {key: (bytes, version)} of the objects that an address, a folder or a pattern in a bucket means."""
+    """Return {key: (bytes, version)} of the objects that an address, folder or pattern in a bucket matches."""
     key = address.removeprefix(IN_BUCKET).partition("/")[2]
     literal = _WILD.split(key)[0]
     if literal != key:
@@ -230,13 +229,12 @@ def _find_object_or_folder(store: Store, address: str, key: str) -> dict[str, tu
     try:
         listed = store.list_objects(f"{key}/", below=False)
     except Problem:
-        # Those who may read objects may not always list them.
+        # Permission to read objects does not include permission to list them.
         return {}
     return _choose_hdf5(address, listed)
 
 
 def _choose_hdf5(folder: str, listed: dict[str, tuple[int, dict]]) -> dict[str, tuple[int, dict]]:
-    """Return the objects of a folder with names of HDF5 files."""
     if not formats.ZARR.isdisjoint(key.rpartition("/")[2] for key in listed):
         raise Problem(f"{folder} {_IS_ZARR}")
     files = {key: entry for key, entry in listed.items() if formats.is_named_hdf5(key)}

@@ -31,11 +31,11 @@ GENERATOR = "make_shots"
 VERSION = 1
 MARK = f"synthetic, by {GENERATOR}"
 CHUNK_BYTES = 2**18
-HEAP_BYTES = 4096  # HDF5 puts the collections that hold references to scales among the raw data, in this size
+HEAP_BYTES = 4096  # HDF5 allocates collections of references to scales among the raw data, in this size
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the program; return its status."""
+    """Run the program and return its exit status."""
     options = parse_dataset_options(
         argv,
         __doc__,
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def compute_data_sha256(shots: dict) -> str:
-    """Return one hash for all values of a dataset, whatever the layout of its files (METHOD 17, not comparable)."""
+    """Return a hash of all values of a dataset, independent of the layout of its files (METHOD 17, not comparable)."""
     lines = [
         json.dumps([shot, signal, entry["datasets"]])
         for shot, signals in sorted(shots.items())
@@ -77,11 +77,7 @@ def compute_data_sha256(shots: dict) -> str:
 
 
 def describe_existing_files(source: str) -> dict:
-    """Return the manifest's facts about a user's own files, which are only read; each has its absolute `path`.
-
-    Args:
-        source: a file, or a folder whose HDF5 files are meant.
-    """
+    """Describe a user file or the HDF5 files of a folder, read-only, for a manifest; each has its absolute `path`."""
     of_user = find_sources(source)
     facts = describe_files(of_user)
     for file, one in zip(facts["files"], of_user, strict=True):
@@ -90,10 +86,10 @@ def describe_existing_files(source: str) -> dict:
 
 
 def make_files(settings: Settings, out: Path) -> dict:
-    """Write the files of a dataset beside its manifest-to-be `out` and return its facts, all read back from the files.
+    """Write the files of a dataset to the folder of its manifest `out` and return facts read back from the files.
 
     Raises:
-        Problem: the folder holds HDF5 files of others or cannot be written, or the files are not what was asked for.
+        Problem: the folder holds foreign HDF5 files or cannot be written, or the files differ from the settings.
     """
     shots = plan_shots(settings)
     pairs = sort_pairs(settings.layout, shots)
@@ -121,7 +117,7 @@ def make_files(settings: Settings, out: Path) -> dict:
 
 
 def remove_earlier_files(folder: Path) -> None:
-    """Remove what an earlier run left; stop at HDF5 files that this program did not make."""
+    """Remove files of an earlier run; raise a Problem at HDF5 files of other programs."""
     discard_parts(folder)
     for path in sorted(folder.glob("*.h5")):
         try:
@@ -135,18 +131,18 @@ def remove_earlier_files(folder: Path) -> None:
 
 
 def discard_parts(folder: Path) -> None:
-    """Remove files that were not finished."""
+    """Remove unfinished files."""
     for part in folder.glob(".*.h5.part"):
         part.unlink()
 
 
 def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]], settings: Settings) -> dict:
-    """Write (shot, signal, axes) in this order to an HDF5 file, on disk when this returns.
+    """Write (shot, signal, axes) in this order to an HDF5 file and sync it to the disk.
 
     Returns:
         The (bytes, crc32) of each dataset, by its path in the file.
     """
-    # Without pages "none": space in the order of asking. By default small datasets move into holes left further ahead.
+    # Without pages "none" allocates in order. By default small datasets move into holes further ahead.
     space = {"fs_strategy": "page", "fs_page_size": settings.page_size} if settings.paged else {"fs_strategy": "none"}
     file = h5py.File(path, "w", libver=("earliest", "v110"), **space)
     try:
@@ -164,12 +160,12 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
                     store.write_dataset(place, values).make_scale()
                     written[place] = compute_checksum(values)
                 signal.dims[dimension].attach_scale(file[place])
-        # The file forgets about the free space when it is closed.
+        # HDF5 drops the free space when it closes the file.
         if "padding" in file:
             del file["padding"]
         file.close()
     except BaseException:
-        # A file that cannot be closed, for want of space, crashes HDF5 when the process ends.
+        # HDF5 crashes at exit if it cannot close a file for lack of space.
         os.truncate(path, 0)
         file.close()
         raise
@@ -178,10 +174,10 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
 
 
 class Store:
-    """Puts datasets into a file one behind the other, and in a paged file leaves no hole that a later one could fill.
+    """A writer that places datasets in sequence, without holes in a paged file that a later dataset could fill.
 
-    HDF5 fills the rest of an earlier page with whatever fits, so that a tenth of the datasets would lie outside their
-    shot or signal. Here the rest of a page is taken by padding, which is unlinked at the end.
+    HDF5 fills the rest of an earlier page with any dataset that fits, so that a tenth of the datasets would be outside
+    their shot or signal. Padding takes the rest of each page and is unlinked at the end.
     """
 
     def __init__(self, file: h5py.File, settings: Settings) -> None:
@@ -197,7 +193,7 @@ class Store:
             rows = min(len(values), 2 ** ((CHUNK_BYTES * len(values) // values.nbytes).bit_length() - 1))
             options = {"chunks": (rows, *values.shape[1:]), "compression": self.deflate or None}
         dataset = self.file.create_dataset(path, data=values, track_times=False, **options)
-        dataset.flush()  # chunks get their place in the file when they leave the chunk cache
+        dataset.flush()  # HDF5 allocates chunks when they leave the chunk cache
         if self.page_size:
             pieces = list_extents(dataset)
             for (_, end), (start, _) in pairwise([(0, self.end), *pieces]):
@@ -207,7 +203,7 @@ class Store:
         return dataset
 
     def _add_padding(self, start: int, length: int) -> None:
-        """Take the rest of a page, of which references to scales may have taken the beginning since it was free."""
+        """Allocate the rest of a page; references to scales may have taken its beginning meanwhile."""
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -224,7 +220,7 @@ class Store:
 
 
 def validate_files(settings: Settings, shots: dict, written: dict, facts: dict) -> None:
-    """Compare what was read back with what was asked for and what was written: the label must be the artefact.
+    """Check that the files as read back match the settings and the written checksums.
 
     Raises:
         Problem: something differs.

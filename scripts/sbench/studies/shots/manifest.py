@@ -1,4 +1,4 @@
-"""The manifest of a set of the user's own files: what is read of them, with its checksums."""
+"""Build the manifest of a set of user files: the reads, with checksums."""
 
 import hashlib
 import itertools
@@ -25,22 +25,21 @@ from sbench.studies.shots.files import get_common_value, get_creation_facts, lis
 from sbench.studies.shots.gathered import open_gathered
 from sbench.studies.shots.inputs import Source, find_sources
 
-# What a manifest, which each cell reads, may hold.
+# Maximum of reads in a manifest, because each cell loads it.
 _MOST_READS = 200_000
 _TOO_MANY = f"more than {_MOST_READS:,} reads of datasets or chunks; name fewer datasets or files, or select less"
 
 
 def describe_set(settings: dict) -> dict:
-    """Return the facts of a set of files: which datasets are read, their sizes, checksums and places.
+    """Return the facts of a set of files: the datasets to read, their sizes, checksums and places.
 
-    Files of which nothing is read are left out, and datasets that cannot be read; both are counted.
+    Files without reads and datasets that cannot be read are left out and counted.
 
     Args:
-        settings: {"files", "datasets", "layout", "selection" where it is not all of them, "at": the store's entry where
-            they lie in a bucket}.
+        settings: {"files", "datasets", "layout", optional "selection", "at" (the store's entry of a bucket)}.
 
     Raises:
-        Problem: a file is not HDF5, or values cannot be read; no file has a dataset that a pattern means.
+        Problem: a file is not HDF5, values cannot be read, or a pattern matches no dataset.
     """
     files = find_sources(settings["files"], settings.get("at"))
     contents = _Contents(settings.get("selection", selection.ALL), settings["datasets"])
@@ -70,7 +69,7 @@ def describe_set(settings: dict) -> dict:
 
 
 def compute_data_sha256(objects: Mapping[str, Mapping[str, dict]]) -> str:
-    """Return one hash for the values of a set, whatever its files are called and however many hold them."""
+    """Return a hash of the values of a set, independent of the names and the number of its files."""
     held = (entry for of_file in objects.values() for entry in of_file.values())
     return hashlib.sha256(
         json.dumps(sorted(line[1:3] for entry in held for line in entry["datasets"])).encode()
@@ -84,22 +83,22 @@ def _get_root_key(source: Source) -> str:
 
 @dataclass
 class _Contents:
-    """What is read of the files of a set, which are added one after the other."""
+    """The reads of a set, collected file by file."""
 
     level: str
     patterns: Sequence[str]
     files: list[dict] = field(default_factory=list)
-    # By name, other files that hold values of these.
+    # Other files that hold values of these, by name.
     companions: dict[str, dict] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
     objects: dict[str, dict[str, dict]] = field(default_factory=dict)
-    # The paths, as keys, that each pattern means.
+    # Paths, as keys, by pattern.
     groups: dict[str, dict[str, None]] = field(default_factory=dict)
     left_out: list[Entry] = field(default_factory=list)
-    # By pattern, of the first file that has some.
+    # Entries by pattern, of the first file with any.
     first_left_out: dict[str, list[Entry]] = field(default_factory=dict)
     lacking: str = ""
-    # How many datasets have nothing at the selected places.
+    # Number of datasets without elements at the selected places.
     without: int = 0
 
     def add_file(self, source: Source, file: h5py.File) -> None:
@@ -114,7 +113,7 @@ class _Contents:
             raise Problem(_TOO_MANY)
 
     def _read_tree(self, source: Source, file: h5py.File) -> dict[str, dict]:
-        # What HDF5's own drivers do is what the others are held against.
+        # HDF5's native drivers are the reference for the others.
         from sbench.drivers import native
 
         self.groups.setdefault(self.level, {})["/"] = None
@@ -147,7 +146,7 @@ class _Contents:
         return held
 
     def _resolve_needs(self, source: Source, dataset: Dataset) -> dict:
-        """Return what a dataset needs of a driver, and keep the files that hold its values."""
+        """Return a dataset's needs of a driver, and record the files that hold its values."""
         if not dataset.elsewhere:
             return {}
         held = find_holders(dataset)
@@ -158,7 +157,7 @@ class _Contents:
         return {"needs": IN_PLACE if held.fixed else BESIDE if held.files else WITHIN}
 
     def expect_all(self, layout: str) -> None:
-        """See that something is read for each pattern."""
+        """Raise a Problem if a pattern has nothing to read."""
         if not self.groups:
             raise Problem(self.lacking)
         wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
@@ -172,7 +171,7 @@ class _Contents:
 
 
 def _is_odd(link: hdf5_tree.Link) -> bool:
-    """Return whether readers differ in what they make of a link."""
+    """Return whether readers may treat a link differently."""
     return bool(link.kind or not link.first or not hdf5_tree.is_utf8(link.path))
 
 
@@ -183,10 +182,10 @@ def _count_reasons(entries: Sequence[Entry]) -> Iterator[dict]:
 
 
 def select_datasets(file: h5py.File, patterns: Sequence[str], where: str, level: str = "") -> list[Dataset]:
-    """Return the datasets that patterns mean and whose values are in the file; arguments are as of `choose_datasets`.
+    """Return the matching datasets with values in the file itself; arguments as for `choose_datasets`.
 
     Raises:
-        Problem: there is none.
+        Problem: no dataset matches.
     """
     choice = choose_datasets(file, patterns, where, level, inside=True)
     if not choice.meant:
@@ -195,13 +194,9 @@ def select_datasets(file: h5py.File, patterns: Sequence[str], where: str, level:
 
 
 def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses: Accesses) -> list[h5py.Dataset]:
-    """Return the datasets that all accesses but those to metadata read; none without such an access.
+    """Return the datasets that all accesses except metadata read; other arguments as for `choose_datasets`.
 
-    Args:
-        file: the file.
-        patterns: as in data.datasets.
-        where: the file's path or address, for messages.
-        accesses: how it is read.
+    Without such an access the list is empty.
 
     Raises:
         Problem: patterns or memory leave nothing to read.
@@ -213,7 +208,7 @@ def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses
 
 
 def _read_entry(source: Source, dataset: Dataset, level: str) -> dict:
-    """Return the entry of a dataset: a line for each place that is read, and the bytes that it takes in the file."""
+    """Read the entry of a dataset: a line for each place, and the place's bytes in the file."""
     lines, stored = [], []
     stored_of = _build_size_lookup(dataset)
     for place in selection.iter_places(level, dataset.shape or (), dataset.chunks):
@@ -235,12 +230,12 @@ def _compute_place_checksum(source: Source, dataset: Dataset, place: selection.P
 
 
 def _build_size_lookup(dataset: Dataset) -> Callable[[selection.Place], int]:
-    """Return a function that gives the bytes in the file that a place of a dataset takes."""
+    """Return a function that maps a place of a dataset to its bytes in the file."""
     if dataset.elsewhere:
         return lambda place: 0
     if not dataset.chunks:
         whole, shape = sum(end - start for start, end in list_extents(dataset)), dataset.shape or ()
-        # What is read of a dataset without chunks is no more than its bytes.
+        # Without chunks, a read takes at most the bytes of the dataset.
         return lambda place: (
             min(whole, selection.count_elements(place, shape) * dataset.dtype.itemsize) if place else whole
         )
@@ -250,7 +245,7 @@ def _build_size_lookup(dataset: Dataset) -> Callable[[selection.Place], int]:
 
 
 def _list_touched_chunks(place: selection.Place, chunks: tuple[int, ...], there: Collection[tuple]) -> Iterable[tuple]:
-    """Return the offsets of the chunks that a place touches, of all or of those that are there, whichever are fewer."""
+    """Return the offsets of the chunks that a place touches; search its range or all chunks, whichever is shorter."""
     if not place:
         return there
     ranges = [range(begin // size * size, end, size) for (begin, end, _), size in zip(place, chunks, strict=True)]

@@ -23,13 +23,13 @@ from sbench.studies.shots.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure what the step says on standard input."""
+    """Measure the cell of the step on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Return the program's part of the record."""
+    """Measure a cell and return the program's part of the record."""
     dask_workers.start_forkserver()
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     cell = settings.cell
@@ -55,7 +55,7 @@ def measure_cell(step: Step) -> dict:
         if nodes > 1:
             record |= cluster.prepare_nodes(cell.cache, files)
         step.open_window(sets_cache=nodes > 1)
-        # Decided by the store, not by what comes out: the cells of a comparison time the same (METHOD 9).
+        # The store decides, not the result: cells of a comparison time the same work (METHOD 9).
         record |= _measure_pass(cluster, plan, library, verify=step.job["far"])
         step.close_window()
         if nodes > 1:
@@ -75,15 +75,15 @@ def measure_cell(step: Step) -> dict:
 
 
 def count_workers(level: str) -> int:
-    """Return the number of workers of a level: "4", or "2x", twice the cores that this process may use."""
+    """Return the number of workers of a level: "4", or "2x" for twice the cores that this process may use."""
     return int(level[:-1]) * host.count_usable_cores() if level.endswith("x") else int(level)
 
 
 def select_objects(settings: Settings, manifest: dict, repeat: int) -> list[str]:
-    """Return what a repeat reads: shots or signals, drawn with the run's seed, the same for all arms of the block."""
+    """Draw the objects that a repeat reads with the run's seed, the same for all arms of the block."""
     access = settings.cell.access
     wanted = getattr(settings, f"read_{access}")
-    # What is called files in a manifest is how they are stored.
+    # In a manifest, "files" describes storage.
     available = list(manifest["objects" if access == "files" else access])
     if isinstance(wanted, list):
         if absent := [name for name in wanted if name not in available]:
@@ -96,7 +96,7 @@ def select_objects(settings: Settings, manifest: dict, repeat: int) -> list[str]
 
 @dataclass(frozen=True)
 class _Plan:
-    """The batches of each object, and what the manifest says that they must give."""
+    """The batches of each object, and the results that the manifest promises."""
 
     by: str
     objects: list[str]
@@ -107,7 +107,7 @@ class _Plan:
     control: str
 
     def build_batches(self, object_id: str, verify: bool) -> list[tasks.Batch]:
-        """Cut an object into batches, a shot into groups of signals, a signal of shots; each opens a file once."""
+        """Cut an object into batches: a shot by signals, a signal by shots; each batch opens a file once."""
         batches = []
         for pairs in dask_workers.split_into_batches(self._list_pairs(object_id), self.workers):
             files: dict[str, list[str]] = {}
@@ -128,7 +128,7 @@ class _Plan:
         return [drivers.build_address(self.location, name) for name in names]
 
     def list_expected(self) -> list[tuple]:
-        """Return (object, path, bytes, crc32), and a place where not all is read, of all datasets of the manifest."""
+        """Return (object, path, bytes, crc32) of all reads in the manifest, and the place for a part of a dataset."""
         return [
             (object_id, *dataset)
             for object_id in self.objects
@@ -137,7 +137,7 @@ class _Plan:
         ]
 
     def count_stored_bytes(self) -> int | None:
-        """Return the bytes that batches need of their files, once per open; None where nothing tells."""
+        """Return the bytes that batches need of their files, once per open; None if unknown."""
         if getattr(drivers.get_driver(self.access.driver), "inlines", False):
             return None
         total = 0
@@ -159,12 +159,12 @@ class _Plan:
 
 
 def _parse_place(where: list) -> selection.Place | str:
-    """Return the place of a line of the manifest, which has none where a dataset is read as a whole."""
+    """Return the place in a line of the manifest, () for a whole dataset."""
     return where[0] if where == [selection.WALK] else tuple(tuple(span) for span in (where[0] if where else ()))
 
 
 def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location: dict) -> None:
-    """Raise Unable if a driver does not read all that the datasets need, whichever of them this repeat reads."""
+    """Raise Unable if a driver lacks a need of any dataset, even if this repeat does not read it."""
     folder = location.get("folder")
     in_place = folder and all(file.get("path") == str(Path(folder, file["name"])) for file in manifest["files"])
     for file, held in manifest["objects"].items():
@@ -178,7 +178,7 @@ def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location
 
 
 def _make_index(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
-    """Make the index of all files that are read, in a window of its own: {"seconds", "bytes", "requests" by method}."""
+    """Make the index of the files to read in a separate window; return {"seconds", "bytes", "requests" by method}."""
     folder = Path(plan.access.index)
     folder.mkdir()
     driver.list_versions()
@@ -193,7 +193,7 @@ def _make_index(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
 
 
 def _measure_empty_tasks(cluster: dask_workers.Workers, plan: _Plan) -> float:
-    """Return the seconds of as many rounds of empty tasks as there are objects, once workers have their imports."""
+    """Return the seconds for one round of empty tasks per object, after the workers' imports."""
     empty = [tasks.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
     cluster.run_batches(tasks.do_nothing, empty)
     start = time.perf_counter()
@@ -203,7 +203,7 @@ def _measure_empty_tasks(cluster: dask_workers.Workers, plan: _Plan) -> float:
 
 
 def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, verify: bool) -> dict:
-    """Read all objects once, one after the other as the published study does; `library` is what each worker says."""
+    """Read all objects once, in sequence as in the published study; `library` has the versions of each worker."""
     executed = sum(cluster.run_on_each(dask_workers.count_executed))
     rows, planning, counts = [], 0.0, []
     start = time.perf_counter()
@@ -217,7 +217,7 @@ def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict
     executed = sum(cluster.run_on_each(dask_workers.count_executed)) - executed
     cores = cluster.count_usable_cores()
     lines = [line for taken in cluster.run_on_each(tasks.fetch_lines) for line in taken]
-    # What the next object waits for. The clock stops for checksums: the elapsed time has those of the slowest tasks.
+    # The next object waits for the slowest task, so the elapsed time includes the checksums of that task.
     by_object = groupby(rows, key=itemgetter("object_id"))
     slowest = [max(group, key=lambda row: row["seconds"] + row["verify"]) for _, group in by_object]
     stopped = sum(row["verify"] for row in slowest)
@@ -244,7 +244,7 @@ def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict
             "stored_bytes": plan.count_stored_bytes(),
             "checksum_asked": _compute_checksum([tasks.format_line(*dataset) for dataset in expected]),
             "checksum": _compute_checksum(lines) if lines else None,
-            # As with the checksums: of tasks that ran side by side the total has the waits of the slowest.
+            # As with checksums, the total includes the waits of the slowest tasks.
             **slowed.report_waited(plan.control, sum(row["waited"] for row in slowest)),
         },
         "effective": {
@@ -262,23 +262,23 @@ def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict
 
 
 def _merge_effective(library: list[dict], facts: list[dict]) -> dict:
-    """Return the library of all workers and the settings that held at all opens (METHOD 10); a Problem if not."""
+    """Merge the workers' libraries and the settings at all opens (METHOD 10); raise a Problem if they differ."""
     differing = {key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)}
     if opened := sorted(differing - {"paged", "page_size"}):
         raise Problem(f"files were not opened alike: {', '.join(opened)} differ between opens")
     if any(one != library[0] for one in library):
         raise Problem("workers run different libraries")
-    # The user's own files may have been made in different ways.
+    # User files may differ in pages.
     return library[0] | facts[0] | dict.fromkeys(differing)
 
 
 def _compute_checksum(lines: list[str]) -> str:
-    """Return the sha256 over the sorted lines: neither order nor workers matter (METHOD 9)."""
+    """Return the sha256 of the sorted lines, independent of order and workers (METHOD 9)."""
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def _build_sample(row: dict, plan: _Plan, total: float) -> dict:
-    """Return a row of samples.csv: the published columns first, in their spelling."""
+    """Build a row of samples.csv: the published columns first, in their spelling."""
     return {
         "worker#": row["number"],
         "obj-id": row["object_id"],

@@ -1,29 +1,29 @@
-"""The order of reads, on which requests and bytes depend: objects one after the other, in each its datasets."""
+"""Describe the order of reads, which determines requests and bytes: object by object, dataset by dataset."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
-# So many objects, and so many reads of the first, are named; the manifest has all.
+# Number of objects and of reads to list; the manifest has all.
 _SHOWN = 4
 
 
 def list_pairs(manifest: Mapping, access: str, object_id: str) -> list[tuple[str, str]]:
-    """Return the (shot or file, signal or dataset) of an object, in the order in which they are read."""
+    """Return the (shot or file, signal or dataset) pairs of an object in the order of reading."""
     objects = manifest["objects"]
     if access in ("shots", "files"):
         return [(object_id, signal) for signal in objects[object_id]]
-    # A dataset of the user's own is a pattern, which means some in each file.
+    # A user's dataset is a pattern, which matches several paths in each file.
     paths = manifest["datasets"][object_id] if access == "datasets" else [object_id]
     return [(shot, path) for shot, held in objects.items() for path in paths if path in held]
 
 
 def describe_order(manifest: Mapping, access: str, objects: Sequence[str]) -> dict:
-    """Return in which order a worker that is alone reads objects.
+    """Describe the order in which a single worker reads objects.
 
     Returns:
-        access, objects, objects_count: the level, the first objects, and how many there are.
-        first, reads: the first reads of the first object, each with file and dataset, and how many there are in all.
-        sha256: of all reads in their order.
+        access, objects, objects_count: the level, the first objects, and the number of all.
+        first, reads: file and dataset of the first reads, and the number of all.
+        sha256: hash of all reads in order.
     """
     reads = [read for object_id in objects for read in _iter_reads(manifest, access, object_id)]
     hashed = hashlib.sha256("\n".join("\t".join(read) for read in reads).encode("utf-8", "surrogateescape"))
@@ -34,7 +34,7 @@ def describe_order(manifest: Mapping, access: str, objects: Sequence[str]) -> di
 
 
 def _iter_reads(manifest: Mapping, access: str, object_id: str) -> Iterator[list[str]]:
-    """Yield file, dataset and place of each read of an object: a file is opened once, for all that is read of it."""
+    """Yield file, dataset and place of each read of an object, file by file, because a file is opened once."""
     of_files: dict[str, list[list[str]]] = {}
     for shot, signal in list_pairs(manifest, access, object_id):
         entry = manifest["objects"][shot][signal]

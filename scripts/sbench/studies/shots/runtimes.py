@@ -1,4 +1,4 @@
-"""How long the published cells took that cells of this study correspond to (config/facts/shots_runtimes.yaml)."""
+"""Look up the published runtimes of corresponding cells (config/facts/shots_runtimes.yaml)."""
 
 import functools
 from pathlib import Path
@@ -12,11 +12,10 @@ RUNTIMES = Path("config/facts/shots_runtimes.yaml")
 
 
 def find_runtime(settings: Settings) -> tuple[float, str] | None:
-    """Return the seconds that a record takes by the published cell that corresponds, if one does, and words on that.
+    """Return the published seconds of the cell that corresponds to a record, with a note; None without such a cell.
 
-    It corresponds where place, driver, access and number of workers agree, and the HDF5 has the same S3 client. Which
-    page buffer was published is said where it is another: such a file fits into what ROS3 reads when it opens it. Where
-    fewer shots or signals are read, it is that share of the time.
+    Place, driver, access, number of workers and S3 client must agree. The page buffer may differ, because such a file
+    fits into the bytes that ROS3 reads at open; the note names it. The time is in proportion to the shots or signals.
     """
     cell, data, store = settings.cell, settings.data, stores.get_store(settings.store)
     facts = _load_facts()
@@ -36,13 +35,12 @@ def find_runtime(settings: Settings) -> tuple[float, str] | None:
         share = settings.read_shots or data.shots
     else:
         share = settings.count_signals() / facts["signals"] * data.shots / facts["files"]
-    # What is near is read once more for its checksums.
+    # Without a network, a second pass reads the data for checksums.
     seconds = row["seconds"][cell.workers] * share * (1 if store.is_networked else 2)
     return seconds, f"as published, page buffer {row['page_buffer']}"
 
 
 def _get_s3_client(library: dict) -> str:
-    """Return what an HDF5 reads S3 with."""
     return "libcurl" if library["hdf5"].startswith("1.") else "aws-c-s3"
 
 

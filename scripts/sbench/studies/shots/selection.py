@@ -1,19 +1,19 @@
-"""What is read of a dataset: all of it, a part of it, some of its chunks, or of a file nothing but its metadata."""
+"""Levels of the factor `selection`: all of a dataset, a part, some of its chunks, or only the metadata of a file."""
 
 import math
 import re
 from collections.abc import Iterator, Sequence
 
 ALL, METADATA = "all", "metadata"
-# As a place: the whole tree of a file, which is walked.
+# As a place: walk the whole tree of a file.
 WALK = "walk"
-# Of each dimension first, behind last, step.
+# First, behind last, and step of a dimension.
 Span = tuple[int, int, int]
 Place = tuple[Span, ...]
 
 
 def find_mistake(level: str) -> str:
-    """Return what is wrong with a level of the factor `selection` that its pattern lets pass, "" if nothing is."""
+    """Return the mistake in a level of the factor `selection` that matches its pattern, "" if it is valid."""
     if level.startswith("["):
         try:
             _parse_spans(level, (1,) * len(level))
@@ -23,13 +23,13 @@ def find_mistake(level: str) -> str:
 
 
 def iter_places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) -> Iterator[Place]:
-    """Yield which places of a dataset are read, each by itself; an empty one is all of it.
+    """Yield the places of a dataset, each a separate read; () is the whole dataset.
 
     Args:
-        level: the factor's level: "all", "[0:100, ...]", of which as many dimensions count as the dataset has, or
-            "1/10": of the chunks in the order of their places every tenth, from the first.
-        shape: the dataset's.
-        chunks: the shape of its chunks; one that has none is one chunk.
+        level: "all", "[0:100, ...]", cut to the dimensions of the dataset, or "1/10": every tenth chunk in row-major
+            order, from the first.
+        shape: shape of the dataset.
+        chunks: shape of its chunks; None counts as a single chunk.
     """
     if level == ALL or not shape:
         yield ()
@@ -47,7 +47,7 @@ def iter_places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) 
 
 
 def _compute_indices(number: int, counts: Sequence[int]) -> list[int]:
-    """Return the indices of a chunk by its number, the last dimension fastest; there may be more than memory holds."""
+    """Return the indices of a chunk by its number, the last dimension fastest; memory may not hold all indices."""
     indices = []
     for count_of_axis in reversed(counts):
         number, index = divmod(number, count_of_axis)
@@ -56,7 +56,7 @@ def _compute_indices(number: int, counts: Sequence[int]) -> list[int]:
 
 
 def convert_to_slices(place: Place) -> tuple[slice, ...]:
-    """Return a place as numpy takes it."""
+    """Convert a place to slices for numpy."""
     return tuple(slice(*span) for span in place)
 
 
@@ -76,7 +76,7 @@ def is_chunk_touched(place: Place, offset: Sequence[int], chunk: Sequence[int]) 
 
 
 def _parse_spans(level: str, shape: Sequence[int]) -> Place:
-    """Return the spans that a level such as [0:100, ...] means in a shape; a ValueError if it means nothing."""
+    """Parse a level such as [0:100, ...] for a shape; raise a ValueError if it is invalid."""
     parts = [part.strip() for part in level.strip("[] ").split(",")]
     if parts.count("...") > 1:
         raise ValueError(level)

@@ -1,4 +1,4 @@
-"""Sets of files of the user's own, of any tree, as a configuration names them; nothing here opens one."""
+"""Sets of user files, of any tree, as a configuration names them."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from sbench.studies.shots.settings import Levels, Settings
 
 
 def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
-    """Yield which sets lie in a bucket that no store has, and which have no patterns of datasets."""
+    """Yield buckets that no store has, sets without patterns of datasets, and patterns without a set."""
     for name, what in data["files"].items():
         bucket = get_bucket(what)
         if bucket and not _find_store(bucket, config):
@@ -30,7 +30,7 @@ def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
 
 
 def get_data_settings(section: dict, config: dict, levels: dict[str, str]) -> dict:
-    """Return the settings of the dataset of a set, which is the level of `layout`: `at` is its store in a bucket."""
+    """Return the settings of a set, the level of `layout`; `at` is the store's entry of its bucket."""
     kept = {
         key: resolve_setting(section[key], levels) for key in ("files", "datasets", "part_size") if key in section
     } | levels
@@ -40,13 +40,13 @@ def get_data_settings(section: dict, config: dict, levels: dict[str, str]) -> di
 
 
 def _find_store(bucket: str, config: dict) -> str:
-    """Return the name of the store that reads a bucket of the user's own, "" if there is none."""
+    """Return the name of the store that reads a user's bucket, "" if no store does."""
     names = (name for name, spec in config["stores"].items() if spec.get("bucket") == bucket and "server" not in spec)
     return next(names, "")
 
 
 def list_obstacles(cell: Levels, config: dict, files: dict | str | None) -> Iterator[str]:
-    """Yield why files are not read so: shots are in those that are generated, or have the same tree."""
+    """Yield why a cell cannot read its files; only generated files and files of the same tree have shots."""
     own, store = isinstance(files, dict), config["stores"][cell.store]
     if own and (bucket := get_bucket(files[cell.layout])):
         if cell.store != _find_store(bucket, config):
@@ -64,10 +64,10 @@ def list_obstacles(cell: Levels, config: dict, files: dict | str | None) -> Iter
 
 @lru_cache
 def _count_files_and_bytes(files: str) -> tuple[int, int]:
-    """Return how many files a set has here, and their bytes; a guess for those in a bucket, which is not asked."""
+    """Return the number and the bytes of a set's local files; for a bucket, guess without a request."""
     if get_bucket(wanted := json.loads(files)):
         return 1, 2**27
-    # Reads HDF5, which nobody who asks about settings needs.
+    # Imported here because it imports h5py, which settings do not need.
     from sbench.studies.shots.inputs import find_sources
 
     sizes = [source.bytes for source in find_sources(wanted)]
@@ -75,7 +75,7 @@ def _count_files_and_bytes(files: str) -> tuple[int, int]:
 
 
 def estimate_record(settings: Settings) -> dict:
-    """Estimate a record that reads files of the user's own: what is selected of as many files as are read."""
+    """Estimate a record of user files from the selected part and the number of files to read."""
     cell, network, level = settings.cell, settings.network, settings.data.selection
     count, size = _count_files_and_bytes(json.dumps(settings.data.files))
     read = min(settings.read_files or count, count) if cell.access == "files" else count

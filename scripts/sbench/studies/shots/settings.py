@@ -1,4 +1,4 @@
-"""The settings of a cell of the shots study, as its measuring program is given them."""
+"""Settings of a cell of the shots study, as its measuring program receives them."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from sbench.studies.shots import selection
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a cell, as text; cells of before a factor was added lack it."""
+    """The levels of a cell, as text; older cells lack factors that were added later."""
 
     library: str
     store: str
@@ -29,12 +29,12 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """What is read: files of some layout with shots and signals that are generated, or the user's own files.
+    """The data to read: generated files with shots and signals in some layout, or user files.
 
     Attributes:
-        files: of the user's own, None where they are generated.
-        datasets: patterns of those that are read of a set of files of any tree, None for files with shots.
-        at: the store of a bucket that the files lie in.
+        files: user files, None if files are generated.
+        datasets: patterns of datasets in a set of files of any tree, None for files with shots.
+        at: the store's entry of the files' bucket.
     """
 
     layout: str
@@ -48,7 +48,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a cell; `read_*` say how many of them a record reads, 0: all, and of signals perhaps which."""
+    """The settings of a cell; `read_*` are numbers per record, 0 for all; `read_signals` may list names."""
 
     cell: Levels
     data: Data
@@ -63,10 +63,10 @@ class Settings:
 
     @property
     def network(self) -> dict:
-        """The emulated network of the store; {} without emulation."""
+        """Return the emulated network of the store, {} without emulation."""
         return self.store.get("network") or {}
 
     def count_signals(self) -> int:
-        """Return how many signals a record reads."""
+        """Return the number of signals that a record reads."""
         named = self.read_signals
         return len(named) if isinstance(named, list) else named or self.data.signals

@@ -1,4 +1,4 @@
-"""Files of shots, whoever wrote them: what a signal consists of, and what the files are, for a dataset's manifest.
+"""Describe files of shots, from any program, for a dataset's manifest.
 
 The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension scales of its signals.
 """
@@ -14,22 +14,22 @@ from sbench.studies.shots.files import get_common_value, get_creation_facts, lis
 from sbench.studies.shots.inputs import Source
 from sbench.studies.shots.signals import sort_pairs
 
-SMALL = 8000  # bytes; datasets above it are compressed
+SMALL = 8000  # bytes; larger datasets are compressed
 
 
 def list_parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
-    """Return what one reads for a signal: itself, then its scales in the order of its dimensions."""
+    """Return the datasets to read for a signal: itself, then its scales in the order of its dimensions."""
     return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
 
 
 def describe_files(of_set: Iterable[Source], values: bool = True) -> dict:
     """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
 
-    One dataset at a time is in memory; without their `values` there are no checksums. In `layout`, `paged`, `page_size`
-    and `deflate` are None where files or datasets differ, and `page_size` where there are no pages.
+    One dataset at a time is in memory; without `values` there are no checksums. In `layout`, `paged`, `page_size` and
+    `deflate` are None if files or datasets differ; `page_size` is also None without pages.
 
     Raises:
-        Problem: a file is truncated, is not HDF5 or has no shots, or two files hold the same signal of a shot.
+        Problem: a file is truncated, is not HDF5 or lacks shots, or two files hold the same signal of a shot.
     """
     files, objects, page_sizes, orders, levels = [], {}, set(), [], set()
     for source in of_set:
@@ -102,7 +102,7 @@ def _iter_signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.D
 
 
 def _find_order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
-    """Return the layout by offsets: one shot's or one signal's bytes together; a shared scale is its first signal's."""
+    """Return the layout by offsets: bytes grouped by shot or by signal; a shared scale belongs to its first signal."""
     for layout, leader in (("shot-major", 0), ("signal-major", 1)):
         spans: dict[str, list[int]] = {}
         seen = set()
@@ -118,7 +118,7 @@ def _find_order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
 
 
 def _get_layout(orders: list[tuple[int, str]]) -> str:
-    """Return the layout of all files, each given as its number of shots and its order."""
+    """Return the layout of all files from the number of shots and the order of each."""
     if all(shots == 1 for shots, _ in orders):
         return "single-shot"
     names = {order for _, order in orders}

@@ -1,7 +1,7 @@
-"""What a synthetic shot holds: which signals, with which scales, and their values; nothing here touches a file.
+"""Generate the signals, scales and values of synthetic shots in memory.
 
-The facts come from `config/shots_signals.csv`. All values use raw random bits and + - * / only, whose results IEEE 754
-fixes, so that a (seed, shot, signal) gives the same bytes on every machine and with every version of numpy.
+The facts come from `config/shots_signals.csv`. All values use only raw random bits and + - * /, as IEEE 754 fixes them,
+so that a (seed, shot, signal) gives the same bytes on every machine and with every version of numpy.
 """
 
 import zlib
@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 TABLE = Path(__file__).parents[4] / "config" / "shots_signals.csv"
-RING = 500  # the published study's number of files, to which the counts of the table belong
+RING = 500  # files in the published study, to which the counts of the table refer
 RUNS_A_DAY = 30
 SECONDS = 2.0
-# Where each time base starts, in seconds; an axis that is not here is an index.
+# Start of each time base in seconds; any other axis is an index.
 TIME_BASES = {
     "efit": 0.06,
     "bolometer": -0.05,
@@ -35,7 +35,7 @@ TIME_BASES = {
 
 @dataclass(frozen=True)
 class Signal:
-    """One line of the table; `axes` names the scale of each dimension that has one."""
+    """A row of the table; `axes` names the scales of its dimensions."""
 
     name: str
     files: int
@@ -50,13 +50,13 @@ class Signal:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """Return the bytes in memory."""
         return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked of the generator, as the schema of the study has checked it."""
+    """Settings of the generator, checked by the schema of the study."""
 
     layout: str
     shots: int
@@ -70,7 +70,7 @@ class Settings:
 @lru_cache(maxsize=1)
 def load_signals() -> dict[str, Signal]:
     """Return all signals by name, in alphabetical order."""
-    # What reads shots imports this module in the library under test, which has no pandas.
+    # Imported here: readers import this module in the library under test, which lacks pandas.
     import pandas as pd
 
     columns = {
@@ -82,7 +82,7 @@ def load_signals() -> dict[str, Signal]:
 
 
 def select_signals(count: int) -> list[str]:
-    """Return `count` of the signals, in alphabetical order: evenly spaced from the largest to the smallest."""
+    """Return the names of `count` signals in alphabetical order, evenly spaced from the largest to the smallest."""
     by_size = sorted(load_signals(), key=lambda name: (-load_signals()[name].nbytes, name))
     picked = np.linspace(0, len(by_size) - 1, count).round().astype(int)
     return sorted(by_size[index] for index in picked)
@@ -95,11 +95,11 @@ def format_shot_number(seed: int, index: int) -> str:
 
 
 def plan_shots(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return {shot: {signal: names of its axes}}: what each shot holds, shots and signals in ascending order.
+    """Return {shot: {signal: names of its axes}}, shots and signals in ascending order.
 
-    The shots are dealt, in an order that the seed sets, evenly on the ring of 500 to which the table's counts belong,
-    so that 500 shots give exactly these counts and any other number the same proportions. A signal is absent on the
-    arc from `absent_from` of as many places as files miss it, and has no scales on the arc behind it.
+    The seed spreads the shots evenly over the table's ring of 500, so that 500 shots give exactly the table's counts
+    and any other number gives the same proportions. A signal is absent on the arc from `absent_from`, as long as the
+    number of files without it, and lacks scales on the following arc.
     """
     ranks = np.argsort(
         np.argsort(_create_bit_source(settings.seed, 0, "plan").random_raw(settings.shots), kind="stable")
@@ -120,7 +120,7 @@ def plan_shots(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def sort_pairs(layout: str, shots: dict[str, dict[str, object]]) -> list[tuple[str, str]]:
-    """Return the (shot, signal) pairs in the order in which a layout promises their bytes."""
+    """Return the (shot, signal) pairs in the order of their bytes in a layout."""
     pairs = [(shot, signal) for shot in sorted(shots) for signal in sorted(shots[shot])]
     return sorted(pairs, key=lambda pair: pair[::-1]) if layout == "signal-major" else pairs
 
@@ -134,7 +134,7 @@ def compute_axis_values(seed: int, shot: str, axis: str, length: int) -> np.ndar
 
 
 def compute_signal_values(seed: int, shot: str, signal: Signal) -> np.ndarray:
-    """Return the values of a signal, of its shape and dtype; the same for the same arguments, always."""
+    """Return the values of a signal, of its shape and dtype; the same arguments give the same values."""
     bits = _create_bit_source(seed, int(shot), signal.name)
     count = int(np.prod(signal.shape))
     if signal.kind == "time":
@@ -175,5 +175,5 @@ def _compute_noise(bits: np.random.PCG64, shape: tuple[int, ...], width: int) ->
 
 
 def _create_bit_source(seed: int, shot: int, name: str) -> np.random.PCG64:
-    """Return a source of raw bits, of its own for each name in each shot."""
+    """Return a source of raw bits, separate for each name in each shot."""
     return np.random.PCG64(np.random.SeedSequence([seed, shot, zlib.crc32(name.encode())]))

@@ -1,4 +1,4 @@
-"""The shots study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+"""The shots study: possible cells, their costs, and checks of their records."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -37,23 +37,23 @@ from sbench.studies.shots.order import describe_order
 from sbench.studies.shots.settings import Levels, Settings
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
-# A file of one shot with paged aggregation.
+# Bytes of a file of one shot with paged aggregation.
 _FILE_BYTES = 16_000_000
-# What a request to a service elsewhere takes at the least.
+# Shortest time of a request to a service elsewhere.
 _ELSEWHERE_MS = 20
-# What is read of one's own files, as the schema says: a default would be in the settings of all other cells, too.
+# Defaults for user files; defaults in the schema would change all other cells, too.
 _READ = {"read_files": 1, "read_datasets": 0}
 
 
 class Shots(Study):
-    """Reading single-shot files through HDF5's drivers."""
+    """The study of reading single-shot files through HDF5's drivers."""
 
     spans_nodes = True
-    # The slowest of a task's first datasets, and the sum of all other ones.
+    # The slowest first dataset of a task, and the sum of all other datasets.
     of_tasks = ("first", "rest")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield which layouts are none, and where sets of files in a bucket have no store."""
+        """Yield unknown layouts, invalid selections, and mistakes in sets of files."""
         section = self.get_section(config)
         data, where = section["data"], "studies.shots"
         sets = data.get("files")
@@ -80,7 +80,7 @@ class Shots(Study):
             yield f"a file of one shot or one signal has no order; {cell.layout} needs two of each"
 
     def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the user's own files, where they are named."""
+        """Yield the user files in the configuration, each with a function that describes them."""
         data = self.get_section(config)["data"]
         if isinstance(sets := data.get("files"), dict):
             for name in sets:
@@ -89,18 +89,18 @@ class Shots(Study):
             yield "data.files", lambda: _describe_user_files(self.get_section(config))
 
     def get_data_settings(self, config: dict, levels: dict[str, str]) -> dict:
-        """Return the settings of a dataset; those of a set of files have nothing of what is generated."""
+        """Return the settings of a dataset; a set of files lacks the settings of generated files."""
         data = self.get_section(config)["data"]
         if isinstance(data.get("files"), dict):
             return own_sets.get_data_settings(data, config, levels)
         return super().get_data_settings(config, levels)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Return a cell's settings with how much of one's own files is read, where that is not said."""
+        """Add the default numbers of user files and datasets to read to a cell's settings."""
         return _READ | settings if "datasets" in settings["data"] else settings
 
     def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return costs of indexes (each record makes its own), outcomes of faults, TLS handshakes, orders of reads."""
+        """Return costs of indexes (each record makes an index), outcomes of faults, TLS handshakes, orders of reads."""
         indexes = {one.cell: one.record["index"] for one in kept if one.record and "index" in one.record}
         shaken = {
             one.cell: network["handshakes"]
@@ -116,21 +116,21 @@ class Shots(Study):
         return {name: value for name, value in facts.items() if value}
 
     def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
-        """Return what ways to read have in common that advice was asked on: each is compared with each."""
+        """Return (access, selection) as the contest of advice, in which each arm is compared with each; else None."""
         return (levels["access"], levels["selection"]) if "advice" in self.get_section(config) else None
 
     def compute_forecast(self, cell: Cell, config: dict) -> float | None:
-        """Return the seconds of a record of a way to read that advice has forecast."""
+        """Return the forecast seconds of a record for an arm of advice, None without a forecast."""
         for arm in self.get_section(config).get("advice", {}).get("arms", []):
             if get_arm_key(arm) == get_arm_key(cell.levels):
                 return arm["seconds"][cell.levels["selection"]] * (cell.settings["read_files"] or 1)
         return None
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
+        """Estimate a record of a cell before any measurement: {"requests", "bytes", "seconds"}.
 
-        Each task opens its files itself. ROS3 fetches a file's `drivers.ROS3_FIRST_BYTES` then, in up to three
-        requests, and a file of one shot is smaller. Two to four of 61 signals hold nearly all of a shot's 8 MB.
+        Each task opens its files itself. ROS3 then fetches a file's `drivers.ROS3_FIRST_BYTES` in up to three requests;
+        a file of one shot is smaller. Two to four of 61 signals hold nearly all of a shot's 8 MB.
         """
         given = read_fields(Settings, settings)
         cell, data = given.cell, given.data
@@ -147,7 +147,7 @@ class Shots(Study):
         datasets, store = 2 * shots * signals, stores.get_store(given.store)
         size, requests = 8_000_000 * shots * signals / data.signals, opens * 3 + datasets
         if _is_bufferless(cell):
-            # As HDF5 2.2.0 was seen to ask for such files.
+            # As observed with HDF5 2.2.0 and such files.
             requests = opens * 22 + datasets * 3
         elif not store.files and single:
             size, requests = _FILE_BYTES * opens, opens * 3
@@ -159,26 +159,23 @@ class Shots(Study):
         return {"requests": requests, "bytes": size, "seconds": seconds}
 
     def find_published_time(self, settings: dict) -> tuple[float, str] | None:
-        """Return the seconds of the published cell that corresponds, and which that is (config/facts)."""
+        """Return the seconds of the corresponding published cell, with a note (config/facts)."""
         return runtimes.find_runtime(read_fields(Settings, settings))
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Estimate the bytes of a dataset to generate: 16 MB a shot as a file of its own, half of that in one file."""
+        """Estimate the bytes of a dataset to generate: 16 MB a shot as a separate file, 8 MB in a shared file."""
         if "files" in data:
             return 0
         return data["shots"] * (_FILE_BYTES if data["layout"] == "single-shot" else 8_000_000)
 
     def count_data_objects(self, data: dict) -> int:
-        """Return how many files are generated."""
+        """Return the number of generated files."""
         return 0 if "files" in data else data["shots"] if data["layout"] == "single-shot" else 1
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label says (METHOD 3, 10, 11): such a record is failed.
+        """Return mismatches of a record with its label (METHOD 3, 10, 11): such a record is failed.
 
-        Args:
-            record: what the measuring program handed over.
-            settings: the cell's settings.
-            manifest: the dataset's manifest, whose `layout` was read back from the files.
+        `record` is the measuring program's part; `layout` of the manifest was read back from the files.
         """
         effective, given = record["effective"], read_fields(Settings, settings)
         label = {} if given.data.datasets else settings["data"]
@@ -191,7 +188,7 @@ class Shots(Study):
         ]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 3, 8, 9, 10, 20)."""
+        """Return why a measured record is invalid (METHOD 3, 8, 9, 10, 20)."""
         cell = read_fields(Levels, settings["cell"])
         return [
             *check_work(record["work"]),
@@ -204,13 +201,13 @@ class Shots(Study):
 
 
 def _is_bufferless(cell: Levels) -> bool:
-    """Whether a driver keeps nothing of a file, so that each piece of it is a request."""
+    """Return whether a driver keeps nothing of a file, so that each piece of it is a request."""
     return cell.page_buffer == "0" and cell.read_cache == "none"
 
 
 def _describe_user_files(section: dict) -> str:
-    """Say what one of the user's own files is, and see that it is what the matrix takes it for."""
-    # Reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
+    """Describe the first user file; raise a Problem if the matrix does not fit it."""
+    # Imported here because they import h5py, which settings do not need.
     from sbench.studies.shots import inputs, shot_files
 
     first = inputs.find_sources(section["data"]["files"])[0]
@@ -228,7 +225,7 @@ def _describe_user_files(section: dict) -> str:
 
 
 def _describe_user_set(study: Shots, config: dict, name: str) -> str:
-    """Say what one file of a set is, and see that the matrix can read the set."""
+    """Describe the first file of a set; raise a Problem if the matrix does not fit it."""
     from sbench.studies.shots.first import describe_first
 
     data = study.get_data_settings(config, {"layout": name})
@@ -245,7 +242,7 @@ def _describe_user_set(study: Shots, config: dict, name: str) -> str:
 
 
 def _list_orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
-    """Return the order of reads of each dataset and access, as the first record has it, where the dataset is there."""
+    """Return the order of reads of each dataset and access in the first record, if the dataset exists."""
     first = {
         (plan["cells"][one.cell]["dataset"], one.levels["access"]): one
         for one in reversed(kept)
@@ -253,7 +250,7 @@ def _list_orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
     }
     orders = []
     for (dataset, access), one in sorted(first.items()):
-        # A dataset that was removed, or lacks what was read, has no order to show.
+        # The dataset was removed, or lacks objects of the record.
         with contextlib.suppress(Problem, KeyError):
             manifest = read_json(one.path.parents[3] / "data" / dataset / "manifest.json")
             orders.append({"data": dataset} | describe_order(manifest, access, one.record["read"]))

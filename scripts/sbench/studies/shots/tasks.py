@@ -1,4 +1,4 @@
-"""The Dask task of the shots study: opens files, reads signals with their scales, and accounts for what it did."""
+"""The Dask task of the shots study: open files, read signals with their scales, and measure the work."""
 
 import contextlib
 import json
@@ -17,16 +17,16 @@ _lines: list[str] = []
 
 @dataclass(frozen=True)
 class Batch:
-    """What one task reads: its files one after the other, opening each.
+    """The files that a task opens and reads in sequence.
 
     Attributes:
         number: index of the batch within its object, from 1.
         object_id: the shot or the signal.
         files: (address, (path of the dataset, place in it)) in the order of reading; scales follow their signal.
-        units: shots or files that the batch stands for, which `wrkr-num-objs` reports.
-        access: how files are opened.
-        verify: stop the clock after each dataset and checksum it.
-        control: the cell's level of it: a slowed control waits after each open and each dataset.
+        units: number of shots or files in the batch, reported as `wrkr-num-objs`.
+        access: options for opening files.
+        verify: whether to stop the clock after each dataset for its checksum.
+        control: level of `control`; a slowed control waits after each open and each dataset.
     """
 
     number: int
@@ -39,16 +39,16 @@ class Batch:
 
 
 def do_nothing(batch: Batch) -> int:
-    """Do nothing with a batch: what is left is the harness's own cost (METHOD 13)."""
+    """Do nothing with a batch, to measure the cost of the harness (METHOD 13)."""
     return batch.number
 
 
 def read_batch(batch: Batch) -> dict:
     """Read a batch and return its row of the samples.
 
-    Times in seconds. `seconds` is all of the task but the checksums: opening, reading, closing, and what a slowed
-    control `waited`; `cpu` is what this process took of its cores meanwhile. The checksum of a dataset is kept in this
-    process until `fetch_lines` fetches it, so that it does not travel in the timed window.
+    Times are in seconds. `seconds` covers the task without checksums: opening, reading, closing, and the waits of a
+    slowed control (`waited`); `cpu` is the CPU time of this process meanwhile. Checksums stay in this process until
+    `fetch_lines`, so that they do not travel in the timed window.
     """
     clock = time.perf_counter
     opens, reads, facts = [], [], []
@@ -110,6 +110,6 @@ def fetch_lines() -> list[str]:
 
 
 def format_line(object_id: str, path: str, nbytes: int, crc32: int, place: Sequence = ()) -> str:
-    """Return the line that stands for one dataset, or a place in it, in a record's checksum (METHOD 9)."""
+    """Format the line of a dataset, or of a place in it, for a record's checksum (METHOD 9)."""
     of = f"{path}\t{json.dumps(place)}" if place else path
     return f"{object_id}\t{of}\t{nbytes}\t{crc32:08x}"

@@ -1,1 +1,1 @@
-"""fdatasync latency of block volumes under load, by fio."""
+"""Measure fdatasync latency of block volumes under load with fio."""

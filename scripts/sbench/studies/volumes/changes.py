@@ -1,16 +1,16 @@
-"""Where the latency of a series of jobs changes its level: change points, and how large each jump is.
+"""Find changes of level in the latencies of a series of jobs, and estimate each jump.
 
-The series is ln(p99) of the jobs, in units of its noise, with spikes of one or two jobs cut off; PELT finds the
-piecewise constant level that fits best at a fixed cost of each change (Killick, Fearnhead & Eckley, JASA 107, 2012; the
-library is ruptures: Truong, Oudre & Vayatis, Signal Processing 167, 2020). What PELT finds counts only if it matters:
-the medians on both sides differ by 10 % or more, and the interval of their ratio excludes 1.
+The series is ln(p99) of the jobs, in units of its noise, with spikes of one or two jobs cut off. PELT finds the best
+piecewise constant level at a fixed cost per change (Killick, Fearnhead & Eckley, JASA 107, 2012; the library is
+ruptures: Truong, Oudre & Vayatis, Signal Processing 167, 2020). A change counts only if the medians on both sides
+differ by 10 % or more, and the interval of their ratio excludes 1.
 
-The cost was set by simulated series of 6 to 200 jobs without a change, so that no more than 5 % of them are given one:
-10 % of lognormal noise gives 0 to 1 %, autocorrelated noise (AR(1) with 0.3) 2 to 3 %, heavy tails (Student's t, 3
-degrees of freedom) 0 to 1 %. What it does not withstand: a level that wanders, AR(1) with 0.5, is called a change in 2,
-20 and 39 % of 6, 50 and 200 jobs; one job in ten slower by half or more amid 3 % of noise in 4 % of series of 50 jobs.
-A jump by a factor of 1.5 amid 10 % of noise is found in 99.9 % of series of 50 jobs, in 99.6 % within a job of its
-place, if it is 5 or more jobs from the ends; in 89 % of series 3 or 4 jobs from an end, in 63 % of series of 12 jobs.
+Simulated series of 6 to 200 jobs without a change set the cost. PELT finds a change in at most 5 % of them: with 10 %
+of lognormal noise in 0 to 1 %, with autocorrelated noise (AR(1) with 0.3) in 2 to 3 %, with heavy tails (Student's t, 3
+degrees of freedom) in 0 to 1 %. A wandering level, AR(1) with 0.5, defeats it: it finds a change in 2, 20 and 39 % of
+series of 6, 50 and 200 jobs, and in 4 % of series of 50 jobs if every tenth is slower by half or more amid 3 % of
+noise. It finds a jump by a factor of 1.5 amid 10 % of noise in 99.9 % of series of 50 jobs, in 99.6 % within a job of
+its place, if it is 5 or more jobs from the ends; in 89 % 3 or 4 jobs from an end, in 63 % of series of 12 jobs.
 """
 
 import math
@@ -25,10 +25,10 @@ from sbench.verdicts import histograms, stats
 MIN_SERIES = 6
 MIN_SEGMENT = 3
 MIN_JUMP_PERCENT = 10.0
-# Of a change, in squares of the noise: above the 95 % quantile of what the best change saves in 200 jobs of AR(1) noise
-# with 0.3.
+# Cost of a change, in squares of the noise: above the 95 % quantile of the most that it saves in 200 jobs of AR(1)
+# noise with 0.3.
 COST = 27.0
-# Half a bin of fio's percentiles: noise below it cannot be seen, and jobs that agree are not free of noise.
+# Half a bin of fio's percentiles hides smaller noise, so jobs that agree are not free of noise.
 _LEAST_NOISE = histograms.RESOLUTION / 2
 _NORMAL = 1.4826  # standard deviation / median absolute deviation
 _SPIKE = 3.0
@@ -36,7 +36,7 @@ _WINDOW = 5
 
 
 class Segment(NamedTuple):
-    """Jobs first … last - 1 (from 0) at one level, their median; `jump` is the ratio to the level of those before."""
+    """Jobs first … last - 1 (from 0) with their median `level`; `jump` is its ratio to the level before."""
 
     first: int
     last: int
@@ -47,10 +47,10 @@ class Segment(NamedTuple):
 
 
 def find_segments(values: Sequence[float], equivalence_percent: float = 5, seed: int = 1) -> list[Segment]:
-    """Return the segments of a series of positive values; fewer than 6 are one segment, as nothing can be told.
+    """Return the segments of a series of positive values; fewer than 6 values are too few to split.
 
-    A jump's interval is that of the ratio of medians of independently resampled jobs on both sides. A change below 10 %
-    (or `equivalence_percent`, where that is more) does not count: the jobs on both sides are one segment.
+    The interval of a jump is for the ratio of medians of independently resampled jobs on both sides. A change below 10
+    %, or below a larger `equivalence_percent`, splits nothing.
     """
     values = np.asarray(values, dtype=float)
     if not len(values):
@@ -67,14 +67,14 @@ def find_segments(values: Sequence[float], equivalence_percent: float = 5, seed:
 
 
 def find_change_points(values: Sequence[float]) -> list[int]:
-    """Return the first places (from 0) of the levels after the first that PELT finds."""
+    """Return the first place (from 0) of each level that PELT finds, except the first level."""
     if len(values) < MIN_SERIES:
         return []
     logs = np.log(np.asarray(values, dtype=float))
     noise = max(_NORMAL * float(np.median(np.abs(np.diff(logs)))) / math.sqrt(2), _LEAST_NOISE)
     level = ndimage.median_filter(logs, size=_WINDOW, mode="nearest")
     signal = (level + np.clip(logs - level, -_SPIKE * noise, _SPIKE * noise)) / noise
-    # Not at the top: a report, which looks for no changes, would wait a second for it.
+    # Import here: it takes a second, and a report does not look for changes.
     import ruptures
 
     # The linear kernel's cost is the sum of squares around the mean.

@@ -1,4 +1,4 @@
-"""The files of config/ that the volumes study reads: fio's jobs, and facts with their sources."""
+"""Read the files of config/ for the volumes study: job files of fio, and facts with their sources."""
 
 from functools import cache
 from pathlib import Path
@@ -17,5 +17,5 @@ def read_job(name: str) -> str:
 
 @cache
 def read_facts(path: Path) -> dict:
-    """Return facts with their sources, of config/facts."""
+    """Return the content of a file of config/facts."""
     return read_yaml(path)

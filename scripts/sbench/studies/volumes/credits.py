@@ -1,8 +1,8 @@
-"""Ceilings of volumes, and when a volume's burst credits run out (AWS EBS; the facts: config/facts/volume_types.yaml).
+"""Model the ceilings of volumes and the end of their burst credits (AWS EBS; facts: config/facts/volume_types.yaml).
 
-gp2: a bucket of 5.4 million I/O credits fills at the baseline rate and empties at the rate of the I/Os. While there are
-credits, the volume does up to 3,000 I/Os a second, without them only the baseline. A credit is an I/O of the device: a
-forced write of a file is more than one (data, journal, metadata), `ios_per_write`.
+gp2: a bucket of 5.4 million I/O credits fills at the baseline rate and empties at the rate of the I/Os. With credits
+the volume does up to 3,000 I/Os a second, without them only the baseline. A credit is an I/O of the device: a forced
+write of a file takes several (data, journal, metadata), `ios_per_write`.
 """
 
 import math
@@ -17,14 +17,14 @@ from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.promises import Volume, compute_promises
 from sbench.studies.volumes.series import Series, get_started_utc
 
-# Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
+# Least ratio of the mean latency to the mean latency before that makes a change a collapse.
 COLLAPSE = 1.5
-# Share of the bucket from which on it counts as full, and up to 1 less which as spent.
+# A bucket counts as full from this share on, and as spent up to 1 - FULL.
 FULL = 0.95
 
 
 class Spent(NamedTuple):
-    """A modelled job: credits before and after it, how long it takes, I/Os of the device a second, and allowed ones."""
+    """A modelled job: credits before and after it, its time, I/Os of the device a second, and allowed I/Os a second."""
 
     credits_start: float
     credits_end: float
@@ -36,17 +36,18 @@ class Spent(NamedTuple):
 def build_credit_tables(
     series: Sequence[Series], segments: Mapping[tuple, list[Segment]]
 ) -> tuple[list[dict], list[dict]]:
-    """Return what the model says of each battery on a volume of a known type, in the order of the series.
+    """Return rows of modelled jobs, and a row per valid battery on a volume with a type, in the order of the series.
 
-    First a row per job: what the job was, its credits, and what they allowed. Then a row per battery: with what credits
-    it `began` (`full`, `spent`, `partly spent`; "" where there is no model), when they are gone by the model, and when
-    a collapse was seen, as numbers, names and text. Credits carry over from one battery of a volume (store and host) to
-    the next; the first begins with a full bucket, as does one whose start is not known, or before which one failed.
+    A job has its credits and the I/Os that they allowed. A battery has the credits that it `began` with (`full`,
+    `spent`, `partly spent`; "" without a model), and the jobs in which they run out by the model and in which a
+    collapse began, as numbers, names and text. Credits carry over between batteries of a volume (store and host). A
+    battery begins with full credits if it is the first, its start is unknown or the battery before failed, unless its
+    record has a start state.
     """
     batteries = [(one, battery) for one in series for battery in one.batteries]
     jobs: dict[int, list[dict]] = {}
     collapses: dict[int, dict] = {}
-    # Of each volume: when its last battery ended (seconds since 1970), and with how many credits.
+    # By volume: the end of its last battery (seconds since 1970), and the credits left.
     left: dict[tuple, tuple[float, float]] = {}
     for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: get_started_utc(each[1][1])):
         before = left.pop((one.levels[0], one.levels[-1]), None)
@@ -103,18 +104,18 @@ def _describe_credits(row: dict, volume: Volume, spent: Sequence[Spent], carried
 
 
 def find_collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
-    """Return the first segment whose mean latency (median of its jobs) is 1.5 times that of the one before."""
+    """Return the first segment whose mean latency (median of its jobs) is 1.5 times the previous segment's or more."""
     middles = [jobs["mean_ms"].iloc[one.first : one.last].median() for one in segments]
     steps = zip(middles, middles[1:], segments[1:], strict=False)
     return next((one for before, after, one in steps if after >= COLLAPSE * before), None)
 
 
 def estimate_ios_per_write(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tuple[float, str]:
-    """Return how many I/Os of the device one write of fio takes, and where the figure comes from.
+    """Return the I/Os of the device per write of fio, and the source of the figure.
 
-    As counted by the device where the samples have it. Else from the jobs that the volume seems to have throttled
-    (`slow`): there it does its baseline, and what it earns in the pauses, so baseline × time / writes is the figure,
-    without the first of them, which began with credits; that is hindsight. Else 1, which is the least.
+    The device's count comes first. Without it, jobs that the volume seems to have throttled (`slow`) give baseline ×
+    time / writes, because there it does its baseline and the I/Os that it earns in the pauses; skip the first of them,
+    which began with credits. This is hindsight. Otherwise the figure is 1, the least.
     """
     counted = jobs[jobs["device_writes"].astype(float).notna() & (jobs["writes"].astype(float) > 0)]
     if len(counted):
@@ -130,10 +131,10 @@ def estimate_ios_per_write(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volum
 def compute_spending(
     jobs: pd.DataFrame, volume: Volume, each: float, collapsed: int | None = None, start: float | None = None
 ) -> list[Spent]:
-    """Return a battery's jobs as the credits allow them, from `start` credits on (unknown: a full bucket).
+    """Return a battery's jobs as the credits allow them, starting with `start` credits (None: a full bucket).
 
-    A job asks for its writes × `each` (device I/Os per write), and its reads, in the time that it took; from place
-    `collapsed` on in the median time of those before, as the missing credits made those jobs slow.
+    A job asks for its writes × `each` (device I/Os per write) and its reads in the time that it took. From place
+    `collapsed` on it asks for them in the median time of the jobs before, because missing credits made these jobs slow.
     """
     demand = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
     seconds = jobs["seconds"].to_numpy(float).copy()

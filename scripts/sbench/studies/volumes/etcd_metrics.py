@@ -1,4 +1,4 @@
-"""Reads the histograms that etcd itself keeps of its disk, as its page /metrics, or Prometheus, prints them."""
+"""Read the histograms that etcd keeps of its disk, as its page /metrics, or Prometheus, prints them."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sbench.probe.program import Problem
 from sbench.studies.volumes.fio_output import Histogram, Job, build_latency_columns
 
-# What etcd waits for: the append to its log, which is one fdatasync, and the commit of its data, which is several.
+# etcd waits for the append to its log, a single fdatasync, and for the commit of its data, several fdatasyncs.
 METRICS = {
     "wal_fsync": "etcd_disk_wal_fsync_duration_seconds",
     "backend_commit": "etcd_disk_backend_commit_duration_seconds",
@@ -17,14 +17,14 @@ _LINE = re.compile(
 )
 _LABEL = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 _NS = 1e9
-# The last bucket has no upper bound.
+# The last bucket lacks an upper bound.
 _ENDLESS = 10**18
 
 
 def parse_jobs(text: str) -> list[Job]:
-    """Return a job for each histogram of a text, [] without one; the message of a Problem begins with a verb.
+    """Return a job for each histogram of a text, [] without histograms; the message of a Problem begins with a verb.
 
-    Its operations are known by the bounds between which they lie. Its time is the sum of their latencies.
+    The operations of a bucket become a range between its bounds. The run time is the sum of the latencies.
     """
     try:
         return _parse_metrics(text)
@@ -41,7 +41,7 @@ def _parse_metrics(text: str) -> list[Job]:
         if line["what"] != "bucket":
             parts[line["what"]] = value
         elif "le" in labels:
-            # A later look at the same counters takes the place of one before.
+            # A later reading of the same counters replaces an earlier reading.
             parts["bounds"][float(labels["le"])] = value
     return [_build_job(metric, host, parts) for (metric, host), parts in histograms.items() if parts["bounds"]]
 
@@ -63,7 +63,7 @@ def _build_job(metric: str, host: str, parts: dict) -> Job:
 
 
 def _list_ranges(bounds: dict[float, float], name: str) -> Iterator[tuple[int, int, int]]:
-    """Yield (lowest ns, highest ns, count) of buckets, each of which counts all that lie below it, too."""
+    """Yield (lowest ns, highest ns, count) of cumulative buckets."""
     floor, below = 0, 0
     for bound, counted in sorted(bounds.items()):
         if counted < below:

@@ -1,9 +1,8 @@
-"""Batteries of fio: what a folder of its results says, whoever ran it.
+"""Read batteries of fio from a folder of results, whoever ran them.
 
-A battery is a job of fio some times in a row. Its folder holds fio's output, a file a job, and perhaps what was written
-down beside it: battery.txt and facts_<id>.txt of fio_battery.sh, or the published log lines. What a file holds is told
-by its content, whatever its name. Whatever is missing is None, what cannot be read is named in `left_out`, and the rest
-is read.
+A battery is a job of fio several times in a row. Its folder holds fio's output, a file per job, and perhaps notes:
+battery.txt and facts_<id>.txt of fio_battery.sh, or the published log lines. The content of any other file decides its
+kind, whatever its name. Missing values are None, and `left_out` lists unreadable files.
 """
 
 import hashlib
@@ -20,16 +19,16 @@ from sbench.probe.spool import Spool
 from sbench.studies.volumes import etcd_metrics, fio_facts, fio_jobs, fio_options, fio_output, fio_text, packed
 from sbench.studies.volumes.fio_output import Job
 
-# What fio_battery.sh and fit leave beside results.
+# Other files that fio_battery.sh and fit leave with results.
 _BESIDE = re.compile(r"job\.fio|import\.yaml|background\.err|fio_.+\.err")
 _LARGE = ("options", "columns", "histograms", "disks")
 _FOLDER = re.compile(r"(?P<battery>[^_]+?)(_(?P<cluster>.+?))?-fio-(?P<host>.+)")
-# A log line was written before its job ended; clocks of a log and of fio are the same or nearly so.
+# Most seconds between the clocks of a log and of fio; a log line precedes the end of its job.
 _CLOCKS_S = 60
-EARLY = "the battery ended early"  # the beginning of such a fault
+EARLY = "the battery ended early"  # the prefix of this fault
 _ERRORS = 4096
-# Of its run time a job that was not ended early did so much; latencies add up to so much of it at most, as each is
-# counted from a little before it; and run times are told to milliseconds.
+# A job that ran for less than this share of the time asked for ended early. Latencies add up to 1.1 of the run time at
+# most, as each begins slightly before it. fio prints run times in milliseconds.
 _WHOLE, _MORE, _CLOCK_S = 0.95, 1.1, 0.01
 _LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
 COLUMNS = (
@@ -50,10 +49,10 @@ COLUMNS = (
 
 
 def read_battery(place: Path) -> dict:
-    """Return what a battery's folder, or its tarball, says: the fio part of a record.
+    """Return the fio part of a record from a battery's folder or tarball.
 
-    It is what `Tree.list_batteries` yields, with "left_out" ([{"file", "reason"}]) and the histograms as `convert_to_pairs`;
-    of jobs whose options differ, those of which there are most.
+    It is an item of `Tree.list_batteries` with "left_out" ([{"file", "reason"}]) and histograms as of
+    `convert_to_pairs`. If jobs differ in their options, it is the battery with the most jobs.
     """
     if place.is_file():
         tree = Tree(packed.remove_suffix(place.name))
@@ -70,9 +69,9 @@ def read_battery(place: Path) -> dict:
 def convert_to_pairs(
     histograms: dict[str, dict[str, fio_output.Histogram]],
 ) -> dict[str, dict[str, list[tuple[int, ...]]]]:
-    """Return the histograms of a battery's jobs as a record has them: {id: {operation: [(ns, count), …]}}.
+    """Return the histograms of jobs as a record holds them: {id: {operation: [(ns, count), …]}}.
 
-    Where there are ranges in place of bins, rows are (lowest ns, highest ns, count).
+    Rows of ranges are (lowest ns, highest ns, count).
     """
     return {job_id: {name: one.list_rows() for name, one in own.items()} for job_id, own in histograms.items()}
 
@@ -89,13 +88,10 @@ class _Folder:
 
 
 class Tree:
-    """A tree of results, read file after file; each folder of it that holds fio's output is a battery, or several.
-
-    `left_out` has [{"file", "reason"}] of what could not be read so far.
-    """
+    """A tree of results, read file by file; `left_out` lists [{"file", "reason"}] of unread files so far."""
 
     def __init__(self, name: str, place: str = "") -> None:
-        """Begin a tree whose outermost folder has this name; `place` stands before the names of files left out."""
+        """Begin an empty tree; `name` is its outermost folder, `place` a prefix for the names of files left out."""
         self._name, self._place = name, place
         self._folders: dict[str, _Folder] = {"": _Folder()}
         self._spool = Spool()
@@ -105,7 +101,7 @@ class Tree:
         self.left_out: list[dict[str, str]] = []
 
     def add_file(self, name: str, path: Path) -> None:
-        """Read a file that lies on disk, packed or not; `name` is its path within the tree."""
+        """Read a file on disk, packed or not; `name` is its path within the tree."""
         try:
             data = packed.read_file(path)
         except Problem as problem:
@@ -114,7 +110,7 @@ class Tree:
             self.add_content(packed.remove_suffix(name), data)
 
     def add_packed(self, path: Path) -> None:
-        """Read a tarball or zip; after a Problem (`packed.read_members`) nothing that was read of it counts."""
+        """Read a tarball or zip; after a Problem (`packed.read_members`) discard the tree."""
         for name, data in packed.read_members(path):
             self.add_content(name, data)
 
@@ -138,7 +134,7 @@ class Tree:
             self._add_jobs(folder, parent, name, text, beside=bool(lines))
 
     def _add_jobs(self, folder: _Folder, parent: str, name: str, text: str, *, beside: bool) -> None:
-        """Read the jobs of a file; one that has something else `beside` them may have none."""
+        """Read the jobs of a file; a file with log lines may lack jobs."""
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
         if (first := self._marks.get((parent, mark), name)) != name:
             return self.add_left_out(name, f"has the content of {first}, which is taken once")
@@ -171,15 +167,14 @@ class Tree:
         return replace(job, **{name: {} for name in _LARGE}, kind=self._kinds.setdefault(kind, kind), place=place)
 
     def add_left_out(self, name: str, reason: str) -> None:
-        """Name a file that is not read."""
+        """Record that a file is not read, and why."""
         self.left_out.append({"file": f"{self._place}{name}", "reason": reason})
 
     def list_batteries(self) -> Iterator[dict]:
-        """Yield the batteries of each folder; jobs whose options differ are batteries apart.
+        """Yield the batteries of each folder; jobs with different options form separate batteries.
 
-        Each has what `_build_battery` returns: samples are rows of `COLUMNS` in time order, histograms those of
-        `fio_output.Job`, "folder" is its path within the tree, and "marks" are of its jobs' content. A folder without
-        jobs gives one without samples.
+        Samples are rows of `COLUMNS` in time order, histograms are as in `fio_output.Job`, "folder" is the path within
+        the tree, and "marks" identify the content of the jobs. A folder without jobs yields a battery without samples.
         """
         for path, folder in self._folders.items():
             if folder.jobs and self._get_title(path, folder)["host"] == "unknown":
@@ -233,7 +228,7 @@ class Tree:
         }
 
     def _get_title(self, path: str, folder: _Folder) -> dict[str, str]:
-        """Return {"battery", "cluster", "host"}: of battery.txt, of the folder's name, or as far as they are known."""
+        """Return {"battery", "cluster", "host"} from battery.txt, else from the name of the folder, as far as known."""
         if parts := _FOLDER.fullmatch(PurePosixPath(path).name or self._name):
             title = parts.groupdict(default="")
         else:
@@ -243,7 +238,7 @@ class Tree:
         return title | {key: str(folder.battery[key]) for key in title if folder.battery.get(key)}
 
     def _find_log_line(self, path: str, job: Job, host: str) -> fio_facts.LogLine | None:
-        """Return the log line of a job: of its own folder, else of any where the host is the same; the last before."""
+        """Return the last log line before a job's end: from its folder, else from any folder of the same host."""
         if not (every := self._log.get(job.id)):
             return None
         short = host.partition(".")[0]
@@ -258,7 +253,7 @@ class Tree:
 
 
 def _describe_background(folder: _Folder) -> dict | None:
-    """Return what the job beside the battery did; its bytes and operations are over all of its run."""
+    """Describe the background job; its bytes and operations cover its whole run."""
     load = folder.background
     if load is None:
         return None
@@ -275,7 +270,7 @@ def _describe_background(folder: _Folder) -> dict | None:
 def _build_row(
     job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]
 ) -> dict:
-    """Return a job, the `number`-th of a battery that began at `origin_s`, as a row of `COLUMNS`; None: not known."""
+    """Return the `number`-th job of a battery that began at `origin_s` as a row of `COLUMNS`; None if unknown."""
     facts, load = job.facts, fio_facts.parse_load_averages(job.facts.get("load_before", ""))
     load = job.line.load if load[0] is None and job.line else load
     values = job.columns | {
@@ -292,8 +287,7 @@ def _build_row(
     for when in ("before", "after"):
         free = fio_facts.parse_count(facts.get(f"free_bytes_{when}", ""))
         values[f"free_gib_{when}"] = None if free is None else free / 2**30
-    # fio looks a few times a second: of a short job it may have seen nothing, which does not mean that there was
-    # nothing. Then the runner's two looks at the counters tell.
+    # fio reads the counters a few times a second and may miss a short job; then use the runner's two readings.
     device = PurePosixPath(str(battery.get("device", ""))).name
     name = next((name for name in job.disks if device.startswith(name)), next(iter(job.disks), device or None))
     counts = job.disks.get(name, {})
@@ -309,7 +303,7 @@ def _build_row(
 
 
 def _check_job(job: Job) -> Iterator[str]:
-    """Yield why what a job did is not what its options ask for, or cannot have been measured (METHOD 9)."""
+    """Yield differences between a job and its options, and figures that fio cannot have measured (METHOD 9)."""
     columns, options, seconds = job.columns, job.options, job.columns["runtime_s"]
     if columns["write_ios"] is None:
         return

@@ -1,4 +1,4 @@
-"""Jobs of fio told apart: which host each ran on, how it is called, and in which order they began."""
+"""Identify jobs of fio: their hosts, ids and order."""
 
 import math
 import re
@@ -11,9 +11,9 @@ from sbench.studies.volumes import fio_facts
 from sbench.studies.volumes.fio_output import Job
 
 _IN_NAME, _IN_FILE = re.compile(r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"), re.compile(r"fio_results_[a-z]+_(.+)\.json")
-# Of a name so many characters are looked at.
+# Search at most this many characters of a name.
 _NAME = 200
-# A host in the name of a file that has one host's results.
+# A host in the name of a file, which then holds the results of that host.
 _HOST = re.compile(
     r"(?<![a-z])((?:master|worker|node|host|server|control-?plane|infra|vm)[-_]?[0-9a-f]+(?:\.[a-z][\w.-]*?)?|"
     r"ip-\d+-\d+-\d+-\d+(?:\.[a-z][\w.-]*?)?|\d+\.\d+\.\d+\.\d+)(?![a-z0-9])",
@@ -22,10 +22,10 @@ _HOST = re.compile(
 
 
 def set_hosts(jobs: list[Job]) -> None:
-    """Set the host of jobs by their files, where each file has one host's results.
+    """Set the host of jobs from the names of their files, if each file holds the results of a single host.
 
-    That is so where files are named after hosts, or after anything but a number, and where jobs of several files ran
-    at one time, which those of a battery never do.
+    That is so if all names contain hosts, if they differ in more than numbers and jobs lack ids, or if jobs of several
+    files ran at the same time, which jobs of a battery never do.
     """
     stems = {job.file: PurePosixPath(job.file).stem for job in jobs if not job.host}
     hosts = {file: match[1] for file, stem in stems.items() if (match := _HOST.search(stem))}
@@ -42,13 +42,12 @@ def set_hosts(jobs: list[Job]) -> None:
 
 
 def _has_unlike_names(stems: Iterable[str]) -> bool:
-    """Return whether no two names are the same but for numbers in them."""
     forms = Counter(re.sub(r"\d+", "#", stem) for stem in stems)
     return max(forms.values()) == 1
 
 
 def _has_concurrent_jobs(jobs: list[Job]) -> bool:
-    """Return whether jobs of different files ran at one time, by fio's clock of whole seconds or better."""
+    """Return whether jobs of different files ran at the same time, by fio's clock of whole seconds or better."""
     spans: dict[str, tuple[float, float]] = {}
     for job in jobs:
         if job.began_s is None or job.ended_s is None:
@@ -60,10 +59,9 @@ def _has_concurrent_jobs(jobs: list[Job]) -> bool:
 
 
 def sort_by_start(jobs: list[Job]) -> list[Job]:
-    """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
+    """Return jobs by start, on the best clock that all of them have, else by id; set `started_s`.
 
-    The clocks, the best first: the runner's facts, a log with its zone, fio's start of the job, fio's end of it less
-    its run time, a log without a zone. Sets `started_s`.
+    The clocks, best first: the runner's facts, a log with its zone, fio's start, fio's end less run time, other logs.
     """
     clocks = []
     for job in jobs:
@@ -74,12 +72,12 @@ def sort_by_start(jobs: list[Job]) -> list[Job]:
     best = next((times for times in zip(*clocks, strict=True) if None not in times), ())
     for job, started_s in zip(jobs, best, strict=False):
         job.started_s = started_s
-    # Without times the shorter name is the earlier one: a1 … z5, aa1, and run9 before run10.
+    # Without times the shorter name comes first: a1 … z5, aa1, and run9 before run10.
     return sorted(jobs, key=lambda job: (job.started_s or 0, len(job.id), job.id, len(job.file), job.file))
 
 
 def find_job_ids(jobs: list[Job]) -> list[str]:
-    """Return the ids of jobs: of their names, else of their files; "" for each where some have none or all the same."""
+    """Return the ids of jobs from their names, else from their files; all "" if some lack an id or all ids agree."""
     names = [job.name for job in jobs]
     files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]
     for texts, form in ((names, _IN_NAME), (files, _IN_FILE)):
@@ -91,7 +89,7 @@ def find_job_ids(jobs: list[Job]) -> list[str]:
 
 
 def name_jobs(jobs: list[Job]) -> list[str]:
-    """Give those without an id numbers in time order, or the names of their files; return which ids are there twice."""
+    """Give jobs without an id a number in time order or the name of their file; return a fault per duplicate id."""
     timed = all(job.started_s is not None for job in jobs)
     for number, job in enumerate(jobs, 1):
         job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)

@@ -1,4 +1,4 @@
-"""The options of a job of fio, of its file or its output: which jobs are the same, their names, what they ask for."""
+"""Interpret the options of fio's jobs, from job files or output: equality, names and the work asked for."""
 
 import configparser
 import re
@@ -15,12 +15,12 @@ _ALIASES = {
     **{"readwrite": "rw", "timeout": "runtime", "ss": "steadystate"},
     **{"ss_dur": "steadystate_duration", "ss_ramp": "steadystate_ramp_time"},
 }
-# Options that may be given without a value; fio's output leaves them out where they were, so they tell no jobs apart.
+# Options that may lack a value. fio's output then leaves them out, so they do not distinguish jobs.
 _FLAGS = (
     "blocksize_unaligned|bs_unaligned|exitall|exitall_on_error|group_reporting|new_group|norandommap|refill_buffers|"
     "stonewall|thread|time_based|verify_only|wait_for_previous|zero_buffers"
 )
-# Names, places and reporting: a job with others of these is the same job.
+# Names, places and reporting: jobs that differ only in these are the same.
 _NO_MATTER = re.compile(
     f"{_FLAGS}|(all)?randrepeat|randseed|description|directory|disk_util|exec_(pre|post)run|filename(_format)?|name|"
     "unique_filename|unlink|percentile_list|[cs]?lat_percentiles|unified_rw_reporting|status_interval|log_.*|write_.*_log"
@@ -28,7 +28,7 @@ _NO_MATTER = re.compile(
 _DEFAULTS = {"rw": "read", "bs": "4096", "ioengine": "psync", "iodepth": "1", "numjobs": "1", "direct": "0"}
 _SIZES = frozenset(("bs", "filesize", "io_size", "offset", "size"))
 _TIMES = frozenset(("ramp_time", "runtime", "startdelay"))
-# With one of these a job ends elsewhere than at its size, or its output counts more or less than that.
+# With any of these a job does not end at its size, or its output counts more or less.
 _ENDS_ELSEWHERE = (
     *("bsrange", "bssplit", "fill_device", "flow", "number_ios", "ramp_time"),
     *("read_iolog", "runtime", "steadystate", "verify", "zonemode"),
@@ -36,7 +36,7 @@ _ENDS_ELSEWHERE = (
 
 
 def parse_job_file(text: str) -> dict[str, str]:
-    """Return the options of a job file with one job, those of its [global] section included."""
+    """Return the options of a job file with a single job, including its [global] section."""
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, delimiters=("=",), inline_comment_prefixes=(";", "#"), strict=False
     )
@@ -52,7 +52,7 @@ def parse_job_file(text: str) -> dict[str, str]:
 
 
 def compute_total_bytes(options: Mapping[str, str]) -> int:
-    """Return the bytes of all files of a job: its size for each of its processes."""
+    """Return the bytes of all files of a job: its size times its processes."""
     if "size" not in options:
         raise Problem("a job file here says the size of its files: size=…")
     return _parse_bytes(options["size"]) * int(options.get("numjobs", 1))
@@ -64,15 +64,15 @@ def get_block_bytes(options: Mapping[str, str]) -> int:
 
 
 def get_runtime_s(options: Mapping[str, str]) -> float:
-    """Return how long a job runs, in seconds, or 0 where its size says when it ends."""
+    """Return the run time of a job in seconds, or 0 if its size decides when it ends."""
     return _parse_seconds(options["runtime"]) if options.get("time_based", "0") != "0" and "runtime" in options else 0.0
 
 
 def resolve_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that decide what a job does, in one spelling, with the defaults of the chief ones.
+    """Return the options that decide the work of a job, in one spelling, with defaults for the chief options.
 
-    Jobs are the same if these are. Sizes are in bytes, times in seconds. Options without a value (time_based …) are not
-    among them: fio's output leaves them out.
+    Jobs are the same if these options are equal. Sizes are in bytes, times in seconds. fio's output leaves out options
+    without a value (time_based …), so they are absent here.
     """
     spelled = dict(_DEFAULTS)
     for key, value in options.items():
@@ -109,10 +109,10 @@ def format_signature(options: Mapping[str, str]) -> str:
 
 
 def choose_job_names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> list[str]:
-    """Return the name of each job: that of the job file with the same options, else its signature.
+    """Return the name of each job: the name of the job file with the same options, else its signature.
 
-    Of jobs that are not the same but would share a name, it also has what differs. `job_files` are texts by name
-    (config/fio); one that is not a job file of one job is skipped.
+    If different jobs would share a name, add the options that differ. `job_files` has texts by name (config/fio); skip
+    texts without exactly one job.
     """
     files = {}
     for name, text in sorted(job_files.items(), reverse=True):
@@ -129,9 +129,9 @@ def choose_job_names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, 
 
 
 def compute_asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the bytes that a job reads and writes, and how many it may be away; None: it does not end at its size.
+    """Return the bytes that a job is to read and write, and the tolerance; None if it does not end at its size.
 
-    Files that are no multiple of the block end with their last whole block.
+    Files that are not a multiple of the block end with their last whole block.
     """
     spelled = resolve_options(options)
     if "trim" in spelled["rw"] or any(_is_given(spelled, key) for key in _ENDS_ELSEWHERE):
@@ -147,9 +147,9 @@ def compute_asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def compute_asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | None:
-    """Return how often a job that writes so often forces them to the disk, and how many it may be away from that.
+    """Return how often a job with `writes` writes is to force them to the disk, and the tolerance.
 
-    None: it does not, or it also reads: then fio syncs after reads as well.
+    Return None if it does not sync, or if it also reads, because fio then syncs after reads as well.
     """
     spelled = resolve_options(options)
     every = [_parse_small_number(value) for value in _get_sync_options(spelled).values()]
@@ -161,12 +161,12 @@ def compute_asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float,
     if len(every) != 1 or not every[0] or not processes or other or not writing:
         return None
     last = _is_given(spelled, "end_fsync") + _is_given(spelled, "fsync_on_close")
-    # Writes that are under way when the last one is done are not forced any more.
+    # fio does not sync the writes in flight when the last write is done.
     return writes / every[0], processes * (max(_parse_small_number(spelled["iodepth"]), 1) + last)
 
 
 def compute_asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
-    """Return how long a job was to run; 0 where it may have ended before, as its files were done."""
+    """Return the seconds that a job was to run; 0 if it may have ended earlier because its files were done."""
     spelled = resolve_options(options)
     if not _is_given(spelled, "runtime") or any(_is_given(spelled, key) for key in ("number_ios", "steadystate")):
         return 0.0
@@ -178,13 +178,13 @@ def compute_asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
 
 
 def find_latency_switch(options: Mapping[str, str]) -> str:
-    """Return the option with which a job leaves out the latencies that are asked for here; "" of none."""
+    """Return the option that makes a job leave out the latencies needed here; "" without such an option."""
     spelled = resolve_options(options)
     return next((name for name in ("gtod_reduce", "disable_clat", "disable_lat") if _is_given(spelled, name)), "")
 
 
 def is_contradicted(options: Mapping[str, str], reads: int, writes: int) -> bool:
-    """Return whether a job read or wrote what its options say that it never does."""
+    """Return whether a job read or wrote against its options."""
     kind = {_normalize_key(key): value for key, value in options.items()}.get("rw", options.get("readwrite", ""))
     kind = kind.partition(":")[0]
     never = {"read": writes, "randread": writes, "write": reads, "randwrite": reads}.get(kind, 0)
@@ -192,14 +192,14 @@ def is_contradicted(options: Mapping[str, str], reads: int, writes: int) -> bool
 
 
 def get_open_loop_rate(options: Mapping[str, str]) -> float:
-    """Return the operations that are due per second, one at a time and evenly; 0 where a job has no such rate."""
+    """Return the operations due per second, one at a time and evenly; 0 if a job lacks such a rate."""
     spelled = resolve_options(options)
     even = spelled.get("rate_process", "linear") == "linear" and spelled.get("io_submit_mode", "inline") == "inline"
     return float(_parse_small_number(spelled.get("rate_iops", ""))) if even and count_in_flight(options) == 1 else 0.0
 
 
 def count_in_flight(options: Mapping[str, str]) -> int:
-    """Return how many operations a job has under way at most: its queue depth in each of its processes."""
+    """Return the most operations that a job has in flight: its queue depth times its processes."""
     spelled = resolve_options(options)
     return max(_parse_small_number(spelled["iodepth"]), 1) * max(_parse_small_number(spelled["numjobs"]), 1)
 
@@ -211,7 +211,7 @@ def has_timed_syncs(options: Mapping[str, str]) -> bool:
 
 
 def _get_sync_options(spelled: dict[str, str]) -> dict[str, str]:
-    """Return by which calls writes are forced to the disk, and after how many writes each time."""
+    """Return the calls that force writes to the disk, with the number of writes per call."""
     return {name: spelled[name] for name in ("fdatasync", "fsync") if _is_given(spelled, name)}
 
 
@@ -220,7 +220,7 @@ def _is_given(spelled: dict[str, str], name: str) -> bool:
 
 
 def _parse_small_number(text: str) -> int:
-    """Return a number of at most nine digits, 0 for anything else."""
+    """Return a number of at most nine digits, 0 for any other text."""
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
 
 
@@ -233,7 +233,7 @@ def _parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
     if not match:
         raise Problem(f"{text!r} is no size; write it as 2300, 16k, 200m or 1g")
-    # fio counts in powers of two whether the prefix has an i or not, as kb_base=1024 is its default.
+    # fio counts in powers of two with or without an i in the prefix, as kb_base=1024 is its default.
     return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
 
 
@@ -246,7 +246,7 @@ def _parse_seconds(text: str) -> float:
 
 
 def _format_value(value: str) -> str:
-    """A number of bytes that is whole in KiB, MiB or GiB is written so; what no name of a folder has becomes a dash."""
+    """Format a value for the name of a folder: bytes as whole KiB, MiB or GiB if possible, odd characters as dashes."""
     if re.fullmatch(r"[0-9]{1,18}", value) and int(value):
         for power, letter in ((30, "g"), (20, "m"), (10, "k")):
             if int(value) % 2**power == 0:

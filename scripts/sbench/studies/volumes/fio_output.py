@@ -1,4 +1,4 @@
-"""What fio says of its jobs: its JSON output, of versions 3.x, with the bins of json+ or without."""
+"""Parse the JSON output of fio 3.x, with the bins of json+ or without."""
 
 import json
 import math
@@ -17,75 +17,74 @@ from sbench.studies.volumes import fio_facts, fio_options, fio_text
 
 OPERATIONS = ("sync", "read", "write")
 PERCENTILES = (50, 99, 99.9, 99.99)
-# No number of a record is larger (design/record.yaml).
+# The largest number of a record (design/record.yaml).
 _MOST = 10**18
-# Percentiles and bins are the middle of a bucket, of 64 to each power of two: they may lie above the maximum by a part.
+# Percentiles and bins are the middle of a bucket, 64 to each power of two, and may exceed the maximum by this part.
 _BUCKET = 1 / 64
 _LAST_BIN = 17_112_760_320
-# fio may be told to start jobs by another clock than that of the world; such starts are small.
+# fio can start jobs by another clock than wall time; such starts are small.
 _EPOCH_MS = 1e12
 _LOGGED = re.compile(r"^\d+, (\d+), ([01]),", re.MULTILINE)
 
 
 class Histogram(NamedTuple):
-    """Bins, rows of (ns, count) in the order of ns, or ranges, rows of (lowest ns, highest ns, count), end to end."""
+    """Bins (rows of ns and count, by ns) or ranges (rows of lowest ns, highest ns and count), in a flat array."""
 
     width: int  # numbers of a row
     numbers: array
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[int, ...]], width: int) -> "Histogram":
-        """Return what holds these rows."""
+        """Build a histogram from its rows."""
         return cls(width, array("q", chain.from_iterable(rows)))
 
     def list_rows(self) -> list[tuple[int, ...]]:
-        """Return its rows."""
+        """Return the rows."""
         return list(zip(*[iter(self.numbers)] * self.width, strict=True))
 
 
 @dataclass(slots=True)
 class Job:
-    """What one job did, all its processes together. Times are seconds since 1970 (UTC), as far as they can be told."""
+    """The results of a job with all its processes. Times are seconds since 1970 (UTC), None if unknown."""
 
     name: str
     version: str  # of fio
-    options: dict[str, str]  # with the global ones
+    options: dict[str, str]  # including the global options
     columns: dict[str, float | None]  # of a sample: latencies in ms, counts, rates, run time
     histograms: dict[str, "Histogram"]  # by operation
     began_s: float | None
-    exact_start: bool  # whether fio itself says when it began
+    exact_start: bool  # whether fio reports the start
     ended_s: float | None
-    errors: int  # operations that failed where it went on
-    disks: dict[str, dict[str, float | None]]  # figures of the devices, by name; none where jobs in turn share them
-    # What its battery knows of it beside fio's output.
-    host: str = ""  # as fio's client calls it
+    errors: int  # failed operations that did not end the job
+    disks: dict[str, dict[str, float | None]]  # figures of devices by name; {} if jobs share them in turn
+    # Set by the battery from sources other than fio's output.
+    host: str = ""  # as named by fio's client
     signal: str = ""  # that ended fio early
-    unlike: bool = False  # whether it is several jobs of unlike options, which fio told of as one
+    unlike: bool = False  # whether fio merged several jobs with different options
     file: str = ""
     mark: str = ""  # of the content
-    alone: bool = True  # whether there is no other job in the file
-    id: str = ""  # until it has one
+    alone: bool = True  # whether the file holds no other job
+    id: str = ""  # "" until set
     facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
     line: fio_facts.LogLine | None = None  # the log line written before the job
-    kind: tuple = ()  # its options, so that those that mean the same are equal
-    place: int = 0  # of what is large in it, in a spool
-    log: int | None = None  # place of what it logged of its operations
-    open_loop: bool = False  # whether its latencies count from when operations were due
-    started_s: float | None = None  # when it began by the clock that all jobs have
+    kind: tuple = ()  # resolved options, which are equal for the same job
+    place: int = 0  # of its large fields in a spool
+    log: int | None = None  # place of its log of operations in the spool
+    open_loop: bool = False  # whether latencies count from due times
+    started_s: float | None = None  # start by the clock that all jobs have
 
 
 def parse_jobs(output: dict) -> list[Job]:
-    """Return what a document of `fio_text` says of its jobs, in its order; the message of a Problem begins with a verb.
+    """Return the jobs of a document of `fio_text`, in its order; the message of a Problem begins with a verb.
 
-    The processes of a job, which are told apart without group_reporting, are merged; jobs of the same options that ran
-    one after the other are not, nor are those of several hosts (fio's client).
+    Merge the processes of a job (separate without group_reporting), but not successive jobs or hosts (fio's client).
     """
     version = str(output["fio version"])
     number = re.search(r"(\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < (2, 99):
         raise Problem(f"is of {version}; fio 3 and later are read")
     entries = _list_objects(output.get("jobs"))
-    # Of several clients, what they did together is there, too.
+    # With several clients, fio adds an entry for all of them together.
     entries += [entry for entry in _list_objects(output.get("client_stats")) if entry.get("jobname") != fio_text.ALL]
     if not entries:
         raise Problem("has no jobs in it")
@@ -104,7 +103,7 @@ def parse_jobs(output: dict) -> list[Job]:
     ended_s, last = ended_ms / 1000 or None, None
     for (host, group, *_), members in reversed(groups.items()):
         if last not in (None, (host, group)):
-            # Groups run one after the other; the output is written when the last of them is done. Hosts run together.
+            # Groups run in sequence, and fio writes its output when the last group is done. Hosts run together.
             ended_s = made[-1].began_s if last[0] == host else ended_ms / 1000 or None
         alone = sum(other[0] == host for other in groups) == 1
         made.append(_build_job(members, version, shared, disks.get(host, {}) if alone else {}, ended_s))
@@ -114,7 +113,7 @@ def parse_jobs(output: dict) -> list[Job]:
 
 
 def _get_host(part: dict) -> str:
-    """Return the host, of fio's client mode, that a part of its output is about; "" where it does not say."""
+    """Return the host of a part of fio's output in client mode; "" if missing."""
     return str(part.get("hostname") or "")
 
 
@@ -142,7 +141,7 @@ def _build_job(entries: list[dict], version: str, shared: dict, disks: dict, end
     columns |= {"runtime_s": seconds, "error": next(filter(None, errors), 0)}
     began_s = min(starts) / 1000 if starts else None if ended_s is None else ended_s - seconds
     failed, name = sum(_get_count(entry, "total_err") or 0 for entry in entries), str(entries[0].get("jobname", ""))
-    # Told as one, jobs have the options of the last of them.
+    # Merged jobs have the options of the last job.
     unlike = fio_text.MIXED in entries[0] or fio_options.is_contradicted(
         options, columns["read_ios"], columns["write_ios"]
     )
@@ -153,7 +152,7 @@ def _build_job(entries: list[dict], version: str, shared: dict, disks: dict, end
 
 
 def build_latency_columns(operation: str, latency: dict) -> dict[str, float | None]:
-    """Return the columns of an operation's latency, {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns."""
+    """Return an operation's columns from its latency, {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns."""
     named = {key: latency[key] for key in ("max", "mean", "stddev")}
     named |= {f"p{p:g}": _find_percentile(latency, p) for p in PERCENTILES}
     columns = {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in named.items()}
@@ -161,7 +160,7 @@ def build_latency_columns(operation: str, latency: dict) -> dict[str, float | No
 
 
 def _compute_traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], float]:
-    """Return the columns of what was read, or written, and the seconds from first to last."""
+    """Return the columns of reads or writes, and the seconds from first to last."""
     ios = [_get_count(section, "total_ios", kind) or 0 for section in sections]
     runtimes = [_get_number(section, "runtime", kind) for section in sections]
     if any(count and runtime == 0 for count, runtime in zip(ios, runtimes, strict=True)):
@@ -175,9 +174,9 @@ def _compute_traffic(sections: list[dict], kind: str) -> tuple[dict[str, float |
 
 
 def _parse_latency(section: dict, operation: str) -> dict | None:
-    """Return {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns; None where nothing took place.
+    """Return {"n", "max", "mean", "stddev", "percentiles", "bins", "ranges"} in ns; None without operations.
 
-    Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only.
+    Prefer completion latency; with lat_percentiles=1 alone, fio has percentiles of the total only.
     """
     chosen = [part for key in ("clat_ns", "lat_ns") if isinstance(part := section.get(key), dict)]
     if not chosen:
@@ -200,7 +199,7 @@ def _parse_latency(section: dict, operation: str) -> dict | None:
         if (ns or 0) > most:
             raise Problem(f"has a {what} of {operation} above the maximum")
     least, rounded = _get_number(part, "min", operation) or 0, _get_number(part, fio_text.ROUNDED, operation) or 0
-    # A mean that is rounded to whole numbers may lie below the minimum by a part.
+    # A mean rounded to a whole number may be slightly below the minimum.
     if (latency["mean"] if latency["mean"] is not None else math.inf) + 1 + rounded < least:
         raise Problem(f"has a mean of {operation} below the minimum")
     ranges = (
@@ -216,14 +215,14 @@ def compute_ranges(
 ) -> list[tuple[int, int, int]]:
     """Return (lowest, highest, count) in ns of the operations between the percentiles that fio names.
 
-    Each percentile is the bin in which its operation lies; `rounded` ns is what it may have been raised by.
+    Each percentile is the bin of its operation, which fio may have raised by `rounded` ns.
     """
     ranges, counted, floor = [], 0, least
     for p, ns in sorted(percentiles.items()):
         place = math.ceil(round(n * p / 100, 9))
-        # Nothing beyond the last bin is told apart.
+        # The last bin also holds all longer latencies.
         low, high = (ns - rounded) * (1 - _BUCKET / 2), most if ns >= _LAST_BIN else ns * (1 + _BUCKET / 2)
-        # A percentile may lie above the maximum by a part of its bin.
+        # A percentile may exceed the maximum by a part of its bin.
         low, high = min(max(low, least), most), min(high, most)
         if place > counted + 1:
             ranges.append((floor, high, place - 1 - counted))
@@ -236,7 +235,7 @@ def compute_ranges(
 
 
 def _parse_bins(part: object) -> dict[int, int]:
-    """Return {ns: count} in the order of ns; empty where there are none."""
+    """Return {ns: count} in the order of ns, without empty bins."""
     if not isinstance(part, dict):
         return {}
     try:
@@ -253,7 +252,7 @@ def _parse_bins(part: object) -> dict[int, int]:
 
 
 def _merge_latencies(parts: list[dict]) -> dict | None:
-    """Return the latencies of several processes: histograms are merged, percentiles never (METHOD 18)."""
+    """Merge the latencies of several processes: histograms merge, percentiles never do (METHOD 18)."""
     if len(parts) < 2:
         return parts[0] if parts else None
     merged = {"n": None, "mean": None, "stddev": None, "percentiles": {}, "bins": {}, "ranges": []}
@@ -272,7 +271,7 @@ def _merge_latencies(parts: list[dict]) -> dict | None:
 
 
 def _find_percentile(latency: dict, p: float) -> float | None:
-    """Return a percentile in ns: what fio says, else the first bin at which so many have been counted, else None."""
+    """Return a percentile in ns: fio's figure, else the first bin that reaches its count, else None."""
     if p in latency["percentiles"] or not latency["bins"]:
         return latency["percentiles"].get(p)
     counted = list(accumulate(latency["bins"].values()))
@@ -288,7 +287,7 @@ def _list_objects(part: object) -> list[dict]:
 
 
 def _get_number(part: dict, key: str, of: str = "") -> float | None:
-    """Return a number of the output, None where it has none; `of` says in a message whose it is."""
+    """Return a number of the output, None if missing; `of` names its subject in a message."""
     value = part.get(key)
     if value is None or (type(value) in (int, float) and 0 <= value <= _MOST):
         return value
@@ -298,7 +297,6 @@ def _get_number(part: dict, key: str, of: str = "") -> float | None:
 
 
 def _get_count(part: dict, key: str, of: str = "") -> int | None:
-    """Return a whole number of the output (see `_get_number`)."""
     value = _get_number(part, key, of)
     if value is not None and value != int(value):
         raise Problem(f"has {f'{of} {key}'.strip()} {value:g}, which is no whole number")
@@ -308,8 +306,8 @@ def _get_count(part: dict, key: str, of: str = "") -> int | None:
 def set_due_latencies(job: Job, log: str) -> bool:
     """Give a job with a fixed rate (rate_iops) the latencies of an open loop; return whether it has them.
 
-    fio counts each operation from when it was begun, so a stall is one, however many were due meanwhile. But its log
-    (write_lat_log: a line for each operation, in ns) has the latency of each: from these follow those that count.
+    fio counts each operation from its start, so a stall counts once, however many operations were due meanwhile. Its
+    log (write_lat_log: a line per operation, in ns) has all latencies, from which the latencies since due times follow.
     """
     rate, lines = fio_options.get_open_loop_rate(job.options), _LOGGED.findall(log)
     kinds = {kind for _, kind in lines}
@@ -328,10 +326,10 @@ def set_due_latencies(job: Job, log: str) -> bool:
 
 
 def compute_due_latencies(latencies_ns: Sequence[int], rate: float) -> list[int]:
-    """Return latencies (ns) from when each operation was due, of those since it was begun, in their order.
+    """Return latencies (ns) since each operation was due, from latencies since it began, in their order.
 
-    An operation is due 1 / rate seconds after the one before, and begins when that is done, if it is then due (Lindley,
-    Mathematical Proceedings of the Cambridge Philosophical Society 48, 1952).
+    An operation is due 1 / rate seconds after the previous operation and begins when the latter is done and it is due
+    (Lindley, Mathematical Proceedings of the Cambridge Philosophical Society 48, 1952).
     """
     every, late, counted = 1e9 / rate, 0.0, []
     for ns in latencies_ns:
@@ -341,6 +339,6 @@ def compute_due_latencies(latencies_ns: Sequence[int], rate: float) -> list[int]
 
 
 def _compute_bucket_middle(ns: int) -> int:
-    """The middle of fio's bucket of a latency: 64 buckets to each power of two."""
+    """Return the middle of fio's bucket of a latency: 64 buckets to each power of two."""
     width = 1 << max(ns.bit_length() - 7, 0)
     return ns // width * width + width // 2

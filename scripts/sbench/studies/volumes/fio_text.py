@@ -1,7 +1,7 @@
-"""Finds what fio wrote in a text: its JSON, one document or several, or the output that it writes for people.
+"""Find fio's output in a text: one or several JSON documents, or the output for people.
 
-The text may be a log that holds more: words before, between and after, prefixes of containers or of fio's client. What
-fio writes for people becomes a document of the same form as its JSON, with what it has.
+The text may be a log with other words before, between and after, and with prefixes of containers or of fio's client.
+The output for people becomes a document of the same form as fio's JSON, as far as it has the values.
 """
 
 import json
@@ -13,26 +13,26 @@ from datetime import UTC, datetime
 
 from sbench.probe.program import Problem
 
-# Keys that fio's own documents lack. Of latencies: by how many ns percentiles may have been rounded up. Of a document:
-# how fio was ended. Of a job: the names of the unlike jobs that it holds together.
+# Keys that fio's documents lack. Of latencies: the ns by which percentiles may be rounded up. Of a document: the signal
+# that ended fio. Of a job: the names of the unlike jobs merged in it.
 ROUNDED, SIGNAL, MIXED = "rounded_ns", "ended by", "unlike jobs"
 NOTHING = "holds no results of fio"
 KINDS = ("read", "write", "trim")
 _KEY = re.compile(r'"fio version"\s*:')
 _VERSION = re.compile(r"(?:hostname=.*, fio=)?(fio-\d+\.[\w.-]+?)(?:, flags=\d+)?\s*$")
-# No prefix is longer, however long a line of blanks is.
+# No prefix is longer, however many spaces a line has.
 _PREFIXED = re.compile(
     r'^([^\n"]{0,200}?)[ \t]{0,80}(?:"fio version"\s*:|(?<!fio=)\bfio-\d+\.[\w.-]+\s*$)', re.MULTILINE
 )
-# What fio's client puts before the words of a host, and before its result; of all hosts together it tells, too.
+# The prefix of fio's client before a host's lines and result; it also reports all hosts together.
 _CLIENT, ALL = re.compile(r"<([\w.:-]+)> ?"), "All clients"
 _SIGNALLED = re.compile(r"fio: terminating on (signal \d+)")
-# Some versions print these where a number is undefined; JSON has no such numbers.
+# Some versions print these for undefined numbers; JSON lacks such numbers.
 _NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b")
 _TERSE = re.compile(r"^[345];fio-\d", re.MULTILINE)
 _UNITS = {"n": 1, "u": 1000, "m": 1_000_000}
 _THOUSANDS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
-# What fio writes for people, line by line (stat.c of fio 3).
+# The lines that fio writes for people (stat.c of fio 3).
 _HEAD = re.compile(
     r"(?P<name>\S.*?): \(g=(?P<group>\d+)\): rw=(?P<rw>[\w:]+), bs=(?P<bs>.+?), ioengine=(?P<ioengine>[^,\s]+), "
     r"iodepth=(?P<iodepth>\d+)"
@@ -58,10 +58,10 @@ _DISK = re.compile(r"\s+(?P<name>[\w-]+): ios=(?P<reads>\d+)/(?P<writes>\d+),.* 
 
 
 def parse_documents(text: str) -> tuple[list[dict], str]:
-    """Return fio's documents of a text, in its order, and what is wrong with the rest of it, "" where nothing is.
+    """Return fio's documents in a text, in its order, and the fault in the rest of it, "" without a fault.
 
-    Of one run that told of itself several times (--status-interval) the last one counts. A text without any document is
-    a Problem; its message, like what is wrong, begins with a verb.
+    Of a run that reported several times (--status-interval) the last document counts. A text without documents is a
+    Problem; its message, like the fault, begins with a verb.
     """
     text, kept, wrong = _remove_prefix(text), [], ""
     try:
@@ -80,7 +80,7 @@ def parse_documents(text: str) -> tuple[list[dict], str]:
 
 
 def _remove_prefix(text: str) -> str:
-    """Return a text without what a container's log puts before each line of fio's output."""
+    """Return a text without the prefixes that a container's log adds to lines of fio's output."""
     if text.startswith('{"log":'):
         with suppress(ValueError, KeyError, TypeError):
             text = "".join(json.loads(line)["log"] for line in text.splitlines() if line.strip())
@@ -94,16 +94,16 @@ def _remove_prefix(text: str) -> str:
 
 
 def _parse_json(text: str) -> Iterator[dict]:
-    """Yield the JSON documents of a text, wherever in it their key "fio version" stands."""
+    """Yield the JSON documents of a text, wherever in them the key "fio version" is."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     text = _NO_NUMBER.sub(r"\1null", text) if "nan" in text or "inf" in text else text
     with suppress(ValueError, RecursionError):
-        # Also where another program has sorted the keys, or has put several into one document.
+        # Another program may have sorted the keys, or put several documents into one.
         yield from _find_documents(decoder.decode(text))
         return
     begins, ended = [match.start() for match in _KEY.finditer(text)], 0
     for number, begin in enumerate(begins, 1):
-        # A terminal may have lost what stands before the key.
+        # A terminal may have lost the text before the key.
         opened = text.rfind("{", ended, begin)
         lost = opened < 0 or bool(text[opened + 1 : begin].strip())
         part = "{" + text[begin:] if lost else text[opened:]
@@ -124,12 +124,11 @@ def _parse_json(text: str) -> Iterator[dict]:
 
 
 def _refuse_constant(constant: str) -> None:
-    """Refuse NaN and Infinity, which fio does not write so."""
+    """Refuse NaN and Infinity, which fio does not write in this spelling."""
     raise Problem(f"has the number {constant}, which fio cannot have measured")
 
 
 def _find_documents(value: object) -> Iterator[dict]:
-    """Yield fio's documents within a JSON value."""
     if isinstance(value, dict) and "fio version" in value:
         yield value
     elif isinstance(value, (dict, list)):
@@ -138,7 +137,7 @@ def _find_documents(value: object) -> Iterator[dict]:
 
 
 def _is_same_run(earlier: dict, later: dict) -> bool:
-    """Return whether a document tells of the same run as the one before it, at a later moment."""
+    """Return whether a document reports the run of the previous document at a later moment."""
     runs = [_get_progress(one) for one in (earlier, later)]
     if not all(runs) or runs[0].keys() != runs[1].keys():
         return False
@@ -153,14 +152,14 @@ def _is_same_run(earlier: dict, later: dict) -> bool:
 
 
 def _get_end_s(document: dict) -> float:
-    """Return when fio wrote a document, in seconds since 1970; 0 where it does not say."""
+    """Return when fio wrote a document, in seconds since 1970; 0 if missing."""
     with suppress(TypeError, ValueError, OverflowError):
         return float(document.get("timestamp_ms") or 0) / 1000 or float(document.get("timestamp") or 0)
     return 0.0
 
 
 def _get_progress(document: dict) -> dict[tuple, tuple[int, float]]:
-    """Return operations that were done and seconds that passed, by job of a document; {} where that is not told."""
+    """Return the operations done and the seconds passed, by job of a document; {} if missing."""
     jobs, run = document.get("jobs"), {}
     with suppress(TypeError, AttributeError, ValueError, OverflowError):
         for place, job in enumerate(jobs or []):
@@ -173,7 +172,7 @@ def _get_progress(document: dict) -> dict[tuple, tuple[int, float]]:
 
 
 def _parse_human_output(lines: Iterable[str]) -> Iterator[dict]:
-    """Yield documents of the output that fio writes for people, one for each run."""
+    """Yield a document per run from the output that fio writes for people."""
     heads: dict[str, dict[str, str]] = {}
     entries: dict[tuple, dict] = {}
     document, entry, section, host = {"fio version": "fio of unknown version"}, None, {}, {}
@@ -195,7 +194,7 @@ def _parse_human_output(lines: Iterable[str]) -> Iterator[dict]:
             entry |= {MIXED: [job["name"], *unlike]} if unlike and job["jobs"] != "1" else {}
             entry |= {"ended": _parse_ctime(job["time"])}
             section = {}
-            # What tells of itself several times has the same process.
+            # Repeated reports of a job have the same process.
             entries[job["name"], job["pid"] or len(entries), *host.values()] = entry
         elif version := _VERSION.match(line):
             document["fio version"] = version[1]
@@ -211,11 +210,11 @@ def _parse_human_output(lines: Iterable[str]) -> Iterator[dict]:
 
 
 def _add_line(line: str, entry: dict, section: dict) -> dict:
-    """Add what a line tells of a job to its entry; return the part of it that the next lines are about."""
+    """Add the figures of a line to its job's entry; return the section of the entry that the next lines belong to."""
     if match := _TRAFFIC.match(line):
         nbytes = float(match["size"]) * 1024 ** " KMGTP".index(match["unit"] or " ")
         section = entry[match["kind"]] = {"io_bytes": round(nbytes), "runtime": int(match["ms"])}
-        # Until the line that has them exactly.
+        # A later line has the exact count.
         section["total_ios"] = round(_parse_number(match["iops"]) * int(match["ms"]) / 1000)
     elif match := _LATENCY.match(line):
         section = entry.setdefault("sync", {}) if match["what"] == "sync" else section
@@ -234,7 +233,7 @@ def _add_line(line: str, entry: dict, section: dict) -> dict:
         for kind, count in zip(KINDS, total, strict=False):
             if kind in entry:
                 _set_count(entry[kind], count, entry["job options"])
-        # Some versions count syncs as short reads, where there are no others.
+        # Some versions count syncs as short reads if the job does not read.
         syncs = total[3] if len(total) > 3 and total[3] else 0 if total[0] else short[0]
         if "sync" in entry and syncs:
             entry["sync"].setdefault("lat_ns", {})["N"] = syncs
@@ -242,7 +241,7 @@ def _add_line(line: str, entry: dict, section: dict) -> dict:
 
 
 def _set_count(section: dict, count: int, options: dict[str, str]) -> None:
-    """Add the operations of a kind; with one size of block they tell the bytes, which are printed in three digits."""
+    """Set the operations of a kind; with a single block size they give the bytes, which fio prints in three digits."""
     section["total_ios"] = count
     for part in (section[name] for name in ("clat_ns", "lat_ns") if name in section):
         part["N"] = count
@@ -261,7 +260,7 @@ def _build_document(document: dict, entries: dict[tuple, dict]) -> dict:
 
 
 def _parse_head_options(head: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that fio names before it starts a job."""
+    """Return the options that fio prints before it starts a job."""
     options = {key: head[key] for key in ("rw", "ioengine", "iodepth")}
     sizes = [
         [_parse_bytes(*end) for end in ends] for ends in (_SIZE.findall(part) for part in _ENDS.findall(head["bs"]))
@@ -290,13 +289,13 @@ def _parse_number(text: str) -> float:
 
 
 def _compute_resolution(text: str) -> float:
-    """Return what the last digit of a number stands for."""
+    """Return the value of the last digit of a number."""
     decimals = len(text.rstrip("kMG").partition(".")[2])
     return _THOUSANDS[text[-1] if text[-1].isalpha() else ""] / 10**decimals
 
 
 def _parse_ctime(text: str | None) -> float | None:
-    """Return seconds since 1970 of what ctime(3) prints, as if in UTC."""
+    """Return seconds since 1970 of a ctime(3) text, as if in UTC."""
     with suppress(ValueError, TypeError):
         return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
     return None

@@ -1,8 +1,8 @@
-"""Says in one word whether a volume keeps a limit: three batteries of the application's own job, apart in time.
+"""Judge in one word whether a volume keeps a limit, by three batteries of the application's job, apart in time.
 
-Each battery lasts a minute and 20 jobs at least; a job ends after 20 s on a slow disk. The word is that of the report:
-`meets`, `misses` or `undecided`. What was measured stays in results/fit/, with a configuration that makes a report of
-it. With --quick it is one job of at most 10 s, and in place of `meets` there is `below`.
+A battery has at least 20 jobs and lasts at least a minute; a job ends after 20 s on a slow disk. The word is as in the
+report: `meets`, `misses` or `undecided`. The results stay in results/fit/, with a configuration that makes a report of
+them. With --quick a single job runs for at most 10 s, and `below` replaces `meets`.
 """
 
 import math
@@ -31,9 +31,9 @@ from sbench.verdicts.outcomes import Outcome
 BATTERIES = 3
 RESULTS = Path("results/fit")
 STATUS = {"meets": 0, "below": 0, "misses": 1, "undecided": 3}
-# A job ends after so many seconds where its files are not done by then.
+# A job ends after this time even if its files are not done.
 _JOB_S, _QUICK_S = 20, 10
-_TOLD_S = 60  # where there is no terminal, a line each minute
+_TOLD_S = 60  # without a terminal, a line each minute
 _INTERRUPTED = 130
 _BEGUN = re.compile(r"\[\w+\] (\d+) of \d+, ")
 _TIME_LIMIT_S = 36_000
@@ -50,14 +50,14 @@ Say = Callable[[str], None]
 
 
 def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_json: bool = False) -> int:
-    """Measure, and print the word, its reason and what to do next; return the word's status.
+    """Measure, and print the word, its reason and the next step; return the exit status of the word.
 
     Args:
         limit_name: a limit of `config_files.LIMITS`.
         directory: a folder on the volume.
         pause: seconds between two batteries.
-        quick: one job of at most a minute.
-        as_json: print one JSON object.
+        quick: run a single job of at most 10 s.
+        as_json: print a JSON object.
     """
     limit, place = get_limit(limit_name), require_folder(directory)
     pause_s = float(pause) if re.fullmatch(r"\d+(\.\d+)?", pause) else math.inf
@@ -88,7 +88,7 @@ def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_j
 
 
 def _build_minute_printer(say: Say) -> Say:
-    """Return what passes on one line a minute."""
+    """Return a function that passes on a line a minute."""
     latest = time.monotonic()
 
     def pass_on(line: str) -> None:
@@ -109,7 +109,7 @@ def get_limit(name: str) -> dict:
 
 
 def require_folder(name: str) -> Path:
-    """Return the folder to measure in: it is there and not in memory, and fio is here."""
+    """Return the folder to measure in; raise a Problem if it is missing or in memory, or fio is missing."""
     place = Path(name)
     if not place.is_dir():
         raise Problem(f"{name} is no folder: name one on the volume, such as /var/lib/etcd")
@@ -120,7 +120,7 @@ def require_folder(name: str) -> Path:
 
 
 class Course:
-    """The batteries of a volume so far, and what they say of a limit of `limits.resolve_limits` with its job's name."""
+    """The batteries of a volume so far and their verdict on a limit of `limits.resolve_limits` that has a job."""
 
     def __init__(self, limit: dict) -> None:
         """Begin without batteries."""
@@ -130,17 +130,17 @@ class Course:
         self.rows: list[dict] = []
 
     def judge_batteries(self, *further: dict) -> None:
-        """Judge the batteries, and one that is under way."""
+        """Judge the batteries so far, and a battery that is under way."""
         self._judged = [*self.batteries, *further]
         self.rows = judge_limit(self._judged, self.limit)
 
     @property
     def is_missed(self) -> bool:
-        """Whether the limit is missed by what was measured so far, so that no further battery is needed."""
+        """Return whether the results so far miss the limit, so that further batteries are unnecessary."""
         return self.rows[0]["verdict"] == Outcome.MISSES
 
     def get_verdict(self) -> str:
-        """Return the verdict on the volume: `undecided` where a check of the jobs does not bear it out."""
+        """Return the verdict on the volume: `undecided` if a check of the jobs does not support it."""
         verdict = self.rows[0]["verdict"]
         return (
             Outcome.UNDECIDED if (verdict == Outcome.MEETS and self.is_unproven) or not self.is_borne_out else verdict
@@ -148,7 +148,7 @@ class Course:
 
     @property
     def is_borne_out(self) -> bool:
-        """Whether the jobs, as fio printed them, bear out what is said of the limit."""
+        """Return whether the jobs, as fio printed them, support the verdict on the limit."""
         operation = self.limit["operation"]
         rows = [
             {"repeat": repeat, "p99_ms": row.get(f"{operation}_lat_p99_ms"), "status": "done", "valid": True} | row
@@ -159,16 +159,16 @@ class Course:
 
     @property
     def is_unproven(self) -> bool:
-        """Whether nothing shows that what was written reached a device."""
+        """Return whether evidence is missing that writes reached a device."""
         return not any(row.get("device_write_ios") for one in self.batteries for row in one["samples"])
 
     def describe_p99(self) -> str:
-        """Return the p99 so far, in one line."""
+        """Return a line with the p99 so far; "" if unknown."""
         row = self.rows[-1] if self.rows else {"value_ms": math.nan, "low_ms": math.nan, "high_ms": math.nan}
         return f"p99 {phrases.format_latency(row)} so far" if phrases.format_latency(row) else ""
 
     def describe_reason(self) -> str:
-        """Return the figures of each battery, or of its segments where its level changed, and what they mean."""
+        """Return the figures of each battery, or of its segments if its level changed, and their meaning."""
         limit, parts = self.limit, Counter(row["repeat"] for row in self.rows[1:])
         lines = [f"p99 of {limit['operation']} latency; {limit['name']}'s limit is {limit['p99_ms']:g} ms:"]
         for row in self.rows[1:]:
@@ -190,7 +190,6 @@ class Course:
         return "\n".join([*lines, *self._list_consequences()])
 
     def _list_consequences(self) -> list[str]:
-        """Return what latencies that were seen mean for the application."""
         own = [bins for one in self.batteries for bins in _list_histograms(one, self.limit["operation"])]
         lines = []
         for consequence in self.limit.get("consequences", []) if own else []:
@@ -222,10 +221,10 @@ def judge_volume(
 ) -> tuple[str, str]:
     """Return the verdict on the volume of a folder, and its reason.
 
-    It stops as soon as the limit is surely missed (`Course.is_missed`). Nothing stays in `place`; `folder` gets the
-    batteries' results, as `sbench import` reads them, and `course` what is known so far. `job_text` may stand in place
-    of the limit's job. A battery has `jobs` at least and lasts `at_least_s`, and `pause_s` lie between two; a `quick`
-    one is a single job. `say` prints a line that stays, `show` what is under way.
+    Stop as soon as the limit is surely missed (`Course.is_missed`). Nothing stays in `place`; `folder` receives the
+    results of the batteries, as `sbench import` reads them, and `course` the judged batteries. `job_text` can replace
+    the limit's job. A battery has at least `jobs` jobs, lasts at least `at_least_s`, and starts `pause_s` after the
+    previous battery; a `quick` battery is a single job. `say` prints a permanent line, `show` a line on the progress.
     """
     limit = course.limit
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(place))[-_NAME:].strip("-.") or "root"
@@ -260,7 +259,7 @@ def judge_volume(
 
 
 def judge_limit(batteries: Sequence[dict], limit: dict) -> list[dict]:
-    """Return the rows of `limits.judge_limits` on a volume's batteries: of all of them first, then of each segment."""
+    """Return the rows of `limits.judge_limits` on a volume's batteries: all together first, then each segment."""
     code = provenance.describe_code([])
     records = [
         record | {"provenance": code | record["provenance"]}
@@ -272,7 +271,7 @@ def judge_limit(batteries: Sequence[dict], limit: dict) -> list[dict]:
 
 
 class _Clock:
-    """How far the batteries are, and the time that is left, by the jobs so far."""
+    """The progress of the batteries, and the time left by the jobs so far."""
 
     def __init__(self, settings: Settings, pause_s: float, batteries: int) -> None:
         self.batteries = batteries
@@ -280,7 +279,7 @@ class _Clock:
         self._began, self._battery_s = time.monotonic(), study.STUDY.estimate_record(asdict(settings))["seconds"]
 
     def describe_progress(self, number: int, job: int = 0) -> str:
-        """Return which battery and which of its jobs are under way, and the time that is left."""
+        """Return the battery and the job under way, and the time left."""
         if job < 2:
             self._began = time.monotonic()
         spent = time.monotonic() - self._began
@@ -292,7 +291,7 @@ class _Clock:
 
 
 def _run_battery(settings: Settings, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
-    """Run a battery until it is done, or the limit is surely missed; return what its folder says (`fio.read_battery`)."""
+    """Run a battery until it is done or the limit is surely missed; return its results (`fio.read_battery`)."""
 
     def read_results() -> dict:
         (place,) = folder.glob(f"b{number}_*")
@@ -302,7 +301,7 @@ def _run_battery(settings: Settings, folder: Path, number: int, clock: _Clock, c
         match = _BEGUN.match(line)
         if match and int(match[1]) > 1:
             battery = read_results()
-            # That one under way has not all its jobs is no fault of it.
+            # An unfinished battery is not at fault for lacking jobs.
             battery["faults"] = [fault for fault in battery["faults"] if not fault.startswith(fio.EARLY)]
             course.judge_batteries(battery | {"facts": battery["facts"] | {"jobs": len(battery["samples"])}})
         if match:

@@ -17,12 +17,12 @@ from sbench.studies.volumes import battery_work, config_files, fio, fio_facts, f
 from sbench.studies.volumes.checks import check_jobs, check_output
 
 _OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
-# What no name of a file has that Snakemake watches: it takes braces for wildcards, and stumbles over the others.
+# Characters to refuse in names of files: Snakemake takes braces for wildcards, and stumbles over the others.
 _ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the records of all batteries that are found, and what was left out."""
+    """Write the records of all batteries found, and the files left out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--imports", required=True, type=json.loads, help="`imports` of a configuration, JSON")
     parser.add_argument("--run", required=True, help="name of the run, for the records")
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     with replace_file(arguments.out) as part, open(part, "w", encoding="utf-8") as file:
         before = '{"status":"done","records":[\n'
         for record in build_records(batteries, arguments.run, spool):
-            # Of many jobs, all lists together would have many times the memory of their text.
+            # The lists of many jobs would take many times the memory of their text.
             samples, histograms = (record.pop(name) for name in ("samples", "histograms"))
             rest = _dump_json(record | {"provenance": code | record["provenance"]})
             file.write(f'{before}{rest[:-1]},"samples":[')
@@ -57,12 +57,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def expand_imports(imports: Iterable[str | dict]) -> list[dict]:
-    """Return imports as mappings with `from`, which a path alone stands for."""
+    """Return imports as mappings; a path alone becomes {"from": path}."""
     return [{"from": entry} if isinstance(entry, str) else entry for entry in imports]
 
 
 def list_sources(imports: Iterable[str | dict]) -> list[Path]:
-    """Return the files that imports name, sorted; of a folder those that may hold results. None at all is a Problem."""
+    """Return the files that imports name, sorted; raise a Problem if a place holds no file."""
     paths: set[Path] = set()
     for entry in expand_imports(imports):
         for path in _find_places(entry["from"]):
@@ -77,12 +77,11 @@ def list_sources(imports: Iterable[str | dict]) -> list[Path]:
 
 
 def read_batteries(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], list[dict]]:
-    """Return the batteries that imports name, and [{"file", "reason"}] of what was left out.
+    """Return the batteries that imports name, and [{"file", "reason"}] of the files left out.
 
-    A battery is what `fio.Tree` says of it, with "source", the tarball or folder that it lies in, and "entry", its
-    import; in place of samples and histograms it has the number of its "jobs" and their "place" in the spool. Results
-    that are there twice, such as a tarball and the folder unpacked from it, are taken once: where there are more of
-    them, or more is said about them.
+    A battery is an item of `fio.Tree.list_batteries` with "source", its tarball or folder, and "entry", its import; the
+    number of "jobs" and their "place" in the spool replace samples and histograms. Duplicate results, such as a tarball
+    and the folder unpacked from it, count once: from the source with more jobs, or else the import with more details.
     """
     batteries, left_out = [], []
     for entry, source, whole, tree in _read_trees(imports):
@@ -117,10 +116,7 @@ def read_batteries(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], l
 
 
 def build_records(batteries: list[dict], run_name: str, spool: Spool | None = None) -> Iterator[dict]:
-    """Yield a record for each battery, without the measuring code; of those of `read_batteries` from its spool.
-
-    Histograms are as the batteries have them.
-    """
+    """Yield a record per battery without its measuring code, histograms unchanged; `spool` is of `read_batteries`."""
     texts = {path.stem: config_files.read_job(path.stem) for path in Path(config_files.JOB_FILE).parent.glob("*.fio")}
     jobs = fio_options.choose_job_names([battery["job_options"] for battery in batteries], texts)
     cells = [_get_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
@@ -134,7 +130,7 @@ def build_records(batteries: list[dict], run_name: str, spool: Spool | None = No
 
 
 def _get_levels(battery: dict, job: str) -> dict[str, str]:
-    """Return the levels of a battery; the background is none, on the same or another volume, else the load's name."""
+    """Return the levels of a battery; the background is none, on the same or other volume, or the name of the load."""
     facts = battery["facts"]
     background = str(facts.get("background", "unknown"))
     folders = [facts.get("directory"), facts.get("background_directory")]
@@ -169,14 +165,14 @@ def _build_record(battery: dict, levels: dict[str, str], repeat: int, run_name: 
 
 
 def _estimate_runtime_s(battery: dict) -> float:
-    """Return the time of a battery without a clock, so without pauses: of its jobs, or the most of their latencies."""
+    """Estimate the time of a battery without a clock, so without pauses, from run times or highest latencies."""
     own = [one for of_job in battery["histograms"].values() for one in of_job.values()]
-    most_ns = sum(row[-2] * row[-1] for one in own for row in one.rows())
+    most_ns = sum(row[-2] * row[-1] for one in own for row in one.list_rows())
     return sum(row["runtime_s"] or 0 for row in battery["samples"]) or most_ns / 1e9
 
 
 def _read_trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:
-    """Yield (import, source, whether that is a tarball, what was read of it) of each tarball and each folder."""
+    """Yield (import, source, whether it is a tarball, its tree) for each tarball and each folder."""
     for entry in imports:
         folders: dict[Path, list[Path]] = {}
         for place in _find_places(entry["from"]):
@@ -203,7 +199,7 @@ def _read_trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.
 
 
 def _list_files(place: Path) -> list[Path]:
-    """Return a file, or those below a folder; hidden ones are passed over."""
+    """Return a file, or the files below a folder except hidden files."""
     if not place.is_dir():
         return [place]
     inside = [(path, path.relative_to(place).parts) for path in sorted(globs.iter_limited(place.rglob("*"), place))]
@@ -211,7 +207,7 @@ def _list_files(place: Path) -> list[Path]:
 
 
 def _find_places(pattern: str) -> list[Path]:
-    """Return what `from` names: a file or a folder, else all that matches it as a pattern."""
+    """Return the file or folder that `from` names, else all matches of it as a pattern."""
     try:
         named = [Path(pattern)] if Path(pattern).exists() else list(map(Path, globs.expand_pattern(pattern)))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What the volume below a folder is, asked of the cloud that this machine runs in: Amazon's EC2.
+"""Fetch the facts of the volume below a folder from the cloud of this machine: Amazon's EC2.
 
-Nothing is asked unless a store says `volume: instance`. The device below the folder is an NVMe disk whose serial
-number is the volume's id; EC2 describes it to who may call DescribeVolumes.
+Only a store with `volume: instance` causes a request. The device below the folder is an NVMe disk whose serial number
+is the volume's id; EC2 describes it to callers who may call DescribeVolumes.
 """
 
 import os
@@ -13,7 +13,7 @@ from sbench.probe import host
 from sbench.probe.program import Problem
 
 _SYS = Path("/sys")
-# A machine outside the cloud is to hear so soon.
+# Short, so that a machine outside the cloud fails soon.
 _CONNECT_S, _READ_S = 5, 20
 
 
@@ -41,12 +41,12 @@ def fetch_volume_facts(place: Path | str) -> dict:
 
 
 def _find_disk(place: Path) -> Path:
-    """Return the folder in /sys of the one disk below a folder or device: below partitions and logical volumes."""
+    """Return the folder in /sys of the only disk below a folder or device: below partitions and logical volumes."""
     status = os.stat(place)
     number = status.st_rdev if stat.S_ISBLK(status.st_mode) else status.st_dev
     folder = _SYS / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
     if not folder.exists():
-        # Some file systems have numbers of their own; their mount names the device.
+        # Some file systems have private device numbers; their mount names the device.
         device = os.path.realpath(host.find_mount(place)["device"] or "")
         folder = _SYS / "class/block" / os.path.basename(device)
     if not (folder / "dev").exists():
@@ -56,7 +56,7 @@ def _find_disk(place: Path) -> Path:
         if len(below) > 1:
             raise Problem(f"{folder.name} lies on several disks: {', '.join(path.name for path in below)}")
         folder = below[0].resolve()
-    # A partition lies in the folder of its disk.
+    # The folder of a partition is inside the folder of its disk.
     return folder.parent if (folder / "partition").exists() else folder
 
 

@@ -1,4 +1,4 @@
-"""Limits of latency with their sources, and whether a series of jobs keeps them: meets, misses or undecided."""
+"""Judge whether a series of jobs keeps a limit of latency: meets, misses or undecided."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,27 +14,27 @@ from sbench.studies.volumes.series import Series, estimate_percentiles, get_hist
 from sbench.verdicts import histograms, stats
 from sbench.verdicts.outcomes import Outcome
 
-# A battery below these has not met a limit, however fast: it ended before a volume's caches and credits did.
+# A shorter battery never meets a limit, however fast: it ended before a volume's caches and credits did.
 LEAST_JOBS, LEAST_S = 20, 60.0
-# A disk does not force a write in less: half of the operations below it mean that they reached none.
+# A disk needs longer to force a write: a median below it means that the operations reached no disk.
 _LEAST_SYNC_MS = 0.01
-# A battery alone decides that a limit is missed from so many times the limit on, of few jobs further above: batteries
-# of one volume differ among themselves by some percent.
+# A single battery misses a limit from this multiple of it on, with few jobs from the second on, because batteries of a
+# volume differ by some percent.
 SURE, SURE_FEW = 1.1, 2.0
-# What etcd's limit of fsync is about, where etcd tells of itself.
+# The metric of etcd's fsync limit in etcd's metrics.
 _WAL = etcd_metrics.METRICS["wal_fsync"]
-# Writes that are so many times as large as an application's are none of it.
+# Writes this many times larger or smaller than an application's do not represent it.
 _OTHER_SIZE = 4
-# The autocorrelation of jobs is taken for at most so much: of few jobs it is not known better.
+# The largest autocorrelation of jobs, as few jobs do not show it better.
 _MOST_ALIKE = 0.9
-# What a verdict's row has of operations, and of time, at or above the limit.
+# Columns of a verdict: the shares of operations, and of time, at or above the limit.
 SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") for end in ("", "_low", "_high"))
 
 
 def resolve_limits(entries: Sequence[str | dict]) -> list[dict]:
-    """Return limits: names in config/facts/limits.yaml, or mappings like those there.
+    """Return limits from names in config/facts/limits.yaml, or from mappings of the same form.
 
-    Each has "name", "p99_ms", which the p99 must stay below, perhaps "source", and the "operation" that it limits.
+    Each has "name", "p99_ms", which the p99 must stay below, the "operation" that it limits, and perhaps "source".
     """
     documented = read_facts(LIMITS)["limits"]
     return [{"name": entry, **documented[entry]} if isinstance(entry, str) else entry for entry in entries]
@@ -44,14 +44,13 @@ def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[d
     """Return a row per limit and segment of a series, "all" first: its jobs, the p99 with its interval, the verdict.
 
     The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
-    hour and slow ever after has a p99 between the two that it never showed. `find_doubt` has what a single battery does
-    not decide. `kept_s` is the time from a battery's start until the first segment that does not meet the limit, the
-    shortest of several batteries. Where the files lay in memory, nothing is decided. A limit of fsync says nothing
-    about reads, or about etcd's commits.
+    hour and then slow has a p99 between the two that it never showed. A single battery may not decide (`find_doubt`).
+    `kept_s` is the time from a battery's start to the first segment that does not meet the limit, the shortest of
+    several. A series with files in memory is undecided. A limit of fsync does not apply to reads or to etcd's commits.
     """
     jobs = series.jobs
     options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
-    # etcd's own histogram is of all that it has done, and of no battery.
+    # etcd's histogram covers all its operations instead of a battery.
     short = {} if "metric" in options else _find_short_batteries(jobs)
     memory = [fio_facts.find_memory_kind(battery.record.get("battery") or {}) for battery in series.batteries]
     memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
@@ -61,7 +60,7 @@ def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[d
     estimates = [_estimate_p99(part, seed) for part in parts]
     # A single segment is the whole series.
     estimates.insert(0, estimates[0] if len(parts) == 1 else _estimate_p99(jobs, seed))
-    # What is due evenly asks at any moment alike: there the share of operations is that of time.
+    # Operations due evenly sample time evenly: their share is the share of time.
     in_flight, rows = math.nan if series.loop == "open" else fio_options.count_in_flight(options), []
     for limit in limits:
         if series.operation and limit.get("operation") not in (None, series.operation):
@@ -94,10 +93,10 @@ def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[d
 
 
 def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
-    """Return why the `verdict` of segments is not that of their series, or "" where it is.
+    """Return why the `verdict` of segments is not the verdict of their series, or "" if it is.
 
-    That a limit is missed a battery alone decides from `SURE` × the limit on. Nearer to it more than half of the
-    batteries have to miss it, two at least.
+    A single battery misses a limit from `SURE` × the limit on; below, more than half of the batteries, at least 2,
+    must.
     """
     batteries, deciding = {row["repeat"] for row in parts}, [row for row in parts if row["verdict"] == verdict]
     counted = {row["repeat"] for row in deciding}
@@ -110,10 +109,9 @@ def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
 
 
 def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
-    """Return that nothing shows that writes reached a device; "" where something does, or nothing was written.
+    """Return that evidence of writes to a device is missing; "" with evidence, or if nothing was written.
 
-    Evidence is a device that counted writes, calls of fsync or fdatasync that fio timed, or files that were opened past
-    the page cache.
+    Evidence is a device that counted writes, fsync or fdatasync that fio timed, or files opened past the page cache.
     """
     if series.operation != "write" or series.jobs["device_writes"].sum() > 0:
         return ""
@@ -123,9 +121,9 @@ def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
 
 
 def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
-    """Return why a verdict says nothing of the writes that a limit is for, as theirs are much smaller, or larger.
+    """Return an `undecided` verdict if much larger writes than the limit's miss it, or much smaller writes meet it.
 
-    Larger writes take longer, so they may miss what smaller ones keep.
+    Larger writes take longer, so they may miss a limit that smaller writes keep.
     """
     if "job" not in limit or "bs" not in options:
         return {}
@@ -141,7 +139,7 @@ def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> 
 
 
 def _estimate_p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
-    """Return the p99 of jobs; where it is refused, its lower end is that of the highest percentile that is not."""
+    """Return the p99 of jobs; a refused p99 takes its lower end from the highest percentile that is not refused."""
     own = estimate_percentiles(jobs, (99, 95, 90, 50), seed)
     p99 = own.pop(99, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
     if p99.reason:
@@ -149,15 +147,15 @@ def _estimate_p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
     middle, wider = p99.value if math.isfinite(p99.value) else math.sqrt(p99.low * p99.high), _compute_widening(jobs)
     if wider == 1 or not middle > 0:
         return p99
-    # Without bins the merged percentile may be anywhere in its interval, which never gets narrower for that.
+    # Without bins the merged percentile may be anywhere in its interval: widen each end from the other end.
     below, above = (middle, middle) if get_histograms(jobs) else (p99.high, p99.low)
     return p99._replace(low=below * (p99.low / below) ** wider, high=above * (p99.high / above) ** wider)
 
 
 def _compute_widening(jobs: pd.DataFrame) -> float:
-    """Return how many times as wide an interval of jobs is, since jobs are like those before them.
+    """Return the factor that widens an interval of jobs because jobs resemble the jobs before them.
 
-    Of n jobs whose p99s (logarithms) have the autocorrelation r at lag 1, n (1 - r) / (1 + r) count where r is above 0
+    Of n jobs whose p99s (logarithms) have the autocorrelation r at lag 1, n (1 - r) / (1 + r) count if r is above 0
     (Bayley & Hammersley, The "effective" number of independent observations, 1946).
     """
     own = np.log(jobs["p99_ms"].to_numpy(float))
@@ -172,8 +170,8 @@ def _compute_widening(jobs: pd.DataFrame) -> float:
 def _compute_shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
     """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms.
 
-    That of time is the sum of such latencies / time of the jobs × operations under way. The interval is that over jobs,
-    never narrower than the bounds of the bins.
+    The share of time is the sum of these latencies / (time of the jobs × operations in flight). The interval is over
+    jobs, never narrower than the bounds of the bins.
     """
     if not (merged := get_ranges(jobs)):
         return dict.fromkeys(SHARES, math.nan)
@@ -188,7 +186,7 @@ def _compute_shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: i
 
 
 def _describe_unreached(series: Series, options: Mapping[str, str]) -> str:
-    """Return why what a series wrote cannot have reached a disk; "" where nothing says so."""
+    """Return why the writes of a series cannot have reached a disk; "" without such evidence."""
     jobs = series.jobs
     if options.get("ioengine") in ("falloc", "null"):
         return f"the engine {options['ioengine']} writes nothing"
@@ -202,7 +200,7 @@ def _describe_unreached(series: Series, options: Mapping[str, str]) -> str:
 
 
 def _find_short_batteries(jobs: pd.DataFrame) -> dict[int, str]:
-    """Why a battery is too short to meet a limit, by its repeat; "" where it is not, or its time is not known."""
+    """Return by repeat why a battery is too short to meet a limit, "" if it is not; unknown times suffice."""
     reasons = {}
     for repeat, own in jobs.groupby("repeat"):
         seconds = float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
@@ -217,7 +215,7 @@ def _judge_segment(
     jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, lacking: str
 ) -> dict:
     verdict, reason = Outcome.UNDECIDED, f"{height:g} ms lies in the interval"
-    # A percentile of bins is the middle of one, in which the limit may lie.
+    # A percentile of bins is the middle of a bin, and the limit may be in that bin.
     half = 0 if get_ranges(jobs) and not get_histograms(jobs) else histograms.RESOLUTION / 2
     low, high = estimate.low * (1 - half), estimate.high * (1 + half)
     if memory or (lacking and high < height):
@@ -238,7 +236,7 @@ def _judge_segment(
 
 
 def _judge_series(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: Sequence[str]) -> dict:
-    """The verdict on a whole series by those on its segments, how long the limit was kept, and the reason."""
+    """Judge a whole series by the verdicts on its segments; give the time that it kept the limit, and the reason."""
     if not parts:
         return {"verdict": Outcome.UNDECIDED, "reason": "no valid battery"}
     if set(verdicts) == {Outcome.MEETS}:

@@ -22,16 +22,16 @@ from sbench.studies.volumes import battery_work, fio, fio_facts, fio_options, in
 from sbench.studies.volumes.settings import Job, Settings
 
 _BATTERY = "scripts/sbench/studies/volumes/fio_battery.sh"
-# What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
+# Part of the cell's time limit for the end of the last job and for reading the results, and the most seconds.
 _MARGIN, _MARGIN_S = 0.1, 30.0
-# Sizes are told in rounded GiB.
+# Sizes are in rounded GiB.
 _ROUNDING = 1.01
-# Of the I/Os that spend a volume's credits: what it does in bursts is not exactly what is promised.
+# Least share of the I/Os that spend a volume's credits, as its bursts differ slightly from its promise.
 _SPENT = 0.95
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure what the step says on standard input."""
+    """Measure the cell of the step on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return run_measurement(measure_cell)
@@ -56,7 +56,7 @@ def measure_cell(step: Step) -> dict:
     step.close_window()
     results = fio.read_battery(*Path(job["scratch"]).iterdir())
     samples = [row | {"layout": settings.cell.store} for row in results["samples"]]
-    # What is not as asked, beside what the reader of results has found (METHOD 10).
+    # Add departures from the request to the faults that the reader of results found (METHOD 10).
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
     options, canonical = fio_options.parse_job_file(settings.job.text), fio_options.resolve_options
     if samples and canonical(options) != canonical(results["job_options"]):
@@ -92,12 +92,12 @@ def measure_cell(step: Step) -> dict:
 
 
 def get_place(store: dict, run_name: str) -> Path:
-    """Return the folder, or the raw device, that a store names; without one, the folder of the run's results."""
+    """Return the folder or raw device of a store, else the folder of the run's results."""
     return Path(store.get("device") or store.get("path") or Path("results", run_name))
 
 
 def find_volume_facts(store: dict, place: Path) -> dict:
-    """Return what is known of a store's volume and who says so; {} where nobody does."""
+    """Return the known facts of a store's volume with their source; {} if nothing is known."""
     volume = store.get("volume", {})
     if volume == "instance":
         return instance_volume.fetch_volume_facts(place)
@@ -105,7 +105,7 @@ def find_volume_facts(store: dict, place: Path) -> dict:
 
 
 def validate_volume(settings: Settings, run_name: str, volume: dict) -> None:
-    """Raise the Problem of a volume that is not what its label says, before hours are spent on it (METHOD 3)."""
+    """Raise a Problem if a volume does not match its label, before hours are spent on it (METHOD 3)."""
     if "shell" in settings.store:
         return
     place = get_place(settings.store, run_name)
@@ -123,9 +123,9 @@ def validate_volume(settings: Settings, run_name: str, volume: dict) -> None:
 
 
 def set_start_credits(job: dict, settings: Settings) -> dict | None:
-    """Wait until a volume's credits are full, or spend them; return {"state", "seconds", "ios"}, None where not asked.
+    """Wait until a volume's credits are full, or spend them; return {"state", "seconds", "ios"}, None if not asked to.
 
-    The time is taken off that of the battery. It is a Problem if the I/Os that were done do not spend the credits.
+    Deduct the time from the battery's limit. Raise a Problem if the I/Os done do not spend the credits.
     """
     start = settings.start
     if not start.state:
@@ -177,10 +177,10 @@ def build_battery_command(job: dict, settings: Settings) -> list[str]:
 
 
 def run_battery(command: list[str], say: Callable[[str], bool | None] = _print_line) -> None:
-    """Run a battery to its end; `say` gets each line of what it says, and returns whether the jobs so far are enough.
+    """Run a battery to its end; `say` receives each line of output and returns whether the jobs so far are enough.
 
-    It runs in a session of its own and ends when its standard input does, so it empties its folder even when this
-    program is killed. A battery that has not begun is the Problem that it says itself.
+    The battery runs in a separate session and ends when its standard input does, so it empties its folder even if this
+    program is killed. A battery that does not begin raises the Problem that it prints.
     """
     words, pipe = "", subprocess.PIPE
     streams = {"stdin": pipe, "stdout": subprocess.DEVNULL, "stderr": pipe, "text": True, "errors": "replace"}

@@ -1,8 +1,7 @@
-"""Reads files that somebody else packed: file after file, in memory, and never more than was agreed to.
+"""Read files that others packed: file by file, in memory, and within limits.
 
-How a file is packed is told by its first bytes, whatever its name. A tarball or zip that tries to land outside, or
-holds anything but files and folders, is refused, although nothing is written. Limits hold for what comes out of the
-stream, whatever headers say.
+The first bytes of a file decide how it is packed, not its name. Refuse a tarball or zip that would unpack outside its
+folder, or holds anything but files and folders, although nothing is written. Limits apply to bytes read, not headers.
 """
 
 import bz2
@@ -19,28 +18,28 @@ from typing import IO
 
 from sbench.probe.program import Problem, shorten_name
 
-# Names of files that hold others, and of those that are one file.
+# Suffixes of files that hold several files, and of single files.
 _SEVERAL = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".tar", ".zip")
 SUFFIXES = (*_SEVERAL, ".gz", ".xz", ".bz2")
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"BZ": bz2.open}
 _ZIP, _TAR, _TAR_AT = b"PK\x03\x04", b"ustar", 257
 _CUT_OFF = "is cut off: it was not copied whole"
 _READ = 2**16
-# Names and other particulars of one file, and what tarfile reads ahead; more than that is an attack on the reader.
+# A member's headers and the bytes that tarfile reads ahead; more is an attack on the reader.
 _HEADER_BYTES = 2**20
-# A file of results has 0.5 MB with all bins of json+, times the processes without group_reporting; no larger is read.
+# Largest file: results have 0.5 MB with all bins of json+, times the processes without group_reporting.
 FILE_BYTES = 16 * 2**20
-# What a tarball may hold: files and folders, and bytes in all when unpacked.
+# Limits of a tarball: files and folders, and total bytes when unpacked.
 MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
 
 
 def remove_suffix(name: str) -> str:
-    """Return a packed file's name without its suffix, any other name as it is."""
+    """Return a packed file's name without its suffix, any other name unchanged."""
     return name[: -len(next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")) or None]
 
 
 def has_files(path: Path) -> bool:
-    """Return whether a file is a tarball, packed or not, or a zip, or is called so."""
+    """Return whether a file is a tarball, packed or not, or a zip, or has the name of such a file."""
     if path.name.lower().endswith(_SEVERAL):
         return True
     with _convert_errors(), _choose_opener(path)(path, "rb") as stream:
@@ -49,7 +48,7 @@ def has_files(path: Path) -> bool:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file, unpacked where it is packed alone."""
+    """Return the content of a file, unpacked if it is a single packed file."""
     with _convert_errors(), _choose_opener(path)(path, "rb") as stream:
         data = stream.read(FILE_BYTES + 1)
     if len(data) > FILE_BYTES:
@@ -58,7 +57,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the files in a tarball or zip; after a Problem what was yielded is void."""
+    """Yield (name, content) of the files in a tarball or zip; after a Problem, discard them."""
     with _convert_errors():
         with _choose_opener(path)(path, "rb") as stream:
             is_zip = stream.read(len(_ZIP)) == _ZIP
@@ -76,7 +75,7 @@ def _choose_opener(path: Path):
 
 @contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Turn what goes wrong while a packed file is read into a Problem that begins with a verb."""
+    """Convert errors of reading a packed file into a Problem that begins with a verb."""
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
@@ -115,7 +114,7 @@ def _read_zip(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def is_wanted(name: str) -> bool:
-    """Return whether a file may have something to say: it is not hidden."""
+    """Return whether a file may hold results: it is not hidden."""
     return not PurePosixPath(name).name.startswith(".")
 
 
@@ -128,21 +127,20 @@ def _read_tar(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
             stream.until = member.offset_data + member.size + _HEADER_BYTES
             if member.isreg() and is_wanted(member.name):
                 yield shorten_name(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
-    # Only at the very end is it known whether the checksum is right.
+    # Only the end of the stream shows whether the checksum is right.
     stream.until = TOTAL_BYTES
     while stream.read(_READ):
         pass
 
 
 def _validate_tar_member(member: tarfile.TarInfo) -> None:
-    """Refuse what is no plain file or folder below the tarball's own, and what is too large."""
+    """Refuse members other than plain files and folders below the tarball's folder, and too large members."""
     link = f"is a link (to {shorten_name(member.linkname)})" if member.issym() or member.islnk() else ""
     special = not (member.isreg() or member.isdir()) or member.issparse()
     _validate_member(member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""))
 
 
 def _validate_member(name: str, size: int, reason: str) -> None:
-    """Refuse a member of a tarball or zip for a reason that is known, its name or its size."""
     reasons = {
         reason: bool(reason),
         "is an absolute path": name.startswith("/"),
@@ -154,7 +152,7 @@ def _validate_member(name: str, size: int, reason: str) -> None:
 
 
 class _Member(tarfile.TarInfo):
-    """A header; a damaged one among others is an error, and not the end as tarfile would have it."""
+    """A header; a damaged header among others is an error, and not the end as in tarfile."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> tarfile.TarInfo:
@@ -167,7 +165,7 @@ class _Member(tarfile.TarInfo):
 
 
 class _Metered:
-    """A stream of no more than `TOTAL_BYTES`, and of no more than `until` for the time being."""
+    """A stream of at most `TOTAL_BYTES`, and at present of at most `until`."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._count, self.until = stream, 0, _HEADER_BYTES

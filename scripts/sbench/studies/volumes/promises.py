@@ -1,4 +1,4 @@
-"""What a volume promises by its type and size (AWS EBS; the facts: config/facts/volume_types.yaml)."""
+"""Compute the promises of a volume from its type and size (AWS EBS; facts: config/facts/volume_types.yaml)."""
 
 import math
 from typing import NamedTuple
@@ -9,7 +9,7 @@ _GIB_PER_TIB = 1024
 
 
 class Volume(NamedTuple):
-    """What a volume promises; NaN where its type or size is not known, `credits` NaN where it has none to spend."""
+    """The promises of a volume; NaN if its type or size is unknown, `credits` NaN if it lacks credits to spend."""
 
     volume_type: str
     size_gib: float
@@ -21,7 +21,7 @@ class Volume(NamedTuple):
 
 
 def compute_promises(volume: dict) -> Volume:
-    """Return what a volume of this type, size_gib, iops and throughput_mib_s promises, as config/facts documents it."""
+    """Return the promises of a volume by type, size_gib, iops and throughput_mib_s, as config/facts documents them."""
     name = volume.get("type") or ""
     size, iops, throughput = (
         math.nan if volume.get(key) is None else float(volume[key]) for key in ("size_gib", "iops", "throughput_mib_s")
@@ -44,10 +44,10 @@ def compute_promises(volume: dict) -> Volume:
 
 
 def compute_lead_time(volume: Volume, state: str) -> dict[str, float]:
-    """Return {"seconds", "ios"} before a battery begins with full, or spent, credits; infinite where it has none.
+    """Return {"seconds", "ios"} before a battery begins with full, or spent, credits; infinite without credits.
 
-    A refill takes what an empty bucket needs, whatever is left in it: nobody knows what others took before. Spending
-    takes that long at the burst rate, with as many I/Os of the device.
+    A refill takes the time of an empty bucket, because others may have used credits before. Spending empties a full
+    bucket at the burst rate, with as many I/Os of the device.
     """
     if math.isnan(volume.credits + volume.baseline_iops):
         return {"seconds": math.inf, "ios": 0.0}
@@ -57,7 +57,7 @@ def compute_lead_time(volume: Volume, state: str) -> dict[str, float]:
 
 
 def _compute_iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
-    """The I/Os a second that a volume always does, and does on credits."""
+    """Return the I/Os a second that a volume always does, and does on credits."""
     if "per_gib" in facts:
         baseline = float(min(max(facts["per_gib"] * size, facts["least"]), facts["most"]))
         return baseline, max(baseline, facts["burst"])
@@ -66,7 +66,7 @@ def _compute_iops(facts: dict, size: float, provisioned: float) -> tuple[float, 
 
 
 def _compute_throughput(facts: dict, size: float, iops: float) -> float:
-    """The most MiB/s that a volume ever moves; NaN where what it depends on is not known."""
+    """Return the most MiB/s that a volume moves; NaN if its size or rate is needed but unknown."""
     if "up_to_170_gib" in facts:
         return math.nan if math.isnan(size) else float(facts["up_to_170_gib" if size <= 170 else "beyond"])
     factors = {"included": 1.0, "per_iops": iops, "burst_per_tib": size / _GIB_PER_TIB}

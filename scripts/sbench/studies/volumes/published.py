@@ -1,4 +1,4 @@
-"""The published batteries, of which there are the latencies of each job, as records of this study."""
+"""Read the published batteries, which have the latencies of each job, as records of this study."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ from sbench.studies.volumes.config_files import read_job
 
 FILE = "all_metrics_long.csv"
 COLUMNS = {name: AMOUNT if name.startswith("sync_") else TEXT for name in fio.COLUMNS[:9]}
-# The job and the pause that the study prints; each of its files is one job of these options.
+# The job and the pause that the study prints; each of its files is a job with these options.
 JOB, PAUSE_S = "etcd-published", 10
-# Layouts are named after the type of their volumes, gp2x1: one volume of type gp2; all have this size.
+# The name of a layout begins with the type of its volumes (gp2x1: a gp2 volume); all have this size.
 LAYOUTS = ("gp2x1", "gp2x2", "gp3x1", "gp3x2")
 SIZE_GIB = 128
 # Settings of the study that its page needs.
@@ -20,7 +20,7 @@ SETTINGS = {"limits": ["etcd", "openshift"]}
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each battery: neither times nor histograms of it are published."""
+    """Yield a record for each battery; the published data lack times and histograms."""
     options = fio_options.parse_job_file(read_job(JOB))
     rows = csv_file.read_table(files[FILE], COLUMNS)
     for (layout, host), jobs in rows.groupby(["layout", "node_name"], sort=False):
@@ -34,7 +34,7 @@ def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
 
 
 def compute_ceilings() -> dict[str, dict]:
-    """Return what the volumes of each layout carry, as config/facts/machines.yaml says it of machines."""
+    """Return the ceilings of the volumes of each layout, in the form of config/facts/machines.yaml."""
     volumes = {
         layout: promises.compute_promises({"type": layout.partition("x")[0], "size_gib": SIZE_GIB})
         for layout in LAYOUTS

@@ -1,7 +1,7 @@
-"""Batteries of fio jobs as the analysis uses them: records read, jobs in time order, their histograms and times.
+"""Build series of batteries for the analysis from records: jobs in time order, their histograms and times.
 
-A series is what was measured at one (store, job, background, start_credits, host): its batteries, one after the
-other, each of many jobs. Latencies are in ms throughout.
+A series holds the batteries of one (store, job, background, start_credits, host) in sequence, each with many jobs.
+Latencies are in ms throughout.
 """
 
 import math
@@ -22,7 +22,7 @@ from sbench.verdicts import histograms, stats
 
 FACTORS = ("store", "job", "background", "start_credits", "host")
 ALL_HOSTS = "all"
-# The pause of the published batteries, for results that say nothing of theirs.
+# The pause of the published batteries, for results without a pause.
 _USUAL_PAUSE_S = 10.0
 _NS = 1e6
 _OWN = tuple(f"p{p:g}_ms" for p in PERCENTILES)
@@ -35,9 +35,9 @@ Levels = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True)
 class Battery:
-    """One record, {} where it cannot be used, and why it is in no figure and no verdict.
+    """The record of a battery, {} if unusable, and the reasons that exclude it from figures and verdicts.
 
-    `histograms` are by job and operation, (bins, 2) of ms and count or (ranges, 3) of lowest, highest ms and count;
+    `histograms` are by job and operation, (bins, 2) of ms and count or (ranges, 3) of lowest ms, highest ms and count;
     `software` is the fingerprint (`design.fingerprint`).
     """
 
@@ -51,20 +51,20 @@ class Battery:
 
     @property
     def valid(self) -> bool:
-        """Whether figures and verdicts are made of it."""
+        """Return whether figures and verdicts use the battery."""
         return bool(self.record) and self.record["status"] == "done" and not self.reasons
 
     @property
     def rows(self) -> list[dict]:
-        """Its samples as they are in the record."""
+        """Return the samples as they are in the record."""
         return self.record["samples"] if self.record.get("status") == "done" else []
 
 
 @dataclass(frozen=True)
 class Series:
-    """The batteries of one (store, job, background, start_credits, host); `cell` is "" where hosts are taken together.
+    """The batteries of one (store, job, background, start_credits, host); `cell` is "" if hosts are pooled.
 
-    `volume` is what is known of the volume: type, size_gib, iops, throughput_mib_s.
+    `volume` holds the known facts of the volume: type, size_gib, iops, throughput_mib_s.
     """
 
     cell: str
@@ -74,39 +74,38 @@ class Series:
 
     @property
     def head(self) -> dict[str, str]:
-        """The levels by factor, which every table has."""
+        """Return the levels by factor, which every table has."""
         return dict(zip(FACTORS, self.levels, strict=True))
 
     @property
     def valid(self) -> list[Battery]:
-        """The valid batteries, the only ones that figures and verdicts are made of."""
+        """Return the valid batteries; figures and verdicts use only these."""
         return [battery for battery in self.batteries if battery.valid]
 
     @property
     def loop(self) -> str:
-        """Whether the jobs are an "open" loop, whose latencies count from when operations were due, or "closed"."""
+        """Return "open" if latencies of the jobs count from when operations were due, else "closed"."""
         return next((battery.record.get("loop") for battery in self.valid), None) or "closed"
 
     @cached_property
     def operation(self) -> str:
-        """The operation whose latency the series is about (`choose_operation` all jobs); "" without jobs."""
+        """Return the operation whose latency the series is about (`choose_operation` of all jobs); "" without jobs."""
         rows = [row for battery in self.valid for row in battery.rows]
         return choose_operation(rows) if rows else ""
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """One row per job of the valid batteries, in time order, with `_COLUMNS`.
+        """Return a row per job of the valid batteries, in time order, with `_COLUMNS`.
 
-        p50_ms … p99.99_ms are its own percentiles, start_s counts from its battery on, pause_s is to the next, bins its
-        histogram or None. `counted` and `timed` are False where N, or the times, had to be derived
-        (`_compute_from_options`).
+        p50_ms … p99.99_ms are the percentiles of the job, start_s counts from the start of its battery, pause_s lasts
+        to the next job, bins is its histogram or None. `counted` and `timed` are False if N, or the times, are derived.
         """
         parts = [_build_jobs(battery, self.operation) for battery in self.valid if battery.rows]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
 
 
 def choose_operation(rows: Sequence[dict]) -> str:
-    """Return the operation whose latency samples are about: sync where there was one, else what there was more of."""
+    """Return the operation whose latency samples are about: sync if present, else the more frequent operation."""
     names = ["sync_N", "sync_lat_mean_ms", "read_ios", "write_ios"]
     totals = pd.DataFrame(rows).reindex(columns=names).astype(float).sum()
     if totals["sync_N"] or totals["sync_lat_mean_ms"]:
@@ -115,15 +114,15 @@ def choose_operation(rows: Sequence[dict]) -> str:
 
 
 def get_started_utc(battery: Battery) -> str:
-    """Return when a battery began; "" where that is not known."""
+    """Return when a battery began; "" if unknown."""
     return str(battery.record.get("started_utc") or (battery.record.get("battery") or {}).get("started_utc") or "")
 
 
 def build_series(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
-    """Return the series of a run: the matrix's, with or without records, then the imported ones.
+    """Return the series of a run: the series of the matrix, with or without records, then the imported series.
 
-    A record that cannot be used counts as failed. Twins of the matrix (controls) are left out. A volume that a record
-    does not describe is the store's in `stores`.
+    An unusable record counts as failed. Leave out twins of the matrix (controls). A volume without a description in a
+    record is as in `stores`.
     """
     cells = {row["cell"]: _get_levels(row) for row in matrix[matrix["twin_of"] == ""].to_dict("records")}
     batteries: dict[Levels, dict[int, Battery]] = {levels: {} for levels in cells.values()}
@@ -142,10 +141,9 @@ def build_series(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: d
 
 
 def split_by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> list[Series]:
-    """Return the series with the credits that their batteries began with; those that began otherwise are series apart.
+    """Return the series, split by the credits that their batteries began with.
 
-    `batteries` are the rows per battery of `credits.build_credit_tables`; one without a row stays with those that
-    have no state.
+    `batteries` are the rows per battery of `credits.build_credit_tables`; without a row a battery keeps its level.
     """
     states = {(*(row[factor] for factor in FACTORS), row["repeat"]): row["began"] for row in batteries}
     split = []
@@ -161,7 +159,7 @@ def split_by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> lis
 
 
 def add_all_hosts(series: Sequence[Series]) -> list[Series]:
-    """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
+    """Return the series; after the last host of a place with several measured hosts, add a series of all its hosts."""
     shown = []
     for one in series:
         shown.append(one)
@@ -174,22 +172,22 @@ def add_all_hosts(series: Sequence[Series]) -> list[Series]:
 
 
 def get_histograms(jobs: pd.DataFrame) -> list[np.ndarray] | None:
-    """Return the jobs' histograms, or None where one has no bins: then nothing can be merged."""
+    """Return the jobs' histograms, or None if a job lacks bins, so that nothing can be merged."""
     histograms_or_ranges = get_ranges(jobs) or []
     return histograms_or_ranges if {own.shape[1] for own in histograms_or_ranges} == {2} else None
 
 
 def get_ranges(jobs: pd.DataFrame) -> list[np.ndarray] | None:
-    """Return what is known of the jobs' latencies, as bins or as ranges; None where of one nothing is."""
+    """Return the jobs' latencies as bins or ranges; None if a job has neither."""
     return list(jobs["bins"]) if len(jobs) and jobs["bins"].notna().all() else None
 
 
 def estimate_percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
-    """Return percentiles of jobs together, by p: merged from their bins, else between the bounds of their ranges.
+    """Return percentiles of pooled jobs by p: merged from their bins, else between the bounds of their ranges.
 
-    Where not even ranges are known, there are those that the samples have, between the bounds of the jobs' own; of few
-    jobs between the neighbouring percentiles. Without bins the value is the median of the jobs' own. A refused one is
-    NaN with its reason.
+    If a job lacks even ranges, use the samples' percentiles, between the bounds of the jobs' percentiles or, with few
+    jobs, between neighbouring percentiles. Without bins the value is the median over jobs. A refusal is NaN with its
+    reason.
     """
     if merged := get_histograms(jobs):
         return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
@@ -214,9 +212,9 @@ def estimate_percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1)
 
 
 def _compute_neighbour_ends(jobs: pd.DataFrame, p: float) -> dict[str, float]:
-    """Return the ends of an interval of a few jobs by the percentiles next to the p-th; {} of jobs enough to resample.
+    """Return the ends of an interval of few jobs from the percentiles next to the p-th; {} if jobs suffice to resample.
 
-    What lies between the jobs' own p-th percentiles is certain of what was measured, and of few jobs no more than that.
+    With few jobs, the range of their p-th percentiles is certain for the measured operations, but not beyond them.
     """
     if len(jobs) >= stats.MIN_BLOCKS:
         return {}
@@ -248,7 +246,7 @@ def _list_imported(imported: dict) -> Iterator[records.Kept]:
 
 
 def _build_battery(kept: records.Kept) -> Battery:
-    """Return the battery of a record; one whose histograms cannot be used has failed."""
+    """Return the battery of a record; a record with unusable histograms has failed."""
     place, record = (kept.cell, _get_levels(kept.levels), kept.repeat), kept.record
     if not record:
         return Battery(*place, {}, [kept.problem])
@@ -264,7 +262,7 @@ def _build_battery(kept: records.Kept) -> Battery:
 
 
 def _convert_histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
-    """Histograms in ms, those without operations left out."""
+    """Return the histograms in ms, without empty histograms."""
     kept: dict[str, dict[str, np.ndarray]] = {}
     for job, operations in by_job.items():
         for name, pairs in operations.items():
@@ -278,7 +276,7 @@ def _convert_histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
-    """A battery's jobs; NaN where neither the sample, nor its histogram, nor the options tell."""
+    """Return a battery's jobs; NaN if the sample, its histogram and the options all lack the value."""
     kind, derived = (
         "read" if operation == "read" else "write",
         _compute_from_options(battery.record.get("job_options") or {}),
@@ -293,7 +291,7 @@ def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
     bins = [battery.histograms.get(str(row.get("job_Id")), {}).get(operation) for row in rows]
     jobs = pd.DataFrame(rows, columns=[*sources.values()]).astype(float).set_axis([*sources], axis=1)
     jobs[["N", "seconds"]] = jobs[["N", "seconds"]].replace(0, math.nan)
-    # What a sample leaves open, its histogram says.
+    # The histogram fills gaps of a sample.
     jobs = jobs.fillna(pd.DataFrame(map(_compute_job_figures, bins), jobs.index, ["N", *latencies]))
     n = jobs["N"].fillna(derived.get("operations", math.nan))
     ios = jobs["ios"].fillna(n)
@@ -315,7 +313,7 @@ def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
     facts = [battery.record.get("battery") or {}, battery.record.get("settings") or {}]
     pause_s = next((float(one["pause_s"]) for one in facts if one.get("pause_s") is not None), _USUAL_PAUSE_S)
     jobs = jobs.sort_values("number", kind="stable", ignore_index=True)
-    # Where not all times were measured, one job followed the other.
+    # If some times are unknown, assume that jobs ran in sequence.
     seconds, start = jobs["seconds"].to_numpy(float), jobs["start_s"].to_numpy(float)
     if np.isnan(start).any():
         start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
@@ -324,14 +322,14 @@ def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
 
 
 def _compute_job_figures(bins: np.ndarray | None) -> list[float]:
-    """N, mean, standard deviation, maximum and percentiles of one job; NaN without bins."""
+    """Return N, mean, standard deviation, maximum and percentiles of a job; NaN without bins."""
     if bins is None or bins.shape[1] != 2:
         return [math.nan] * (4 + len(PERCENTILES))
     return [*histograms.compute_moments(bins), *(one.value for one in histograms.percentiles([bins], PERCENTILES))]
 
 
 def _compute_from_options(options: Mapping[str, object]) -> dict:
-    """What options alone tell of a job: operations and their size, and whether only one is under way at a time.
+    """Return the operations of a job, their size and whether they run one at a time, from its options alone.
 
     A job that writes a file of `size` once does size / bs operations; one at a time they take their latencies.
     """

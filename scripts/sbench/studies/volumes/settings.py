@@ -1,4 +1,4 @@
-"""The settings of a cell of the volumes study, as its measuring program is given them, and the study's section."""
+"""Define the settings of a cell of the volumes study, and the section of the study."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from sbench.probe.fields import read_fields
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a cell, as text; cells whose credits are as they are lack `start_credits`."""
+    """The levels of a cell, as text; `start_credits` is "" if credits stay as they are."""
 
     store: str
     job: str
@@ -26,7 +26,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Load:
-    """What loads a volume in the background: a job, and the store that it writes to."""
+    """A background load of a volume: a job, and the store that it writes to."""
 
     job: Job
     store: dict
@@ -34,12 +34,12 @@ class Load:
 
 @dataclass(frozen=True)
 class Start:
-    """What brings a volume's credits to a `state` before a battery; "": nothing does, they are as they are.
+    """The preparation of a volume's credits to a `state` before a battery; "" leaves them as they are.
 
     Attributes:
-        seconds: how long that takes.
+        seconds: duration.
         ios: I/Os of the device that spend the credits.
-        text: the job file that does, "" where credits are to be full.
+        text: the job file that spends the credits, "" if they are to be full.
     """
 
     state: str = ""
@@ -54,7 +54,7 @@ class Settings:
 
     Attributes:
         pause_s: seconds between two jobs.
-        background: the load beside the battery as a JSON object (`load`), None without one.
+        background: the background load as a JSON object (`load`), None without a load.
     """
 
     cell: Levels
@@ -68,17 +68,17 @@ class Settings:
 
     @property
     def load(self) -> Load | None:
-        """The load beside the battery."""
+        """Return the background load."""
         return read_fields(Load, self.background) if self.background else None
 
 
 @dataclass(frozen=True)
 class Section:
-    """What a configuration says of the study.
+    """The section of the study in a configuration.
 
     Attributes:
-        batteries: how many each volume has.
-        other: the store of the load where the background is another volume.
+        batteries: batteries per volume.
+        other: the store of the load if the background is another volume.
     """
 
     batteries: int
@@ -91,7 +91,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Judging:
-    """How batteries are judged, by a whole configuration and its section; `compare`: stores with the first if empty."""
+    """Settings of verdicts, from a configuration and its section; an empty `compare` compares with the first store."""
 
     limits: list[str | dict]
     compare: list[dict]

@@ -1,4 +1,4 @@
-"""The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
+"""Define the volumes study: the settings, the cost and the checks of a battery."""
 
 import math
 import shlex
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NO_FIO = "apt install fio, or dnf install fio"
-# What the section says of the batteries together, and what `background` takes the place of.
+# Keys of the section for the batteries together, and keys that `background` replaces.
 _NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
 # The job that spends a volume's credits before a battery.
 _SPENDING = "spend-credits"
 _REACH_S = 60
-# A write that is forced to the disk takes about this long where nothing is known: 1 ms, as gp2 and gp3 were published.
+# Assumed time of a write that is forced to the disk: 1 ms, as published for gp2 and gp3.
 _SYNC_S = 0.001
 
 
 class Volumes(Study):
-    """Latency of fio's jobs on volumes."""
+    """The study of latencies of fio's jobs on volumes."""
 
     environment = "fio"
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield limits and types of volumes that are not documented, and a shell or background that leads nowhere."""
+        """Yield undocumented limits and types of volumes, incomplete shells, and a missing background store."""
         section, types = read_fields(Section, self.get_section(config)), read_facts(VOLUME_TYPES)["types"]
         limits = read_facts(LIMITS)["limits"]
         for number, limit in enumerate(section.limits):
@@ -86,9 +86,9 @@ class Volumes(Study):
             yield "a raw device has no room for the files of a background load"
 
     def is_in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
-        """Return whether a volume is known to have burst credits with which a battery begins as the one before left it.
+        """Return whether a volume has burst credits, with which a battery begins as the previous battery left them.
 
-        Random orders would have each battery begin with other credits.
+        In random order each battery would begin with other credits.
         """
         levels = (read_fields(Levels, cell.levels) for cell in cells)
         stores_as_left = {own.store for own in levels if not own.start_credits}
@@ -97,7 +97,7 @@ class Volumes(Study):
         )
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
+        """Return a battery's settings: `background` is None, or the job and the store of the background load."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
         given, section = read_fields(Settings, settings), read_fields(Section, self.get_section(config))
         if state := given.cell.start_credits:
@@ -110,7 +110,7 @@ class Volumes(Study):
         return kept | {"background": {"job": job, "store": store}}
 
     def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield fio, and that each volume is one and not the machine's memory."""
+        """Yield checks that fio is installed, that shells lead to volumes, and that no volume is in memory."""
         names = {read_fields(Levels, cell.levels).store for cell in cells}
         used = {name: config["stores"][name] for name in names}
         if not all("shell" in store for store in used.values()):
@@ -124,8 +124,8 @@ class Volumes(Study):
                 yield f"volume {name}", partial(refuse_memory, place, memory)
 
     def list_sources(self, config: dict) -> list[Path]:
-        """Return the files of fio's results that are imported."""
-        # What reads them is not loaded where a battery is measured.
+        """Return the files of fio's results to import."""
+        # Import here: measuring a battery does not need the reader.
         from sbench.studies.volumes import import_fio
 
         return import_fio.list_sources(read_fields(Section, self.get_section(config)).imports)
@@ -133,14 +133,14 @@ class Volumes(Study):
     def build_tables(
         self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
     ) -> "dict[str, pd.DataFrame]":
-        """Return samples, cells, verdicts, segments, percentiles, comparisons, credits and collapses."""
+        """Return samples, cells, verdicts, segments, percentiles, records, comparisons, credits and collapses."""
         from sbench.studies.volumes import series, tables
 
         measured = series.build_series(matrix, kept, imported, config["stores"])
         return tables.build_tables(measured, config | self.get_section(config))
 
     def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return the job files by name, what is said about each battery, and the files that were not imported."""
+        """Return the job files by name, the facts of each battery, and the files that were not imported."""
         jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
         sound = [one for one in imported.get("records", []) if records.is_sound(one)]
         batteries = [
@@ -161,11 +161,11 @@ class Volumes(Study):
         }
 
     def count_repeats(self, config: dict) -> int:
-        """Return how many batteries each volume has: the unit that is repeated."""
+        """Return the number of batteries per volume; a battery is the unit that is repeated."""
         return int(self.get_section(config)["batteries"])
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
+        """Estimate {"requests", "bytes", "seconds", "before_s"} of a battery; a forced write takes 1 ms."""
         given = read_fields(Settings, settings)
         options = fio_options.parse_job_file(given.job.text)
         size, block = fio_options.compute_total_bytes(options), fio_options.get_block_bytes(options)
@@ -177,27 +177,27 @@ class Volumes(Study):
         return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each + before_s, "before_s": before_s}
 
     def estimate_disk_bytes(self, settings: dict) -> int:
-        """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
+        """Return the bytes of the files of the job, the background load and the job that spends credits."""
         given = read_fields(Settings, settings)
         texts = filter(None, (given.job.text, given.load and given.load.job.text, given.start.text))
         return sum(fio_options.compute_total_bytes(fio_options.parse_job_file(text)) for text in texts)
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why nothing was measured (METHOD 9): no job was finished."""
+        """Return why nothing was measured (METHOD 9): the battery finished no job."""
         return check_finished(record)
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return what was not done as asked (METHOD 9, 10)."""
+        """Return why the battery did not run as asked (METHOD 9, 10)."""
         return [*check_output(record), *check_jobs(record["work"])]
 
 
 def _has_folders(store: dict) -> bool:
-    """Whether fio can make files in a store, here or through its shell."""
+    """Return whether fio can make files in a store, here or through its shell."""
     return (stores.get_store(store).files or "shell" in store) and "device" not in store
 
 
 def _require_shell(store: dict) -> str:
-    """Return the name of the host that a store's shell leads to; it has the folder, or the device, and fio."""
+    """Return the host that a store's shell leads to; raise a Problem if it lacks the folder, the device or fio."""
     place, words = shlex.quote(store.get("path") or store["device"]), shlex.join(store["shell"])
     script, pipes = f"uname -n; test -e {place} && command -v fio", {"capture_output": True, "text": True}
     try:
@@ -213,13 +213,13 @@ def _require_shell(store: dict) -> str:
 
 
 def _compute_lead_time(state: str, store: dict) -> dict:
-    """How long it takes, at most, until a volume's credits are full, or spent, and the I/Os that spend them."""
+    """Return the most seconds until a volume's credits are full, or spent, and the I/Os that spend them."""
     volume = store.get("volume")
     return promises.compute_lead_time(promises.compute_promises(volume if isinstance(volume, dict) else {}), state)
 
 
 def refuse_memory(place: Path, memory: str) -> str:
-    """Raise the Problem of a place whose files are in memory, in what `memory` names."""
+    """Raise a Problem because the files of a place are in memory, which `memory` names."""
     raise Problem(f"{place} lies in memory ({memory}); name a folder on a disk, as no volume is measured there")
 
 

@@ -1,4 +1,4 @@
-"""The tables of the volumes study, as data frames, from the series of a run."""
+"""Build the tables of the volumes study, as data frames, from the series of a run."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,12 @@ from sbench.studies.volumes.settings import Judging
 from sbench.verdicts import histograms, sessions, stats
 
 MIB = 2**20
-# The percentiles of the curves: as many to a tenth of the tail as one sees.
+# The percentiles of the curves: as many to a tenth of the tail as a reader sees.
 CURVE = (
     *(1, 5, 10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97, 98, 99),
     *(99.2, 99.4, 99.5, 99.6, 99.7, 99.8, 99.9, 99.92, 99.94, 99.95, 99.96, 99.97, 99.98, 99.99),
 )
-# The columns of a sample that are there whatever was measured: the published ones.
+# The published columns, which every sample has.
 SAMPLE = fio.COLUMNS[:9]
 COLUMNS = {
     "cells": (
@@ -60,14 +60,11 @@ COLUMNS = {
 
 
 def build_tables(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
-    """Return the tables by name: samples, and those of `COLUMNS`.
-
-    `settings` is a configuration with its section, of which `Judging` is read.
-    """
+    """Return the tables by name, samples, comparisons and `COLUMNS`; `settings` is a configuration with its section."""
     given = read_fields(Judging, settings)
     seed, equivalence, judged_limits = given.seed, given.equivalence_percent, limits.resolve_limits(given.limits)
     parts = {one.levels: list_segments(one, equivalence, seed) for one in series}
-    # A battery that began with other credits is another experiment: it is not pooled with those before.
+    # A battery that began with other credits is another experiment, so do not pool it.
     series = split_by_credits(series, credits.build_credit_tables(series, parts)[1])
     parts = {one.levels: list_segments(one, equivalence, seed) for one in series}
     rows: dict[str, list[dict]] = {name: [] for name in COLUMNS}
@@ -81,16 +78,16 @@ def build_tables(series: Sequence[Series], settings: dict) -> dict[str, pd.DataF
         rows["records"] += list(_list_records(one, seed))
         rows["segments"] += [head | row for row in _build_segment_rows(one.jobs, parts[one.levels])]
     rows["credits"], rows["collapses"] = credits.build_credit_tables(series, parts)
-    # Rows have more than a table shows.
+    # Rows have more entries than a table has columns.
     tables = {name: pd.DataFrame(table_rows, columns=[*COLUMNS[name]]) for name, table_rows in rows.items()}
-    # Nobody has to know the names of imported volumes to see them compared.
+    # Compare volumes even if `compare` is empty: users may not know the names of imported volumes.
     first = [{"factor": "store", "baseline": one.levels[0]} for one in series[:1]]
     compared = volume_ratios.compare_series(series, parts, given.compare or first, equivalence, seed)
     return {"samples": build_samples(series), **tables, "comparisons": compared}
 
 
 def build_samples(series: Sequence[Series]) -> pd.DataFrame:
-    """Return samples.csv: each job as its record has it, then where and when it was measured and whether it counts."""
+    """Return samples.csv: each job as in its record, then its cell, levels, repeat, status and validity."""
     rows = [
         {**row, "layout": row.get("layout") or one.levels[0], "cell": battery.cell, **one.head}
         | {"repeat": battery.repeat, "status": "done", "valid": battery.valid}
@@ -102,7 +99,7 @@ def build_samples(series: Sequence[Series]) -> pd.DataFrame:
 
 
 def _list_records(series: Series, seed: int) -> Iterator[dict]:
-    """Yield what runs are compared by: the p99 of each battery, the unit that is repeated."""
+    """Yield the figure for comparing runs: the p99 of each battery, the unit that is repeated."""
     for battery in series.batteries:
         jobs = series.jobs[series.jobs["repeat"] == battery.repeat] if battery.valid else series.jobs[:0]
         p99 = estimate_percentiles(jobs, (99,), seed).get(99)
@@ -115,7 +112,7 @@ def _list_records(series: Series, seed: int) -> Iterator[dict]:
 
 
 def list_segments(series: Series, equivalence: float = 5, seed: int = 1) -> list[changes.Segment]:
-    """Return the segments of each battery, one battery after the other; places are those in the series' jobs."""
+    """Return the segments of each battery, battery after battery; places refer to the jobs of the series."""
     return [
         part._replace(first=part.first + int(jobs.index[0]), last=part.last + int(jobs.index[0]))
         for _, jobs in series.jobs.groupby("repeat", sort=False)
@@ -126,7 +123,7 @@ def list_segments(series: Series, equivalence: float = 5, seed: int = 1) -> list
 
 
 def _choose_level_column(jobs: pd.DataFrame) -> str:
-    """What changes are looked for in: p99, or the mean where a job has no p99."""
+    """Return the column in which to find changes: p99, or the mean if a job lacks a p99."""
     return "p99_ms" if jobs["p99_ms"].notna().all() else "mean_ms"
 
 
@@ -145,7 +142,6 @@ def _build_cell_row(series: Series, quantiles: dict[float, histograms.Percentile
 
 
 def _compute_summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], seed: int, note: str) -> dict:
-    """What a series' jobs are together, and what has to be known of these figures."""
     numbers = jobs.drop(columns=["job_Id", "bins"]).astype(float)
     all_counted, merged, many = numbers["N"].notna().all(), get_histograms(jobs), len(jobs) >= stats.MIN_BLOCKS
     weights = numbers["N"] if all_counted else pd.Series(1.0, index=jobs.index)
@@ -195,7 +191,7 @@ def _build_segment_rows(jobs: pd.DataFrame, segments: Sequence[changes.Segment])
 
 
 def _build_curve_rows(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile]) -> list[dict]:
-    """The percentiles that are not refused, then the largest latency as the 100th."""
+    """Return the percentiles that are not refused, then the largest latency as the 100th."""
     rows = [
         {"percentile": p, "ms": one.value, "low": one.low, "high": one.high, "N": one.n}
         for p, one in quantiles.items()

@@ -1,9 +1,9 @@
-"""Volumes against one another, and with a second job against without: ratios with intervals.
+"""Compare volumes with each other, and with and without a second job: ratios with intervals.
 
-The unit is the battery: jobs of one are no repeats of it (METHOD 18). Where both arms have 6 batteries or more that
-were measured side by side, in one session, a verdict is that of METHOD 17, its blocks being pairs of batteries. With
-fewer there is none: a difference between volumes and one between two hours cannot be told apart. What is printed
-then has an interval that speaks of these batteries alone, with jobs as the unit, those of both resampled independently.
+The unit is the battery: its jobs are not repeats (METHOD 18). If both arms have at least 6 batteries that were measured
+side by side, in the same session, METHOD 17 gives the verdict, with pairs of batteries as blocks. Fewer batteries give
+no verdict, because a difference between volumes could be a difference between two hours. Their interval applies to
+these batteries only, with jobs as the unit, resampled independently in both arms.
 """
 
 import itertools
@@ -35,7 +35,7 @@ _MERGED = f"ratio of merged percentiles, {_JOBS}"
 _MEDIANS = f"ratio of the medians of the jobs' percentiles, as there are no bins to merge, {_JOBS}"
 _TOTALS = f"ratio of totals over totals, {_JOBS}"
 _METHODS = {"mean": _TOTALS, "iops": _TOTALS}
-# What the first battery leaves behind, or finds, cannot be told from what the arms differ in (METHOD 2).
+# An effect of the first battery on the second looks like a difference between the arms (METHOD 2).
 IN_ONE_ORDER = "always in one order"
 Arms = tuple[list[Series], list[Series]]
 
@@ -49,19 +49,19 @@ def compare_series(
 ) -> pd.DataFrame:
     """Return a row per comparison, phase and metric, in the order of `compare` (factor, baseline), then of the series.
 
-    The arms of a comparison are the jobs at the baseline's and at another level of a factor, at the same levels of the
-    others but the host: a volume's hosts are taken together. Phases: all jobs; those before the first change of either
-    arm; those from the last change of either on; they count only where each has 6 jobs in both arms. `ratio` is
-    contender / baseline. A percentile is a bin of fio's, so intervals of a few batteries' are widened by a bin (1.6 %).
+    The arms of a comparison are the jobs at the baseline and at another level of a factor, at the same levels of the
+    other factors except the host: a volume's hosts are pooled. Phases: all jobs; jobs before the first change of either
+    arm; jobs from the last change of either arm on; the last two only if each has 6 jobs in both arms. `ratio` is
+    contender / baseline. A percentile is a bin of fio, so intervals of a few batteries are widened by a bin (1.6 %).
 
-    Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, or all were
-    measured in one order, which `method` says; where both arms have 6 batteries side by side
-    (`_find_shared_sessions`) those of `stats.judge_family`, all comparisons of a factor on a metric of a
-    phase corrected jointly; else `too few repeats`, below 6 jobs in an arm without an interval.
+    Verdicts: `not comparable` if batteries measured side by side differ in measuring code or software, or all ran in
+    the same order, as `method` states; with 6 batteries side by side in both arms (`_find_shared_sessions`), by
+    `stats.judge_family` with a family per factor, metric and phase; else `too few repeats`, without an interval if an
+    arm has fewer than 6 jobs.
     """
     by_levels = {one.levels: one for one in series}
 
-    # One baseline is compared with many contenders.
+    # A baseline has many contenders.
     @cache
     def get_figures(levels: tuple[Levels, ...], first: float, last: float, place: int, repeat: int = 0) -> dict:
         jobs = pd.concat([by_levels[one].jobs for one in levels], ignore_index=True)
@@ -84,7 +84,7 @@ def compare_series(
                 }
                 sides = both.pop(0)
                 for metric in METRICS:
-                    # A merged percentile is compared with a merged one only: that of the jobs is something else.
+                    # Compare merged percentiles only with each other: the median over jobs is another quantity.
                     methods = {metric: _METHODS.get(metric, _MERGED), f"{metric} of jobs": _MEDIANS}
                     name = next((name for name in methods if all(name in side for side in sides)), None)
                     if not name:
@@ -108,7 +108,7 @@ def compare_series(
         judged = stats.judge_family(d.to_numpy(), equivalence_percent, seed, [looks[row] for row in d])
         for row, verdict in zip(d, judged, strict=True):
             rows[row] |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high}
-            # Of IOPS more are better.
+            # More IOPS are better.
             called = verdict.verdict.mirrored if rows[row]["metric"] == "iops" else verdict.verdict
             outcome = stats.apply_losses(called, *lost[row])
             flattered = f"; batteries lost: {lost[row][0]} of the baseline, {lost[row][1]} of the contender"
@@ -117,18 +117,18 @@ def compare_series(
 
 
 def _find_shared_sessions(arms: Arms) -> dict[int, str]:
-    """The session by repeat, of the repeats in which both arms have valid batteries and all are of one session."""
+    """Return the session by repeat, for repeats whose valid batteries in both arms are all of the same session."""
     first, second = sessions = {}, {}
     for arm, own in zip(arms, sessions, strict=True):
         for battery in (battery for one in arm for battery in one.valid):
             own.setdefault(battery.repeat, set()).add(battery.record.get("session"))
     together = {repeat: of for repeat, of in sorted(first.items()) if of == second.get(repeat) and len(of) == 1}
-    # Imported batteries are of no session.
+    # Imported batteries lack a session.
     return {repeat: session for repeat, (session,) in together.items() if session is not None}
 
 
 def _has_fixed_order(arms: Arms, repeats: Iterable[int]) -> bool:
-    """Whether in each of some repeats the same arm was measured first; False where the records do not tell."""
+    """Return whether each repeat measured the same arm first; False if a record lacks its position."""
     gaps = np.array([np.subtract(*(_compute_mean_position(arm, repeat) for arm in arms)) for repeat in repeats])
     return len(gaps) > 0 and bool((gaps > 0).all() or (gaps < 0).all())
 
@@ -139,7 +139,7 @@ def _compute_mean_position(arm: list[Series], repeat: int) -> float:
 
 
 def _count_lost(arms: Arms) -> tuple[int, int]:
-    """In how many of the repeats that both arms attempted each of them lost a battery."""
+    """Return, for each arm, in how many of the repeats that both arms attempted it lost a battery."""
     attempts: list[dict[int, bool]] = [{}, {}]
     for arm, valid in zip(arms, attempts, strict=True):
         for battery in (battery for one in arm for battery in one.batteries):
@@ -149,7 +149,7 @@ def _count_lost(arms: Arms) -> tuple[int, int]:
 
 
 def _list_differences(arms: Arms, repeat: int) -> Iterator[str]:
-    """In words, what differs between batteries measured side by side beside the factor (METHOD 14)."""
+    """Yield the differences, except the factor, between batteries measured side by side (METHOD 14)."""
     of_arms = ([battery for one in arm for battery in one.valid if battery.repeat == repeat] for arm in arms)
     for base, other in itertools.product(*of_arms):
         codes, fio = ([one.record[key] for one in (base, other)] for key in ("provenance", "fio"))
@@ -178,11 +178,11 @@ def _list_arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator
             for base in bases
         )
         for base, level, arm in pairs:
-            # A volume that has no credits is compared in each state of one that has some.
+            # Compare a volume without credits in each state of a volume with credits.
             states = {one.head["start_credits"] for one in (base[0], arm[0])} - {""}
             if len(states) > 1 and factor != "start_credits":
                 continue
-            # Latencies from when operations were due are another quantity than those from when they were begun.
+            # Latencies since due times are another quantity than latencies since the start of operations.
             if (base[0].operation, base[0].loop) != (arm[0].operation, arm[0].loop):
                 continue
             hosts = {one.head["host"] for one in (*base, *arm)}
@@ -193,7 +193,7 @@ def _list_arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator
 
 
 def _split_by_credits(arm: list[Series], factor: str) -> list[list[Series]]:
-    """An arm, apart for the credits that its batteries began with."""
+    """Split an arm by the credits that its batteries began with, unless they are the factor."""
     if factor == "start_credits" and arm:
         return [arm]
     states = dict.fromkeys(one.head["start_credits"] for one in arm)
@@ -201,7 +201,7 @@ def _split_by_credits(arm: list[Series], factor: str) -> list[list[Series]]:
 
 
 def _find_phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
-    """The numbers (from, to) of the jobs of each phase."""
+    """Return the first and last number of the jobs of each phase."""
     changes = [
         int(one.jobs["number"].iloc[segment.first])
         for one in (*arms[0], *arms[1])
@@ -218,7 +218,7 @@ def _find_phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
 
 
 def _compare_figures(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
-    """What is said of the jobs of both arms where their batteries are too few to judge."""
+    """Return the ratio of two figures with its interval, for batteries too few for a verdict."""
     jobs, low, high = min(baseline.jobs, contender.jobs), math.nan, math.nan
     if jobs >= stats.MIN_BLOCKS:
         low, high = map(float, stats.compute_interval(contender.draws / baseline.draws, jobs))
@@ -231,7 +231,7 @@ def _compare_figures(baseline: "_Figure", contender: "_Figure", metric: str) -> 
 
 
 class _Figure(NamedTuple):
-    """One metric of some jobs, and what resampling the jobs makes of it."""
+    """A metric of some jobs, and its values in resampled jobs."""
 
     value: float
     draws: np.ndarray
@@ -239,7 +239,7 @@ class _Figure(NamedTuple):
 
 
 def _compute_figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
-    """Return the metrics that there are of jobs, drawn as arm 0 or 1: "p99" from bins, "p99 of jobs" their median."""
+    """Return the available metrics of jobs, drawn as arm 0 or 1: "p99" from bins, "p99 of jobs" the jobs' median."""
     if jobs.empty:
         return {}
     n = jobs["N"].astype(float)

@@ -1,4 +1,4 @@
-"""What the report of the study `arrays` shows and says."""
+"""Declare the report of the study `arrays`: its factors, metrics and columns."""
 
 from collections.abc import Mapping
 
@@ -19,13 +19,13 @@ ACCESSES = {
     "pieces": "pieces below the request limit",
 }
 PROTOCOLS = {"client": "its own library", "binary": "bare requests", "json": "JSON"}
-# What means nothing to a file of the library's, or to what Zarr stores.
+# Backends with factors of a service, and backends with requests in flight.
 OF_SERVICE, IN_FLIGHT = {"backend": ("hsds",)}, {"backend": ("hsds", "zarr")}
 VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
 
 
 def _format_software(level: str, facts: dict) -> str:
-    """Return "HDF5 2.0.0 (arrays)" of a library's name, or "HDF5 2.0.0" where a release has that in its name."""
+    """Return "HDF5 2.0.0 (arrays)", or "HDF5 2.0.0" if the library is named after the release."""
     spec = (facts.get("libraries") or {}).get(level, {})
     if format_added_packages(spec):
         return describe_user_build(level, spec)
@@ -34,7 +34,7 @@ def _format_software(level: str, facts: dict) -> str:
 
 
 def _format_sides(level: str, _facts: dict) -> str:
-    """Return "1,500 × 275" of "1500x275"."""
+    """Return "1,500 × 275" for "1500x275"."""
     return " × ".join(f"{int(side):,}" for side in level.split("x") if side)
 
 
@@ -55,7 +55,7 @@ ACKNOWLEDGED = Value(
 
 
 def _format_amount(levels: Mapping) -> str:
-    """Return "writing 50 MiB" of the levels of a cell; "" where they do not say of what."""
+    """Return "writing 50 MiB" for the levels of a cell, "" for trials or without a shape."""
     shape, chunks, operation = (levels.get(name) or "" for name in ("shape", "chunks", "operation"))
     if operation not in ("write", "read") or not shape:
         return ""

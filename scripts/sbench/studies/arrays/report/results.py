@@ -1,4 +1,4 @@
-"""The tables of the study, and what only this study shows and says of them."""
+"""Tables of the study, and statements that only this study makes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,14 +26,14 @@ OF_SERVICE = (
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return what the folder `tables` holds, and what the workflow wrote about it in `facts`, a JSON object.
+    """Load the results in the folder `tables`, with the workflow's `facts` about them, a JSON object.
 
     Raises:
-        Problem: there are neither samples nor cells, or samples lack a column.
+        Problem: samples and cells are both missing, or samples lack a column.
     """
     folder = Path(tables)
     frames = run_files.read_tables(folder, REPORT, (), NEEDED)
-    # Trials take no time that is compared: `trials` has what came of them.
+    # Times of trials are not compared; `trials` has their outcomes.
     tried = {name: frames[name].get("operation", pd.Series(dtype=str)).isin(TRIALS) for name in ("samples", "cells")}
     frames["samples"] = frames["samples"][~tried["samples"]]
     times = [name for name in frames["cells"] if name.startswith("total_s")]
@@ -42,21 +42,21 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row per record: cell, repeat, valid, factors, total_s, bytes, and the report's values."""
+    """Return a row per record: cell, repeat, valid, factors, total_s, bytes, and the report's values."""
     samples = samples.assign(control=samples.get("control", ""))
     groups = samples.groupby(results.RECORD, sort=False)
     records = groups[["valid", "control", *FACTORS, "total_s"]].first()
     records["bytes"] = groups["bytes"].sum()
     records["rate"] = records["bytes"] / MIB / records["total_s"]
     acknowledged = groups["acknowledged_s"].first() if "acknowledged_s" in samples else float("nan")
-    # As of the total time, so that both rates are summarised alike.
+    # In the total time, so that both rates are summarised alike.
     records["acknowledged_bytes"] = records["bytes"] * records["total_s"] / acknowledged
     records["acknowledged_rate"] = records["bytes"] / MIB / acknowledged
     return records
 
 
 def describe_acknowledged(run: Results) -> Iterator[Said]:
-    """Yield how much of a service's time for writing is that until it acknowledges."""
+    """Yield the rates of a service's writes, until acknowledged and until stored."""
     cells = run.measured
     written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write") & cells["acknowledged_rate"].notna()]
     for (store, compression), alike in written.groupby(["store", "compression"], sort=False):
@@ -70,7 +70,7 @@ def describe_acknowledged(run: Results) -> Iterator[Said]:
 
 
 def describe_cores(run: Results) -> Iterator[Said]:
-    """Yield the CPU seconds of a service's nodes for a write with gzip, by their number, against the library's."""
+    """Yield the CPU seconds of a service's nodes, by their number, and of the library, for writes with gzip."""
     cells, named = run.measured.query("operation == 'write' and compression == 'gzip'"), run.names
     nodes = _get_node_usage(run, cells, "service_node_cpu_s") + _get_node_usage(run, cells, "data_nodes_cpu_s")
     cells = cells.assign(cpu=nodes.where(cells["backend"] == "hsds", cell_tables.get_numbers(cells, "cpu_s")))
@@ -95,7 +95,7 @@ def describe_cores(run: Results) -> Iterator[Said]:
 
 
 def build_writing_table(run: Results) -> Table:
-    """Return, of writing, the rates until acknowledged and until stored; what was published is timed to the former."""
+    """Build the table of writing rates until acknowledged and until stored; published rates are until acknowledged."""
     cells = run.measured[run.measured["operation"] == "write"]
     columns = [
         cell_tables.build_estimate_column("until acknowledged / MiB/s", "acknowledged_rate"),
@@ -111,7 +111,7 @@ def build_writing_table(run: Results) -> Table:
 
 
 def build_service_table(run: Results) -> Table:
-    """Return what the nodes of a service took: CPU seconds, and the peak of their memory against a request."""
+    """Build the table of CPU seconds and peak memory of a service's nodes, with the size of the array."""
     cells = run.measured[run.measured["backend"] == "hsds"]
     of_array = [parse_shape(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
     taken = {name: _get_node_usage(run, cells, name) / unit for _, name, unit in OF_SERVICE}
@@ -127,7 +127,7 @@ def _get_node_usage(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
 
 
 def list_limits(run: Results) -> list[str]:
-    """Return what only this study's data cannot say."""
+    """Return the limits that only this study's data have."""
     is_beside = "published" not in run.facts and (run.measured["backend"] == "hsds").any()
     lines = [words.fill("beside client")] if is_beside else []
     problem = run.facts.get("not_printed")

@@ -1,4 +1,4 @@
-"""What a service did with requests near its limits, and where something went wrong: outcomes, counted over repeats."""
+"""Summarise the outcomes of requests near a service's limits, and of faults, over repeats."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from sbench.studies.arrays.report import MIB, words
 
 ANSWERED, BINARY = "answered", ("binary read", "binary write")
 STREAMING = {"on": "with streaming", "off": "without streaming"}
-# What a trial is called in which data nodes have so little memory, and in which so many requests are in flight.
+# Names of trials with little memory in data nodes, and with many requests in flight.
 ROOM, AT_ONCE = (
     re.compile(r"data node may take (\S+) × the request"),
     re.compile(r"(\d+) requests in flight, (\d+) tasks"),
@@ -25,7 +25,7 @@ TEXTS = ("cell", "operation", "streaming", "request_limit", "phase", "outcome")
 
 
 def load_trials(tables: Path | str) -> pd.DataFrame:
-    """Return the trials of valid records, one row each; none where nothing was tried."""
+    """Return the trials of valid records, a row each; empty without trials."""
     samples = run_files.read_table(Path(tables, "samples.csv"), TEXTS)
     if samples.empty or "phase" not in samples:
         return pd.DataFrame(columns=[*TEXTS, *AMOUNTS, "times_limit", "number"])
@@ -34,7 +34,7 @@ def load_trials(tables: Path | str) -> pd.DataFrame:
 
 
 def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
-    """Return what came of each trial of an operation, with streaming and without, and what it took of memory."""
+    """Build the table of an operation's trials: outcomes with and without streaming, and memory."""
     some = trials[trials["operation"] == operation]
     if some.empty:
         return Table(operation, "", pd.DataFrame())
@@ -58,7 +58,7 @@ def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
 
 
 def describe_streaming(trials: pd.DataFrame) -> Iterator[Said]:
-    """Yield whether streaming lifts the limit, of what requests, and what it costs in memory."""
+    """Yield whether streaming lifts the limit, for which requests, and its cost in memory."""
     near = trials[trials["operation"] == "limits"]
     above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
     for level, title in STREAMING.items():
@@ -81,7 +81,7 @@ def describe_streaming(trials: pd.DataFrame) -> Iterator[Said]:
 
 
 def describe_survivors(trials: pd.DataFrame) -> Iterator[str]:
-    """Yield how many reads data nodes with little memory answered, and how many requests in flight were turned away."""
+    """Yield how many reads data nodes with little memory answered, and how many requests in flight were rejected."""
     room, at_once = (trials.join(trials["phase"].str.extract(name).astype(float)) for name in (ROOM, AT_ONCE))
     for (level, size), part in room[room[0].notna()].groupby(["streaming", "request_bytes"], sort=False):
         answered = (part["outcome"] == ANSWERED).groupby(part[0])
@@ -97,7 +97,6 @@ def _format_mib(size: float) -> str:
 
 
 def _compute_amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
-    """Return what trials that were answered took: memory, and the seconds until the first and the last byte."""
     return {
         f"service node's memory {title} / MiB": answered["service_node_bytes"].median() / MIB,
         f"data node's memory {title} / MiB": answered["data_node_bytes"].median() / MIB,
@@ -107,7 +106,7 @@ def _compute_amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
 
 
 def _format_outcomes(outcomes: Iterable[str]) -> str:
-    """Return "answered", or how many of the repeats had which outcome."""
+    """Return the outcome of all repeats, or the number of repeats with each outcome."""
     counts = pd.Series(list(outcomes), dtype=str).value_counts(sort=False)
     if len(counts) == 1:
         return counts.index[0]

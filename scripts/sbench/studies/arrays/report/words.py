@@ -1,16 +1,14 @@
-"""Words of the page of arrays: one table of templates, as `sbench.pages.words` is that of what all pages say."""
+"""Templates of text on the page of arrays; `sbench.pages.words` has the templates of all pages."""
 
 from sbench.pages.words import make_fill
 
 TEMPLATES = {
-    # Why, and what a service costs.
     "acknowledged": "{service} acknowledges what is written to {store} {compression} at {acknowledged} MiB/s and has "
     "stored it at {stored} MiB/s: it stores what it holds about once a second.",
     "cores": "{place}, writing {what} with gzip took, in CPU seconds, the service's nodes {service}; the library's "
     "processes {library}.",
     "table of writing": "Writing: bytes of the values divided by the time; medians, 95 % CI.",
     "table of nodes": "What a service's nodes took while a cell was measured; medians.",
-    # Requests near the limit, and faults.
     "table of trials": "The service's limit is {limit}. Outcomes over all repeats; memory: by how much the peak of a "
     "node grew while the request was answered; medians.",
     "colours of trials": "every repeat was answered; no repeat was",
@@ -24,7 +22,6 @@ TEMPLATES = {
     "the read): {counts}.",
     "turned away": "Of {many:g} requests in flight to a service that takes {tasks:g} tasks, {busy} were turned away "
     "(503).",
-    # What these data cannot say.
     "beside client": "The service runs beside its client, whose cores it takes, without a network between them or "
     "containers.",
     "not printed": "The published rates are not shown: {problem}.",

@@ -1,4 +1,4 @@
-"""What the report of the study `blobs` shows and says."""
+"""Declaration of the report of the study `blobs`."""
 
 from sbench.pages import prose
 from sbench.pages.cell_tables import WHOLE, format_fact, from_readers, from_readers_in_mib
@@ -13,7 +13,7 @@ MOST = "{:,.0f}".format
 
 
 def _is_unequal(row: dict) -> bool:
-    """Return whether the arms of a comparison deliver different amounts by their nature."""
+    """Return whether the arms of a comparison deliver different amounts by definition."""
     whole = {side: row[side] in patterns.WHOLE for side in ("baseline", "contender", "pattern")}
     mixed = row["factor"] == "pattern" and whole["baseline"] != whole["contender"]
     grown = row["factor"] == "processes" and whole["pattern"]
@@ -30,7 +30,6 @@ def _format_group(cell: dict) -> str:
 
 
 def _format_hosts(hosts: list[dict]) -> str:
-    """Return how many processes were in force, and on how many hosts."""
     counts = [host["processes"] for host in hosts]
     if len(counts) < 2:
         return str(sum(counts))
@@ -123,7 +122,7 @@ REPORT = Report(
     ),
     panels=("pattern", "objects", "size"),
     contest=Contest(("store", "pattern", "objects"), "fed the processes fastest", _format_group, _format_arm),
-    # Bytes grow with the processes in some patterns: what is compared is the time of a byte.
+    # Bytes grow with the processes in some patterns, so compare the time per byte.
     scaling=Scaling("processes", "byte_s", "time per byte"),
     harness=(
         Column("start of the processes / s", "ranks_start_s", prose.format_number),

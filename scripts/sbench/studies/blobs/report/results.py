@@ -1,4 +1,4 @@
-"""The tables of the study, and what only this study shows and says of them."""
+"""Results, tables and limits of the study `blobs`."""
 
 import math
 from collections.abc import Iterator
@@ -17,26 +17,26 @@ from sbench.studies.blobs.report import MIB, REPORT, words
 
 FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS)
-# What has rows of its own where it varies, beside the size.
+# Factors, in addition to the size, with separate rows if they vary.
 ROWS = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
-# What each store has a column of: the number, in a head, and in digits.
+# Columns for each store: value, head, format.
 SHOWN = (("latency_s", "latency / s", prose.format_number), ("mib_s", "MiB/s", names.format_rate))
 ENDS = ("", "_low", "_high")
 NUMBERS = (*(column + end for column, *_ in SHOWN for end in ENDS), "n", "failed", "invalid", "edited")
-# Its panels are named after the patterns.
+# The panels are named after the patterns.
 PICTURE = Path("docs/images/patterns.svg")
 PICTURED = words.fill("picture")
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return what `tables` holds.
+    """Return the results in the folder `tables`.
 
     Args:
-        tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
-        facts: the JSON object that the workflow wrote about machine, stores and settings.
+        tables: folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
+        facts: JSON object of the workflow about machine, stores and settings.
 
     Raises:
-        Problem: there are neither samples nor cells, or samples lack a column.
+        Problem: samples and cells are both missing, or samples lack a column.
     """
     folder = Path(tables)
     frames = run_files.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
@@ -46,13 +46,13 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and the report's values.
+    """Return one row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and report values.
 
-    total_s and bytes are those of the iterations after the first (of a single one, of that), latency_s their median,
-    first_ratio the first's divided by it, spread the slowest by the fastest of them, imbalance the median of last by
-    first process done, share the bandwidth by the ceiling's where each process reads. Where rank 0 reads for all,
-    read_share is what its reading takes of the latency, distributing_s the rest, and bare_distributing_s the median
-    time in which MPI alone distributes the same bytes.
+    total_s and bytes cover the iterations after the first, or a single iteration; latency_s is their median,
+    first_ratio the first latency / latency_s, spread the slowest / the fastest of them, imbalance the median of last /
+    first process done, share the bandwidth / the ceiling's if each process reads. If rank 0 reads for all, read_share
+    is the share of its reading in the latency, distributing_s the rest, and bare_distributing_s the median time in
+    which MPI alone distributes the same bytes.
     """
     rows = samples[samples["phase"] == "read"]
     first_done = pd.to_numeric(rows.get("first_done_s"), errors="coerce")
@@ -67,10 +67,10 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     records["first_ratio"] = (records["first_s"] / records["latency_s"]).where(several)
     records["imbalance"] = groups["imbalance"].median().where(records["processes"] != "1")
     rounds = samples[samples["phase"] == "ceiling"].groupby(results.RECORD, sort=False)[["bytes", "latency_s"]].sum()
-    # What one process reads for all counts once for each of them, so that the ceiling says nothing of it.
+    # If rank 0 reads for all, its bytes count once for each process, so the ceiling is not a bound.
     each_reads = ~records["pattern"].isin(FROM_ONE)
     records["ceiling_mib_s"] = (rounds["bytes"] / MIB / rounds["latency_s"]).where(each_reads)
-    # Of what one process reads for all: its reading, what is left, and the same bytes distributed from its memory.
+    # If rank 0 reads for all: its reading, the rest, and the same bytes distributed from its memory.
     apart = timed[["latency_s", "read_s"]].sum(min_count=1) if "read_s" in rows else pd.DataFrame()
     records["read_share"] = apart["read_s"] / apart["latency_s"] if len(apart) else math.nan
     records["distributing_s"] = records["latency_s"] * (1 - records["read_share"])
@@ -81,7 +81,7 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def build_size_tables(run: Results) -> Iterator[Table]:
-    """Yield a table for each pattern that was measured, objects of each process's own apart: sizes by stores."""
+    """Yield a table of sizes by stores for each measured pattern, separately for objects per process."""
     cells = run.cells[run.cells["control"] == ""]
     for name, pattern in PATTERNS.items():
         for own, rows in cells[cells["pattern"] == name].groupby(cells["objects"] == "own"):
@@ -121,7 +121,6 @@ def _build_size_table(cells: pd.DataFrame, name: str, title: str, run: Results) 
 
 
 def _format_cell(cell: dict, column: str, digits) -> str:
-    """A cell's number with its interval, or why there is none."""
     if not cell["n"] > 0:
         trouble = cell["invalid"] > 0 or cell["failed"] > 0
         return cell_tables.get_trouble_mark(cell) if trouble else "not measured" if cell["n"] == 0 else ""
@@ -129,13 +128,13 @@ def _format_cell(cell: dict, column: str, digits) -> str:
 
 
 def build_iteration_table(run: Results) -> Table:
-    """Return how the iterations and the processes of each cell's records differ; nothing of what was published."""
+    """Return a table of how iterations and processes of each cell's records differ; empty for published results."""
     if "published" in run.facts:
         return Table("iterations", "", pd.DataFrame())
     columns = (
         Column("iterations per record", "iterations", WHOLE),
         Column("first / s", "first_s", prose.format_number),
-        # Of records with one iteration the latency is that of the first.
+        # With a single iteration the latency is the latency of the first.
         Column(
             "later / s", lambda _, cells: cells["latency_s"].where(cells["first_ratio"].notna()), prose.format_number
         ),
@@ -147,7 +146,7 @@ def build_iteration_table(run: Results) -> Table:
 
 
 def build_distribution_table(run: Results) -> Table:
-    """Return how the time is divided where one process reads for all, and the bound of what is not reading."""
+    """Return a table of the times of reading and distributing if rank 0 reads for all, and the bound of the latter."""
     columns = (
         Column("latency / s", "latency_s", prose.format_number),
         Column("reading / %", lambda _, cells: 100 * cells["read_share"], names.format_percentage),
@@ -167,7 +166,7 @@ def describe_patterns(run: Results) -> list[str]:
 
 
 def list_limits(run: Results) -> list[str]:
-    """Return what only this study's data cannot say."""
+    """Return the limits of this study's data."""
     lines, readers = [], run.readers
     hosts = cell_tables.get_column(readers, "effective.hosts").dropna().astype(object).str.len()
     if len(hosts) and hosts.max() < 2:
@@ -175,7 +174,7 @@ def list_limits(run: Results) -> list[str]:
     refused = cell_tables.get_column(readers, "ceiling.problem").dropna()
     if len(refused):
         lines.append(words.fill("refused", many=prose.format_count(len(refused), "record"), reason=refused.iloc[0]))
-    # Records of before have bare requests, and do not say by how many processes.
+    # Records of earlier versions have bare requests without the number of processes.
     threads, processes = (cell_tables.get_column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
     counts = {
         "threads": ("record", (threads.notna() & processes.isna()).sum()),

@@ -1,9 +1,9 @@
-"""Words of the page of blobs: one table of templates, as `sbench.pages.words` is that of what all pages say."""
+"""Templates of the texts of the page of blobs, like `sbench.pages.words` for the texts of all pages."""
 
 from sbench.pages.words import make_fill
 
 TEMPLATES = {
-    # Groups of arms, and what is pictured.
+    # Groups of arms, and the picture.
     "whole objects": "where each process gets a whole object",
     "sections": "where each process gets a section",
     "picture": "What four processes get of the objects. Thick arrows: reads from the store; thin ones: messages "
@@ -20,7 +20,7 @@ TEMPLATES = {
     "table of distribution": "Medians over the repeats. Reading: the share of the latency in which rank 0 reads; "
     "distributing: the rest; bare MPI: the same bytes, broadcast or scattered from rank 0's memory after the "
     "iterations, which bounds it.",
-    # What these data cannot say.
+    # Limits.
     "one machine": "All processes ran on one machine: broadcasts go through its memory, not over a network between "
     "machines.",
     "refused": "The bare client could not be measured in {many}: {reason}.",

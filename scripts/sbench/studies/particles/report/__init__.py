@@ -1,4 +1,4 @@
-"""What the report of the study `particles` shows and says."""
+"""Declaration of the report of the study `particles`."""
 
 from sbench.pages.cell_tables import WHOLE, from_readers, from_readers_in_mib
 from sbench.pages.declaration import (
@@ -26,12 +26,12 @@ OPERATIONS = {
 
 
 def format_particles(level: str, _facts: dict | None = None) -> str:
-    """Return "1.94 million" of a number of particles."""
+    """Format a number of particles, such as "1.94 million"."""
     return f"{int(level) / MILLION:.3g} million" if level.isdigit() else "own"
 
 
 def format_method(cell: dict) -> str:
-    """Return the name of a cell's method, with its published spelling where it has one."""
+    """Return the name of a cell's method, with its published name if it exists."""
     published = PUBLISHED.get((cell["operation"], cell["method"]))
     return f"{cell['method']} ({published})" if published else cell["method"]
 

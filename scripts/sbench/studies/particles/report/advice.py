@@ -1,4 +1,4 @@
-"""What follows from a run for one's own snapshot: why a method leads, what a copy or yt costs, and the line of code."""
+"""Advice of a run for a user's snapshot: why a method leads, the cost of a copy or of yt, and the line of code."""
 
 import math
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ from sbench.verdicts.outcomes import Outcome
 
 MIB = 2**20
 _DASK = [name for name, method in METHODS.items() if method.dask]
-# Contexts whose lines of code are shown, by the levels that they have.
+# Levels of the contexts that get lines of code.
 _PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none", "pool": "processes"}
 
 
 def list_reasons(run: Results) -> list[Said]:
-    """Return that Dask never won, if so, what reading a chunk takes and what a task costs, where both were measured."""
+    """Return that Dask was never faster, if so, and the times of a chunk and of a task, if both were measured."""
     cells = run.measured
     if "chunk_s" not in cells:
         return []
@@ -47,7 +47,7 @@ def list_reasons(run: Results) -> list[Said]:
 
 
 def describe_yt_tasks(run: Results) -> Iterator[str]:
-    """Yield what tasks weigh and take that are sent yt's objects, against those that are sent what to read."""
+    """Yield comparisons of the bytes and cost of tasks that carry yt's objects with tasks that carry a `Chunk`."""
     weights, costs = _compute_cell_medians(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
     rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
     for row in _select_measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
@@ -60,7 +60,7 @@ def describe_yt_tasks(run: Results) -> Iterator[str]:
 
 
 def describe_conversion(run: Results) -> Iterator[str]:
-    """Yield what a copy in Parquet takes, and from how many reads on it pays, if reading it is shown to be faster."""
+    """Yield the cost of a Parquet copy, and the number of reads from which it pays, if reading it was faster."""
     cells, stored, rows = (
         run.measured.set_index("cell"),
         _compute_cell_medians(run, "read_bytes") / MIB,
@@ -82,7 +82,7 @@ def describe_conversion(run: Results) -> Iterator[str]:
 
 
 def show_code(page: Page, run: Results) -> None:
-    """Show, for loading and for summing, the line of code that leads at the largest size, and a script with it."""
+    """Show the leading line of code at the largest size, for loading and for summing, and a script with it."""
     data = run.facts.get("settings", {}).get("data", {})
     field = {"group": data.get("group", TYPE), "field": data.get("field", FIELD)}
     texts, scripts = [], {}
@@ -103,7 +103,7 @@ def show_code(page: Page, run: Results) -> None:
 
 
 def _find_leading_cells(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
-    """Who was shown to lead where whole HDF5 files were read, of each operation the largest and fastest, as a cell."""
+    """Yield the lead on whole HDF5 files with most particles, then the highest rate, and its cell, by operation."""
     leading: dict[str, list] = {}
     for lead in leaders.find_leads(run):
         cells = leaders.select_cells(lead, run)
@@ -116,7 +116,7 @@ def _find_leading_cells(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
 
 
 def build_memory_table(run: Results) -> Table:
-    """Return the cells whose workers had a limit of memory: the data, in memory, against it, and what workers took."""
+    """Return a table of cells with a memory limit: data in memory and the largest worker, compared with the limit."""
     cells = run.measured[run.measured["memory"] != "none"]
     data = 8 * cells["particles"].astype(int) * cells["rereads"].astype(int)
     limit = cells["memory"].map(names.parse_amount)
@@ -133,7 +133,7 @@ def build_memory_table(run: Results) -> Table:
 
 
 def _select_measured(rows: pd.DataFrame, run: Results) -> list[dict]:
-    """The comparisons both of whose cells were measured."""
+    """Return the comparisons of two measured cells."""
     there = set(run.measured["cell"])
     return [row for row in rows.to_dict("records") if {row["baseline_cell"], row["contender_cell"]} <= there]
 
@@ -147,6 +147,6 @@ def _format_operation(row: dict) -> str:
 
 
 def _compute_cell_medians(run: Results, name: str) -> pd.Series:
-    """The median of what was in force over a cell's valid records, by cell."""
+    """Return the medians of an effective setting over valid records, by cell."""
     values = cell_tables.from_readers(f"effective.{name}", "median")(run, run.measured)
     return values.set_axis(run.measured["cell"])

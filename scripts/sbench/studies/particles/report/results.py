@@ -1,4 +1,4 @@
-"""The tables of the study, and what only this study shows and says of them."""
+"""Results, merged tasks and limits of the study `particles`."""
 
 from pathlib import Path
 
@@ -12,19 +12,19 @@ from sbench.studies.particles.report import MILLION, REPORT, format_method, form
 from sbench.studies.particles.snapshots import PRESETS
 
 FACTORS = REPORT.names
-ALIKE = ("listed", "particles_listed", "empty_s")  # what all samples of a record have
+ALIKE = ("listed", "particles_listed", "empty_s")  # equal in all samples of a record
 NEEDED = ("cell", "repeat", "iteration", "iteration_s", "chunks", "particles_listed", *FACTORS)
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return what `tables` holds; snapshots by name are numbers of particles, as are a user's own that were measured.
+    """Return the results in the folder `tables`; replace names of snapshots by their numbers of particles, if known.
 
     Args:
-        tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
-        facts: the JSON object that the workflow wrote about machine, libraries and settings.
+        tables: folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
+        facts: JSON object of the workflow about machine, libraries and settings.
 
     Raises:
-        Problem: there are neither samples nor cells, or samples lack a column.
+        Problem: samples and cells are both missing, or samples lack a column.
     """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = run_files.read_tables(folder, REPORT, (), NEEDED)
@@ -33,17 +33,16 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
     if len(samples) and len(own := samples[samples["particles"] == "own"]):
         amounts["own"] = str(int(own["particles_listed"].iloc[0]) // int(own["rereads"].iloc[0]))
     for table in (frames["samples"], frames["cells"], frames["verdicts"], frames["matrix"]):
-        # Sides of a comparison are levels of any factor: no other has levels of these names.
+        # Arms of a comparison are levels of any factor; no other factor has levels of these names.
         for column in {"particles", "baseline", "contender"} & set(table):
             table[column] = table[column].replace(amounts)
     return results.build_results(frames, _compute_records, run_facts, REPORT, folder)
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row per record: cell, repeat, valid, factors, iterations, total_s and the report's values.
+    """Return one row per record: cell, repeat, valid, factors, iterations, total_s and the report's values.
 
-    total_s is that of the iterations after the first (of a single one, of that), done the particles that were asked for
-    in it.
+    total_s covers the iterations after the first, or a single iteration; `done` counts their listed particles.
     """
     each = samples.groupby([*results.RECORD, "iteration"], sort=False)
     iterations = each[["valid", "control", *FACTORS, *ALIKE]].first()
@@ -60,7 +59,7 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_merged_tasks(run: Results) -> list[str]:
-    """Return a sentence for each cell whose equal tasks ran once: what was listed, and what was read."""
+    """Return a sentence with the chunks listed and read for each cell that ran equal tasks once."""
     lines = []
     for cell in run.measured[_is_pure(run)].to_dict("records"):
         iterations = run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])
@@ -71,7 +70,7 @@ def describe_merged_tasks(run: Results) -> list[str]:
 
 
 def list_limits(run: Results) -> list[str]:
-    """Return what only this study's data cannot say."""
+    """Return the limits of this study's data."""
     again = run.measured[(run.measured["rereads"] != "1") & ~_is_pure(run)]
     lines = [words.fill("one machine")]
     if len(again):

@@ -1,9 +1,9 @@
-"""Words of the page of particles: one table of templates, as `sbench.pages.words` is that of what all pages say."""
+"""Templates of the texts of the page of particles, like `sbench.pages.words` for the texts of all pages."""
 
 from sbench.pages.words import make_fill
 
 TEMPLATES = {
-    # Why.
+    # Reasons.
     "dask never faster": "No Dask method was shown to be faster than the serial loop at any size.",
     "chunk and task": "The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}.",
     "cost of task": "{cost} ms with {method}",
@@ -22,7 +22,7 @@ TEMPLATES = {
     "table of memory": "Reductions whose workers together had a limit of memory; data as 8-byte numbers; median [95 % "
     "CI].",
     "colours of memory": "a worker that took more than its limit",
-    # What these data cannot say.
+    # Limits.
     "taken for one": "{who}, {particles} particles: {listed:,.0f} chunks were listed and {read:,.0f} read: Dask takes "
     "tasks that read the same for one. Its time is not that of reading what was listed.",
     "one machine": "All processes ran on one machine: what they send each other does not cross a network.",

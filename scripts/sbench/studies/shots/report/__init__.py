@@ -1,4 +1,4 @@
-"""What the report of the study `shots` shows and says."""
+"""Declare the report of the study `shots`: its factors, metrics and columns."""
 
 import math
 
@@ -14,15 +14,15 @@ from sbench.stores import network
 
 
 def format_hdf5_version(name: str, facts: dict) -> str:
-    """Return "HDF5 2.0.0", of a user-supplied build "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)".
+    """Return "HDF5 2.0.0"; for a user-supplied build "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)".
 
-    It is the library's name where two libraries hold the same release.
+    Return the library's name if two libraries hold the same release.
     """
     of_study = select_libraries(facts) or facts.get("libraries") or {}
     spec = of_study.get(name) or {}
     if own := describe_user_build(name, spec):
         return own
-    # Beside a user's s3fs, another library is one with a release of s3fs.
+    # Next to a user's s3fs, name other libraries by their release of s3fs.
     added = dict.fromkeys(package for other in of_study.values() for package in get_added_versions(other or {}))
     if added and all(package in spec.get("promised", {}) for package in added):
         return format_list(f"{package} {spec['promised'][package]}" for package in added)
@@ -40,13 +40,13 @@ def _format_selection(level: str, facts: dict) -> str:
 
 
 def _get_buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
-    """MiB; as it was read back where it is no number."""
+    """Return MiB, or the text that was read back if it is not a number."""
     buffers = get_numbers(cells, "page_buffer_bytes")
     return (buffers / 2**20).where(buffers.notna(), get_column(cells, "page_buffer_bytes"))
 
 
 def _compute_bound(run, cells: pd.DataFrame) -> pd.Series:
-    """What the emulated network lets through in MiB/s over one connection per worker; NaN without a limit."""
+    """Return the rate limit of the emulated network in MiB/s, for one connection per worker; NaN without a limit."""
     stores = run.facts.get("stores") or {}
     networks = [(stores.get(name) or {}).get("network") for name in cells["store"]]
     rates = map(network.compute_rate_limit, networks, get_numbers(cells, "workers"))
@@ -54,17 +54,17 @@ def _compute_bound(run, cells: pd.DataFrame) -> pd.Series:
 
 
 def _compute_moved_rate(_, cells: pd.DataFrame) -> pd.Series:
-    """Bytes that came, in MiB/s of the total runtime."""
+    """Return the bytes that came, in MiB/s of the total runtime."""
     return get_numbers(cells, "bytes_delivered").fillna(get_numbers(cells, "bytes_offered")) / 2**20 / cells["total_s"]
 
 
 def _get_handshakes(run, cells: pd.DataFrame) -> pd.Series:
-    """TLS handshakes of a record; NaN where connections are not encrypted."""
+    """Return the TLS handshakes of a record, NaN without encryption."""
     return cells["cell"].map(run.facts.get("handshakes") or {}).astype(float)
 
 
 def _format_chunk_cache(level: str, facts: dict) -> str:
-    """Return "64 MiB", "64 MiB and 10,007 slots", or of the default its size, "8 MiB (default)"."""
+    """Return "64 MiB", "64 MiB and 10,007 slots", or for the default its size, "8 MiB (default)"."""
     default = (facts.get("settings") or {}).get("rdcc_nbytes")
     if level == DEFAULT:
         return level if default is None else f"{sizes.format_size(default)} ({level})"

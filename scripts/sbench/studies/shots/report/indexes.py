@@ -1,4 +1,4 @@
-"""From how many reads on an index pays, which some drivers need before they read."""
+"""Describe after how many reads an index pays, for drivers that need an index."""
 
 import math
 
@@ -10,9 +10,9 @@ from sbench.studies.shots.report import words
 
 
 def describe_costs(run: Results) -> list[str]:
-    """Return a sentence for each cell with an index: what it costs to make, and from how many reads on that pays.
+    """Return a sentence for each cell with an index: its cost, and the number of reads after which it pays.
 
-    It is held against the fastest cell of the same kind whose driver needs none, by the medians of their total runtime.
+    The reference is the fastest cell of the same kind without an index, by the medians of their total runtime.
     """
     cells = run.measured
     if "index_s" not in cells or (indexed := cells[cells["index_s"] > 0]).empty:

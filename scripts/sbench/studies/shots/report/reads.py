@@ -1,4 +1,4 @@
-"""What a page says of the order of reads, on which the numbers of requests and bytes depend."""
+"""Describe the order of reads, which determines the numbers of requests and bytes."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ _DIGITS = 10
 
 
 def describe_orders(run: Results) -> list[str]:
-    """Return a sentence for each order of reads of a run; none where it is not known."""
+    """Return a sentence for each known order of reads of a run."""
     lines = []
     for order in run.facts.get("reads") or []:
         said = {
@@ -27,7 +27,7 @@ def describe_orders(run: Results) -> list[str]:
 
 
 def build_order_table(run: Results) -> Table:
-    """Return the orders of reads of a run, each with a hash by which two runs are compared."""
+    """Build the table of the orders of reads of a run, each with a hash to compare two runs."""
     rows = [
         {
             **{

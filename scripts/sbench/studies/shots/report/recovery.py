@@ -1,4 +1,4 @@
-"""Whether reads recover from the faults that were injected, with figures."""
+"""Describe how reads recover from injected faults."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from sbench.verdicts import stats
 
 
 def describe_recovery(run: Results) -> list[str]:
-    """Return a sentence for each reader: from which faults it recovered, how often, and what a fault cost."""
+    """Return a sentence for each reader: the faults that it recovered from, how often, and the cost of a fault."""
     by_reader: dict[str, list[str]] = {}
     for who, fault, row in _iter_rows(run):
         by_reader.setdefault(who, []).append(f"{_format_verb(row)} {fault} ({_format_figures(row)})")
@@ -21,7 +21,7 @@ def describe_recovery(run: Results) -> list[str]:
 
 
 def render_headline(run: Results) -> str:
-    """Return who recovered from all faults and who failed how often, in one bold sentence; "" without faults."""
+    """Return a bold sentence on readers that recovered from all faults and on failures of others; "" without any."""
     by_reader: dict[str, list[tuple[str, dict]]] = {}
     for who, fault, row in _iter_rows(run):
         if row["attempts"]:
@@ -43,7 +43,7 @@ def render_headline(run: Results) -> str:
 
 
 def build_recovery_table(run: Results) -> Table:
-    """Return the same as a table: attempts and failures with the exact interval of their share, faults and cost."""
+    """Build the table of attempts, failures with the exact interval of their share, faults and costs."""
     lines = []
     for who, fault, row in _iter_rows(run):
         lines.append(

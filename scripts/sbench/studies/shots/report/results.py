@@ -1,4 +1,4 @@
-"""The tables of the study, measured or published: the published samples alone have the twelve published columns."""
+"""Tables of the study, measured or published; published samples have only the twelve published columns."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +17,14 @@ DESCRIBED = ("mean", "std", "min", "25%", "50%", "75%", "max")
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> results.Results:
-    """Return what `tables` holds.
+    """Load the results in `tables`.
 
     Args:
-        tables: the folder of samples.csv and, where a run was measured, cells.csv, verdicts.csv and matrix.csv.
-        facts: the JSON object that the workflow wrote about machine, libraries and settings.
+        tables: folder of samples.csv and, for a measured run, cells.csv, verdicts.csv and matrix.csv.
+        facts: JSON object of the workflow about machine, libraries and settings.
 
     Raises:
-        Problem: neither samples nor cells are there, or samples lack published columns.
+        Problem: samples and cells are both missing, or samples lack published columns.
     """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = run_files.read_tables(folder, REPORT, ("obj-id",), NEEDED)
@@ -32,7 +32,7 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> results
     run = results.build_results(frames | {"samples": samples}, _compute_records, run_facts, REPORT, folder)
     cells, records = run.cells, run.records
     if len(samples) and not cells["workers"].str.isdigit().all():
-        # "2x" is said of cores; what ran is a number.
+        # "2x" refers to cores; show the number of workers.
         ran = samples.groupby("cell")["num-workers"].first().astype(str)
         cells["workers"] = cells["cell"].map(ran).fillna(cells["workers"])
         for table in (samples, records):
@@ -41,7 +41,7 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> results
 
 
 def build_described_table(run: results.Results, access: str) -> Table:
-    """Return the `describe()` table of mean-obj-time in seconds, six digits as the published study prints it."""
+    """Build the `describe()` table of mean-obj-time in seconds, with six digits as in the published study."""
     table = compute_object_times(run, access).reset_index()
     table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
     caption = words.fill("table of object times", access=run.names.format_level("access", access))
@@ -49,7 +49,7 @@ def build_described_table(run: results.Results, access: str) -> Table:
 
 
 def compute_object_times(run: results.Results, access: str) -> pd.DataFrame:
-    """Return count, mean, std, min, quartiles and max of mean-obj-time (s) by page buffer, workers and what varies."""
+    """Return count, mean, std, min, quartiles and max of mean-obj-time (s) by buffer, workers and varying factors."""
     samples = run.samples
     if samples.empty:
         return samples
@@ -63,12 +63,12 @@ def compute_object_times(run: results.Results, access: str) -> pd.DataFrame:
 
 
 def compute_effective_buffer(requested: int, page_size: int) -> int:
-    """Return the page buffer, in bytes, that HDF5 makes of a request: whole pages, one at the least; 0 stays 0."""
+    """Return the page buffer in bytes that HDF5 makes of a request: whole pages, at least a page; 0 stays 0."""
     return requested if requested <= 0 or not page_size else max(requested // page_size, 1) * page_size
 
 
 def format_buffer(size: int) -> str:
-    """Return a page buffer's size in the unit in which it is a whole number, as in 264MB, 64MiB, off, unset."""
+    """Format the size of a page buffer in a unit that gives a whole number: 264MB, 64MiB, off, unset."""
     if size < 0:
         return "unset"
     for unit, name in ((2**20, "MiB"), (10**6, "MB")):
@@ -78,7 +78,7 @@ def format_buffer(size: int) -> str:
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row per record: cell, repeat, valid, factors, total_s, and the parts of the time where they were measured.
+    """Return a row per record: cell, repeat, valid, factors, total_s, and the measured parts of the time.
 
     open_sum_s, first_sum_s and rest_s are sums over the record's tasks, first_s their median first dataset, later_s the
     mean of all other datasets, in seconds.
@@ -94,7 +94,7 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _add_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
-    """Give samples of the twelve published columns the factors, cells and repeats that ours carry."""
+    """Add factors, cells and repeats to samples with the twelve published columns."""
     if samples.empty or "cell" in samples:
         return samples
     page_size = int(facts.get("settings", {}).get("page_size") or 0)
@@ -112,7 +112,7 @@ def _add_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
 
 
 def _add_effective_buffer(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Add `buffer`: the effective page buffer of the sample's cell where that was read back, else the level asked."""
+    """Add `buffer`: the effective page buffer of the sample's cell if it was read back, else the level."""
     if samples.empty or "buffer" in samples:
         return samples
     labels = dict(zip(cells["cell"], cells["page_buffer"], strict=True))

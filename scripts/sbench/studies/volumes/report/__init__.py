@@ -1,4 +1,4 @@
-"""What the report of the study `volumes` shows and says."""
+"""Declare the report of the study `volumes`."""
 
 from sbench.pages.declaration import Factor, Metric, Report
 
@@ -64,7 +64,7 @@ METHOD = (
     "any other no evidence. They need 6 batteries a side (too few repeats), of which not all were measured in "
     "one order (not comparable); the method of each is in the numbers.",
 )
-# METHOD 23: a rule that cannot apply is declared, with the reason; numbers and names are those of docs/method.md.
+# METHOD 23: declare a rule that cannot apply, with the reason; numbers and names are as in docs/method.md.
 NOT_APPLICABLE = {
     "2, blocks in random order": "a battery is one series in time order, whose jobs are in no block; batteries are in "
     "random order unless a volume is known to have burst credits, which carry over from battery to battery",

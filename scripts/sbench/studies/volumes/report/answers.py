@@ -1,6 +1,6 @@
-"""What was found in words: headline, reason, advice, findings on limits, credits, differences; what is not known.
+"""Write the answers in words: headline, reasons, advice, findings on limits, credits, differences; limitations.
 
-A course is what became of a limit along a series: met or missed, for how long, and what the latency did meanwhile.
+A course is the outcome of a limit along a series: met or missed, for how long, with the latency meanwhile.
 """
 
 import itertools
@@ -25,53 +25,53 @@ from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import ORDERED, Outcome
 
 Stretch = tuple[dict, ...]
-# Series up to which each volume has sentences of its own; of more, those that came out alike share one.
+# The most series with sentences per volume; of more, equal outcomes share a sentence.
 FEW = 8
 REASONS = 3
-# Verdicts in the order in which the headline has them.
+# The order of verdicts in the headline.
 IN_ORDER = (Outcome.MEETS, Outcome.MISSES, Outcome.UNDECIDED, Outcome.NOT_JUDGED)
 CREDITS = "burst credits"
 
 
 @dataclass(frozen=True)
 class Course:
-    """One series and limit: the row of the whole, and its segments in time order, those of one verdict together."""
+    """A series and a limit: the row of the whole, and its segments in time order, grouped by successive verdicts."""
 
     whole: dict
     stretches: tuple[Stretch, ...]
 
     @property
     def verdict(self) -> str:
-        """The verdict on the whole."""
+        """Return the verdict on the whole series."""
         return self.whole["verdict"]
 
     @property
     def deciding_segment(self) -> dict:
-        """The segment that decided: the slowest of those with the verdict of the whole, which stands for none."""
+        """Return the slowest segment with the verdict of the whole, else the whole."""
         alike = [row for stretch in self.stretches for row in stretch if row["verdict"] == self.verdict]
         return _find_slowest(alike or [self.whole])
 
     @property
     def outcome(self) -> str:
-        """The verdict; `not judged` where it is open for another reason than that the limit lies in the interval."""
+        """Return the verdict; `not judged` if it is undecided although the limit is outside the interval."""
         within = self.deciding_segment["low_ms"] < self.whole["limit_ms"] <= self.deciding_segment["high_ms"]
         return Outcome.NOT_JUDGED if self.verdict == Outcome.UNDECIDED and not within else self.verdict
 
     @property
     def statement(self) -> Limit:
-        """What became of the limit, as it can be checked."""
+        """Return the outcome of the limit as a statement that can be checked."""
         levels = tuple((name, self.whole[name]) for name in FACTORS)
         return build_limit(levels, self.whole, [row for stretch in self.stretches for row in stretch])
 
     @property
     def kept_jobs(self) -> int:
-        """How many jobs met the limit before one segment did not."""
+        """Return the number of jobs that met the limit before a segment did not."""
         first = self.stretches[0]
         return sum(row["jobs"] for row in first) if first[0]["verdict"] == Outcome.MEETS else 0
 
 
 def list_courses(run: Results) -> list[Course]:
-    """Return what became of each limit, in the order of the series, then of the limits."""
+    """Return a course per series and limit, in the order of the series, then of the limits."""
     every = []
     for _, table in run.limits.groupby([*FACTORS, "limit"], sort=False) if len(run.limits) else ():
         rows = table.to_dict("records")
@@ -83,7 +83,7 @@ def list_courses(run: Results) -> list[Course]:
 
 
 def list_course_groups(run: Results) -> list[list[Course]]:
-    """Return the courses that are told in one sentence each: hosts that came out alike, of many series volumes too."""
+    """Group courses by sentence: hosts with equal outcomes and, if there are many series, volumes."""
     every = list_courses(run)
     many = len({tuple(course.whole[name] for name in FACTORS) for course in every}) > FEW
     groups: dict[tuple, list[Course]] = {}
@@ -95,7 +95,7 @@ def list_course_groups(run: Results) -> list[list[Course]]:
 
 
 def describe_courses(group: Sequence[Course], run: Results) -> str:
-    """Return what became of a limit, for courses of one shape."""
+    """Return a sentence on the outcome of a limit, for courses with the same sequence of verdicts."""
     whole, wholes = group[0].whole, [course.whole for course in group]
     what = f"{REPORT.get_metric(whole['metric']).title} of {phrases.describe_operation(wholes, run)}"
     first, *later = zip(*(course.stretches for course in group), strict=True)
@@ -127,7 +127,7 @@ def _find_slowest(rows: Sequence[dict]) -> dict:
 
 
 def _describe_extent(group: Sequence[Course], first: bool, run: Results) -> str:
-    """Over how many jobs in what time, of the first stretch or of all; times that were derived are called so."""
+    """Return the jobs and the time of the first stretch or of all; "about" marks derived times."""
     levels = [{name: course.whole[name] for name in FACTORS} for course in group]
     measured = seconds = [trace.seconds for trace in run.traces if trace.levels in levels]
     jobs = [course.whole["jobs"] for course in group]
@@ -142,11 +142,11 @@ def _describe_extent(group: Sequence[Course], first: bool, run: Results) -> str:
 
 
 def _describe_change(heads: Sequence[dict]) -> str:
-    """How a later stretch begins: "then misses it from job 33 (g3) on: p99 was 7.7× as high [7.5, 7.9], 18.5 ms"."""
+    """Describe a later stretch: "then misses it from job 33 (g3) on: p99 was 7.7× as high [7.5, 7.9], 18.5 ms"."""
     verdict = heads[0]["verdict"]
     again = {Outcome.MEETS: " it again", Outcome.MISSES: " it"}
     verb = f"{'' if verdict in again else 'is '}{bold(verdict)}{again.get(verdict, '')}"
-    # The first job of a further battery is number 1 again.
+    # Each battery numbers its jobs from 1.
     named = [phrases.format_job(row["first_number"], row["first_job"]) for row in heads if row["first_number"] != 1]
     jobs = list(dict.fromkeys(filter(None, named)))
     late = jobs if len(jobs) < 3 else [jobs[0], words.fill("as late", job=jobs[-1])]
@@ -163,7 +163,7 @@ def _describe_change(heads: Sequence[dict]) -> str:
 
 
 def _format_values(rows: Sequence[dict]) -> str:
-    """A latency with its interval, or the span of several; "" where no percentile could be given."""
+    """Format a latency with its interval, or the span of several; "" without percentiles."""
     values = [row["value_ms"] for row in rows if pd.notna(row["value_ms"])]
     return (
         f"{prose.format_span(values, prose.format_number)} ms"
@@ -178,9 +178,9 @@ def _format_job_count(jobs: Sequence[int]) -> str:
 
 
 def list_findings(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
-    """Return what was decided, missed limits first, what of the other metrics was, and what was not decided."""
+    """Return the decided findings, missed limits first, the findings on other metrics, and the undecided findings."""
     primary, secondary = pages.get_findings(run)
-    # That a comparison has too few batteries is said once, as what to do next.
+    # The advice covers comparisons with too few batteries.
     compared = [one for one in primary if one.verdict != Outcome.TOO_FEW]
     limits = sorted(_list_limit_findings(run), key=lambda finding: finding.verdict == Outcome.MEETS)
     findings = [*limits, *_list_credit_findings(run), *compared]
@@ -188,7 +188,7 @@ def list_findings(run: Results) -> tuple[list[Finding], list[Finding], list[Find
 
 
 def write_headline(run: Results) -> str:
-    """Return which volumes keep the first limit, or what they reached where none is for them, in a bold sentence."""
+    """Return, in bold, the volumes that keep the first limit, or their rates and latencies if no limit applies."""
     return bold(pages.select_headline([_write_unchecked_headline(run)], run))
 
 
@@ -213,7 +213,7 @@ def _write_unchecked_headline(run: Results) -> Said:
 
 
 def _describe_largest_effect(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
-    """Return the largest effect of the comparison that the configuration asks for, in a clause, if any was decided."""
+    """Return the largest decided effect of the comparison that the configuration asks for, as a clause."""
     rows = run.get_comparisons()
     rows = rows[(rows["factor"] == headlines.list_asked_factors(run)[0]) & rows["verdict"].isin(ORDERED)]
     if rows.empty:
@@ -224,7 +224,7 @@ def _describe_largest_effect(run: Results) -> tuple[list[str], tuple[Statement, 
 
 
 def _describe_counts(courses: Sequence[Course], run: Results) -> str:
-    """Return how many series keep a limit, and which of those that do not is the slowest."""
+    """Return how many series keep a limit, and the slowest series that does not."""
     counts = {verdict: [course for course in courses if course.outcome == verdict] for verdict in IN_ORDER}
     slowest = max(
         counts[Outcome.MISSES], key=lambda course: np.nan_to_num(course.deciding_segment["value_ms"]), default=None
@@ -241,7 +241,7 @@ def _describe_counts(courses: Sequence[Course], run: Results) -> str:
 
 
 def _describe_rates(run: Results) -> str:
-    """Return the rate and the p99 of each series, of many those with the highest and with the lowest rate."""
+    """Return the rate and p99 of each series, or of the series with the highest and lowest rate if many."""
     rows = run.measured.sort_values("iops", ascending=False)
     many = len(rows) > REASONS
     rows = rows.iloc[[0, -1]] if many else rows
@@ -257,15 +257,15 @@ def _describe_rates(run: Results) -> str:
 
 
 def list_reasons(run: Results) -> list[str]:
-    """Return what the model of burst credits says of what was seen."""
+    """Return the explanations by the model of burst credits."""
     return [f"{prose.capitalize_first(one.where)}: {one.text}" for one in _list_credit_findings(run)][:REASONS]
 
 
 def list_advice(run: Results) -> list[str]:
-    """Return which volume to take, what a volume that ran out of credits lacks, and what would decide the rest."""
+    """Return the volume to take, the needs of volumes that ran out of credits, and steps to decide the rest."""
     first, lines = _select_first_limit(run), []
     kept = [course for course in first if course.verdict == Outcome.MEETS]
-    # One chooses a volume, not what runs beside the application.
+    # Users choose a volume, not the load next to the application.
     if kept and len({(course.whole["store"], course.whole["host"]) for course in first}) > 1:
         lines += run.select_sentences([_choose_volume(kept, first, run)])
     lines += _describe_larger_volumes(run)
@@ -277,20 +277,20 @@ def list_advice(run: Results) -> list[str]:
     for course in first:
         if course.outcome == Outcome.NOT_JUDGED:
             reason = course.deciding_segment["reason"]
-            # How long each was is in the table.
+            # The table has the length of each.
             kind = words.fill("too short") if "too short a battery" in reason else reason
             again.setdefault(kind, []).append((phrases.format_label(course.whole, run), reason))
     for kind, alike in again.items():
         why = alike[0][1] if len(alike) == 1 else kind
         lines.append(words.fill("again", series=phrases.join_names([name for name, _ in alike]), why=why))
-    # What is compared is asked of the metric that decides: others may lack percentiles.
+    # Only the deciding metric matters here: others may lack percentiles.
     if (run.get_comparisons()["verdict"] == Outcome.TOO_FEW).any():
         lines.append(words.fill("more batteries", batteries=code("batteries"), needed=MIN_BLOCKS))
     return lines
 
 
 def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Said:
-    """Return which volume to use of those that keep a limit: one that was shown to be lower than all others, or any."""
+    """Choose among the volumes that keep a limit: one shown to be lower than all others, or any."""
     best = min(kept, key=lambda course: course.deciding_segment["value_ms"])
     own, rows = best.whole["store"], run.get_comparisons()
     rows = rows[rows["factor"] == "store"]
@@ -316,7 +316,7 @@ def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results
 
 
 def list_limitations(run: Results) -> list[str]:
-    """Return what these data cannot say."""
+    """Return the limitations of the data."""
     series = [tuple(trace.levels.values()) for trace in run.traces]
     hosts: dict[str, set] = {}
     for trace in run.traces:
@@ -347,7 +347,7 @@ def _select_first_limit(run: Results) -> list[Course]:
 
 
 def _describe_series(course: Course, run: Results) -> str:
-    """A series, with the value that decided, and how long it kept a limit that it missed later."""
+    """Return a series with the deciding value, and how long it kept a limit that it missed later."""
     name, value = phrases.format_label(course.whole, run), course.deciding_segment["value_ms"]
     time = phrases.format_duration(course.whole["kept_s"]) or prose.format_count(course.kept_jobs, "job")
     later = f" after {time}" if course.verdict == Outcome.MISSES and course.kept_jobs else ""
@@ -364,7 +364,7 @@ def _list_limit_findings(run: Results) -> Iterator[Finding]:
 
 
 def _list_credit_findings(run: Results) -> Iterator[Finding]:
-    """Yield what the credit model says, against what was seen; series of which it says the same stand together."""
+    """Yield the findings of the credit model next to observations; series with the same text share a finding."""
     for text, own in run.collapses.groupby("text", sort=False) if len(run.collapses) else ():
         rows = own[[*FACTORS]].assign(factor=CREDITS, metric="p99", verdict=Outcome.MODELLED)
         where = phrases.describe_place(rows.to_dict("records"), run)
@@ -372,7 +372,7 @@ def _list_credit_findings(run: Results) -> Iterator[Finding]:
 
 
 def _describe_larger_volumes(run: Results) -> Iterator[str]:
-    """What volumes were asked for before their credits were gone, beside what they have without any."""
+    """Yield the IOPS asked of volumes before their credits ran out, with their IOPS without credits."""
     for row in run.collapses.to_dict("records") if "modelled_iops" in run.samples else ():
         jobs = select_rows(run.samples, row)
         demand = jobs.loc[jobs["number"] < row["observed_number"], "modelled_iops"].median()

@@ -1,4 +1,4 @@
-"""The tables of the study, measured, imported or published (samples of nine columns alone), battery by battery."""
+"""Load the tables of the study, measured, imported or published (only nine columns of samples), by battery."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from sbench.studies.volumes.report.statements import Jobs, Levels, Ratio
 from sbench.studies.volumes.series import FACTORS
 
 LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
-# Columns that call a job as imported results do, a1 … a5, b1 …; jobs measured here are called by their numbers.
+# Columns with the names of jobs in imported results, a1 … a5, b1 …; jobs measured here have numbers only.
 LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
 TEXTS = (
     *(*REPORT.names, *run_files.TEXTS, *LABELS, "node_name", "battery_id", "layout", "operation", "limit", "source"),
@@ -28,7 +28,7 @@ TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparison
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One battery: its levels by factor, its number where a volume was measured again, its jobs in time order."""
+    """A battery: its levels by factor, its number if a volume was measured again, its jobs in time order."""
 
     levels: dict[str, str]
     repeat: int
@@ -36,30 +36,30 @@ class Trace:
 
     @property
     def volume(self) -> tuple[str, str]:
-        """The volume, on its host."""
+        """Return the volume and its host."""
         return self.levels["store"], self.levels["host"]
 
     @property
     def times(self) -> pd.Series:
-        """Where jobs stand on the axis of time, by their numbers."""
+        """Return the positions of jobs on the axis of time, by their numbers."""
         return self.jobs.set_index("number")["time"]
 
     @property
     def seconds(self) -> float:
-        """From the start of the first job to the end of the last; NaN where the times are not known."""
+        """Return the time from the start of the first job to the end of the last; NaN if unknown."""
         last = self.jobs.iloc[-1]
         return 60 * last["minutes"] + last.get("runtime_s", 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Results(results.Results):
-    """The study's tables, where `verdicts` are those of comparisons.
+    """The tables of the study; `verdicts` are the verdicts on comparisons.
 
-    `samples` has, beside the columns of the file, the latency of the operation that the report is about: `operation`,
-    N and p50_ms … stddev_ms, `iops` and `mib_s` of reads and writes together, `device_iops`, `minutes` since the
-    battery began, `time`, those or the number of the job, and modelled burst credits at its start, `credits_million`.
+    `samples` adds to the columns of the file the latency of the operation that the report is about: `operation`, N and
+    p50_ms … stddev_ms, `iops` and `mib_s` of reads and writes together, `device_iops`, `minutes` since the battery
+    began, `time` (minutes, or the number of the job), and modelled burst credits at its start, `credits_million`.
     `limits` are the verdicts on limits, with the jump of each segment; `traces` the valid batteries, in the order of
-    the samples, and `invalid_traces` those that broke a rule of measuring: drawn, and in no verdict.
+    the samples; `invalid_traces` broke a rule of measuring and are in figures, but in no verdict.
     """
 
     limits: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -71,33 +71,33 @@ class Results(results.Results):
 
     @cached_property
     def traces_by_job(self) -> dict[str, list[Trace]]:
-        """The valid batteries by the fio job that they are of."""
+        """Return the valid batteries by their fio job."""
         jobs = dict.fromkeys(trace.levels["job"] for trace in self.traces)
         return {job: [trace for trace in self.traces if trace.levels["job"] == job] for job in jobs}
 
     @property
     def time_title(self) -> str:
-        """What the axis of time is called."""
+        """Return the title of the axis of time."""
         minutes = self.samples["minutes"].notna().all()
         return "Minutes since the battery's first job began" if minutes else "Number of the job"
 
     @property
     def changes(self) -> pd.DataFrame:
-        """The segments that another precedes."""
+        """Return the segments that follow another segment."""
         return self.segments[self.segments["jump"].notna()] if len(self.segments) else self.segments
 
     @cached_property
     def checks(self) -> Jobs:
-        """The jobs that statements are checked against."""
+        """Return the jobs against which statements are checked."""
         return Jobs(self.samples)
 
     @property
     def is_checked(self) -> bool:
-        """Whether there are jobs."""
+        """Return whether jobs are available."""
         return bool(self.checks)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[Ratio, ...]:
-        """Return comparisons, rows as `get_comparisons` has them, as statements have them."""
+        """Convert comparisons, rows of `get_comparisons`, to the form for statements."""
         return tuple(
             Ratio(
                 *(_get_levels(row | {row["factor"]: row[side]}) for side in ("baseline", "contender")),
@@ -114,13 +114,13 @@ class Results(results.Results):
         )
 
     def has_bins(self, trace: Trace) -> bool:
-        """Return whether the percentiles of a battery's series are of merged histograms."""
+        """Return whether the percentiles of a battery's series come from merged histograms."""
         cells = select_rows(self.cells, trace.levels)
         return bool(len(cells)) and str(cells.iloc[0].get("interval", "")).startswith("bins")
 
     @cached_property
     def options(self) -> dict[tuple[str, ...], dict]:
-        """The options of fio by store, job and background."""
+        """Return fio's options by store, job and background."""
         batteries = self.facts.get("batteries") or []
         return {tuple(str(one.get(name) or "") for name in FACTORS[:3]): one.get("options") or {} for one in batteries}
 
@@ -130,7 +130,7 @@ def _get_levels(row: Mapping[str, str]) -> Levels:
 
 
 def select_rows(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.DataFrame:
-    """Return the rows of a table that belong to a series, or to one battery of it, if the table tells these apart."""
+    """Return the rows of a series, or of a single battery of it if the table has batteries."""
     if table.empty:
         return table
     rows = table[(table[list(FACTORS)] == [levels[name] for name in FACTORS]).all(axis=1)]
@@ -138,10 +138,10 @@ def select_rows(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0)
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return what the tables in a folder hold, and `facts`, the JSON object that the workflow wrote about the run."""
+    """Load the tables in a folder, and `facts`, the JSON object that the workflow wrote about the run."""
     folder, run_facts = Path(tables), read_facts(facts)
     frames = {name: read_table(folder / f"{name}.csv", TEXTS) for name in TABLES}
-    # Tables of before there were levels of credits.
+    # Old tables lack levels of credits.
     frames = {name: table.assign(start_credits=table.get("start_credits", "")) for name, table in frames.items()}
     if frames["samples"].empty and frames["cells"].empty:
         raise run_files.build_absence_problem(folder)
@@ -177,10 +177,7 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
 
 
 def _convert_to_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Comparisons with all columns that verdicts on blocks have.
-
-    Where a series changed, what lies on either side says more than both together, which is left out.
-    """
+    """Add the columns of verdicts on blocks to comparisons; drop "all" of changed series, whose phases show more."""
     if rows.empty:
         return rows
     phases = rows.groupby(["factor", "baseline", "contender", *FACTORS], sort=False)["phase"].transform("nunique")
@@ -190,7 +187,7 @@ def _convert_to_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Give samples of the published columns what ours carry, and all samples the latency that the report is about."""
+    """Add the columns that published samples lack, and to all samples the latency that the report is about."""
     if samples.empty:
         return samples
     p99 = samples.reindex(columns=[f"{one}_lat_p99_ms" for one in OPERATIONS]).set_axis(OPERATIONS, axis=1).notna()
@@ -204,7 +201,7 @@ def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) 
     samples = samples.assign(**{column: value for column, value in usual.items() if column not in samples})
     if "number" not in samples:
         samples["number"] = samples.groupby([*FACTORS, "repeat"], sort=False).cumcount() + 1
-    # As the table of series says, else the first operation of the series whose latencies are there.
+    # Take the operation from the table of series, else the first with latencies in the series.
     operation = p99.groupby([samples[name] for name in FACTORS], sort=False).transform("any").idxmax(axis=1).to_numpy()
     if "operation" in cells:
         stated = samples[list(FACTORS)].merge(cells[[*FACTORS, "operation"]], how="left")["operation"].fillna("")

@@ -1,4 +1,4 @@
-"""Figures of jobs: over the time of a battery, under limits and ceilings, against the load, and their percentiles."""
+"""Draw figures of jobs: over time, with limits and ceilings, against the load, and their percentiles."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,10 +14,10 @@ from sbench.studies.volumes.report.batteries import Results, Trace, select_rows
 from sbench.studies.volumes.series import ALL_HOSTS, FACTORS
 
 TOGETHER = 2 * len(COLOURS)  # volumes in a panel
-SINGLE = 10  # panels of single batteries: those in which most happened
-RANKED = 8  # series of single jobs, of which more are drawn in a row each
+SINGLE = 10  # panels of single batteries: the batteries with the widest spread
+RANKED = 8  # series of single jobs; more of them get a row each
 SHOWN = 30  # rows of such a figure
-CHANGES = 8  # that one panel names
+CHANGES = 8  # that a panel names
 DETAIL = {
     "p99": ("p99", Look(COLOURS[0], "circle"), 6),
     "p99.9": ("p99.9", Look(COLOURS[4], "triangle", filled=False), 5),
@@ -28,7 +28,7 @@ LATENCIES = ("operation", "N", "p99_ms", "p99.9_ms", "max_ms")
 
 
 def draw_latency(run: Results) -> Figure:
-    """Return p99 of each job, all volumes of a job file together, the modelled credits below; or `_draw_ranked`."""
+    """Draw p99 of each job, all volumes of a job file together, with modelled credits below; or use `_draw_ranked`."""
     if len(run.traces) > RANKED and max(len(trace.jobs) for trace in run.traces) <= 2:
         return _draw_ranked(run)
     panels = []
@@ -57,7 +57,7 @@ def draw_latency(run: Results) -> Figure:
 
 
 def _draw_ranked(run: Results) -> Figure:
-    """Return the p99 of each series with its interval, the highest first, where single jobs make no course of time."""
+    """Draw the p99 of each series with its interval, the highest first, if single jobs show no course of time."""
     cells = run.measured[run.measured["p99_ms_high"].notna() & (run.measured["host"] != ALL_HOSTS)]
     cells = cells.sort_values("p99_ms_high", ascending=False, ignore_index=True)
     shown = cells.head(SHOWN)
@@ -76,7 +76,7 @@ def _draw_ranked(run: Results) -> Figure:
 
 
 def draw_details(run: Results) -> Figure:
-    """Return p99, p99.9 and maximum of each job, one panel per battery, with its segments."""
+    """Draw p99, p99.9 and maximum of each job, a panel per battery, with its segments."""
     p99 = [trace.jobs["p99_ms"] for trace in run.traces]
     spreads = {number: one.max() / one.min() for number, one in enumerate(p99) if one.notna().any()}
     widest, panels = sorted(spreads, key=spreads.get, reverse=True)[:SINGLE], []
@@ -101,7 +101,7 @@ def draw_details(run: Results) -> Figure:
 
 
 def draw_rates(run: Results) -> Figure:
-    """Return IOPS and MiB/s of each job under what the volume is provisioned for."""
+    """Draw IOPS and MiB/s of each job under the provisioned rates of the volume."""
     panels = []
     for about, traces in _split_by_panel(run):
         device = _build_lines(traces, run, "time", "device_iops", ": device", marker="x")
@@ -119,7 +119,7 @@ def draw_rates(run: Results) -> Figure:
 
 
 def draw_depths(run: Results) -> Figure:
-    """Return IOPS and p99 of series that differ in queue depth and processes alone, over the operations in flight."""
+    """Draw IOPS and p99 over operations in flight, for series that differ only in queue depth and processes."""
     rows = run.measured.to_dict("records")
     lines: dict[tuple[str, str, str], list[dict]] = {}
     for row in rows:
@@ -148,10 +148,10 @@ def draw_depths(run: Results) -> Figure:
 
 
 def draw_percentiles(run: Results) -> Figure:
-    """Return the percentile curve of each series, on an axis of 1 in N operations."""
+    """Draw the percentile curve of each series, on an axis of 1 in N operations."""
     panels = []
     for about, traces in _split_by_panel(run):
-        # A curve is of all batteries of a volume, and drawn once.
+        # A curve covers all batteries of a volume, so draw it once.
         own = [trace for trace in traces if trace.repeat == 1 and run.has_bins(trace)]
         curves = [(one, _build_curve(select_rows(run.percentiles, one.levels))) for one in own]
         marks = [
@@ -172,7 +172,7 @@ def draw_percentiles(run: Results) -> Figure:
 
 
 def draw_load(run: Results) -> Figure:
-    """Return p99 of each job against the load average before it."""
+    """Draw p99 of each job against the load average before it."""
     panels = []
     for about, traces in _split_by_panel(run):
         marks = [replace(one, joined=False) for one in _build_lines(traces, run, "load1_before", "p99_ms")]
@@ -187,7 +187,7 @@ def draw_load(run: Results) -> Figure:
 
 
 def choose_look(trace: Trace, run: Results) -> Look:
-    """Return the look of a battery, the same in every figure: a colour of its own, of many its volume's; and a dash."""
+    """Return the look of a battery in every figure: a colour per series, or per volume if many, and a dash."""
     series = [(one.volume, (one.levels["background"], one.repeat)) for one in run.traces]
     volumes, styles = (list(dict.fromkeys(parts)) for parts in zip(*series, strict=True))
     volume, style = own = (trace.volume, (trace.levels["background"], trace.repeat))
@@ -197,7 +197,7 @@ def choose_look(trace: Trace, run: Results) -> Look:
 
 
 def _split_by_panel(run: Results) -> Iterator[tuple[str, list[Trace]]]:
-    """Yield what each panel is about and its batteries: a job file, and no more volumes than one tells apart."""
+    """Yield the subject of each panel and its batteries: a job file, with as many volumes as are distinguishable."""
     volumes = list(dict.fromkeys(one.volume for one in run.traces))
     for job, traces in run.traces_by_job.items():
         parts: dict[int, list[Trace]] = {}
@@ -211,7 +211,7 @@ def _split_by_panel(run: Results) -> Iterator[tuple[str, list[Trace]]]:
 
 
 def _build_lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = "", **changed) -> list[Marks]:
-    """The jobs of the batteries that have both columns: of a continuous factor, so that they are joined."""
+    """Return joined marks of the jobs of batteries with both columns, because the factor is continuous."""
     drawn = [(trace, _select_points(trace, x, y)) for trace in traces]
     drawn = [
         (phrases.format_legend(trace, run), choose_look(trace, run), points) for trace, points in drawn if len(points)
@@ -220,14 +220,14 @@ def _build_lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: 
 
 
 def _select_points(trace: Trace, x: str, y: str) -> pd.DataFrame:
-    """Jobs of which both columns are known, and what the pointer tells of them."""
+    """Return jobs with both columns, and the note that the pointer shows."""
     points = trace.jobs.reindex(columns=[x, y]).set_axis(["x", "y"], axis=1)
     notes = map(phrases.format_job, trace.jobs["number"], trace.jobs["job_Id"])
     return points.assign(note=list(notes)).dropna(subset=["x", "y"])
 
 
 def _build_limit_rules(run: Results) -> tuple[Rule, ...]:
-    """The limits as lines; those of one height share a name."""
+    """Return the limits as lines; equal limits share a name."""
     names = run.limits.groupby("limit_ms", sort=False)["limit"].unique() if len(run.limits) else pd.Series(dtype=object)
     return tuple(Rule(float(height), f"{', '.join(who)} {height:g}") for height, who in names.items())
 
@@ -235,7 +235,7 @@ def _build_limit_rules(run: Results) -> tuple[Rule, ...]:
 def _build_event_rules(
     trace: Trace, table: pd.DataFrame, which: str, text: str, run: Results, colour: str = ""
 ) -> list[Rule]:
-    """Jobs that a table names as `which`, as lines across the axis of time, by default in the volume's colour."""
+    """Return lines at the jobs that a table names as `which`, by default in the volume's colour."""
     rows = select_rows(table, trace.levels, trace.repeat)
     rules = []
     for row in rows[rows[f"{which}_number"].notna()].to_dict("records") if len(rows) else ():
@@ -246,7 +246,7 @@ def _build_event_rules(
 
 
 def _build_curve(rows: pd.DataFrame) -> pd.DataFrame:
-    """Percentiles below the maximum against 1 in N operations; those that an axis names have their interval."""
+    """Return percentiles below the maximum against 1 in N operations, with intervals for labelled percentiles."""
     if rows.empty:
         return rows
     rows = rows[rows["percentile"] < 100].sort_values("percentile")
@@ -256,11 +256,11 @@ def _build_curve(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _build_ceiling_rules(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> tuple[Rule, ...]:
-    """What the volumes of a panel are provisioned for; volumes of one height share a line."""
+    """Return the provisioned rates of the volumes of a panel; volumes with the same rate share a line."""
     cells = run.cells[run.cells["store"].isin([trace.levels["store"] for trace in traces])]
     heights = cells.reindex(columns=["store", *columns]).melt("store", var_name="column", value_name="height").dropna()
     rules = []
-    # A baseline is one of its own where a volume can do more than that for a while.
+    # Draw a baseline only if it differs from the ceiling.
     for height, own in heights.drop_duplicates(["store", "height"]).groupby(["column", "height"], sort=False):
         who = ", ".join(own["store"]) if len(own) <= 2 else f"{len(own)} volumes"
         dash = "dashed" if height[0] == columns[0] else "dotted"
@@ -269,7 +269,7 @@ def _build_ceiling_rules(traces: Sequence[Trace], columns: Sequence[str], run: R
 
 
 def _scale_panels(panels: Sequence[Panel]) -> list[Panel]:
-    """Give panels that show something one y axis: logarithmic from a decade on, with round numbers."""
+    """Give panels with marks a common y axis: logarithmic from a decade on, with round numbers."""
     panels = [panel for panel in panels if panel.marks]
     ends = [end for panel in panels for end in replace(panel, y_log=True).compute_y_range()]
     if not ends or max(ends) < 12 * min(ends):
@@ -280,7 +280,7 @@ def _scale_panels(panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _select_numbers(run: Results, *columns: str) -> pd.DataFrame:
-    """The jobs that were done, with the columns that there are."""
+    """Return the done jobs with the available columns."""
     shown = [*FACTORS, "repeat", "valid", "number", "job_Id", "minutes", *columns]
     jobs = run.samples[run.samples["status"] == "done"] if len(run.samples) else run.samples
     return jobs[[name for name in shown if name in jobs]]

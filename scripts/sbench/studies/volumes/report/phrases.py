@@ -1,4 +1,4 @@
-"""How volumes, jobs, limits and times are called where people read them."""
+"""Format the names of volumes, jobs, limits and times for readers."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,16 +12,16 @@ from sbench.studies.volumes.report import words
 from sbench.studies.volumes.report.batteries import Results, Trace
 from sbench.studies.volumes.series import FACTORS
 
-UNBOUNDED_MS = 1e9  # from here on an upper end is none
+UNBOUNDED_MS = 1e9  # an upper end from here on is no bound
 NAMED = 6  # volumes or series that a sentence names
 _OVER = (("operations", ""), ("time", ""), ("time", "_low"), ("time", "_high"))
 LIMIT_OWNERS = {"etcd": "etcd's", "etcd-commit": "etcd's", "openshift": "OpenShift's"}
-# What etcd's own histograms are of.
+# The operations of etcd's histograms.
 _ETCD = {METRICS["wal_fsync"]: "etcd's own fsync", METRICS["backend_commit"]: "etcd's own commit"}
 
 
 def format_volume(store: str, run: Results) -> str:
-    """Return "gp2x1 (128 GiB gp2)", or the store's name alone where its type is not known."""
+    """Return "gp2x1 (128 GiB gp2)", or only the name of the store if its type is unknown."""
     cells = run.cells[run.cells["store"] == store]
     kind = next((kind for kind in cells.get("volume_type", []) if kind), "")
     size = get_numbers(cells, "size_gib").max()
@@ -29,7 +29,7 @@ def format_volume(store: str, run: Results) -> str:
 
 
 def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list[str]:
-    """Return the factors that tell a series from others of its volume, and what else a reader has to know of it."""
+    """Return the factors that distinguish a series within its volume, and further factors that a reader needs."""
     shown = run.select_telling_factors(run.cells[run.cells["store"] == levels["store"]], FACTORS)
     shown += ["job"] if run.cells["job"].nunique() > 1 else []
     shown += ["background"] if levels["background"] in ("same", "other") else []
@@ -37,25 +37,25 @@ def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list
 
 
 def format_label(levels: Mapping[str, str], run: Results) -> str:
-    """Return a series as legends and the headline call it: the volume, and what tells it from others of that volume."""
+    """Return the label of a series in legends and the headline: the volume and its distinguishing factors."""
     return run.names.format_row(levels, ["store", *list_distinguishing_factors(levels, run)])
 
 
 def format_legend(trace: Trace, run: Results) -> str:
-    """Return what a battery is called in a figure: its series, with its number where some have several."""
+    """Return the label of a battery in a figure: its series, with its number if some series have several."""
     again = f" · battery {trace.repeat}" if any(one.repeat > 1 for one in run.traces) else ""
     return format_label(trace.levels, run) + again
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return names as a list, of many the first and how many more there are."""
+    """Join names; abbreviate long lists to 'a, b and 7 more'."""
     if len(names) > NAMED:
         names = [*names[: NAMED - 1], words.fill("more", many=len(names) - NAMED + 1)]
     return prose.format_list(names)
 
 
 def describe_place(rows: Sequence[Mapping[str, str]], run: Results) -> str:
-    """Return where something was seen that holds of all `rows`: "on gp2x1 (128 GiB gp2), without a second job"."""
+    """Return the common place of all `rows`: "on gp2x1 (128 GiB gp2), without a second job"."""
     head, stores = rows[0], list(dict.fromkeys(row["store"] for row in rows))
     shown = [name for name in list_distinguishing_factors(head, run) if len({row[name] for row in rows}) == 1]
     named = format_volume(stores[0], run) if len(stores) == 1 else join_names(stores)
@@ -66,11 +66,11 @@ def describe_place(rows: Sequence[Mapping[str, str]], run: Results) -> str:
 
 
 def describe_operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
-    """Return what latencies are of: fdatasync where the jobs force their writes by it, else fsync, a read, a write."""
+    """Return the measured operation: fdatasync if the jobs force their writes by it, else fsync, a read, a write."""
     named = []
     for row in rows:
         options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
-        # Where the options are lost, the job's name may tell.
+        # Without options, use the name of the job.
         mentioned = " ".join([*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]])
         sync = next((one for one in ("fdatasync", "fsync") if one in mentioned), "the sync after a write")
         sync = _ETCD.get(options.get("metric", ""), sync)
@@ -80,7 +80,7 @@ def describe_operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
 
 
 def describe_trace_operation(traces: Iterable[Trace], run: Results) -> str:
-    """Return what the latencies of batteries are of."""
+    """Return the measured operation of batteries."""
     return describe_operation([trace.levels | {"operation": trace.jobs["operation"].iloc[0]} for trace in traces], run)
 
 
@@ -92,14 +92,14 @@ def format_limit(row: Mapping) -> str:
 
 
 def format_job(number: float, identifier: str = "") -> str:
-    """Return "job 33 (g3)", "job 33" where it has no other name; "" of none."""
+    """Return "job 33 (g3)", or "job 33" without another name; "" without a job."""
     if pd.isna(number):
         return ""
     return f"job {number:.0f}" + (f" ({identifier})" if identifier and identifier != f"{number:.0f}" else "")
 
 
 def format_duration(seconds: float) -> str:
-    """Return "1 h 2 min", "4 min", "52 s"; "" where it is not known."""
+    """Return "1 h 2 min", "4 min", "52 s"; "" if unknown."""
     if pd.isna(seconds):
         return ""
     if seconds < 90:
@@ -109,7 +109,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_shares(row: Mapping) -> str:
-    """Return "0.01 % of operations, 9.1 [8.7, 9.6] % of the time" at or above a limit; "" where it is not known."""
+    """Return "0.01 % of operations, 9.1 [8.7, 9.6] % of the time" at or above a limit; "" if unknown."""
     share, *ends = (row.get(f"{name}_over_percent{end}", math.nan) for name, end in _OVER)
     if pd.isna(share) or ends[-1] == 0:
         return "" if pd.isna(share) else "none"
@@ -122,7 +122,7 @@ def format_shares(row: Mapping) -> str:
 
 
 def format_latency(row: Mapping) -> str:
-    """Return a value with its interval, "2.41 [2.40, 2.42] ms", or "between 8 and 16 ms"; "" where there is none."""
+    """Return a value with its interval, "2.41 [2.40, 2.42] ms", or "between 8 and 16 ms"; "" if unknown."""
     if pd.isna(row["value_ms"]):
         low, high = row["low_ms"], row["high_ms"]
         if high < UNBOUNDED_MS:

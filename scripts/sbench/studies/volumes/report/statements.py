@@ -1,7 +1,7 @@
-"""Statements on limits of volumes and on their ratios, each with the check that it holds.
+"""Build statements on limits of volumes and on their ratios, each with its check.
 
-They are checked against the jobs of valid batteries (samples.csv), without what found them. A percentile of several
-jobs together lies between the least and the most of their own, so a figure that does not cannot be theirs.
+The check uses the jobs of valid batteries (samples.csv), without the code that found the statement. A percentile of
+several jobs is between the least and the largest of theirs, so any other figure is impossible.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +13,11 @@ import pandas as pd
 
 MEETS, MISSES = "meets", "misses"
 LESS, MORE, TOO_FEW = "faster", "slower", "too few repeats"
-# Jobs of each side that a verdict needs.
+# Fewest jobs of each side for a verdict.
 _LEAST = 6
 # fio's buckets are 1/64 of their value wide, and tables have twelve digits.
 _BUCKET, _CLOSE = 1 / 64, 1e-9
-# What a side of a comparison may have in place of its level: all hosts together, or nothing.
+# Values of a side of a comparison in place of a level: all hosts together, or nothing.
 _ALL_HOSTS, _NOTHING = "all", ""
 Levels = tuple[tuple[str, str], ...]
 
@@ -26,16 +26,16 @@ class Jobs:
     """The jobs of valid batteries: factors, `repeat`, `number`, and figures such as `p99_ms` and `iops`."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        """Take the samples of a run, where `status` and `valid` say what counts."""
+        """Take the samples of a run; `status` and `valid` select the jobs."""
         counts = (table["status"] == "done") & table["valid"].astype(bool) if len(table) else []
         self._rows = table[counts].sort_values(["repeat", "number"], kind="stable") if len(table) else table
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
+        """Return whether jobs are available."""
         return len(self._rows) > 0
 
     def get_values(self, levels: Levels, column: str) -> dict[int, np.ndarray]:
-        """Return a figure of the jobs at some levels by battery, in their order, NaN where it is not known."""
+        """Return a figure of the jobs at some levels by battery, in their order, NaN if unknown."""
         rows = self._rows
         if rows.empty:
             return {}
@@ -48,14 +48,14 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Segment:
-    """Jobs of one battery that were judged together.
+    """Jobs of a battery that share a verdict.
 
     Attributes:
         repeat: number of the battery.
-        first: place of its first job among the valid ones of the battery, from 0.
-        jobs: how many jobs.
-        over: how many of them reached the limit by themselves.
-        value: their p99 in ms, NaN where there are only bounds.
+        first: place of its first job among the valid jobs of the battery, from 0.
+        jobs: number of jobs.
+        over: number of jobs whose p99 reached the limit.
+        value: their p99 in ms, NaN if only bounds are known.
         low: lower end of its interval.
         high: upper end.
         outcome: whether they met the limit.
@@ -84,13 +84,13 @@ class Segment:
 
 @dataclass(frozen=True)
 class Limit:
-    """What became of a limit of the p99 on one series, segment by segment.
+    """The outcome of a limit of the p99 on a series, segment by segment.
 
     Attributes:
-        levels: those of the series.
+        levels: levels of the series.
         limit_ms: the limit.
-        outcome: that on the whole series.
-        segments: all of its batteries' jobs, in time order.
+        outcome: outcome on the whole series.
+        segments: all jobs of its batteries, in time order.
     """
 
     levels: Levels
@@ -99,7 +99,7 @@ class Limit:
     segments: tuple[Segment, ...]
 
     def is_supported_by(self, jobs: Jobs) -> bool:
-        """Return whether each segment holds, together they are all jobs, and the outcome is that of the segments."""
+        """Return whether each segment holds, the segments cover all jobs, and the outcome follows from them."""
         batteries = jobs.get_values(self.levels, "p99_ms")
         if sum(map(len, batteries.values())) != sum(one.jobs for one in self.segments):
             return False
@@ -114,19 +114,16 @@ class Limit:
 
     @property
     def claims(self) -> Iterator[tuple[Any, Any]]:
-        """What it says of what."""
+        """Yield the levels with the limit, and the outcome."""
         yield (self.levels, self.limit_ms), self.outcome
 
 
 def build_limit(levels: Levels, whole: Mapping, segments: Sequence[Mapping]) -> Limit:
-    """Return what became of a limit on a series: of rows of `limits.judge_limits`, that of the whole and the rest.
-
-    The segments of a battery lie one after the other.
-    """
+    """Return the outcome of a limit on a series from rows of `limits.judge_limits`, segments in time order."""
     done: dict[int, int] = {}
     read = []
     for row in segments:
-        # A series without a valid battery has no row but the whole one.
+        # A series without a valid battery has only the row of the whole.
         if row["segment"] != "all":
             repeat, jobs = int(row.get("repeat", 1)), int(row["jobs"])
             figures = (float(row[name]) for name in ("value_ms", "low_ms", "high_ms"))
@@ -137,17 +134,17 @@ def build_limit(levels: Levels, whole: Mapping, segments: Sequence[Mapping]) -> 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How a figure of two series compares: contender / baseline.
+    """The ratio of a figure between two series: contender / baseline.
 
     Attributes:
-        baseline: the levels of a series.
-        contender: those of the other.
-        column: of the samples.
-        part: of the jobs: "all", or those before or after a change.
-        outcome: that of METHOD 17.
-        values: the figure of the baseline and of the contender, NaN where it is not known.
-        ratio: with the ends of its interval.
-        low: lower end.
+        baseline: levels of a series.
+        contender: levels of the other series.
+        column: column of the samples.
+        part: "all" jobs, or the jobs before or after a change.
+        outcome: outcome by METHOD 17.
+        values: the figure of the baseline and of the contender, NaN if unknown.
+        ratio: the ratio of the values.
+        low: lower end of its interval.
         high: upper end.
         more_is_faster: whether the figure is a rate.
     """
@@ -185,19 +182,19 @@ class Ratio:
 
     @property
     def claims(self) -> Iterator[tuple[Any, Any]]:
-        """What it says of what."""
+        """Yield the compared series, column and part, and the outcome."""
         yield (self.baseline, self.contender, self.column, self.part), self.outcome
 
 
 @dataclass(frozen=True)
 class VolumeChoice:
-    """Which volume to use of those that keep a limit.
+    """The volume to use among the volumes that keep a limit.
 
     Attributes:
-        chosen: those that may be used: one that is the only one or lower than the others, or all that keep it.
-        others: of the same limit, those that do not keep it.
-        ratios: the comparisons between those that keep the limit.
-        kept: what became of the limit on each that keeps it.
+        chosen: the volume to use if it is the only one or lower than the others, else all that keep the limit.
+        others: volumes that do not keep the same limit.
+        ratios: comparisons between volumes that keep the limit.
+        kept: outcome of the limit on each volume that keeps it.
     """
 
     chosen: tuple[Limit, ...]
@@ -206,20 +203,20 @@ class VolumeChoice:
     ratios: tuple[Ratio, ...]
 
     def is_supported_by(self, jobs: Jobs) -> bool:
-        """Return whether those that keep the limit do, the others do not, and the chosen one won against each."""
+        """Return whether `kept` keep the limit, `others` do not, and the chosen volume won against each."""
         if not all(one.is_supported_by(jobs) for one in (*self.kept, *self.others, *self.ratios)):
             return False
         if any(one.outcome != MEETS for one in self.kept) or any(one.outcome == MEETS for one in self.others):
             return False
         stores = {_get_store(one.levels) for one in self.kept}
         beats_all = {own for own in stores if stores - {own} and stores - {own} <= self._find_beaten(own)}
-        # Where any may be used, none was shown to be lower than all others.
+        # If any may be used, no volume was shown to be lower than all others.
         if len(self.chosen) == len(self.kept):
             return not beats_all
         return {_get_store(one.levels) for one in self.chosen} == beats_all
 
     def _find_beaten(self, own: str) -> set[str]:
-        """Return the volumes that one was shown to be lower than."""
+        """Return the volumes that a volume was shown to be lower than."""
         return {
             _get_store(one.baseline if _get_store(one.contender) == own else one.contender)
             for one in self.ratios
@@ -228,7 +225,7 @@ class VolumeChoice:
 
     @property
     def claims(self) -> Iterator[tuple[Any, Any]]:
-        """What it says of what."""
+        """Yield the claims of all limits and ratios."""
         for one in (*self.kept, *self.others, *self.ratios):
             yield from one.claims
 
@@ -238,6 +235,6 @@ def _get_store(levels: Levels) -> str:
 
 
 def _is_within(value: float, values: Sequence[float] | np.ndarray) -> bool:
-    """Return whether a figure lies between the least and the most of some, give or take a bucket of fio's."""
+    """Return whether a figure is between the least and the largest of some, within a bucket of fio's."""
     wide = 1 + _BUCKET + _CLOSE
     return bool(np.min(values) / wide <= value <= np.max(values) * wide)

@@ -1,4 +1,4 @@
-"""The tables of the page: limits, segments, latencies by series, job and node, batteries, volumes."""
+"""Build the tables of the page: limits, segments, latencies by series, job and node, batteries, volumes."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from sbench.studies.volumes.report.batteries import Results
 from sbench.studies.volumes.series import FACTORS
 from sbench.verdicts.outcomes import Outcome
 
-# From how many ms on a latency is yellow and red.
+# Latencies in ms from which cells are yellow and red.
 COLOURED = {"p99": (5.0, 10.0), "p99.9": (5.0, 10.0), "mean": (2.0, 5.0), "max": (50.0, 100.0), "stddev": (None, 1.0)}
 TITLES = {"max": "Maximum", "mean": "Mean", "stddev": "Standard deviation"}
 SUMMED = ("p50", "p99", "p99.9", "p99.99", "mean")
@@ -35,7 +35,7 @@ WHOLE = "{:,.0f}".format
 
 
 def build_glance_table(run: Results) -> Table:
-    """Return one row per series, one column per limit: the verdict and what decided it, and how long it was kept."""
+    """Return a row per series and a column per limit: the verdict, the deciding value, and how long it was kept."""
     every = list_courses(run)
     if not every:
         return _build_rates_table(run)
@@ -57,7 +57,7 @@ def build_glance_table(run: Results) -> Table:
 
 
 def _build_rates_table(run: Results) -> Table:
-    """Return one row per series where no limit is for its operations: rates and percentiles, the highest p99 first."""
+    """Return a row per series without an applicable limit: rates and percentiles, the highest p99 first."""
     rows = run.measured
     if rows.empty or "iops" not in rows:
         return Table("at-a-glance", "", pd.DataFrame())
@@ -71,7 +71,7 @@ def _build_rates_table(run: Results) -> Table:
 
 
 def build_limits_table(run: Results) -> Table:
-    """Return the limits of the run and who set them."""
+    """Return the limits of the run with their sources."""
     columns = ["limit", "metric", "limit_ms", "source"]
     frame = run.limits[columns].drop_duplicates() if len(run.limits) else run.limits
     frame = frame.rename(columns={"limit_ms": "below / ms"})
@@ -79,7 +79,7 @@ def build_limits_table(run: Results) -> Table:
 
 
 def build_segments_table(run: Results) -> Table:
-    """Return the segments of each series that changed, one row each."""
+    """Return the segments of each series that changed, a row each."""
     rows = run.segments
     if len(rows):
         rows = rows[rows.groupby(list(FACTORS))["jump"].transform("count") > 0].reset_index(drop=True)
@@ -95,7 +95,7 @@ def build_segments_table(run: Results) -> Table:
 
 
 def build_series_table(run: Results) -> Table:
-    """Return one row per series: its operations, percentiles with intervals, and rates."""
+    """Return a row per series: its operations, percentiles with intervals, and rates."""
     cells = run.measured
     if cells.empty or "jobs" not in cells:
         return Table("series", "", pd.DataFrame())
@@ -116,14 +116,14 @@ def build_series_table(run: Results) -> Table:
 
 
 def build_job_tables(run: Results) -> Iterator[Table]:
-    """Yield the published tables: one row per job, one column per volume; one per metric and job file, coloured."""
+    """Yield the published tables, one per metric and job file, coloured: a row per job, a column per volume."""
     red = float(run.limits["limit_ms"].iloc[0]) if len(run.limits) else COLOURED["p99"][1]
     bounds = COLOURED | {"p99": (red / 2, red)}
     for name, traces in run.traces_by_job.items():
         about, suffix = (f", job {name}", f"-{name}") if len(run.traces_by_job) > 1 else ("", "")
         jobs = {phrases.format_legend(trace, run): trace.jobs.set_index("number") for trace in traces}
         calls = pd.concat([one["job_Id"] for one in jobs.values()]).groupby(level=0)
-        # Beside its number stands what imported results call a job, where all series call it the same.
+        # Add the name of a job in imported results if all series agree on it.
         calls = calls.agg(lambda ids: ids.iloc[0] if ids.nunique() == 1 else "")
         for metric, (yellow, red) in bounds.items():
             frame = pd.DataFrame({series: one[f"{metric}_ms"] for series, one in jobs.items()}).sort_index()
@@ -135,7 +135,7 @@ def build_job_tables(run: Results) -> Iterator[Table]:
                 f"{metric}-by-job{suffix}",
                 words.fill("table of jobs", **said, about=about),
                 remove_empty_columns(called.join(frame)).reset_index(drop=True),
-                # As fio gives it, to the nanosecond, as the published tables print it.
+                # To the nanosecond as in fio, as in the published tables.
                 dict.fromkeys(jobs, "{:.6f}".format),
                 {
                     series: np.select([values >= red, values >= (yellow or red)], ["red", "yellow"], "").tolist()
@@ -146,7 +146,7 @@ def build_job_tables(run: Results) -> Iterator[Table]:
 
 
 def build_node_tables(run: Results) -> Iterator[Table]:
-    """Yield all metrics of each node and volume, one row per job."""
+    """Yield all metrics of each node and volume, a row per job."""
     for number, trace in enumerate([*run.traces, *run.invalid_traces], 1):
         jobs = trace.jobs.reset_index(drop=True)
         frame = remove_empty_columns(jobs[[name for name in OF_NODE if name in jobs]].rename(columns=OF_NODE))
@@ -165,13 +165,13 @@ def build_node_tables(run: Results) -> Iterator[Table]:
 
 
 def build_left_out_table(run: Results) -> Table:
-    """Return the files of an import that could not be used, and why."""
+    """Return the unusable files of an import, and why."""
     frame = pd.DataFrame(run.facts.get("left_out") or [], columns=["file", "reason"])
     return Table("left-out-files", words.fill("table of left out"), frame)
 
 
 def build_batteries_table(run: Results) -> Table:
-    """Return the batteries in the order in which they were run, with the pause before each and between its jobs."""
+    """Return the batteries in measuring order, with the pause before each and between its jobs."""
     rows = pd.DataFrame(run.facts.get("batteries") or [])
     if rows.empty:
         return Table("batteries", "", rows)
@@ -192,7 +192,7 @@ def build_batteries_table(run: Results) -> Table:
 
 
 def build_volumes_table(run: Results) -> Table:
-    """Return what is known of each volume: type and size, device, mount, fio, kernel and processor."""
+    """Return the known facts of each volume: type and size, device, mount, fio, kernel and processor."""
     rows = []
     for battery in run.facts.get("batteries") or []:
         row = {"volume": battery.get("store"), "host": battery.get("host")}
@@ -205,7 +205,7 @@ def build_volumes_table(run: Results) -> Table:
 
 
 def render_job_files(run: Results) -> list[str]:
-    """Return each job file: its text, or the options that fio tells of."""
+    """Return each job file: its text, or the options in fio's output."""
     jobs = {
         job: "\n".join(name if str(value) in ("", "1") else f"{name}={value}" for name, value in options.items())
         for (_, job, _), options in run.options.items()
@@ -215,7 +215,7 @@ def render_job_files(run: Results) -> list[str]:
 
 
 def _format_course(course: Course) -> tuple[str, ...]:
-    """The colour and the words of a verdict, how long the limit was kept, and the shares at or above it."""
+    """Return the colour and text of a verdict, how long the limit was kept, and the shares at or above it."""
     verdict, jobs = course.whole["verdict"], course.kept_jobs
     kept = "all jobs" if verdict == Outcome.MEETS else "not at all" if verdict == Outcome.MISSES else ""
     if jobs and verdict != Outcome.MEETS:

@@ -1,4 +1,4 @@
-"""Words of the page of volumes: one table of templates, as `sbench.pages.words` is that of what all pages say."""
+"""Templates of the texts on the page of volumes; `sbench.pages.words` has the templates that all pages share."""
 
 from sbench.pages.words import make_fill
 
@@ -25,7 +25,7 @@ TEMPLATES = {
     "over limit in time": ", {share} % of the time",
     "at least": "at least {low} ms",
     "between": "between {low} and {high} ms",
-    # What became of a limit.
+    # The outcome of a limit.
     "limit": "{what} {verb} {limit}",
     "limit undecided": "it is {undecided} whether {what} meets {limit}",
     "slowest segment": " in the slowest of {segments} segments",
@@ -36,7 +36,7 @@ TEMPLATES = {
     "later battery": " in a later battery",
     "from job": " from {jobs} on",
     "as late": "as late as {job}",
-    # What to do next.
+    # The next steps.
     "use only": "Use {series}: {value}, the only one that stayed below {limit}.",
     "use lowest": "Use {series}: {value}, shown to be lower than the others below {limit}.",
     "use any": "Use any of {series}: all stayed below {limit}, and none was shown to be lower than the others.",
@@ -48,7 +48,7 @@ TEMPLATES = {
     "again": "Measure {series} again: {why}.",
     "more batteries": "Raise {batteries} to {needed} or more to compare volumes: fewer cannot tell a slower "
     "volume from a busier hour.",
-    # What these data cannot say.
+    # The limits of these data.
     "one battery": "Each volume was measured in one battery: the intervals hold for that battery's operations and say "
     "nothing of another day, another volume of the same type or another machine. A difference between volumes "
     "cannot be told from one between two hours.",
@@ -64,7 +64,7 @@ TEMPLATES = {
     "caches of devices": "What hypervisor, controller and device keep in caches of their own is not seen; a disk that "
     "acknowledges before data are safe looks fast.",
     "files left out": '{files} of the import could not be used: see "Failed, invalid and left out".',
-    # Captions of figures, and what they add where not all is drawn.
+    # Captions of figures, and additions if not all is drawn.
     "figure of jobs": "A mark is a job. Dashed: the limits. Dotted, in its line's colour: the first job after a "
     "change. Below, where a volume's type has burst credits: what the model leaves of them.",
     "figure of series": "Bars: the 95 % CI, or the bounds where there is no histogram. Dashed: the limits.",
@@ -85,7 +85,7 @@ TEMPLATES = {
     "no bins": "These results came without histograms (fio's json+): percentiles of several jobs cannot be merged.",
     "figure of load": "A mark is a job. Dashed: the limits.",
     "no load": "The load average is not known.",
-    # Captions of tables, and what their colours mean.
+    # Captions of tables, and the meanings of their colours.
     "table at a glance": "The verdict on a whole series, with the value and interval of the segment that decides it. "
     "Kept for: from the battery's start to the first segment that does not meet the limit. At or above it: the share "
     "of operations, and that of time with its 95 % CI, as a job begins no other operation while one stalls.",
