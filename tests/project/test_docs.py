@@ -221,13 +221,15 @@ def test_there_are_commands_and_examples_to_look_at():
     assert EXAMPLES
 
 
-def test_every_program_explains_itself_and_has_the_options_that_the_readme_gives_it():
+def test_every_program_explains_itself_and_has_the_options_that_documents_give_it():
     explained = {name: program(name, "--help") for name in PROGRAMS}
     explained |= {f"cli {name}": program("sbench.cli", name, "--help") for name in FIRST | OTHERS}
     assert {name: done.stderr for name, done in explained.items() if done.returncode} == {}
     assert [name for name, done in explained.items() if not done.stdout.startswith("usage:")] == []
-    named = [text for text in CODE.findall(README) if text.startswith("--")]
-    called = re.findall(r"python -sE scripts/(\w+)\.py((?: [^`\n]+)?)", README)
+    paths = (DOCUMENTS[0], DOCUMENTS[2], ROOT / "docs/commands.md", ROOT / "docs/systems.md")
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    named = [text for text in CODE.findall(FENCE.sub("", texts)) if text.startswith("--")]
+    called = re.findall(r"python -sE scripts/(\w+)\.py((?: [^`\n]+)?)", texts)
     options = {option for _, rest in called for option in re.findall(r"--[\w-]+", rest)} | set(named)
     helps = "".join(done.stdout for done in explained.values())
     snakemake = subprocess.run([BIN / "snakemake", "--help"], capture_output=True, text=True, check=True).stdout
@@ -347,8 +349,8 @@ def test_examples_of_configurations_are_valid(text: str, monkeypatch: pytest.Mon
     matrix.expand_all(configuration.resolve_config(yaml.safe_load(yaml.serialize(values)), []), [])
 
 
-@pytest.mark.parametrize("text", blocks(DOCUMENTS[0], "yaml"), ids=lambda text: text.partition("\n")[0])
-def test_examples_of_the_readme_are_lines_that_change_and_a_run_of_its_own(text: str):
+@pytest.mark.parametrize("text", blocks(DOCUMENTS[2], "yaml"), ids=lambda text: text.partition("\n")[0])
+def test_examples_of_configurations_are_lines_that_change_and_a_run_of_its_own(text: str):
     default = (ROOT / "config/config.yaml").read_text(encoding="utf-8").splitlines()
     lines = text.splitlines()
     assert [line for line in lines if line in default and not line.endswith(":")] == []

@@ -11,14 +11,14 @@ from sbench.probe.program import Problem, run_main
 # Each command with its description: commands of the first screen, and the others.
 FIRST = {
     "run": "measure a configuration, and make its pages",
-    "look": "list what HDF5 files hold, and what that means for reading them",
+    "look": "list the contents of HDF5 files, and the consequences for reading",
     "advise": "find the fastest way to read files, and measure it",
-    "fit": "decide in one word whether a volume keeps a limit",
+    "fit": "decide whether a volume keeps a latency limit",
     "compare": "compare runs, archives and baselines",
     "published": "make the pages of the published studies, and audit CSV files by the same rules",
 }
 OTHERS = {
-    "plan": "list the cells of a configuration, and what measuring them costs",
+    "plan": "list the cells of a configuration, and the cost of measuring them",
     "check": "check tools, credentials, buckets and disks before anything is built",
     "import": "report results of fio from elsewhere",
     "bisect": "find the release, or the commit, that changed requests, bytes or seconds",

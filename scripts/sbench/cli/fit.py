@@ -1,7 +1,7 @@
-"""Decide in one word whether a volume keeps a limit: meets, misses or undecided.
+"""Decide whether a volume keeps a latency limit: meets, misses or undecided.
 
-Measures it as the users of the limit load it, with fio, until that is decided, and prints the word, its reason and what
-to do next. Exits with 0 if it meets the limit, 1 if it misses it, and 3 if that is undecided.
+Loads the volume with fio as the application of the limit does, until the verdict is decided. Prints the verdict, its
+reason and the next step. Exits with 0 if the volume meets the limit, 1 if it misses the limit, and 3 if undecided.
 """
 
 import argparse
@@ -15,7 +15,7 @@ def add_options(parser: Parser) -> None:
     add = parser.add_argument
     add("--limit", default="etcd", help="a limit of config/facts/limits.yaml (default: %(default)s)")
     add("--pause", default="180", metavar="SECONDS", help="between two batteries (default: %(default)s)")
-    add("--quick", action="store_true", help="one job of at most 60 s, for installers")
+    add("--quick", action="store_true", help="one job of 10 s, for installers")
     add("--json", action="store_true", help="print one JSON object, and what goes on on standard error")
 
 
