@@ -10,6 +10,8 @@ import pytest
 import yaml
 from conftest import ROOT
 
+from tests import prose
+
 _EACH = "battery|cell|comparison|file|host|job|layout|object|pattern|record|run|series|shot|size|study|task|worker"
 # What is not English, or not the field's word, and what is.
 SAY = {
@@ -110,3 +112,30 @@ def test_names_say_what_a_thing_is():
 @pytest.mark.parametrize("source", ["found = 1", "def f(one): pass", "def told(): pass", "for asked in x: pass"])
 def test_a_name_that_says_nothing_is_caught(source: str):
     assert list(names(ast.parse(source)))
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return prose.load_texts()
+
+
+# Messages and pages are printed by `python -m tests.prose`, and have no limit yet.
+@pytest.mark.parametrize("kind", ["descriptions", "documents"])
+@pytest.mark.parametrize("name", prose.HABITS)
+def test_habits_of_language_are_as_rare_as_in_the_field(texts: dict[str, str], name: str, kind: str):
+    habit = prose.HABITS[name]
+    rate = prose.compute_rate(texts[kind], habit.pattern)
+    assert rate <= habit.limit, f"{rate:.2f} per 1,000 words; asv and pyperf: {habit.code}, {habit.documents}"
+
+
+def test_functions_are_named_by_a_verb_and_an_object():
+    one_word, verb_first = prose.compute_name_shares(prose.list_functions())
+    assert one_word <= 0.40
+    assert verb_first >= 0.55
+
+
+def test_rates_and_shares_are_counted():
+    assert prose.compute_rate("what one says, what it is", r"\bwhat\b") == pytest.approx(2000 / 6)
+    assert prose.compute_name_shares(["of", "load_records", "_apart", "is_done"]) == (0.5, 0.5)
+    assert list(prose.iter_descriptions('"""A."""\nx = "b"  # c')) == ["A.", "# c"]
+    assert list(prose.iter_strings('"""A."""\nx = "b"  # c')) == ["b"]
