@@ -1,4 +1,4 @@
-"""Says which blocks are appended to a study, so that what failed or is invalid is made good in the same call."""
+"""Write the blocks that a call appends to a study to replace its failed and invalid records."""
 
 import argparse
 import sys

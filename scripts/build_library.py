@@ -1,4 +1,4 @@
-"""Builds one library under test, or finds it in the cache, and writes its interpreter's path."""
+"""Build a library under test, or find it in the cache, and write the path of its interpreter."""
 
 import argparse
 from pathlib import Path

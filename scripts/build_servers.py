@@ -1,4 +1,4 @@
-"""Builds the embedded stores' servers, or finds them in the cache, and writes where they are."""
+"""Build the servers of embedded stores, or find them in the cache, and write their paths."""
 
 import argparse
 from pathlib import Path

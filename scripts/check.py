@@ -1,4 +1,4 @@
-"""Says what failed and what is lacking, and ends with status 1 where the next call can make it good."""
+"""List failures and missing records, and exit with status 1 if another call can replace them."""
 
 import argparse
 from pathlib import Path

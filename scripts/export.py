@@ -1,4 +1,4 @@
-"""Writes all observations of a run as one long table, Parquet and CSV."""
+"""Write all observations of a run as one long table, Parquet and CSV."""
 
 import argparse
 from pathlib import Path

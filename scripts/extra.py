@@ -1,4 +1,4 @@
-"""Executes one of the user's own notebooks (notebooks/extra/) on the long table of a run, for the run's pages."""
+"""Execute a notebook of the user (notebooks/extra/) on the long table of a run, for the run's pages."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Gathers the records of a study, each read once, into its tables and into what its report says beside its figures."""
+"""Gather the records of a study into its tables and into the facts of its report."""
 
 import argparse
 from pathlib import Path

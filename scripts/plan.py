@@ -1,4 +1,4 @@
-"""Expands a study's matrix: its cells, their settings and order, and what is left out and why."""
+"""Expand the matrix of a study: its cells, their settings and order, and the combinations left out, with reasons."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Brings a dataset into a store and verifies it there; says where measuring programs find it.
+"""Bring a dataset into a store, verify it there, and write its location for measuring programs.
 
 A posix store without a path reads files where they were generated. Objects generated during the upload (entries with
 `content`) are on no disk of this machine, except in a posix store or an embedded server.

@@ -1,4 +1,4 @@
-"""Reads the data of a study once from end to end before the first cell, so that no cell is the first to read them."""
+"""Read the data of a study once before the first cell, so that no cell is the first to read them."""
 
 import argparse
 import sys

@@ -1,14 +1,14 @@
-"""Runs one step of the workflow and leaves its artefact behind, whether the step succeeds or fails.
+"""Run one step of the workflow and write its artefact, whether the step succeeds or fails.
 
-`step run` wraps a program that writes an artefact: if it fails, or if something it needs has failed, the artefact says
-`"status": "failed"` and why, and the exit status is 0, so that everything after it is built and `check` can tell. Where
-something it needs has failed the step is skipped, and `cause` in its artefact names what failed first.
-`step measure` runs one cell once: it owns the embedded server, the measuring program and the time limit, sets the page
-cache, counts requests, checks what was done against what was asked, and writes the record.
+`step run` wraps a program that writes an artefact. If the program or an input fails, the artefact has
+`"status": "failed"` and the reason, and the exit status is 0, so that later steps run and `check` reports the failure.
+A step with a failed input is skipped, and `cause` in its artefact names the first failure.
+`step measure` runs one cell once: it starts the embedded server and the measuring program, enforces the time limit,
+sets the page cache, counts requests, compares the work done with the work requested, and writes the record.
 
-A step that is ended from outside writes nothing. Its second attempt only says so in its artefact: what is measured is
-not measured again in silence (METHOD 15), and the report is built. Where a job of a queue has several steps, the second
-attempt begins those that the first one did not come to.
+A step that is ended from outside writes nothing. Its second attempt only records that in its artefact, so that nothing
+is measured twice in silence (METHOD 15). If a job of a queue has several steps, the second attempt begins the steps
+that the first did not reach.
 """
 
 import argparse

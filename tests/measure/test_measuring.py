@@ -227,13 +227,13 @@ def test_identical_tasks_that_run_once_are_caught(shots_cell):
     here = shots_cell(access="shots", read_shots=3)
     here.pretend(
         "from sbench.probe import dask_workers\n"
-        "real, answers = dask_workers.Workers.map, {}\n"
+        "real, answers = dask_workers.Workers.run_batches, {}\n"
         "def once(self, function, batches):\n"
         "    key = function.__name__\n"
         "    if key != 'read' or key not in answers:\n"
         "        answers[key] = real(self, function, batches)\n"
         "    return answers[key]\n"
-        "dask_workers.Workers.map = once"
+        "dask_workers.Workers.run_batches = once"
     )
     record = here.measure()
     assert not record["valid"]

@@ -51,12 +51,12 @@ def test_a_worker_killed_in_mid_task_fails_the_cell(shots_cell):
     here = shots_cell(workers=2)
     here.pretend(
         "import os, signal\nfrom sbench.probe import dask_workers\nfrom sbench.studies.shots import tasks\n"
-        "real = dask_workers.Workers.map\n"
+        "real = dask_workers.Workers.run_batches\n"
         "def kill(self, function, batches):\n"
         "    if function is tasks.read_batch:\n"
         "        os.kill(next(iter(self.pids.values())), signal.SIGKILL)\n"
         "    return real(self, function, batches)\n"
-        "dask_workers.Workers.map = kill"
+        "dask_workers.Workers.run_batches = kill"
     )
     record = here.measure()
     assert record["status"] == "failed"
@@ -165,7 +165,7 @@ def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(sho
     here = shots_cell(time_limit_s=3)
     here.pretend(
         "import time\nfrom sbench.probe import dask_workers\n"
-        "dask_workers.Workers.replaced = lambda self: time.sleep(600)"
+        "dask_workers.Workers.list_replaced = lambda self: time.sleep(600)"
     )
     record = here.measure()
     assert record["status"] == "failed"

@@ -259,14 +259,14 @@ def test_a_file_that_is_replaced_while_it_is_read_makes_that_iteration_count_for
     copy.write_bytes(path.read_bytes())
     here.pretend(
         "import os\nfrom mpi4py import MPI\nfrom sbench.studies.blobs import process\n"
-        "read, done = process.Process._read, []\n"
+        "read, done = process.Process._run_iteration, []\n"
         "def replaced(self, *arguments):\n"
         "    count = read(self, *arguments)\n"
         "    done.extend([count] if count else [])\n"
         "    if len(done) == 3 and MPI.COMM_WORLD.rank == 0:\n"
         f"        os.replace({str(copy)!r}, {str(path)!r})\n"
         "    return count\n"
-        "process.Process._read = replaced"
+        "process.Process._run_iteration = replaced"
     )
     record = here.measure()
     assert record["reasons"] == [f"{path} was replaced or changed while it was measured (rule 9)"]

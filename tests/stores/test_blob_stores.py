@@ -65,17 +65,17 @@ def test_no_client_has_a_connection_when_the_first_iteration_begins(store, tmp_p
         "def opened():\n"
         f"    return sum(1 for one in psutil.Process().net_connections('tcp') if one.raddr and one.raddr.port == {port}"
         " and one.status == 'ESTABLISHED')\n"
-        "real, read = process.Process.measure, process.Process._read\n"
+        "real, read = process.Process.run_iterations, process.Process._run_iteration\n"
         "seen = []\n"
         "def counted(self, *arguments):\n"
         "    seen.append(opened())\n"
         "    return read(self, *arguments)\n"
         "def measure(self):\n"
         "    seen.clear()\n"
-        "    process.Process._read = counted\n"
+        "    process.Process._run_iteration = counted\n"
         "    real(self)\n"
         f"    open({str(tmp_path)!r} + f'/rank-{{self._comm.rank}}', 'w').write(repr(seen))\n"
-        "process.Process.measure = measure"
+        "process.Process.run_iterations = measure"
     )
     assert here.measure()["reasons"] == []
     seen = [json.loads((tmp_path / f"rank-{rank}").read_text()) for rank in (0, 1)]

@@ -113,14 +113,14 @@ def test_a_wrong_value_in_a_stored_chunk_is_an_invalid_record(cell, backend):
     # Changed when all is stored, before it is read back.
     here.pretend(
         f"from pathlib import Path\nfrom sbench.studies.arrays import {backend} as module\n"
-        "stored = module.BACKEND.stored\n"
+        "stored = module.BACKEND.count_stored\n"
         "def change(target):\n"
         "    sizes = stored(target)\n"
         "    files = Path(target.place['folder']).rglob('*')\n"
         "    chunk = next(path for path in files if path.is_file() and path.stat().st_size == 20 * 15 * 8)\n"
         "    chunk.write_bytes(b'\\x01' + chunk.read_bytes()[1:])\n"
         "    return sizes\n"
-        "module.BACKEND.stored = change"
+        "module.BACKEND.count_stored = change"
     )
     record = measured(here)
     assert (record["status"], record["valid"]) == ("done", False)
@@ -131,7 +131,7 @@ def test_a_wrong_value_in_a_stored_chunk_is_an_invalid_record(cell, backend):
 def test_what_a_service_has_acknowledged_and_was_not_asked_to_store_is_not_taken_for_stored(cell):
     here = cell()
     # Nodes that are ended forget what they hold: what was only acknowledged is not there when it is read back.
-    here.pretend(NODES + "hsds.Rest.flush = lambda self: None")
+    here.pretend(NODES + "hsds.Rest.flush_domain = lambda self: None")
     record = measured(here)
     assert record["status"] == "failed"
     [line] = record["reasons"]
@@ -142,13 +142,13 @@ def test_what_a_service_has_acknowledged_and_was_not_asked_to_store_is_not_taken
 def test_a_node_that_is_killed_while_it_is_read_from_is_a_failed_record_in_one_line(cell):
     here = cell(operation="read", protocol="binary", access="rows", store="s3")
     here.pretend(
-        NODES + "get, asked = hsds.Rest.get, []\n"
+        NODES + "get, asked = hsds.Rest.get_binary, []\n"
         "def kill(self, piece):\n"
         "    asked.append(piece)\n"
         "    if len(asked) == 2:\n"
         "        os.kill(services[-1].nodes['dn1'].pid, signal.SIGKILL)\n"
         "    return get(self, piece)\n"
-        "hsds.Rest.get = kill"
+        "hsds.Rest.get_binary = kill"
     )
     record = measured(here)
     assert record["status"] == "failed"
@@ -219,7 +219,7 @@ def test_requests_near_the_limit_come_out_as_the_service_documents_them_or_not(c
 @pytest.mark.rule(9)
 def test_a_write_above_the_limit_that_the_service_loses_is_an_invalid_record(cell):
     here = cell(operation="limits", shape="300x220", chunks="150x110", request_limit="100KiB")
-    here.pretend("from sbench.studies.arrays import hsds\nhsds.Rest.put = lambda self, piece, values: None")
+    here.pretend("from sbench.studies.arrays import hsds\nhsds.Rest.put_binary = lambda self, piece, values: None")
     record = measured(here)
     assert not record["valid"]
     assert record["reasons"] == ["the values that were read do not have the checksum of the manifest (rule 9)"]
@@ -229,11 +229,11 @@ def test_a_write_above_the_limit_that_the_service_loses_is_an_invalid_record(cel
 def test_a_warm_read_of_a_service_comes_after_one_by_the_same_nodes(cell):
     here = cell(operation="read", cache="warm")
     here.pretend(
-        NODES + "import sys\nreading = hsds.BACKEND.reading\n"
+        NODES + "import sys\nreading = hsds.BACKEND.open_for_reading\n"
         "def log(target):\n"
         "    print('read from node', services[-1].nodes['dn1'].pid, 'of service', len(services), file=sys.stderr)\n"
         "    return reading(target)\n"
-        "hsds.BACKEND.reading = log"
+        "hsds.BACKEND.open_for_reading = log"
     )
     record = measured(here)
     assert (record["status"], record["valid"], record["reasons"]) == ("done", True, [])

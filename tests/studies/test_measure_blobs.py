@@ -186,12 +186,12 @@ def test_reading_is_told_from_distributing_which_mpi_alone_does_once_more(cell, 
 def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell):
     here = cell(pattern="broadcast", processes="2")
     here.pretend(
-        "from sbench.studies.blobs import delivery\npass_on, calls = delivery.Broadcast._pass_on, []\n"
+        "from sbench.studies.blobs import delivery\npass_on, calls = delivery.Broadcast._distribute_operation, []\n"
         "def once(self, number, one):\n"
         "    calls.append(one.bytes)\n"
         "    if len([count for count in calls if count]) <= 1:\n"
         "        pass_on(self, number, one)\n"
-        "delivery.Broadcast._pass_on = once"
+        "delivery.Broadcast._distribute_operation = once"
     )
     assert here.measure()["reasons"] == ["512 blocks were read that do not have the checksum of the manifest (rule 9)"]
 
@@ -203,10 +203,10 @@ def test_an_empty_iteration_goes_through_every_operation_and_asks_for_no_byte(ce
     here.pretend(
         "import time\nfrom sbench.studies.blobs import delivery\n"
         "for kind in (delivery.Independent, delivery.Broadcast, delivery.Scatter, delivery.MpiIo):\n"
-        "    def got(self, one, check, original=delivery.Independent._got):\n"
+        "    def got(self, one, check, original=delivery.Independent._count_received):\n"
         "        time.sleep(0.005)\n"
         "        return original(self, one, check)\n"
-        "    kind._got = got"
+        "    kind._count_received = got"
     )
     record = here.measure()
     assert record["reasons"] == []
@@ -235,7 +235,7 @@ def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
         "read = posix.Reader.read\n"
         "def lose(self, *arguments):\n"
         "    read(self, *arguments)\n"
-        "    page_cache.evict_files([self.path(arguments[0])])\n"
+        "    page_cache.evict_files([self.get_path(arguments[0])])\n"
         "posix.Reader.read = lose"
     )
     record = here.measure()
@@ -338,12 +338,12 @@ def test_the_ceiling_is_measured_by_the_processes_that_read_each_with_its_reques
     here = cell(pattern="sections", processes="2", concurrency="2", chunk_size="64KiB")
     here.pretend(
         "import os, threading\nfrom sbench.stores import bare\n"
-        "real = bare._File.get\n"
+        "real = bare._File.read_range\n"
         "def get(self, *arguments):\n"
         f"    with open({str(tmp_path / 'bare')!r}, 'a') as file:\n"
         "        file.write(f'{os.getpid()} {threading.get_ident()}\\n')\n"
         "    real(self, *arguments)\n"
-        "bare._File.get = get"
+        "bare._File.read_range = get"
     )
     record = here.measure()
     rounds = [row for row in record["samples"] if row["phase"] == "ceiling"]
@@ -362,7 +362,7 @@ def test_a_process_that_ends_in_the_ceiling_leaves_what_was_measured(cell):
     here.pretend(
         "import os\nfrom mpi4py import MPI\nfrom sbench.studies.blobs import ceiling\n"
         "if MPI.COMM_WORLD.rank:\n"
-        "    ceiling.BareClient.read = lambda self: os.kill(os.getpid(), 9)"
+        "    ceiling.BareClient.read_shares = lambda self: os.kill(os.getpid(), 9)"
     )
     record = here.measure()
     assert record["reasons"] == []
@@ -376,7 +376,7 @@ def test_what_a_file_is_is_not_looked_at_while_an_iteration_is_timed(cell, tmp_p
     here = cell(pattern=pattern, processes="2")
     here.pretend(
         "import os\nfrom sbench.studies.blobs import process\nfrom sbench.stores.posix import reader\n"
-        "stat, read, looks = os.stat, process.Process._read, []\n"
+        "stat, read, looks = os.stat, process.Process._run_iteration, []\n"
         "class Os:\n"
         "    def __getattr__(self, name):\n"
         "        return getattr(os, name)\n"
@@ -390,7 +390,7 @@ def test_what_a_file_is_is_not_looked_at_while_an_iteration_is_timed(cell, tmp_p
         "    looks.append('end' if count else 'nothing')\n"
         f"    open({str(tmp_path)!r} + f'/looks-{{self._comm.rank}}', 'w').write(' '.join(looks))\n"
         "    return count\n"
-        "process.Process._read = timed"
+        "process.Process._run_iteration = timed"
     )
     assert here.measure()["reasons"] == []
     for rank in range(2):

@@ -37,4 +37,4 @@ def start(given: argparse.Namespace) -> int:
     query = Query(
         *(given.files, given.access, given.datasets, given.latency, given.rate, given.store, given.scratch, given.name)
     )
-    return advise.print_advice(query, given.count_repeats, given.json)
+    return advise.print_advice(query, given.repeats, given.json)

@@ -1,7 +1,7 @@
-"""Find the release of a library, or the commit of a clone, that changed what reading HDF5 files over S3 takes.
+"""Find the release of a library, or the commit of a clone, that changed the cost of reading HDF5 files over S3.
 
-Requests and bytes are those that the embedded server has seen: one record of a release decides. Seconds are judged by
-blocks. What is measured stays, and is not measured again. Exits with 3 if seconds are undecided.
+The embedded server counts requests and bytes: one record of a release decides. Blocks decide seconds. Later calls reuse
+all records. Exits with 3 if seconds are undecided.
 """
 
 import argparse

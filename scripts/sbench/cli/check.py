@@ -1,4 +1,4 @@
-"""Check what a configuration needs before anything is built: tools, credentials, buckets, disks, the page cache.
+"""Check the tools, credentials, buckets, disks and page cache that a configuration needs, before anything is built.
 
 Exits with 1 if a check fails.
 """

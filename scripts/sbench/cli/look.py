@@ -1,4 +1,4 @@
-"""List what HDF5 files hold, in seconds, and what that means for reading them over a network.
+"""List the contents of HDF5 files, in seconds, and the consequences for reading them over a network.
 
 Reads files, folders, patterns, and objects in a bucket: s3://bucket/prefix/*.h5.
 """

@@ -1,4 +1,4 @@
-"""List the cells of a configuration, what is left out and why, and what measuring them takes; measure nothing."""
+"""List the cells of a configuration, the combinations left out, and the cost of measuring; measure nothing."""
 
 import argparse
 

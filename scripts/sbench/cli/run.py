@@ -1,7 +1,7 @@
 """Measure a configuration, and make its pages: reports/<run>/index.html.
 
-A configuration that was measured before is gone on with: only what is missing is measured. Prints first what will be
-measured and how long it takes, and asks where that is above the limits of the configuration.
+Continues an earlier run of the same configuration: measures only missing records. Prints the plan and its duration
+first, and asks if they exceed the limits of the configuration.
 """
 
 import argparse
