@@ -322,7 +322,7 @@ def rule_after(jobs: int, *spans: tuple[float, float]) -> Rule:
     moments = [(start, 1, number) for number, (start, _) in enumerate(spans)]
     moments += [(end, 0, number) for number, (_, end) in enumerate(spans)]
     for now, starts, number in sorted(moments):
-        rule.start(number, now) if starts else rule.end(number, now, counts=True)
+        rule.record_start(number, now) if starts else rule.record_end(number, now, counts=True)
     return rule
 
 
@@ -356,7 +356,7 @@ def test_jobs_that_run_side_by_side_take_their_share():
 
 def test_the_job_that_runs_counts_for_what_is_left_of_it():
     cells = rule_after(3, (0, 10))
-    cells.start(1, 10)
+    cells.record_start(1, 10)
     assert cells.estimate_seconds_left(14) == 16
     assert cells.estimate_seconds_left(60) == 10, "one that overruns adds nothing"
 

@@ -59,7 +59,7 @@ def test_a_file_that_a_machine_short_of_files_refuses_is_not_blamed_on_the_disk(
     "opened, words",
     [
         ("nullcontext(sys.argv[1])", ": File too large"),
-        ("replacing(sys.argv[1])", " cannot be written: File too large; free the disk or make the folder writable"),
+        ("replace_file(sys.argv[1])", " cannot be written: File too large; free the disk or make the folder writable"),
     ],
 )
 def test_what_the_system_refuses_to_hdf5_is_one_line_with_the_name_of_the_file(tmp_path: Path, opened: str, words: str):
