@@ -202,7 +202,7 @@ def test_a_failing_step_is_named_with_its_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def build(folder, workshop):
-        workshop.run("compile it", "sh", "-c", "echo the compiler speaks; exit 3")
+        workshop.run_step("compile it", "sh", "-c", "echo the compiler speaks; exit 3")
 
     with pytest.raises(Problem, match="thing: the step “compile it” failed; its output is in ") as problem:
         provide_piece(Recipe("thing", {}, build, ()))
@@ -290,7 +290,7 @@ def test_a_plan_counts_builds_of_what_the_cache_has_in_another_version(clone, tm
 def test_variables_of_the_user_do_not_reach_a_build(workshop, monkeypatch):
     for name in ("CFLAGS", "PYTHONPATH", "LD_LIBRARY_PATH", "HDF5_DIR", "CMAKE_PREFIX_PATH"):
         monkeypatch.setenv(name, "/elsewhere")
-    workshop.run("look", "env")
+    workshop.run_step("look", "env")
     assert "/elsewhere" not in workshop.log.read_text()
 
 

@@ -172,7 +172,7 @@ def test_connections_share_a_rate_and_are_counted(tmp_path, environments, connec
             reader.connect("o")
         start = time.monotonic()
         with ThreadPoolExecutor(connections) as pool:
-            list(pool.map(lambda reader: reader.get("o", 0, 8 * 2**20 // connections), readers))
+            list(pool.map(lambda reader: reader.read_range("o", 0, 8 * 2**20 // connections), readers))
         seconds = time.monotonic() - start
         passed = proxy.fetch_traffic()
         for reader in readers:
