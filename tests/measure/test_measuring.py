@@ -230,7 +230,7 @@ def test_identical_tasks_that_run_once_are_caught(shots_cell):
         "real, answers = dask_workers.Workers.run_batches, {}\n"
         "def once(self, function, batches):\n"
         "    key = function.__name__\n"
-        "    if key != 'read' or key not in answers:\n"
+        "    if key != 'read_batch' or key not in answers:\n"
         "        answers[key] = real(self, function, batches)\n"
         "    return answers[key]\n"
         "dask_workers.Workers.run_batches = once"
