@@ -48,9 +48,7 @@ SETTINGS = [*sorted((ROOT / "config").rglob("*.yaml")), *sorted((ROOT / "config/
 # Names that say how a value came about and not what it is; `one` may be what a short loop runs over.
 NOT_NAMES = {"asked", "found", "known", "told"}
 NOT_PARAMETERS = {*NOT_NAMES, "one"}
-# What is built and cached is known by the text of this module, so a name alone would have all of it built again.
-UNNAMED = ROOT / "scripts/sbench/build/toolchain.py"
-SOURCES = [path for path in sorted((ROOT / "scripts").rglob("*.py")) if path != UNNAMED]
+SOURCES = sorted((ROOT / "scripts").rglob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 

@@ -25,9 +25,9 @@ _FILE = "file://"
 
 
 def find_library_lock(spec: Mapping) -> Path | None:
-    """Return the lock of a library of kind wheel in addition to LOCK: the lock that it names, or its h5py wheel's lock.
+    """Return the lock of a library in addition to LOCK: the lock that it names, or the lock of a pinned h5py wheel.
 
-    Return None if no wheel of h5py with its HDF5 is pinned, and for libraries of other kinds.
+    Return None without either.
     """
     wheels = load_pinned_sources()["wheels"] if spec["kind"] == "wheel" and "wheel" not in spec else {}
     lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")

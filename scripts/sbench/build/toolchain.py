@@ -1,4 +1,4 @@
-"""What a build from source takes from the machine, checked before anything is built: a C compiler and a few headers."""
+"""Find the C compiler, headers and interpreters that a build from source needs, before anything is built."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from sbench.probe.program import Problem, compute_file_digest, find_tool
 
 @dataclass(frozen=True)
 class Header:
-    """A header, a macro in it that gives its library's version, and the packages that bring it."""
+    """A header, its macro with the version of the library, and the packages that install it."""
 
     name: str
     macro: str
@@ -31,7 +31,7 @@ ZLIB = Header("zlib.h", "ZLIB_VERSION", "zlib1g-dev", "zlib-devel")
 
 
 def get_python_header(release: str = "") -> Header:
-    """Return the header of a release of Python, such as "3.13"; by default of the workflow's own."""
+    """Return the header of a release of Python, such as "3.13"; by default of the workflow's release."""
     name = f"python{release or '{}.{}'.format(*sys.version_info)}"
     return Header("Python.h", "PY_VERSION", f"{name}-dev", f"{name}-devel")
 
@@ -40,7 +40,7 @@ def find_compiler() -> str:
     """Return the path of the first C compiler on PATH that compiles: $CC, else gcc or cc.
 
     Raises:
-        Problem: none does.
+        Problem: no compiler compiles.
     """
     named = os.environ.get("CC")
     remedy = "install a C compiler: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (RHEL)"
@@ -49,13 +49,13 @@ def find_compiler() -> str:
 
 
 def describe_compiler() -> str:
-    """Return what the C compiler says it is; errors as for `find_compiler`."""
+    """Return the first line that the C compiler prints for --version; errors as for `find_compiler`."""
     answer = subprocess.run([find_compiler(), "--version"], capture_output=True, text=True, check=False)
     return answer.stdout.partition("\n")[0]
 
 
 def read_header_versions(*headers: Header, folder: str = "") -> dict[str, str]:
-    """Return the version that each header names, by the header's name; `folder` has those of another Python.
+    """Return the version in each header, by the header's name; `folder` has the headers of another Python.
 
     Raises:
         Problem: the compiler or some headers are missing; the line names the packages.
@@ -70,9 +70,9 @@ def read_header_versions(*headers: Header, folder: str = "") -> dict[str, str]:
 
 
 def create_tools_recipe(other: Mapping[str, str] = MappingProxyType({})) -> Recipe:
-    """Return the recipe of the environment that has CMake, Ninja, Cython and pip for the builds.
+    """Return the recipe of the environment with CMake, Ninja, Cython and pip for builds.
 
-    `other` is the interpreter that it has in place of the workflow's own (`interpreters.find_python`).
+    `other` is its interpreter, by default the interpreter of the workflow (`interpreters.find_python`).
     """
 
     def build_tools(folder: Path, workshop: Workshop) -> dict:
@@ -84,17 +84,17 @@ def create_tools_recipe(other: Mapping[str, str] = MappingProxyType({})) -> Reci
 
 
 def get_tools_key() -> str:
-    """Return what identifies the build tools in the key of what they build: not the Python that they run on."""
+    """Return the part of a build's key that identifies the build tools; the Python that runs them is no part of it."""
     return compute_file_digest(ENVS / "build.lock")
 
 
 def get_python_abi() -> dict[str, str]:
-    """Return what decides whether something compiled for an interpreter here can be used by an interpreter there."""
+    """Return the facts that decide whether an interpreter can use code compiled for another interpreter."""
     return {name: sysconfig.get_config_var(name) for name in ("SOABI", "HOST_GNU_TYPE")} | {"libc": get_libc_version()}
 
 
 def get_python_identity() -> dict[str, str]:
-    """Return what decides whether an environment that was made from an interpreter is the same made from this one."""
+    """Return the facts that decide whether environments made from two interpreters are the same."""
     return get_python_abi() | {"path": str(get_base_python())}
 
 
@@ -104,7 +104,7 @@ def get_libc_version() -> str:
 
 
 def _read_header_version(header: Header, folder: str) -> str | None:
-    """Ask the preprocessor for the version that a header names; None if there is no such header."""
+    """Read a version with the preprocessor; return None without such a header."""
     command = [find_compiler(), "-E", "-P", "-I", folder or sysconfig.get_path("include"), "-"]
     source = f"#include <{header.name}>\nversion {header.macro}\n"
     answer = subprocess.run(
