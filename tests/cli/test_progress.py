@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from batteries import hear_interrupts
 from snakemake_logger_plugin_benchmark.progress import (
     Rule,
     describe_time_left,
@@ -230,7 +231,7 @@ def test_a_run_that_somebody_ends_says_how_to_go_on_and_calls_nothing_failed(wor
     slow = WORKFLOW.replace("cp answers/{wildcards.cell}.json {output}", ": >begun; exec sleep 60")
     (workflow / "Snakefile").write_text(slow)
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-    with subprocess.Popen(COMMAND, cwd=workflow, env=ENVIRONMENT, **options) as process:
+    with subprocess.Popen(COMMAND, cwd=workflow, env=ENVIRONMENT, preexec_fn=hear_interrupts, **options) as process:
         next(line for line in process.stdout if "started  measure shots" in line)
         # Snakemake waits for a job that begins after it has heard the signal, and a shell for a child that ends well.
         while not (workflow / "begun").exists():
