@@ -78,12 +78,12 @@ def iter_descriptions(source: str) -> Iterator[str]:
 
 
 def iter_strings(source: str) -> Iterator[str]:
-    """Yield the strings of a source, without docstrings."""
+    """Yield the strings of a source, without docstrings and without the fields of templates."""
     nodes = [*ast.walk(ast.parse(source))]
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            yield node.value
+            yield re.sub(r"\{[^}]*\}", "", node.value)
 
 
 def list_functions() -> list[str]:
@@ -96,7 +96,8 @@ def load_texts() -> dict[str, str]:
     """Return the project's texts by kind; documents and pages without their code."""
     sources = [path.read_text(encoding="utf-8") for path in list_sources()]
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-    pages = [path for run in ("example", "published") for path in sorted((ROOT / "reports" / run).glob("*.md"))]
+    folders = (ROOT / "reports/example", ROOT / "reports/published", ROOT / "tests/pages/__snapshots__/test_pages")
+    pages = [path for folder in folders for path in sorted(folder.glob("*.md"))]
     return {
         "descriptions": "\n".join(text for source in sources for text in iter_descriptions(source)),
         "documents": "\n".join(map(_read_prose, documents)),

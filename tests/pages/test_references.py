@@ -127,8 +127,8 @@ def test_a_store_of_another_name_is_the_same_kind_of_place(kind: str, drawn: boo
 @pytest.mark.parametrize(
     "levels, said",
     [
-        ({"workers": "96"}, "is left out of figures against workers: no level of it was measured here"),
-        ({"layout": "another"}, "is left out of figures against workers: no level"),
+        ({"workers": "96"}, "is missing from figures over workers: this run has no matching level"),
+        ({"layout": "another"}, "is missing from figures over workers: this run"),
         ({}, ""),
     ],
 )
@@ -150,7 +150,7 @@ def test_one_that_agrees_with_nothing_is_in_no_figure(project: Path, synthetic: 
     assert list(references.list_limits(run)) == []
     other = replace(run.references[0], cells=run.references[0].cells.assign(shape="1x1"))
     (line,) = references.list_limits(replace(run, references=(other,)))
-    assert line == "Published: HSDS Streaming is in no figure: nothing of it was measured here alike."
+    assert line == "Published: HSDS Streaming is not drawn: this run lacks comparable cells."
 
 
 @pytest.mark.parametrize("name", ["published/nothing", "published/blobs", "shots", ["published/shots", "ec2-s3"]])

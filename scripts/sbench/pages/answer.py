@@ -62,7 +62,7 @@ def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) 
         (column, *((float(factor * side[name].min()), float(factor * side[name].max())) for side in both))
         for column, name, factor in (("requests", "requests", 1), ("bytes", "moved", MIB), *((n, n, 1) for n in shown))
     )
-    said = {"new": new, "of_new": texts[0], "old": old, "of_old": texts[1], "why": f" ({why})" if why else ""}
+    said = {"new": new, "of_new": texts[0], "old": old, "of_old": texts[1], "why": f" {why}" if why else ""}
     return words.fill("moved", **said), Counts(tuple(names_of), spans)
 
 

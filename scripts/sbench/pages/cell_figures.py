@@ -71,7 +71,7 @@ def draw_values(
 def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
     """Draw stacked bars: the median of each column in `shown` (column -> label) over a cell's valid repeats."""
     if not set(shown) <= set(run.records):
-        return Figure(name, title, "These data do not tell the parts of a time apart.", (), pd.DataFrame())
+        return Figure(name, title, "These data lack the parts of times.", (), pd.DataFrame())
     medians = run.records[run.records["valid"]].groupby("cell", sort=False)[list(shown)].median()
     table = run.measured[["cell", *run.report.names]].join(medians, on="cell", how="inner")
     panels = []
@@ -88,7 +88,7 @@ def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str
 def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:
     """Draw box plots of a column of the samples, a panel per place and per level of the `given` factors."""
     if column not in run.samples:
-        return Figure(name, title, "There are no samples to draw.", (), pd.DataFrame())
+        return Figure(name, title, "These data lack samples.", (), pd.DataFrame())
     samples = run.samples[run.samples["cell"].isin(run.measured["cell"]) & run.samples["valid"]]
     if samples.empty:
         return Figure(name, title, "", (), pd.DataFrame())
@@ -191,7 +191,7 @@ def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
     rows = run.get_comparisons() if pair is None else pd.DataFrame([pair]).assign(verdict="", ratio=1.0)
     recorded = set(run.requests.get("cell", ()))
     rows = rows[rows["baseline_cell"].isin(recorded) & rows["contender_cell"].isin(recorded)] if len(rows) else rows
-    name, title = "requests-in-time", "Requests, one by one"
+    name, title = "requests-in-time", "Timeline of requests"
     if rows.empty:
         counted = "requests" in run.cells and run.cells["requests"].notna().any()
         return Figure(name, title, "not recorded." if counted else "", (), pd.DataFrame())
@@ -215,9 +215,8 @@ def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
     )
     where = ", ".join(filter(None, [run.names.format_place(pair), _format_shared_levels(pair, run)]))
     caption = (
-        f"{prose.capitalize_first(where)}. Each line is one request, from the first byte of its range when it was "
-        f"asked for to the last when it came; of several files, one lies above the other. As recorded in repeat "
-        f"{int(arms[0]['repeat'].iloc[0])}."
+        f"{prose.capitalize_first(where)}. Each line is a request: its byte range, from the time of the request to the "
+        f"last byte received. Files are stacked. Repeat {int(arms[0]['repeat'].iloc[0])}."
     )
     return Figure(name, title, caption, panels, pd.concat(arms), columns=2)
 

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 
 from sbench.pages import prose, row_labels, words
-from sbench.pages.names import format_multiple
+from sbench.pages.headline import list_asked_factors
+from sbench.pages.names import format_multiple, format_ratio_with_interval
+from sbench.pages.page import Table
 from sbench.pages.plot import GREY, SAME_X, Figure, Look, Marks, Panel, choose_round_ticks, format_tick
 from sbench.pages.results import Results
 from sbench.verdicts.outcomes import DECIDED, ORDERED, Outcome
@@ -47,30 +49,30 @@ def draw_comparisons(
     named = f" by {prose.format_list(map(prose.format_name, factors))}" if factors else ""
     title = f"Ratio of {results.report.get_metric(metric or decides).title}{named}"
     if rows.empty:
-        return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
+        return Figure(name, title, "No comparisons.", (), pd.DataFrame())
     groups = [group for _, group in rows.groupby(results.pair_keys, sort=False)]
     said, shown = write_caption(results, rows), select_numbers(results, rows)
     if len(groups) <= PANELS:
         return Figure(name, title, said, tuple(_build_pair_panel(group, results) for group in groups), shown)
-    drawn = f" The first {REST} of {len(rows)} are drawn; all are in the numbers." if len(rows) > REST else ""
+    drawn = f" The first {REST} of {len(rows)} are drawn; the numbers have all." if len(rows) > REST else ""
     return Figure(name, title, said + drawn, _build_joint_panel(rows.head(REST), results), shown)
 
 
 def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
-    """Draw the comparisons that decided an answer, the largest effects first, and in a second figure the others."""
+    """Draw the comparisons of the question, then the largest decided effects, and in a second figure the others."""
     rows = results.get_comparisons()
     decided = rows["verdict"].isin(DECIDED)
     effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0)
     effect = effect.where(rows["verdict"] != Outcome.SAME, 0)
-    rows = rows.assign(decided=decided, own=rows["factor"] == results.report.headline, effect=effect)
+    rows = rows.assign(decided=decided, own=rows["factor"] == list_asked_factors(results)[0], effect=effect)
     rows = rows.sort_values(["decided", "effect"], ascending=False, kind="stable")
-    # The question's factor gets up to half of the rows.
-    first = pd.concat([rows[rows["own"] & rows["decided"]].head(most // 2), rows])
+    # The question's factor gets half of the rows.
+    first = pd.concat([rows[rows["own"]].head(most // 2), rows])
     first = first[~first.index.duplicated()].head(most)
-    first = first.sort_values(["decided", "effect"], ascending=False, kind="stable")
+    first = first.sort_values(["own", "decided", "effect"], ascending=False, kind="stable")
     rest = rows[~rows.index.isin(first.index)].head(REST)
     said = write_caption(results, first) if len(first) else ""
-    name, title = "deciding" if most == ROWS else "deciding-few", "What was compared, the largest decided effects first"
+    name, title = "deciding" if most == ROWS else "deciding-few", "Comparisons, the question's first"
     return (
         Figure(name, title, said, _build_joint_panel(first, results), select_numbers(results, first)),
         Figure(
@@ -87,9 +89,9 @@ def write_caption(results: Results, rows: pd.DataFrame) -> str:
     """Write the caption of a figure of comparisons."""
     metric, blocks = results.report.get_metric(rows["metric"].iloc[0]), results.report.unit == "block"
     return (
-        f"Ratio of {metric.title}{', block by block: median' if blocks else ''} with its 95 % CI. "
-        f"Left of 1, the first named is {'faster' if metric.is_time else 'lower'}. "
-        f"Shaded: ±{results.same_percent:g} %, which counts as the same."
+        f"Ratio of {metric.title}{', block by block: median' if blocks else ''} with 95 % CI. "
+        f"Left of 1, the first name is {'faster' if metric.is_time else 'lower'}. "
+        f"Shaded: the same within ±{results.same_percent:g} %."
     )
 
 
@@ -100,10 +102,35 @@ def select_numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     return rows[[column for column in columns if column in rows]]
 
 
+def build_verdict_table(results: Results) -> Table:
+    """Build the table of all comparisons on the deciding metric: ratio, interval, corrected p, looks and verdict."""
+    rows = pd.concat([results.get_comparisons(), results.contest]).reset_index(drop=True)
+    if rows.empty:
+        return Table("all-verdicts", "", pd.DataFrame())
+    labels, title = _name_comparisons(rows, results)
+    ratios = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
+    frame = pd.DataFrame(
+        {
+            "comparison": labels,
+            "ratio [95 % CI]": [format_ratio_with_interval(*ratio) for ratio in ratios],
+            "p": rows["p"],
+            **{name: rows[name] for name in ("blocks", "looks") if name in rows},
+            "verdict": [words.get_outcome(verdict, results.same_percent) for verdict in rows["verdict"]],
+        }
+    )
+    caption = words.fill("table of verdicts", title=results.report.metrics[0].title, where=f" {title}." * bool(title))
+    return Table("all-verdicts", caption, frame, {"p": "{:.2g}".format}, numbers=select_numbers(results, rows))
+
+
 def _build_joint_panel(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
     """Build a panel of comparisons of several factors and places, with full names."""
     if rows.empty:
         return ()
+    return (build_panel(rows, *_name_comparisons(rows, results), results),)
+
+
+def _name_comparisons(rows: pd.DataFrame, results: Results) -> tuple[list[str], str]:
+    """Return the name of each comparison, and the place and levels that all or most of them share."""
     named, cells = results.names, rows.to_dict("records")
     places = {named.format_place(row) for row in cells}
     inside = results.select_varying_factors(
@@ -118,8 +145,7 @@ def _build_joint_panel(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...
         return ", ".join(filter(None, [pair, named.format_levels(row, inside), place]))
 
     names, noted = row_labels.format_row_labels(cells, inside, results, format_label)
-    title = prose.capitalize_first("; ".join(filter(None, [*(places if len(places) == 1 else ()), noted])))
-    return (build_panel(rows, names, title, results),)
+    return names, prose.capitalize_first("; ".join(filter(None, [*(places if len(places) == 1 else ()), noted])))
 
 
 def _build_pair_panel(rows: pd.DataFrame, results: Results) -> Panel:

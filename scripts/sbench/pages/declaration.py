@@ -59,7 +59,6 @@ class Metric:
 
     name: str  # as in the tables
     title: str
-    spent_to: str = ""  # purpose of a time ("open a file"), "" for the whole time
     is_time: bool = True  # false for a figure that is higher or lower, such as a percentile
 
 

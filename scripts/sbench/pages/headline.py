@@ -16,7 +16,7 @@ from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 FEW = 2  # contenders that the headline describes; above, only the contender with the least time
-LONGEST = 35  # words of a headline with several clauses
+CLAUSES, LONGEST = 2, 35  # clauses and words of a headline
 NAMED = 5  # levels in a question
 Said = tuple[str, tuple[Statement, ...]]
 
@@ -77,7 +77,8 @@ def write_headline(results: Results) -> Said:
     for _, group in places:
         ordered = group[group["verdict"].isin(ORDERED)]
         text = ", ".join(filter(None, [describe_place(group, results), _write_pairs(group, results, not clauses)]))
-        if len(ordered) and (not clauses or len(" ".join([*clauses, text]).split()) <= LONGEST):
+        is_short = len(clauses) < CLAUSES and len(" ".join([*clauses, text]).split()) <= LONGEST
+        if len(ordered) and (not clauses or is_short):
             clauses.append(text)
             statements.append(Outcomes(results.to_comparisons(ordered)))
     if not clauses:

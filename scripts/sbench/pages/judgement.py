@@ -8,7 +8,7 @@ import pandas as pd
 
 from sbench.design.study import ANEW, COPIED, REBUILT
 from sbench.pages import cell_tables, prose, references, words
-from sbench.pages.markup import code
+from sbench.pages.markup import bold, code
 from sbench.pages.results import Results
 from sbench.pages.run_files import is_true
 from sbench.probe.slowed import SHARES
@@ -16,6 +16,8 @@ from sbench.verdicts import HARNESS, MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 TOO_NOISY = 2  # detectable ratio above which a run is too noisy
+# The ratio that an undecided comparison should detect, and the most repeats to propose for it.
+WORTHWHILE, MOST_REPEATS = 1.1, 40
 SERIAL = 0.01  # p below which blocks count as dependent on the blocks before them
 
 TROUBLES = ("invalid", "edited", "failed")
@@ -31,10 +33,11 @@ def describe_control(verdicts: pd.DataFrame) -> str:
     for chosen, name in ((rows[total], "alarms of the total"), (rows[~total], "alarms of parts")):
         judged = chosen["verdict"][chosen["verdict"].isin(JUDGED)]
         if len(judged):
-            alarms = prose.format_count(int(judged.isin(ORDERED).sum()), "false alarm")
-            parts.append(words.fill(name, alarms=alarms, of=len(judged)))
-    outcome = prose.format_list(parts) if parts else words.fill("too few to judge")
-    return words.fill("control", cells=prose.format_count(rows["contender"].nunique(), "cell"), outcome=outcome)
+            parts.append(words.fill(name, alarms=int(judged.isin(ORDERED).sum()), of=len(judged)))
+    cells = prose.format_count(rows["contender"].nunique(), "cell")
+    if not parts:
+        return words.fill("control unjudged", cells=cells)
+    return words.fill("control", cells=cells, alarms=prose.format_list(parts))
 
 
 def describe_slowed(facts: dict) -> str:
@@ -46,7 +49,6 @@ def describe_slowed(facts: dict) -> str:
     names = [_format_percent(SHARES[level]) for level in levels]
     if not any(counts[level][1] for level in levels):
         return words.fill("slowed unjudged", shares=prose.format_list(names), outcome=words.fill("too few to judge"))
-    names[0] = words.fill("slowed most", percent=names[0])
     detected = [
         words.fill("slowed detected", percent=name, detected=counts[level][0], of=counts[level][1])
         for name, level in zip(names, levels, strict=True)
@@ -57,7 +59,7 @@ def describe_slowed(facts: dict) -> str:
     )
     shares = [_format_percent(counts["reached"][level]) for level in levels if level in counts["reached"]]
     reached = words.fill("waits", shares=prose.format_list(shares)) if shares else ""
-    said = {"shares": "; ".join(detected), "alarms": alarms, "of": judged, "bound": bound, "reached": reached}
+    said = {"shares": ", ".join(detected), "alarms": alarms, "of": judged, "bound": bound, "reached": reached}
     return words.fill("slowed", **said, runs=prose.format_count(counts["runs"], "run"))
 
 
@@ -72,7 +74,12 @@ def describe_further_twins(run: Results) -> list[str]:
         if row["control"] in counts:
             differing, judged = counts[row["control"]]
             runs = words.fill("in runs", differing=differing, runs=prose.format_count(judged, "run"))
-        said = {"what": prose.capitalize_first(ANEW[row["control"]]), "outcome": outcome, "ratio": ratio, "runs": runs}
+        said = {
+            "control": prose.capitalize_first(ANEW[row["control"]]),
+            "outcome": outcome,
+            "ratio": ratio,
+            "runs": runs,
+        }
         lines.append(words.fill("anew", **said))
     return lines
 
@@ -84,7 +91,7 @@ def _describe_kept(run: Results) -> list[str]:
         return []
     kept = {COPIED: "kept data", **({REBUILT: "kept build"} if "library" in run.cells else {})}
     kept = [words.fill(what) for level, what in kept.items() if level not in set(_select_controls(rows)["control"])]
-    return [words.fill("kept", what=" and ".join(kept))] if kept else []
+    return [words.fill("kept", parts=" and ".join(kept))] if kept else []
 
 
 def _describe_unseen_stalls(run: Results) -> list[str]:
@@ -122,10 +129,24 @@ def find_insensitivity(run: Results) -> str:
     if not small and not (rows["verdict"] == Outcome.NO_EVIDENCE).any():
         return ""
     many = words.fill("one small effect" if small == 1 else "small effects", many=small)
-    others = words.fill("in range", many=many) if small else words.fill("larger")
+    others, remedy = words.fill("in range", many=many) if small else "", _describe_remedy(control)
     if control["detectable_ratio"] > TOO_NOISY:
-        return words.fill("too noisy", times=prose.format_number(control["detectable_ratio"]), others=others)
-    return words.fill("insensitive", percent=_format_percent(control["detectable_ratio"] - 1), others=others)
+        times = prose.format_number(control["detectable_ratio"])
+        return words.fill("too noisy", times=times, others=others, remedy=remedy)
+    percent = _format_percent(control["detectable_ratio"] - 1)
+    return words.fill("insensitive", percent=percent, others=others, remedy=remedy)
+
+
+def count_needed_blocks(blocks: float, detectable_ratio: float, ratio: float = WORTHWHILE) -> float:
+    """Return the number of blocks that would detect `ratio`, given the ratio that `blocks` detect (METHOD 5)."""
+    return blocks * max(1, math.log(detectable_ratio) / math.log(ratio)) ** 2
+
+
+def _describe_remedy(control: Mapping) -> str:
+    needed = count_needed_blocks(control["blocks"], control["detectable_ratio"])
+    if needed > MOST_REPEATS:
+        return words.fill("steadier")
+    return words.fill("more blocks", needed=math.ceil(needed), repeats=code("repeats"))
 
 
 def _select_controls(verdicts: pd.DataFrame) -> pd.DataFrame:
@@ -189,7 +210,7 @@ def describe_method(run: Results, own: Iterable[str]) -> list[str]:
         *own,
         *(f"{line}." for line in run.facts.get("on_purpose") or []),
         words.fill("method of ratios"),
-        words.fill("method of verdicts", verdicts="; ".join(f"{verdict} ({meaning})" for verdict, meaning in meanings)),
+        *(words.fill("method of verdicts", verdict=bold(verdict), meaning=meaning) for verdict, meaning in meanings),
         *describe_families(run.verdicts),
         words.fill("method of metrics", title=title),
         words.fill("method of repeats"),

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from sbench.pages import names, prose, words
-from sbench.pages.headline import Said
+from sbench.pages.headline import CLAUSES, LONGEST, Said
 from sbench.pages.markup import bold
 from sbench.pages.results import Results
 from sbench.pages.run_files import ABSENT
@@ -95,8 +95,30 @@ def split_contexts(contexts: list[Context]) -> Iterator[list[Context]]:
 def describe_lead(
     lead: Lead, results: Results, strong: Callable[[str], str] = bold, brief: bool = False
 ) -> tuple[str, str]:
-    """Return the conditions of a lead, and a sentence on it with values and, unless `brief`, intervals."""
-    report, named, cells = results.report, results.names, select_cells(lead, results)
+    """Return the conditions of a lead, and a sentence on it with values; `brief` leaves out intervals and `outside`."""
+    report, cells = results.report, select_cells(lead, results)
+    where = _describe_conditions(lead, cells, results)
+    of_arm = {arm: cells[cells["arm"] == arm] for arm in lead.arms}
+    arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
+    texts = [
+        f"{strong(_format_arm(arm, results))} ({_format_values(of_arm[arm], lead, results, brief)})"
+        for arm in arms[:NAMED]
+    ]
+    texts += [words.fill("more arms", many=len(arms) - NAMED)] if len(arms) > NAMED else []
+    at = write_stretch(lead.levels, lead.of, results)
+    if lead.kind in UNJUDGED:
+        return where, words.fill("most without verdict", at=at, arm=texts[0], why=words.fill(lead.kind))
+    among = words.fill("of those judged") if lead.outside else ""
+    rest = words.fill("not judged", arms=_name_outside(lead, results)) if lead.outside and not brief else "."
+    if lead.kind == "open":
+        return where, words.fill("not told apart", at=at, arms=prose.format_list(texts), rest=rest)
+    said = {"fastest": report.contest.fastest, "among": among, "rest": rest}
+    said["same"] = words.fill("each as fast") if lead.kind == "same" else ""
+    return where, words.fill("fastest", at=at, arms=prose.format_list(texts), **said)
+
+
+def _describe_conditions(lead: Lead, cells: pd.DataFrame, results: Results) -> str:
+    named = results.names
     conditions = [named.format_place({"state": " | ".join(dict.fromkeys(results.get_cache_states(cells)))})]
     for factor, column in zip(list_context_factors(results), zip(*lead.contexts, strict=True), strict=True):
         levels = list(dict.fromkeys(column))
@@ -104,32 +126,32 @@ def describe_lead(
             conditions.append(named.format_condition(factor, levels))
     # The names of groups include the factor that separates them.
     conditions = [text for text in conditions if text != prose.format_list(lead.groups, "or")]
-    where = ", ".join(dict.fromkeys(filter(None, [prose.format_list(lead.groups), *conditions])))
+    return ", ".join(dict.fromkeys(filter(None, [prose.format_list(lead.groups), *conditions])))
 
-    def format_arm(arm: Arm) -> str:
-        return report.contest.name(dict(zip(report.contest.arm, arm, strict=True)), named)
 
-    of_arm = {arm: cells[cells["arm"] == arm] for arm in lead.arms}
-    arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
-    texts = [f"{strong(format_arm(arm))} ({_format_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
-    texts += [words.fill("more arms", many=len(arms) - NAMED)] if len(arms) > NAMED else []
-    at = write_stretch(lead.levels, lead.of, results)
-    if lead.kind in UNJUDGED:
-        return where, words.fill("most without verdict", at=at, arm=texts[0], why=words.fill(lead.kind))
-    rest, among = ".", ""
-    if lead.outside:
-        outside = prose.format_list(map(format_arm, lead.outside))
-        rest, among = words.fill("not judged", arms=outside), words.fill("of those judged")
-    if lead.kind == "open":
-        return where, words.fill("not told apart", at=at, arms=prose.format_list(texts, "or"), rest=rest)
-    said = {"fastest": report.contest.fastest, "among": among, "rest": rest}
-    said["same"] = words.fill("each as fast") if lead.kind == "same" else ""
-    return where, words.fill("fastest", at=at, arms=prose.format_list(texts), **said)
+def _format_arm(arm: Arm, results: Results) -> str:
+    contest = results.report.contest
+    return contest.name(dict(zip(contest.arm, arm, strict=True)), results.names)
+
+
+def _name_outside(lead: Lead, results: Results) -> str:
+    return prose.format_list(_format_arm(arm, results) for arm in lead.outside)
 
 
 def write_others(leads: list[Lead], results: Results) -> list[Said]:
-    """Write a sentence for each lead in other contexts and along the sizes."""
-    first = _select_first(leads) or leads[:1]
+    """Write a sentence for each lead in other contexts and along the sizes, and for the headline's unjudged arms."""
+    keys = {_build_key(lead) for lead in _choose_leads(leads, results)}
+    first = [lead for lead in _select_first(leads) if _build_key(lead) in keys] or leads[:1]
+    unjudged = [
+        words.fill(
+            "outside",
+            where=prose.capitalize_first(_describe_conditions(lead, select_cells(lead, results), results)),
+            arms=_name_outside(lead, results),
+            at=write_stretch(lead.levels, lead.of, results),
+        )
+        for lead in first
+        if lead.outside
+    ]
     return [
         (
             f"{prose.capitalize_first(where)}: {text}",
@@ -137,20 +159,15 @@ def write_others(leads: list[Lead], results: Results) -> list[Said]:
         )
         for lead in [lead for lead in leads if lead not in first][:ADVICE]
         for where, text in [describe_lead(lead, results)]
-    ]
+    ] + [(text, ()) for text in unjudged]
 
 
 def write_headline(leads: list[Lead], results: Results) -> list[Said]:
-    """Write the leads along all levels, in a sentence for each group of arms, with its statements."""
-    places: dict[str, list[tuple[str, Leader]]] = {}
-    for lead in _merge_leads(_select_first(leads)):
-        where, text = describe_lead(lead, results, str, brief=True)
-        places.setdefault(where, []).append((text.rstrip("."), to_statement(lead, results)))
-    if places:
-        return [
-            (f"{prose.capitalize_first(where)}, {'; '.join(text for text, _ in said)}.", tuple(one for _, one in said))
-            for where, said in places.items()
-        ]
+    """Write the leads along all levels in a sentence, with its statements."""
+    chosen = _choose_leads(leads, results)
+    if chosen:
+        statements = tuple(to_statement(lead, results) for lead in chosen)
+        return [(_write_leads(chosen, results), statements)]
     where, text = describe_lead(leads[0], results, str)
     nothing = ABSENT["verdicts"] if results.verdicts.empty else words.fill("no leader")
     return [(f"{nothing} {prose.capitalize_first(where)}, {text}", ())]
@@ -181,10 +198,36 @@ def _select_first(leads: list[Lead]) -> list[Lead]:
     return [lead for lead in decided if lead.contexts == contexts[lead.groups]]
 
 
+def _choose_leads(leads: list[Lead], results: Results) -> list[Lead]:
+    """Choose the leads of the headline: the first, and the next that fits; other sentences have the rest."""
+    chosen: list[Lead] = []
+    for lead in _merge_leads(_select_first(leads)):
+        if not chosen or (len(chosen) < CLAUSES and _is_short([*chosen, lead], results)):
+            chosen.append(lead)
+    return chosen
+
+
+def _is_short(leads: list[Lead], results: Results) -> bool:
+    return len(_write_leads(leads, results).split()) <= LONGEST
+
+
+def _write_leads(leads: list[Lead], results: Results) -> str:
+    places: dict[str, list[str]] = {}
+    for lead in leads:
+        where, text = describe_lead(lead, results, str, brief=True)
+        places.setdefault(where, []).append(text.rstrip("."))
+    texts = [f"{where}, {'; '.join(texts)}" for where, texts in places.items()]
+    return f"{prose.capitalize_first('; '.join(texts))}."
+
+
+def _build_key(lead: Lead) -> tuple:
+    return lead.levels, lead.of, lead.outcome
+
+
 def _merge_leads(leads: list[Lead]) -> list[Lead]:
     alike: dict[tuple, Lead] = {}
     for lead in leads:
-        key = (lead.levels, lead.of, lead.outcome)
+        key = _build_key(lead)
         if before := alike.get(key):
             groups = tuple(dict.fromkeys((*before.groups, *lead.groups)))
             lead = replace(before, groups=groups, contexts=tuple(dict.fromkeys((*before.contexts, *lead.contexts))))

@@ -104,10 +104,17 @@ def format_with_interval(value: float, low: float, high: float, text: Callable[[
     return text(value) + (f" {_format_interval(low, high, text)}" if pd.notna(low) and pd.notna(high) else "")
 
 
+def format_value(value: float, unit: str) -> str:
+    """Format a value with its unit; times with a prefix instead of zeros."""
+    return format_seconds(value) if unit == "s" else f"{format_rate(value)} {unit}".strip()
+
+
 def format_seconds(value: float) -> str:
     """Format a time with three digits and a prefix instead of zeros: "45.1 µs", "1.02 s"; "unknown" if not finite."""
     if not math.isfinite(value):
         return "unknown"
+    if value == 0:
+        return "0 s"
     unit, factor = next(((unit, factor) for unit, factor in _PREFIXES if value < 0.9995 / factor * 1000), ("s", 1.0))
     return f"{prose.format_number(value * factor)} {unit}"
 
@@ -120,10 +127,8 @@ def format_seconds_with_interval(value: float, low: float, high: float) -> str:
 
 
 def format_seconds_span(values: Iterable[float]) -> str:
-    """Format times as "1.02 s", or "1.02 s to 2.40 s" if their texts differ."""
-    values = list(values)
-    least, most = format_seconds(min(values)), format_seconds(max(values))
-    return least if least == most else f"{least} to {most}"
+    """Format times as "1.02 s", "1.02–2.40 s" or "980 ms–1.02 s"."""
+    return prose.format_span(values, format_seconds)
 
 
 def format_two_digits(value: float) -> str:

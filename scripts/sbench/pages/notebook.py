@@ -35,13 +35,13 @@ def main(argv: list[str] | None = None) -> int:
     """Write the page `--out` and, in its folder, its Markdown, a folder of pictures and numbers, and the answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--notebook", type=Path, required=True, help="the notebook to execute")
-    parser.add_argument("--out", type=Path, required=True, help="the HTML page; everything else is named after it")
+    parser.add_argument("--out", type=Path, required=True, help="the HTML page, which names all other files")
     parser.add_argument("--facts", default="", help="JSON: run, machine, libraries, stores, settings, question, limits")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--tables", help="folder of samples.csv, cells.csv, verdicts.csv and matrix.csv")
-    source.add_argument("--table", help="the long table of a run, for a notebook that reads that alone")
+    source.add_argument("--table", help="the long table of a run, for a notebook that reads only this")
     source.add_argument("--answers", nargs="+", help="answers of the studies, for the page that opens with them")
-    parser.add_argument("--extra", nargs="*", help="artefacts of the user's own notebooks, for the same page")
+    parser.add_argument("--extra", nargs="*", help="artefacts of the user's notebooks, for the same page")
     given = parser.parse_args(argv)
     parameters = {name: vars(given)[name] for name in ("tables", "table", "answers", "extra") if vars(given)[name]}
     build_page(given.notebook, parameters | ({"facts": given.facts} if given.tables else {}), given.out.resolve())

@@ -35,6 +35,7 @@ from sbench.pages.markup import (
     render_markdown_line,
 )
 from sbench.pages.plot import Figure, compress_text, shorten_names
+from sbench.pages.terms import explain_words
 from sbench.probe.program import replace_file, write_text
 
 # Texts that spreadsheets read as a formula, except a number with a sign and a lone sign.
@@ -89,11 +90,13 @@ class Page:
         """Write the files of figures and tables to `files`."""
         self.files = Path(files)
         self._loaded = False
+        self._explained: set[str] = set()
 
     def show_text(self, *lines: str, in_markdown: bool = True) -> None:
         """Show paragraphs and other blocks of `sbench.pages.markup`."""
         if any(lines):
-            _show_forms(html=render_html(*lines), markdown=render_markdown(*lines) if in_markdown else "")
+            html = explain_words(render_html(*lines), self._explained)
+            _show_forms(html=html, markdown=render_markdown(*lines) if in_markdown else "")
 
     def show_section(self, title: str, text: str) -> None:
         """Show text under a heading; show neither without text."""
@@ -126,7 +129,7 @@ class Page:
             source: run, date and hash of the records behind the sentences.
         """
         items = [
-            f'<li id="{escape(anchor)}">{render_html_line(text)} <button class="copy" data-copy="'
+            f'<li id="{escape(anchor)}">{self._render_line(text)} <button class="copy" data-copy="'
             f'{escape(f"{render_markdown_line(text)} ({source})")}" title="Copy as Markdown">copy</button></li>'
             for anchor, text in findings
         ]
@@ -179,7 +182,7 @@ class Page:
         write_text(self.files / picture.name, svg)
         # Paper shows the picture, which is compressed: it would be the bulk of a long page.
         both = f'{drawn}<img class="paper" alt="" data-svg="{compress_text(svg)}">'
-        text = render_html_line(f"{caption} {numbers}")
+        text = self._render_line(f"{caption} {numbers}")
         _show_forms(
             html=f"<figure>{both}<figcaption><b>{render_html_line(title)}.</b> {text}</figcaption></figure>",
             markdown=f"!{render_markdown_line(link(title, str(picture)))}\n\n"
@@ -198,11 +201,15 @@ class Page:
         colours = {colour for flags in table.over.values() for colour in _list_colours(flags)} - {"", "unknown"}
         limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
         texts = format_table(table)
-        caption = f"<figcaption>{render_html_line(f'{table.caption}{limit} {numbers}')}</figcaption>"
+        caption = f"<figcaption>{self._render_line(f'{table.caption}{limit} {numbers}')}</figcaption>"
         _show_forms(
             html=f'<figure><div class="scroll">{_render_html_table(texts, table)}</div>{caption}</figure>',
             markdown=f"{_render_markdown_table(texts, table)}\n\n{render_markdown_line(table.full_caption)}",
         )
+
+    def _render_line(self, text: str) -> str:
+        """Render a line as HTML that explains words of the glossary."""
+        return explain_words(render_html_line(text), self._explained)
 
     def _write_numbers(self, name: str, numbers: pd.DataFrame) -> str:
         path = self._build_path(name, "csv")

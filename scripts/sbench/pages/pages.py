@@ -90,7 +90,7 @@ def show_first_screen(
     facts, report, question = run.facts, run.report, headlines.write_question(run)
     not_provided = [paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or []]
     source, caution = describe_source(facts), judgement.find_insensitivity(run)
-    audit = [link("What its data say of what it claims", f"{report.study}-audit.html")] if "published" in facts else []
+    audit = [link("Audit: claims tested with the data", f"{report.study}-audit.html")] if "published" in facts else []
     page.show_text(
         *not_provided,
         paragraph(" · ".join([source, *_list_permanent_name(facts)])),
@@ -147,12 +147,21 @@ def show_further_findings(page: Page, run: Results, limits: list[str]) -> None:
 
     decided = sorted((one for one in primary if one.is_decided), key=get_rank)
     show_findings(page, run, decided, sorted(secondary, key=get_rank), [one for one in primary if not one.is_decided])
-    page.show_section("What these data cannot say", bullets(limits))
+    page.show_section("Limits of these data", bullets(limits))
     page.show_text(
         judgement.describe_control(run.verdicts),
         judgement.describe_slowed(run.facts),
         *judgement.describe_further_twins(run),
     )
+    show_verdicts(page, run)
+
+
+def show_verdicts(page: Page, run: Results) -> None:
+    """Show the numbers of all verdicts in a fold; nothing without verdicts."""
+    table = comparisons.build_verdict_table(run)
+    if len(table.frame):
+        with page.fold("All verdicts"):
+            page.show_table(table)
 
 
 def show_findings(
@@ -161,7 +170,7 @@ def show_findings(
     decided: list[Finding],
     secondary: list[Finding],
     undecided: list[Finding],
-    about: str = "Where the differences arise: parts of a run",
+    about: str = "Parts of a run: the source of the differences",
 ) -> None:
     """Show findings; fold findings on metrics that do not decide under the line `about`."""
     _show_under_heading(page, "Findings", decided, FURTHER, run)
@@ -231,13 +240,11 @@ def _list_days(facts: dict) -> list[str]:
 def show_left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
     """Show failed and invalid repeats, combinations left out, and earlier failed attempts."""
     if "published" in run.facts:
-        page.show_text(f"Whether a {repeat} failed, or a combination was left out, is not published.")
+        page.show_text(f"The study does not publish failed {repeat}s or omitted combinations.")
         return
-    page.show_table(cell_tables.build_trouble_table(run), f"No {repeat} failed, and none broke a rule of measuring.")
-    page.show_table(
-        cell_tables.build_omitted_table(run.matrix, run.report.added), "No combination of the matrix was left out."
-    )
-    page.show_table(cell_tables.build_attempt_table(run.facts), "No earlier attempt failed.")
+    page.show_table(cell_tables.build_trouble_table(run), f"All {repeat}s are valid.")
+    page.show_table(cell_tables.build_omitted_table(run.matrix, run.report.added), "The matrix omits no combination.")
+    page.show_table(cell_tables.build_attempt_table(run.facts), "Earlier attempts: no failures.")
 
 
 def show_closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
@@ -261,9 +268,9 @@ def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
     studies = [read_json(path) | {"page": Path(path).name.removesuffix("_answers.json")} for path in paths]
     for path, study in zip(paths, studies, strict=True):
         if "source" not in study:
-            raise Problem(f"{path} holds no answers of a study; build its report again")
+            raise Problem(f"{path} must contain the answers of a study; build its report again")
     run = next((study["run"] for study in studies if study.get("run")), "")
-    page.show_text(heading(1, f"What was found{f' on {run}' if run else ''}"))
+    page.show_text(heading(1, f"Results{f' of {run}' if run else ''}"))
     own, failed = _list_notebooks(extra)
     links = [link(study["title"], f"{study['page']}.html") for study in studies]
     # Users paste a page with a summary elsewhere, which breaks links.

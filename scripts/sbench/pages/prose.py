@@ -21,10 +21,13 @@ def format_ratio(value: float) -> str:
 
 
 def format_span(values: Iterable[float], text=format_ratio) -> str:
-    """Format numbers as "1.12 to 1.34", or as a single number if all texts are the same."""
+    """Format numbers as "1.12–1.34", with a shared unit once; as a single number if all texts are the same."""
     values = [value for value in values if np.isfinite(value)]
     low, high = text(min(values)), text(max(values))
-    return low if low == high else f"{low} to {high}"
+    if low == high:
+        return low
+    (number, unit), (_, other) = (re.fullmatch(r"(-?[\d.,]*)(.*)", end).groups() for end in (low, high))
+    return f"{low} to {high}" if low.startswith("-") else f"{number if unit == other else low}–{high}"
 
 
 def format_list(parts: Iterable[str], last: str = "and") -> str:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from sbench.pages import judgement, names, prose, words
+from sbench.pages import names, prose, words
 from sbench.pages.headline import Said
+from sbench.pages.judgement import MOST_REPEATS, WORTHWHILE, count_needed_blocks
 from sbench.pages.markup import bold, code
 from sbench.pages.results import Results
 from sbench.pages.statements import Choice, Recommendation
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import Outcome
 
-# The ratio that an undecided comparison should detect, and the most repeats to propose for it.
-WORTHWHILE, MOST_REPEATS = 1.1, 40
 MOST = 4  # recommendations of a page; the tables have all
 
 
@@ -96,7 +95,7 @@ def _write_choice(number: int, group: list[Recommendation], results: Results) ->
         for place in range(len(others))
     ]
     than = [
-        words.fill("gain", gain=gain.replace(" to ", "–"), other=results.names.format_subject(factor, other))
+        words.fill("gain", gain=gain, other=results.names.format_subject(factor, other))
         for gain, other in zip(gains, others, strict=True)
     ]
     return words.fill("rather", level=bold(results.names.format_subject(factor, level)), others=", ".join(than))
@@ -151,9 +150,7 @@ def describe_needed_repeats(results: Results) -> list[str]:
     """Describe how many more repeats a verdict or a worthwhile difference needs, and their time."""
     if "published" in results.facts:
         return [f"Measure the same here: {code(f'sbench run --study {results.report.study}')}."]
-    return _describe_lacking_blocks(results) + (
-        _describe_repeats_to_detect(results) or _describe_blocks_for_control(results)
-    )
+    return _describe_lacking_blocks(results) + _describe_repeats_to_detect(results)
 
 
 def _describe_lacking_blocks(results: Results) -> list[str]:
@@ -173,29 +170,21 @@ def _describe_lacking_blocks(results: Results) -> list[str]:
     return [f"{prose.capitalize_first(prose.format_count(len(few), 'comparison'))} without a verdict: {way}."]
 
 
-def _describe_blocks_for_control(results: Results) -> list[str]:
-    """Advise how to detect the control slowed by 10 %, by the reason for the miss."""
-    control = judgement.find_missed_control(results.verdicts)
-    if not control or not judgement.find_insensitivity(results):
-        return []
-    needed = control["blocks"] * (math.log(control["detectable_ratio"]) / math.log(WORTHWHILE)) ** 2
-    if needed > MOST_REPEATS:
-        return [words.fill("steadier", most=MOST_REPEATS)]
-    return [words.fill("more blocks", needed=math.ceil(needed), repeats=code("repeats"))]
-
-
 def _describe_repeats_to_detect(results: Results) -> list[str]:
     rows = results.get_comparisons()
     detectable_ratios = rows.get("detectable_ratio", pd.Series(dtype=float)).astype(float)
     doubtful = rows[(rows["verdict"] == Outcome.NO_EVIDENCE) & np.isfinite(detectable_ratios)]
     if doubtful.empty:
         return []
-    log = np.log(detectable_ratios[doubtful.index]) / math.log(WORTHWHILE)
-    needed = np.ceil(doubtful["blocks"] * log.clip(lower=1) ** 2)
+    needed = [
+        math.ceil(count_needed_blocks(*row))
+        for row in zip(doubtful["blocks"], detectable_ratios[doubtful.index], strict=True)
+    ]
+    needed = pd.Series(needed, doubtful.index)
     within = doubtful[needed <= MOST_REPEATS]
     if within.empty:
         undecided = prose.format_count(len(doubtful), "comparison")
-        return [f"{undecided} undecided: to detect {WORTHWHILE}× would take more than {MOST_REPEATS} repeats."]
+        return [f"{undecided} undecided: more than {MOST_REPEATS} repeats would be needed to detect {WORTHWHILE}×."]
     repeats = int(needed[within.index].max())
     more = repeats - int(within["blocks"].min())
     if more < 1:

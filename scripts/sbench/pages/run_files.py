@@ -18,10 +18,10 @@ TEXTS = (
     *("metric", "role", "status", "cache_state", "hdf5", "used_blocks"),
 )
 ABSENT = {
-    "samples": "There is no table of samples: what lies within a repeat is not known.",
-    "cells": "There is no table of cells: failed and invalid cells are not known.",
-    "verdicts": "There are no verdicts: these data have no repeated blocks, so differences are shown and not judged.",
-    "matrix": "There is no table of the matrix: cells that were left out are not known.",
+    "samples": "The table of samples is missing: parts of a repeat are not known.",
+    "cells": "The table of cells is missing: failed and invalid cells are not known.",
+    "verdicts": "These data lack repeated blocks: differences are shown without verdicts.",
+    "matrix": "The table of the matrix is missing: omitted cells are not known.",
 }
 
 

@@ -7,7 +7,6 @@ import pandas as pd
 
 from sbench.measure import judging
 from sbench.pages import judgement, names, prose, words
-from sbench.pages.declaration import Metric
 from sbench.pages.markup import bold
 from sbench.pages.results import Results
 from sbench.verdicts import model, stats
@@ -30,11 +29,18 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
     evidence += _describe_reason(rows, results)
     under = f", {conditions}" if conditions else ""
     new, old = name_sides(rows.iloc[0], results)
-    if len(steps) == 1:
-        return f"{write_outcome(rows, results, new, old)}{under} ({evidence})."
+    metric = report.get_metric(rows["metric"].iloc[0])
+    # Titles of other quantities than times are part of the sides' names.
+    of = f"{prose.capitalize_first(metric.title)}: " if metric.is_time and metric != report.metrics[0] else ""
+    stretches = [
+        (verdict, [level for level, _ in alike])
+        for verdict, alike in itertools.groupby(steps, key=lambda step: step[1])
+    ]
+    if len(stretches) == 1:
+        at = f", {write_stretch(stretches[0][1], stretches[0][1], results)}" if len(steps) > 1 else ""
+        return f"{of}{write_outcome(rows, results, new, old, under + at)} ({evidence})."
     texts = []
-    for verdict, alike in itertools.groupby(steps, key=lambda step: step[1]):
-        levels = [level for level, _ in alike]
+    for verdict, levels in stretches:
         part = rows[rows[along].isin(levels)].assign(verdict=verdict)
         texts.append(f"{write_stretch(levels, [level for level, _ in steps], results)} {write_outcome(part, results)}")
     decided = [(results.names.format_level(along, level), verdict) for level, verdict in steps if verdict in ORDERED]
@@ -44,34 +50,30 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
         if verdict != other
     ]
     turn = f" {bold(words.fill('turns', where=prose.format_list(turns)))}" if turns else ""
-    in_time = _describe_time(report.get_metric(rows["metric"].iloc[0]))
-    said = {"new": new, "old": old, "in_time": in_time, "under": under, "steps": "; ".join(texts)}
-    return words.fill("course", **said, evidence=evidence, turn=turn)
+    text = words.fill("course", new=new, old=old, under=under, steps="; ".join(texts), evidence=evidence, turn=turn)
+    return f"{of}{text}"
 
 
-def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") -> str:
-    """Write a verdict with ratio and interval; with `new` and `old` as a whole sentence."""
+def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "", under: str = "") -> str:
+    """Write a verdict with ratio and interval; with `new`, `old` and the conditions `under` as a whole sentence."""
     low, high = rows["ratio_low"].min(), rows["ratio_high"].max()
     metric = results.report.get_metric(rows["metric"].iloc[0])
     # Only the deciding metric is bold.
     strong = bold if metric == results.report.metrics[0] else str
-    in_time, nothing = _describe_time(metric) if new else "", words.get_outcome(Outcome.NO_EVIDENCE)
-    against = words.fill("against", new=new, old=old) if new else ""
+    nothing = words.get_outcome(Outcome.NO_EVIDENCE)
+    against = words.fill("against", new=new, old=old, under=under) if new else ""
     match rows["verdict"].iloc[0]:
         case Outcome.FASTER | Outcome.SLOWER:
             effect = get_effect(rows, results)
             text = f"{strong(effect.text)} {effect.interval}"
-            spent = words.fill("spent", spent=metric.spent_to) if metric.spent_to else ""
-            said = {"new": new, "effect": text, "spent": spent, "than": effect.than, "old": old}
-            return words.fill("order", **said) if new else text
+            return words.fill("order", new=new, effect=text, than=effect.than, old=old) + under if new else text
         case Outcome.SAME:
             same = strong(words.get_outcome(Outcome.SAME, results.same_percent))
             ratio = names.format_ratio_with_interval(rows["ratio"].median(), low, high)
-            said = {"new": new, "old": old, "same": same, "in_time": in_time, "ratio": ratio}
-            return words.fill("both the same" if new else "step the same", **said)
+            text = words.fill("both the same" if new else "step the same", new=new, old=old, same=same, ratio=ratio)
+            return text + under
         case Outcome.NO_EVIDENCE if new:
-            said = {"new": new, "old": old, "in_time": in_time, "doubt": _describe_doubt(rows)}
-            return words.fill("no evidence", nothing=strong(nothing), **said)
+            return against + words.fill("no evidence", nothing=strong(nothing), doubt=_describe_doubt(rows))
         case Outcome.NO_EVIDENCE:
             return words.fill("step no evidence", nothing=bold(nothing), doubt=_describe_doubt(rows))
         case Outcome.TOO_FEW:
@@ -153,10 +155,6 @@ def _describe_reason(rows: pd.DataFrame, results: Results) -> str:
         return words.fill("same direction")
     some = words.fill("in decided", many=(~same_way).sum(), of=len(decided)) if same_way.any() else ""
     return words.fill("not explained", some=some)
-
-
-def _describe_time(metric: Metric) -> str:
-    return words.fill("in time", spent=metric.spent_to) if metric.spent_to else ""
 
 
 def _describe_doubt(rows: pd.DataFrame) -> str:

@@ -23,7 +23,7 @@ def describe_stops(run: Results) -> list[str]:
     for arm in arms.to_dict("records"):
         base = cells.get((*(arm[name] for name in others), str(arm["base"])), float("nan"))
         level = run.names.format_level(scaling.factor, str(arm["base"]))
-        base_value = f", {prose.format_number(base)} {value.unit}" if pd.notna(base) else ""
+        base_value = f", {names.format_value(base, value.unit)}" if pd.notna(base) else ""
         own = records[(records[others] == [arm[name] for name in others]).all(axis=1)]
         named = words.fill("arm", arm=run.names.format_row(arm, tells), level=level, value=base_value)
         lines.setdefault(_write_stop(arm, own, run), []).append(named)
@@ -37,6 +37,6 @@ def _write_stop(arm: dict, records: pd.DataFrame, run: Results) -> str:
     if arm["outcome"] == "stops":
         at, after = (run.names.format_level(scaling.factor, str(arm[key])) for key in ("stops_at", "next"))
         effect = names.format_ratio_with_interval(arm["ratio"], arm["ratio_low"], arm["ratio_high"])
-        return words.fill("stops", at=at, what=scaling.title, after=after, ratio=effect)
+        return words.fill("stops", at=at, metric=scaling.title, after=after, ratio=effect)
     most = run.names.format_level(scaling.factor, max(records[scaling.factor], key=int))
     return words.fill("still gains", most=most)

@@ -94,9 +94,9 @@ REPORT = Report(
     ),
     metrics=(
         Metric("total", "time to write or read the array"),
-        Metric("acknowledged", "time until it is acknowledged", "acknowledge it"),
-        Metric("open", "time to open or make the array", "open or make the array"),
-        Metric("first_byte", "time to the first byte", "send the first byte"),
+        Metric("acknowledged", "time until it is acknowledged"),
+        Metric("open", "time to open or make the array"),
+        Metric("first_byte", "time to the first byte"),
     ),
     values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
     amount=_format_amount,

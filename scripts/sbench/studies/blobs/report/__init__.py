@@ -110,10 +110,10 @@ REPORT = Report(
     ),
     metrics=(
         Metric("total", "time of the iterations"),
-        Metric("first", "time of the first iteration", "read the first time"),
-        Metric("latency", "latency of an iteration", "finish an iteration"),
-        Metric("first_broadcast", "time of the first broadcast", "broadcast the first time"),
-        Metric("ranks_start", "time to start the processes", "start the processes"),
+        Metric("first", "time of the first iteration"),
+        Metric("latency", "latency of an iteration"),
+        Metric("first_broadcast", "time of the first broadcast"),
+        Metric("ranks_start", "time to start the processes"),
     ),
     values=(
         *(BANDWIDTH, LATENCY, FIRST, IMBALANCE, SHARE),

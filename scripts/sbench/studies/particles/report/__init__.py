@@ -70,9 +70,9 @@ REPORT = Report(
     ),
     metrics=(
         Metric("total", "time of the iterations"),
-        Metric("first", "time of the first iteration", "do it for the first time"),
-        Metric("chunk", "time of a chunk", "read a chunk"),
-        Metric("prepare", "time of making the copy or yt's index", "make the copy or yt's index"),
+        Metric("first", "time of the first iteration"),
+        Metric("chunk", "time of a chunk"),
+        Metric("prepare", "time of making the copy or yt's index"),
     ),
     values=(
         Value(

@@ -121,9 +121,9 @@ REPORT = Report(
     ),
     metrics=(
         Metric("total", "total runtime"),
-        Metric("open", "one open", "open a file"),
-        Metric("first", "the first dataset", "read the first dataset"),
-        Metric("rest", "the datasets after the first", "read the datasets after the first"),
+        Metric("open", "one open"),
+        Metric("first", "the first dataset"),
+        Metric("rest", "the datasets after the first"),
     ),
     values=(
         Value("total_s", "Total runtime", "s", means="Total runtime in seconds; lower is better."),

@@ -39,42 +39,43 @@ REPORT = Report(
     values=(),
     unit="job",
 )
-METHOD = (
-    "A battery is one fio job many times in a row on one volume, with a pause between; its jobs are shown in time "
-    "order, each as it is, none left out as an outlier.",
-    "Latencies are those that fio measured around each operation. Percentiles of several jobs come from their "
-    "merged histograms, never from averaged percentiles, and are refused where fewer than 10 operations lie above "
-    "them. 95 % CI come from resampling whole jobs. Rates are all operations or bytes divided by all time.",
-    "A limit is met if the 95 % CI of the percentile lies below it, missed if above it, else undecided. "
-    "A series is judged segment by segment: it meets a limit if every segment does, and misses it if any does.",
-    "A job waits for each operation before it begins the next, so it begins none while the volume stalls (coordinated "
-    "omission): a stall of a second is one operation of etcd's 10,029, and leaves their p99 as it is. Hence the share "
-    "of time at or above a limit beside that of operations: the sum of such latencies divided by the time of the jobs. "
-    "Its 95 % CI is that over jobs, and at least the width of fio's buckets.",
-    "A job with a rate (rate_iops) is an open loop: its latencies count from when each operation was due, as computed "
-    "from fio's log of latencies, in which each operation waits for those before it. It is compared with open loops "
-    "only, and its share of operations at or above a limit is that of time.",
-    "Segments are found by a search for changes in the level of the jobs' p99; a jump is the ratio of the medians "
-    "of the jobs on both sides.",
-    "Credits follow the published rules of the volume's type: spent by what the device does above its baseline, "
-    "refilled at the baseline. What a write costs is counted by the device, or follows from the jobs after the "
-    "credits were gone (hindsight), or is assumed; the answer says which.",
-    "Comparisons are ratios contender / baseline of all jobs or, where a volume changed, apart for the jobs before the "
-    "first change and after the last: an interval within ±{percent:g} % is the same, one without 1 faster or slower, "
-    "any other no evidence. They need 6 batteries a side (too few repeats), of which not all were measured in "
-    "one order (not comparable); the method of each is in the numbers.",
-)
+# By topic; a page leaves out topics that no volume of its run concerns.
+METHOD = {
+    "batteries": "A battery runs a fio job many times in a row on a volume, with pauses. Figures and tables show its jobs "
+    "in time order, outliers included.",
+    "latencies": "Latencies are fio's, by operation. Percentiles of several jobs come from merged histograms, never from "
+    "averages, and need at least 10 operations above them. 95 % CIs resample whole jobs. Rates are all operations or "
+    "bytes divided by all time.",
+    "limits": "A series of jobs meets a limit if the 95 % CI of the percentile is below it, misses it if the CI is above "
+    "it, and is undecided otherwise. Each segment is judged: all must meet the limit, and a single segment can miss it.",
+    "shares": "A job waits for each operation, so it starts none during a stall (coordinated omission): a stall of 1 s is "
+    "a single operation of etcd's 10,029 and does not change their p99. Hence the share of time at or above a limit: the "
+    "sum of these latencies divided by the time of the jobs. Its 95 % CI resamples jobs and is at least as wide as fio's "
+    "buckets.",
+    "open loops": "A job with a rate (rate_iops) is an open loop: latencies count from the due time of each operation, "
+    "computed from fio's latency log, in which operations wait for earlier operations. Open loops are compared only with "
+    "each other, and their share of operations at or above a limit is the share of time.",
+    "segments": "A search for changes in the level of the jobs' p99 finds the segments; a jump is the ratio of the "
+    "medians after and before it.",
+    "burst credits": "Burst credits follow the published rules of the volume's type: I/Os of the device above the "
+    "baseline spend them, and the baseline refills them. The page names the source of the I/Os per write: counted by the "
+    "device, derived from the jobs after the credits ran out (hindsight), or assumed.",
+    "comparisons": "Comparisons are ratios contender / baseline over all jobs or, if a volume changed, separately over "
+    "the jobs before the first and after the last change. An interval within ±{percent:g} % means the same, an interval "
+    "without 1 faster or slower, any other no evidence. A verdict needs 6 batteries a side (else: too few repeats), not "
+    "all in the same order (else: not comparable); the numbers of a figure name the method of each comparison.",
+}
 # METHOD 23: declare a rule that cannot apply, with the reason; numbers and names are as in docs/method.md.
 NOT_APPLICABLE = {
-    "2, blocks in random order": "a battery is one series in time order, whose jobs are in no block; batteries are in "
-    "random order unless a volume is known to have burst credits, which carry over from battery to battery",
-    "5, repeats": "a battery is one record; its jobs are a series, not independent repeats of a block",
-    "6, A/A control": "measuring a volume twice is measuring it with other credits",
-    "8, cache state": "each write is forced to the disk, and what reads find in memory is fio's own setting (direct, "
-    "invalidate) and not verified",
-    "9, checksum": "fio writes values of its own making; jobs, bytes and operations done are compared with those asked",
-    "11, requests": "a file system counts no requests; what the device did is shown where the kernel tells",
-    "13, the harness's own cost": "fio starts its own clock; nothing of the workflow runs between its operations",
-    "17, comparisons of blocks": "below 6 batteries a side the jobs of two series are compared, without a "
-    "verdict, by the method given in the numbers of each comparison",
+    "2, blocks in random order": "a battery is a series in time order, without blocks; batteries run in random "
+    "order{credits}",
+    "5, repeats": "a battery is a single record, and its jobs are a series, not independent repeats",
+    "6, A/A control": "a second battery meets the volume in another state",
+    "8, cache state": "each write is forced to the disk; the cache state of reads is fio's setting (direct, invalidate) "
+    "and not verified",
+    "9, checksum": "fio generates its data; checks compare jobs, bytes and operations done with the request",
+    "11, requests": "a file system counts no requests; I/Os of the device are shown if the kernel counts them",
+    "13, the harness's own cost": "fio starts its clock itself, and the workflow does nothing between its operations",
+    "17, comparisons of blocks": "with fewer than 6 batteries a side, jobs of two series are compared without a verdict; "
+    "the numbers of each comparison name the method",
 }

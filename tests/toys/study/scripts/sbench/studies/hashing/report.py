@@ -11,7 +11,7 @@ REPORT = Report(
     title="Checksums",
     headline="algorithm",
     factors=(Factor("algorithm", subject="{}"), Factor("store", place=True), Factor("cache", place=True)),
-    metrics=(Metric("total", "total runtime"), Metric("read", "reading", "read the file")),
+    metrics=(Metric("total", "total runtime"), Metric("read", "reading")),
 )
 _TEXTS = (*REPORT.names, "control", "cell", "baseline", "contender", "omitted", "twin_of", "reasons", "note")
 
