@@ -1,4 +1,4 @@
-"""A study, a kind of store and a driver are added where CONTRIBUTING says and nowhere else, and measure and report."""
+"""A study, a kind of store and a driver are added where the documents say and nowhere else, and measure and report."""
 
 import os
 import re
@@ -75,8 +75,8 @@ def toys(clone: Path) -> Path:
 
 
 @pytest.mark.parametrize("toy", NAMES)
-def test_a_toy_is_in_the_places_that_contributing_names(toy):
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+def test_a_toy_is_in_the_places_that_the_documents_name(toy):
+    text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "docs/extending.md"))
     section = text.partition(f"\n## {SECTIONS[toy]}\n")[2].partition("\n## ")[0]
     placeholder = "<kind>" if toy in ("store", "bucket") else f"<{toy}>"
     places = [name.replace(placeholder, NAMES[toy]) for name in re.findall(r"`([^`\s]+)`", section)]
@@ -114,7 +114,7 @@ def test_toys_measure_and_the_toy_study_has_its_page(toys):
         assert [line for line in limits if line.startswith("web: a server written in Python")]
     page = (toys / wanted[0]).with_suffix(".md").read_text(encoding="utf-8")
     assert "Which checksum of a file costs less time?" in page
-    assert "Sha256 against crc32: **too few repeats**" in page
+    assert "Sha256 vs crc32: **too few repeats**" in page
 
 
 def test_a_server_that_is_not_built_is_not_waited_for(toys, tmp_path):
