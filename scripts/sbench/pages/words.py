@@ -20,7 +20,8 @@ MEANINGS = {
     Outcome.NO_EVIDENCE: "neither of these, or a side lost two records more than the other; a difference may exist; "
     "the page gives the smallest that this run could have detected",
     Outcome.NOT_COMPARABLE: "the two sides differ in measuring code, data or software, were never measured in the same "
-    f"session on the same machine, or the harness takes more than {HARNESS} % of a side's time and may reverse the order",
+    f"session on the same machine, or the harness takes more than {HARNESS} % of a side's time and may reverse the "
+    "order",
     Outcome.TOO_FEW: f"fewer than {MIN_BLOCKS} blocks with two valid sides from the same session and machine",
 }
 TEMPLATES = {
