@@ -1,0 +1,119 @@
+"""Error, power, cost, bias and coverage of runs that measure until they can decide, against runs of fixed blocks."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sbench.verdicts import looks
+from sbench.verdicts.outcomes import ORDERED, Outcome
+from tests.bench.common import Row, Say, count_false, simulate
+
+MOST, FIRST = 20, 6
+ENDS = looks.list_looks(FIRST, MOST)
+# Effects of the mixes: contender / baseline of 24 comparisons in 3 families.
+MIXES = {
+    "default-like effects": (3, 2, 1.5, 1.25, 1.1, 1.1, 1.05, 1.02, 1, 1, 0.9, 0.8, 0.6, 0.4),
+    "small effects": (1, 1.02, 1.04, 1.06, 1.08, 1.1, 1.12),
+    "large effects": (1.4, 2, 3, 4, 1 / 1.4, 1 / 2, 1 / 3, 1 / 4),
+}
+NOISES = (0.01, 0.03, 0.08, 0.12)
+FAMILIES, COMPARISONS, SHARING, CONTROLS = 3, 8, 2, 3  # two comparisons share a baseline
+SPREAD = 0.6  # noise of a cell: that of the mix, times e^±0.6
+
+
+class _Run(NamedTuple):
+    """A simulated run: records measured, and the stops with the true ln ratios."""
+
+    records: int
+    stops: list[looks.Stop]
+    truths: np.ndarray
+
+
+def judge_adaptive_runs(folder: Path, say: Say, runs: int = 400, mixed: int = 30) -> Iterator[Row]:
+    """Judge runs that measure until they can decide: false verdicts, power, cost, bias and coverage."""
+    draws = {
+        "noise 2 %": lambda random, shape: random.normal(0, 0.02, shape),
+        "noise 10 %": lambda random, shape: random.normal(0, 0.1, shape),
+        "noise 10 %, t(3)": lambda random, shape: 0.1 * random.standard_t(3, shape) / np.sqrt(3),
+    }
+    for (noise, draw), many in itertools.product(draws.items(), (1, 8, 24)):
+        what = f"false verdicts per family of {many}, six looks, {noise}"
+        yield count_false(what, simulate(what, partial(_has_false_verdict, many, draw), runs, say))
+    for mix, noise in itertools.product(MIXES, NOISES):
+        what = f"{mix}, noise {100 * noise:.0f} %"
+        fixed = {
+            most: simulate(f"{what}, {most} blocks", partial(_run, mix, noise, most, most), mixed, say)
+            for most in (6, 10, 16)
+        }
+        adaptive = simulate(f"{what}, 6 to {MOST} blocks", partial(_run, mix, noise, FIRST, MOST), mixed, say)
+        others = "; ".join(f"{most} blocks: {_describe(some)}" for most, some in fixed.items())
+        yield Row(what, _describe(adaptive), others)
+        yield Row(f"{what}: bias and coverage of those decided", _describe_estimates(adaptive))
+
+
+def _has_false_verdict(many: int, draw: Callable, seed: int) -> bool:
+    d = draw(np.random.default_rng(seed), (MOST, many))
+    return any(stop.verdict.verdict in ORDERED for stop in looks.judge_looks(d, ENDS, MOST))
+
+
+def _run(mix: str, noise: float, first: int, most: int, seed: int) -> _Run:
+    """Simulate a run: after each look, measure only cells of open comparisons and the controls."""
+    random = np.random.default_rng(seed)
+    many = FAMILIES * COMPARISONS
+    truths = np.log(random.permutation(np.resize(MIXES[mix], many)))
+    scales = noise * np.exp(random.uniform(-SPREAD, SPREAD, (2, many)))
+    bases = np.arange(many) // SHARING
+    contenders = truths + scales[0] * random.normal(size=(most, many))
+    baselines = (scales[1] * random.normal(size=(most, many)))[:, bases]
+    d = contenders - baselines
+    ends = looks.list_looks(first, most)
+    records, made = 0, 0
+    stops: list[looks.Stop] = []
+    open_now = np.ones(many, dtype=bool)
+    for number, blocks in enumerate(ends, 1):
+        cells = int(open_now.sum()) + len(set(bases[open_now])) + CONTROLS
+        records += cells * (blocks - made)
+        made = blocks
+        stops = [
+            stop
+            for family in np.split(d[:blocks], FAMILIES, axis=1)
+            for stop in looks.judge_looks(family, ends[:number], most)
+        ]
+        open_now = np.array([stop.is_open for stop in stops])
+        if not open_now.any():
+            break
+    return _Run(records, stops, truths)
+
+
+def _describe(runs: list[_Run]) -> str:
+    truths = np.concatenate([run.truths for run in runs])
+    outcomes = np.array([stop.verdict.verdict for run in runs for stop in run.stops])
+    sizes, ordered = np.abs(truths), np.isin(outcomes, ORDERED)
+    large, small = sizes >= np.log(1.1) - 1e-9, (sizes >= np.log(1.05) - 1e-9) & (sizes < np.log(1.1) - 1e-9)
+    decided = (ordered | (outcomes == Outcome.SAME)).mean()
+    found = ", ".join(f"{ordered[those].mean():.2f}" if those.any() else "–" for those in (large, small))
+    wrong = int((ordered & (sizes < 1e-9)).sum())
+    cost = np.median([run.records for run in runs])
+    return f"{cost:.0f} records, decided {decided:.2f}, ≥ 10 % and 5–10 % found {found}, false {wrong}"
+
+
+def _describe_estimates(runs: list[_Run]) -> str:
+    pairs = [
+        (stop.verdict, truth)
+        for run in runs
+        for stop, truth in zip(run.stops, run.truths, strict=True)
+        if stop.verdict.blocks >= FIRST
+    ]
+    small = [
+        (verdict, truth) for verdict, truth in pairs if verdict.verdict in ORDERED and 0 < abs(truth) < np.log(1.12)
+    ]
+    bias = np.mean([np.sign(truth) * (np.log(verdict.ratio) - truth) for verdict, truth in small]) if small else np.nan
+    covered = np.mean([verdict.low <= np.exp(truth) <= verdict.high for verdict, truth in pairs])
+    share = np.mean([verdict.low <= np.exp(truth) <= verdict.high for verdict, truth in small]) if small else np.nan
+    return (
+        f"bias {100 * bias:.1f} %, intervals that hold the truth: all {covered:.3f}, decided small effects {share:.3f}"
+    )
