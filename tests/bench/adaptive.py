@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbench.verdicts import looks
+from sbench.verdicts import looks, stats
 from sbench.verdicts.outcomes import ORDERED, Outcome
 from tests.bench.common import Row, Say, count_false, simulate
 
@@ -108,12 +108,13 @@ def _describe_estimates(runs: list[_Run]) -> str:
         for stop, truth in zip(run.stops, run.truths, strict=True)
         if stop.verdict.blocks >= FIRST
     ]
-    small = [
-        (verdict, truth) for verdict, truth in pairs if verdict.verdict in ORDERED and 0 < abs(truth) < np.log(1.12)
-    ]
-    bias = np.mean([np.sign(truth) * (np.log(verdict.ratio) - truth) for verdict, truth in small]) if small else np.nan
-    covered = np.mean([verdict.low <= np.exp(truth) <= verdict.high for verdict, truth in pairs])
-    share = np.mean([verdict.low <= np.exp(truth) <= verdict.high for verdict, truth in small]) if small else np.nan
-    return (
-        f"bias {100 * bias:.1f} %, intervals that hold the truth: all {covered:.3f}, decided small effects {share:.3f}"
-    )
+    decided = [(verdict, truth) for verdict, truth in pairs if verdict.verdict in ORDERED]
+    small = [(verdict, truth) for verdict, truth in decided if 0 < abs(truth) < np.log(1.12)]
+    off = [np.sign(truth) * (np.log(verdict.ratio) - truth) for verdict, truth in small]
+    bias = f"{100 * np.mean(off):.1f} %" if small else "–"
+    return f"bias {bias}; intervals with the truth: all {_cover(pairs)}, decided small effects {_cover(small)}"
+
+
+def _cover(pairs: list[tuple[stats.Verdict, float]]) -> str:
+    covered = [verdict.low <= np.exp(truth) <= verdict.high for verdict, truth in pairs]
+    return f"{np.mean(covered):.3f}" if covered else "–"
