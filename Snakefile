@@ -1,6 +1,6 @@
-"""Measures how fast scientific data are read and written, and says whether a difference is real.
+"""Measures how fast scientific data are read and written, and decides whether a difference is real.
 
-snakemake --cores 32 --configfile config/ec2.yaml    measures what the file says and reports it
+snakemake --cores 32 --configfile config/ec2.yaml    measures and reports a configuration
 snakemake --cores 2                                  the same with config/config.yaml
 """
 
@@ -26,7 +26,7 @@ include: "rules/published.smk"
 include: "rules/compare.smk"
 
 
-# On a cluster these run where Snakemake does: they are short, or need a network. The others read or write data.
+# On a cluster these rules run on the machine of Snakemake: they are short, or need a network. Others read or write data.
 localrules:
     all,
     append,
@@ -50,12 +50,12 @@ localrules:
 
 
 rule all:
-    """Everything: the report of each study, and failures said out loud."""
+    """Make the report of each study, and list failures."""
     default_target: True
     input:
         "results/{run}/checked.json".format(run=RUN),
-        # Named here too: a page that was removed must be made, and a record that was moved aside must be measured, though
-        # what is made from them is there.
+        # Inputs here, too: a removed page must be made again, and a record that was moved aside measured again, even if
+        # the files made from them exist.
         "reports/{run}/index.html".format(run=RUN),
         expand("reports/{run}/{study}.html", run=RUN, study=STUDIES),
         expand("results/{run}/{study}/facts.json", run=RUN, study=STUDIES),

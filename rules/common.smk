@@ -1,4 +1,4 @@
-"""The configuration, resolved, and what the rules share; no rules.
+"""The resolved configuration and objects that the rules share; no rules.
 
 Reads:  the configuration file
 Writes: nothing
@@ -21,15 +21,15 @@ from sbench.measure.call import Call, get_attempt, get_conda_of_study, get_study
 from sbench.probe.program import Problem
 from sbench.stores import store as stores
 
-# Jobs stay until the end: of 10,000 cells, Python would look for garbage among them for a sixth of the plan's time.
+# Jobs stay until the end: with 10,000 cells, Python would spend a sixth of the planning time on garbage collection.
 gc.set_threshold(100_000)
 
 
 def interpreter() -> str:
     """Return the interpreter of the programs, as a shell takes it.
 
-    It is that of a rule's conda environment where Snakemake makes one, else the one that runs Snakemake if it has what
-    the programs import, else that of .venv.
+    It is the interpreter of a rule's conda environment if Snakemake makes environments, else the interpreter of
+    Snakemake if it has the packages of the programs, else the interpreter of .venv.
     """
     if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method:
         return '"$CONDA_PREFIX/bin/python"'
@@ -37,24 +37,24 @@ def interpreter() -> str:
 
 
 PYTHON = interpreter()
-# No parameter of a rule, so that with another interpreter nothing that is done is done again.
+# Not a parameter of a rule, so that another interpreter does not repeat finished jobs.
 shell.prefix('program() {{ name=$1; shift; exec {PYTHON} -sE scripts/"$name".py "$@"; }}; ')
 try:
     CALL = Call(
         dict(config), workflow.config_settings.configfiles or ["config/config.yaml"], workflow, checkpoints, PYTHON
     )
 except Problem as problem:
-    # Snakemake's own log may lie on a disk that is full; what its handler says of that would hide the line.
+    # Snakemake's log may be on a full disk; its handler's message about that would hide the line.
     logging.raiseExceptions = False
     raise SystemExit(f"problem: {problem}")
 CONFIG, RUN, STUDIES = CALL.config, CALL.run, CALL.studies
-# Which runs are compared; the program says what is lacking.
+# The runs to compare; the program reports missing keys.
 COMPARISON = CONFIG.get("comparison", {"a": [], "b": [], "paired": False, "fail_on": []})
-# Notebooks of the user's own, executed on each run.
+# The user's notebooks, executed on each run.
 EXTRA = sorted(path.stem for path in Path("notebooks/extra").glob("[!.]*.ipynb"))
-# What is known of the published studies, whichever this run measures.
+# All published studies, whichever studies this run measures.
 PUBLISHED = sorted(path.parent.name for path in Path("results/published").glob("*/audit/"))
-# Pages of a part of the published data never take the place of those of all.
+# Pages of a part of the published data never replace the pages of all data.
 PAGES = "reports/published-partial" if CONFIG.get("published_partial") else "reports/published"
 
 

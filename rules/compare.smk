@@ -1,4 +1,4 @@
-"""Any runs beside each other, as `comparison` of the configuration names them.
+"""Comparison of any runs, which `comparison` of the configuration names.
 
 Reads:  results/<run>/<study>/records.csv and facts.json, archives, baselines
 Writes: results/compare/, reports/compare/
@@ -6,9 +6,9 @@ Writes: results/compare/, reports/compare/
 
 
 rule compare:
-    """Compare runs: reports/compare/index.html; it fails where something of `fail_on` is so."""
+    """Compare runs: reports/compare/index.html; fails if an outcome of `fail_on` occurs."""
 
-    # No output is named: Snakemake would remove the report of a comparison that fails.
+    # The rule has no output, since Snakemake would remove the report of a failed comparison.
     log:
         "results/compare.log",
     conda:

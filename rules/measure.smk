@@ -1,4 +1,4 @@
-"""The matrix of a study, the one rule that measures, a cell, once, and what makes good what failed in that.
+"""The matrix of a study, the rule that measures a cell once, and the blocks that replace failed records.
 
 Reads:  results/{run}/{study}/ready.json, blocks.json, environments, data in their stores
 Writes: results/{run}/{study}/matrix.csv, plan.json, records/{cell}/repeat={repeat}.json, appended.json
@@ -6,7 +6,7 @@ Writes: results/{run}/{study}/matrix.csv, plan.json, records/{cell}/repeat={repe
 
 
 rule plan:
-    """Expand the matrix: the cells, their order, what is left out and why."""
+    """Expand the matrix: the cells, their order, and omitted combinations with the reasons."""
     output:
         plan="results/{run}/{study}/plan.json",
         matrix="results/{run}/{study}/matrix.csv",
@@ -24,13 +24,13 @@ rule plan:
 
 
 rule measure:
-    """Measure one cell once, alone on the machine."""
+    """Measure a cell once, alone on the machine."""
     input:
         unpack(CALL.list_needs),
         ready=ancient("results/{run}/{study}/ready.json"),
         plan=ancient("results/{run}/{study}/plan.json"),
     output:
-        # Not removed before the step, which leaves a record that is there: an input that is gone starts this rule too.
+        # Not removed before the step, which keeps an existing record: a missing input starts this rule, too.
         update("results/{run}/{study}/records/{cell}/repeat={repeat}.json"),
     log:
         "results/{run}/logs/{study}/{cell}/repeat={repeat}.log",
@@ -53,7 +53,7 @@ rule measure:
 
 
 checkpoint append:
-    """Append blocks of all cells where records of the last ones failed or are invalid: a hole is not filled up later."""
+    """Append blocks of all cells to replace failed and invalid records, since blocks are never completed later."""
     input:
         CALL.list_records,
     output:
@@ -66,6 +66,6 @@ checkpoint append:
     params:
         config=CALL.dump_config(),
     message:
-        "look for what is lacking in {wildcards.study}"
+        "look for missing records of {wildcards.study}"
     shell:
         "program append --config {params.config:q} --study {wildcards.study} --out {output} 2> {log}"

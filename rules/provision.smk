@@ -1,12 +1,12 @@
-"""Data made and put into their stores, and everything read once before the first cell.
+"""Generate data, put them into their stores, and read them once before the first cell.
 
-Reads:  nothing; a study may have files of its own in config/
+Reads:  files of the user that a study names in config/, if any
 Writes: results/{run}/data/{dataset}/manifest.json, {store}.json, results/{run}/provided, results/{run}/{study}/ready.json
 """
 
 
 rule data:
-    """Make the files of a dataset beside its manifest, or say in it how they are made."""
+    """Generate the files of a dataset and its manifest, or only a manifest that describes their generation."""
     output:
         "results/{run}/data/{dataset}/manifest.json",
     log:
@@ -49,7 +49,7 @@ rule provision:
 
 
 checkpoint provided:
-    """Wait until libraries are built and data are in their stores: which cells can be measured (on clusters)."""
+    """Wait on clusters for libraries and data in their stores, which decide which cells can be measured."""
     input:
         CALL.list_artefacts,
     output:
@@ -57,7 +57,7 @@ checkpoint provided:
 
 
 rule ready:
-    """Read all data of a study once, when everything that it needs is there."""
+    """Read all data of a study once, after all its libraries and data exist."""
     input:
         plan="results/{run}/{study}/plan.json",
         environments=CALL.list_environments,

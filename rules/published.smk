@@ -1,4 +1,4 @@
-"""Published studies: their data -> tables -> the study's own notebook, and an audit of what they claim.
+"""Published studies: data -> tables -> the notebook of the study, and an audit of the claims.
 
 Reads:  config/published.yaml, results/published/{study}/*.csv, audit/, the study's published_claims.py; raw files from a
         folder (`published_data`) or the network
@@ -8,7 +8,7 @@ Writes: results/published/{study}/tables/; reports/published/ (of a part of the 
 
 
 rule published_tables:
-    """Make of what a study has published the tables that its notebook reads, and compute what it claims."""
+    """Make the tables for a study's notebook from its published data, and compute its claims."""
     input:
         sources="config/published.yaml",
         printed=list_printed,
@@ -30,7 +30,7 @@ rule published_tables:
 
 
 rule published_complete:
-    """Stop before the first page where raw data are not here, unless pages of what is here are asked for."""
+    """Stop before the first page if raw data are missing, unless `published_partial` is set."""
     input:
         facts=expand("results/published/{published}/tables/facts.json", published=PUBLISHED),
     output:
@@ -48,7 +48,7 @@ rule published_complete:
 
 
 rule published_report:
-    """Execute a study's notebook on what was published: the same page as of a run of one's own."""
+    """Execute a study's notebook on its published data: the same page as for a run."""
     input:
         absent=rules.published_complete.output.absent,
         facts=rules.published_tables.output.facts,
@@ -69,7 +69,7 @@ rule published_report:
 
 
 use rule published_report as published_audit with:
-    """Say which claims of a study its data bear out."""
+    """Audit the claims of a study against its data."""
     input:
         absent=rules.published_complete.output.absent,
         facts=rules.published_tables.output.facts,
@@ -86,7 +86,7 @@ use rule published_report as published_audit with:
 
 
 rule published_index:
-    """Write the first page of the published studies: what their audits say."""
+    """Write the first page of the published studies, with the results of their audits."""
     input:
         notebook="notebooks/index.ipynb",
         answers=expand(f"{PAGES}/{{published}}-audit_answers.json", published=PUBLISHED),

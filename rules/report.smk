@@ -1,13 +1,13 @@
-"""Records -> tables -> notebook -> HTML and Markdown, for any study; and the check that says what failed.
+"""Records -> tables -> notebook -> HTML and Markdown, for any study; and the check for failures.
 
-Reads:  results/{run}/{study}/records/, matrix.csv, plan.json; results/published/ where a study names a reference
-Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, records.csv, facts.json, and tables that a study has beside these
+Reads:  results/{run}/{study}/records/, matrix.csv, plan.json; results/published/ if a study names a reference
+Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, records.csv, facts.json, and special tables of a study
         reports/{run}/{study}.html, {study}.md, {study}_files/, extra/, index.html; results/{run}/export/, extra/, checked.json
 """
 
 
 rule gather:
-    """Merge the records of a study into tables, judge the comparisons, and gather what the report says beside them."""
+    """Merge the records of a study into tables, judge the comparisons, and gather facts for the report."""
     input:
         records=CALL.list_all_records,
         imported=CALL.list_imported,
@@ -70,7 +70,7 @@ rule report:
 
 
 rule export:
-    """Write all observations of the run as the long table that the user's own notebooks read."""
+    """Write all observations of the run as a long table for the user's notebooks."""
     input:
         expand("results/{{run}}/{study}/facts.json", study=STUDIES),
     output:
@@ -89,7 +89,7 @@ rule export:
 
 
 rule extra:
-    """Execute one of the user's own notebooks on the long table."""
+    """Execute a notebook of the user on the long table."""
     input:
         notebook="notebooks/extra/{extra}.ipynb",
         table="results/{run}/export/table.json",
@@ -136,7 +136,7 @@ rule index:
 
 
 rule check:
-    """Say what failed or is lacking, and end with status 1 if anything is; the next call makes it good."""
+    """List failures and missing records, and exit with status 1 if another call can replace them."""
     input:
         "reports/{run}/index.html",
     output:

@@ -1,4 +1,4 @@
-"""The volumes study: results of fio from elsewhere. Everything else about it is generic.
+"""The study `volumes`: import of fio's results; all other rules are generic.
 
 Reads:  the files that `imports` names
 Writes: results/{run}/volumes/imported.json
@@ -6,7 +6,7 @@ Writes: results/{run}/volumes/imported.json
 
 
 rule import_fio:
-    """Read fio's results from elsewhere; files that are none are named and left out."""
+    """Read fio's results from elsewhere; other files are reported and left out."""
     input:
         CALL.sources.get("volumes", []),
     output:

@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     appended = blocks.list_next_blocks(taken, 0 if in_vain else min(lacking, config["extra_blocks"]))
     draw = None if opened.draw is None else blocks.choose_draw(tried, compare, seed, appended)
     if appended:
-        print(f"{study.name}: appended {appended}, since {lacking} blocks are lacking", file=sys.stderr)
+        print(f"{study.name}: appended blocks {appended}, as {lacking} are missing", file=sys.stderr)
     write_json(arguments.out, {"status": "done", "blocks": appended, "draw": draw})
     return 0
 

@@ -29,7 +29,7 @@ def _parse_library(text: str) -> dict:
     named = all(isinstance(value, str) for value in texts) and isinstance(spec.get("with", []), list)
     if not named or spec.get("kind") not in kinds:
         given = f"kind ({', '.join(sorted(kinds))}) and {' and '.join(needs)}"
-        raise Problem(f"--spec {text} is no library: give {given}, all as strings")
+        raise Problem(f"--spec must have {given}, all as strings (got {text})")
     return spec
 
 

@@ -11,7 +11,9 @@ def main(argv: list[str] | None = None) -> int:
     """Provide the servers and write their artefact; return 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
-    parser.add_argument("--need", nargs="*", default=SERVERS, choices=SERVERS, help="which of them (default: all)")
+    parser.add_argument(
+        "--need", nargs="*", default=SERVERS, choices=SERVERS, help="names of the servers to provide (default: all)"
+    )
     args = parser.parse_args(argv)
     write_json(args.out, {"status": "done", **provide_servers(args.need)})
     return 0

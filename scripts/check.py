@@ -12,8 +12,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=parse_json_object, help="the resolved configuration, JSON")
     parser.add_argument("--reports", required=True, type=Path, help="the run's folder in reports/")
-    parser.add_argument("--log", required=True, type=Path, help="the file to which the messages are written too")
-    parser.add_argument("--out", required=True, type=Path, help="written where nothing failed, JSON")
+    parser.add_argument("--log", required=True, type=Path, help="the file that gets a copy of the messages")
+    parser.add_argument("--out", required=True, type=Path, help="the artefact, written if nothing failed, JSON")
     given = parser.parse_args(argv)
     if not failures.report_failures(given.config, given.reports, given.log):
         return 1

@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--notebook", type=Path, required=True, help="the notebook, with parameters table and files")
     parser.add_argument("--table", required=True, help="the long table of the run, Parquet")
-    parser.add_argument("--page", type=Path, required=True, help="the HTML page; everything else is named after it")
+    parser.add_argument("--page", type=Path, required=True, help="the HTML page; all other files share its name")
     parser.add_argument("--out", type=Path, required=True, help="the artefact, JSON")
     given = parser.parse_args(argv)
     notebook.build_page(given.notebook, {"table": given.table}, given.page.resolve())

@@ -22,12 +22,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--manifest", required=True, type=Path, help="manifest of the dataset")
     parser.add_argument("--servers", nargs="?", type=Path, help="artefact of build_servers, for an embedded server")
-    parser.add_argument("--folder", required=True, type=Path, help="where the workflow keeps files of the store")
+    parser.add_argument("--folder", required=True, type=Path, help="folder for the workflow's files of the store")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     arguments = parser.parse_args(argv)
     manifest = read_json(arguments.manifest)
     if "data_sha256" not in manifest:
-        raise Problem(f"{arguments.manifest} was written by an earlier version; remove it and run again")
+        raise Problem(f"{arguments.manifest} is from an earlier version; remove it and run again")
     parts = {"part_bytes": sizes.parse_size(manifest["part_size"])} if "part_size" in manifest else {}
     files = []
     for entry in manifest["files"]:

@@ -37,9 +37,7 @@ from sbench.probe.program import (
     write_json,
 )
 
-_ENDED = (
-    "it was ended from outside before it could write its artefact: killed, out of memory, or without room on the disk"
-)
+_ENDED = "the step ended before it wrote its artefact: it was killed, ran out of memory, or found the disk full"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,8 +46,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.set_defaults(session=os.environ.get(session.SESSION) or session.format_session_name())
     both = argparse.ArgumentParser(add_help=False)
     both.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
-    both.add_argument("--log", required=True, type=Path, help="file that gets the step's words")
-    both.add_argument("--attempt", type=int, default=1, help="which attempt at this step it is, from 1")
+    both.add_argument("--log", required=True, type=Path, help="log file of the step")
+    both.add_argument("--attempt", type=int, default=1, help="number of the attempt at this step, from 1")
     modes = parser.add_subparsers(required=True)
     wrapped = modes.add_parser("run", help="run a program of the workflow", parents=[both])
     wrapped.add_argument("--needs", nargs="*", default=[], help="artefacts that must not have failed")
@@ -60,10 +58,10 @@ def main(argv: list[str] | None = None) -> int:
     cell.add_argument("--plan", required=True, type=Path, help="the study's plan.json")
     cell.add_argument("--cell", required=True, help="name of the cell")
     cell.add_argument("--repeat", required=True, type=int, help="number of the repeat, from 1")
-    cell.add_argument("--environment", nargs="?", type=Path, help="artefact of the library under test, if there is one")
-    cell.add_argument("--provision", nargs="?", type=Path, help="artefact of the data in their store, if there are any")
-    cell.add_argument("--blocks", type=Path, help="which blocks this call measures, and what for")
-    cell.add_argument("--servers", type=Path, help="artefact of the servers' build, read if the store is embedded")
+    cell.add_argument("--environment", nargs="?", type=Path, help="artefact of the library under test, if any")
+    cell.add_argument("--provision", nargs="?", type=Path, help="artefact of the data in their store, if any")
+    cell.add_argument("--blocks", type=Path, help="blocks.json, with the blocks that this call measures")
+    cell.add_argument("--servers", type=Path, help="artefact of the servers' build, for an embedded store")
     cell.set_defaults(step=cells.measure_cell)
     arguments = parser.parse_args(argv)
     expect_room(arguments.out)
@@ -77,11 +75,9 @@ def main(argv: list[str] | None = None) -> int:
             arguments.log.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(open(arguments.log, "a" if again else "w", encoding="utf-8"))
             begun.touch()
-            servers_log = stack.enter_context(open_separate_log(file, "standard output, and what servers said"))
+            servers_log = stack.enter_context(open_separate_log(file, "standard output, and output of servers"))
         except OSError as error:
-            _write_failure(
-                arguments, f"the step was not begun, as its log cannot be written: {describe_refusal(error)}"
-            )
+            _write_failure(arguments, f"the step did not start, as its log is not writable: {describe_refusal(error)}")
             return 0
         log = Escaped(file)
         try:
@@ -103,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
             words = f"{type(error).__name__}: {' '.join(str(error).split())}"
             _write_failure(arguments, describe_refusal(error) if isinstance(error, OSError) and error.errno else words)
         except KeyboardInterrupt:
-            print("interrupted; nothing was written", file=log)
+            print("interrupted without an artefact", file=log)
             return 130
         begun.unlink(missing_ok=True)
     return 0

@@ -55,11 +55,9 @@ class LogHandlerSettings(LogHandlerSettingsBase):
     """Options of Snakemake for this display."""
 
     reports: str = field(
-        default="", metadata={"help": "Folder of the pages whose answers are told where nothing is left to do"}
+        default="", metadata={"help": "Folder of the pages; their answers are printed if nothing is left to do"}
     )
-    planned: float | None = field(
-        default=None, metadata={"help": "Seconds that the run is announced to take", "type": float}
-    )
+    planned: float | None = field(default=None, metadata={"help": "Estimated seconds of the whole run", "type": float})
 
 
 class LogHandler(LogHandlerBase):
@@ -134,7 +132,7 @@ class LogHandler(LogHandlerBase):
             if last:
                 self.print_text("; ".join(last))
         if self.interrupted and not self.is_closed:
-            self.print_text("interrupted; type the same to go on")
+            self.print_text("interrupted; repeat the command to continue")
         self.is_closed = True
         self.counts, self.page = dict.fromkeys(self.counts, 0), ""
         super().close()
@@ -237,7 +235,7 @@ class LogHandler(LogHandlerBase):
         self.page = page or self.page
         if status == "skipped":
             if not repeated:
-                self.print_text(f"skipped  all that needs {reason}, which failed", STYLES[status])
+                self.print_text(f"skipped  all jobs that need {reason}, which failed", STYLES[status])
         elif status != "done" or not self.is_quiet("rules"):
             why = "as above" if repeated and status == "FAILED" else reason
             line = f"{status:7}  {describe_job(job)}  in {format_duration(now - job.created)}{': ' * bool(reason)}{why}"

@@ -19,7 +19,7 @@ FRAME = re.compile(r'  File "(.+)", line \d+, in ')
 REFUSED = re.compile(
     r"OSError: \[Errno \d+\] (?P<why>No space left on device|Read-only file system|.*quota.*)(: '(?P<path>.*)')?"
 )
-FREE = "; free the disk, also of many small files (df -i), or make the folder writable, and type the same again"
+FREE = "; free disk space or inodes (df -i), or make the folder writable, and repeat the command"
 # The system's refusal, as Python prints it.
 OF_SYSTEM = re.compile(r"^(?:\w+: )?(\[Errno \d+\] .+)$", re.MULTILINE)
 # A command of the workflow contains a configuration, of some thousand characters.

@@ -96,16 +96,16 @@ def release(path: Path) -> str:
     "spec, words",
     [
         ("{", "'{' is not JSON"),
-        ([], "'[]' holds no JSON object"),
-        ({}, "--spec {} is no library: give kind (conda, python, source, wheel) and hdf5, all as strings"),
+        ([], "'[]' must contain a JSON object"),
+        ({}, "--spec must have kind (conda, python, source, wheel) and hdf5, all as strings (got {})"),
         ({"kind": "python", "hdf5": "2.0.0"}, "and hdf5 and python, all as strings"),
-        ({"kind": "spack", "hdf5": "2.0.0"}, "is no library: give kind"),
-        ({"kind": ["wheel"], "hdf5": "2.0.0"}, "is no library: give kind"),
-        ({"kind": "wheel", "hdf5": 2.0}, "is no library: give kind"),
-        ({"kind": "source", "hdf5": "2.0.0", "from": 1}, "is no library: give kind"),
-        ({"kind": "wheel", "hdf5": "1.8.0"}, "no h5py wheel with HDF5 1.8.0"),
+        ({"kind": "spack", "hdf5": "2.0.0"}, "--spec must have kind"),
+        ({"kind": ["wheel"], "hdf5": "2.0.0"}, "--spec must have kind"),
+        ({"kind": "wheel", "hdf5": 2.0}, "--spec must have kind"),
+        ({"kind": "source", "hdf5": "2.0.0", "from": 1}, "--spec must have kind"),
+        ({"kind": "wheel", "hdf5": "1.8.0"}, "lacks an h5py wheel with HDF5 1.8.0"),
         ({"kind": "source", "hdf5": "1.8.0"}, "HDF5 1.8.0 is not in envs/sources.yaml"),
-        ({"kind": "source", "hdf5": "2.0.0", "from": "/no/such.tar.gz"}, "there is no /no/such.tar.gz"),
+        ({"kind": "source", "hdf5": "2.0.0", "from": "/no/such.tar.gz"}, "/no/such.tar.gz does not exist"),
     ],
 )
 def test_a_wrong_specification_is_one_line(tmp_path, spec, words):
@@ -142,7 +142,7 @@ def test_a_named_file_that_is_no_hdf5_is_refused(tmp_path):
     archive = tmp_path / "hdf5-2.0.0.tar.gz"
     release(archive)
     line = refusal(tmp_path / "out.json", {"kind": "source", "hdf5": "2.0.0", "from": str(archive)})
-    assert f"the label says HDF5 2.0.0, src/H5public.h in {archive} says none" in line
+    assert f"hdf5 is 2.0.0, but the version in src/H5public.h in {archive} is none" in line
 
 
 def test_a_named_file_that_is_the_release_is_one_and_its_path_is_not_told(tmp_path, monkeypatch):
@@ -167,7 +167,7 @@ def test_without_cargo_and_network_the_line_names_every_way_out(tmp_path):
     }
     line = refusal(tmp_path / "out.json", {"kind": "source", "hdf5": "2.2.0"}, **offline)
     assert "hdf5-2.2.0.tar.gz cannot be fetched" in line
-    assert f"needs cargo and rustc, and {shim} does not work (status 1): " in line
+    assert f"needs cargo and rustc, but {shim} does not work (status 1): " in line
     assert "apt install cargo-web" in line
     assert "rustup default stable" in line
     assert "from: /path/to/hdf5-2.2.0.tar.gz" in line
@@ -204,7 +204,7 @@ def test_a_failing_step_is_named_with_its_log(tmp_path, monkeypatch, capsys):
     def build(folder, workshop):
         workshop.run_step("compile it", "sh", "-c", "echo the compiler speaks; exit 3")
 
-    with pytest.raises(Problem, match="thing: the step “compile it” failed; its output is in ") as problem:
+    with pytest.raises(Problem, match="thing: step “compile it” failed; see its output in ") as problem:
         provide_piece(Recipe("thing", {}, build, ()))
     assert "the compiler speaks" in Path(str(problem.value).rpartition(" in ")[2]).read_text()
     assert "the compiler speaks" in capsys.readouterr().err
@@ -325,11 +325,11 @@ def test_a_wheel_library_may_have_a_lock_of_its_own(tmp_path):
 
 def test_a_label_that_is_not_what_was_built_is_refused():
     spec = {"kind": "source", "hdf5": "2.0.0"}
-    with pytest.raises(Problem, match=r"library new: its label says HDF5 2\.0\.0, its h5py has 1\.14\.6"):
+    with pytest.raises(Problem, match=r"library new: hdf5 is 2\.0\.0, but its h5py uses HDF5 1\.14\.6"):
         validate_library("new", spec, {"hdf5": "1.14.6", "ros3": True})
-    with pytest.raises(Problem, match="no ROS3"):
+    with pytest.raises(Problem, match="lacks the ROS3 driver"):
         validate_library("new", spec, {"hdf5": "2.0.0", "ros3": False})
-    with pytest.raises(Problem, match="no ROS3"):
+    with pytest.raises(Problem, match="lacks the ROS3 driver"):
         validate_library("wheel", {"kind": "wheel", "hdf5": "2.1.1"}, {"hdf5": "2.1.1", "ros3": False})
 
 

@@ -49,7 +49,7 @@ def nowhere(tmp_path, monkeypatch) -> Path:
 
 @pytest.mark.parametrize("place", ["bin", f"pyenv/versions/{OWN}.1/bin", "conda/bin", "conda/envs/mine/bin"])
 def test_an_interpreter_is_found_on_the_path_and_among_those_of_pyenv_and_conda(nowhere, place):
-    with pytest.raises(Problem, match=f"there is no Python {OWN} here"):
+    with pytest.raises(Problem, match=f"Python {OWN} not found"):
         interpreters.find_python(OWN)
     make_python(nowhere / place / f"python{OWN}", shutil.which(sys.executable))
     assert Path(interpreters.find_python(OWN)["path"]).exists()
@@ -73,7 +73,7 @@ def test_a_release_that_is_not_here_is_one_line(tmp_path):
     spec = json.dumps({"kind": "wheel", "hdf5": "2.0.0", "python": "3.99"})
     done = program("build_library", "--library", "x", "--spec", spec, "--out", tmp_path / "x.json")
     assert done.returncode == 2
-    assert done.stderr.startswith("problem: there is no Python 3.99 here: not as python3.99 on PATH, nor among pyenv's")
+    assert done.stderr.startswith("problem: Python 3.99 not found as python3.99 on PATH, among pyenv's versions")
     assert done.stderr.count("\n") == 1
 
 
@@ -99,4 +99,4 @@ def test_packages_of_the_user_are_for_the_workflows_python(tmp_path):
     (tmp_path / "mine/pyproject.toml").write_text('[project]\nname = "mine"\nversion = "1"\n', encoding="utf-8")
     (tmp_path / "mine/mine.py").touch()
     done = program("build_library", "--library", "x", "--spec", json.dumps(spec), "--out", tmp_path / "x.json")
-    assert done.stderr.splitlines()[-1].endswith("packages of your own are for the workflow's Python; leave out python")
+    assert done.stderr.splitlines()[-1].endswith("user-supplied packages require the workflow's Python; remove python:")

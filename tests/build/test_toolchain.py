@@ -115,7 +115,7 @@ def test_a_crate_is_fetched_by_the_first_cargo_and_rustc_that_work(first, tmp_pa
         with pytest.raises(Unreachable) as reason:
             sources._fetch_crate(workshop, "thing 1.0")
     assert str(reason.value).startswith(
-        f"the crate thing 1.0 needs cargo and rustc, and {shim} does not work (error: rustup could not choose a version"
+        f"the crate thing 1.0 needs cargo and rustc, but {shim} does not work (error: rustup could not choose a version"
     )
     assert "rustup default stable" in str(reason.value)
 

@@ -62,15 +62,15 @@ def test_help_imports_nothing_heavy():
 @pytest.mark.parametrize(
     "words, line",
     [
-        (["loook"], "sbench has no command loook; did you mean look; see sbench --help"),
-        (["42"], "sbench has no command 42; see sbench --help"),
-        (["look", "--acess", "all", "x.h5"], "sbench look: there is no --acess; did you mean --access; see"),
-        (["run", "--core", "2"], "sbench run: there is no --core; did you mean --cores; see sbench run --help"),
+        (["loook"], "loook is not a command of sbench; did you mean look; see sbench --help"),
+        (["42"], "42 is not a command of sbench; see sbench --help"),
+        (["look", "--acess", "all", "x.h5"], "sbench look: unknown argument --acess; did you mean --access; see"),
+        (["run", "--core", "2"], "sbench run: unknown argument --core; did you mean --cores; see sbench run --help"),
         (["look"], "sbench look: the following arguments are required: FILE; see sbench look --help"),
         (["advise", "x.h5", "--latency", "fast"], "sbench advise: argument --latency: invalid int value: 'fast'; see"),
         (["compare", "monday"], "name two sides: sbench compare RUN RUN, or sbench compare RUN… --with RUN…"),
         (["report", "nothing.tar.xz"], "nothing.tar.xz"),
-        (["fit", "/nowhere"], "/nowhere is no folder: name one on the volume, such as /var/lib/etcd"),
+        (["fit", "/nowhere"], "/nowhere is not a folder; name a folder on the volume, such as /var/lib/etcd"),
     ],
     ids=" ".join,
 )
@@ -145,7 +145,7 @@ def test_a_check_tells_what_the_cache_and_runs_take_and_how_to_remove_it(clone, 
         path.write_bytes(os.urandom(mib * 2**20))
     (clone / "results/new").mkdir()
     lines = sbench("check", "config/quick.yaml", cwd=clone, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)}).stdout
-    assert f"cache: 3 MiB of what is built; rm -r {tmp_path}/storage-benchmarks removes it" in lines
+    assert f"cache: 3 MiB of builds; rm -r {tmp_path}/storage-benchmarks removes it" in lines
     assert "results: 2 MiB, of which results/old has 2 MiB; rm -r results/<run> reports/<run> removes a run" in lines
 
 

@@ -205,7 +205,7 @@ def test_what_needs_something_that_failed_is_skipped_in_one_line(workflow):
     (workflow / "Snakefile").write_text(text)
     lines = run(workflow)[1]
     assert "FAILED   build library hdf5-2.0.0" in line_with(lines, "no compiler")
-    assert line_with(lines, "skipped  ") == "skipped  all that needs environments/hdf5.json, which failed"
+    assert line_with(lines, "skipped  ") == "skipped  all jobs that need environments/hdf5.json, which failed"
     assert [line for line in lines if " measure " in line and "jobs:" not in line] == []
     assert re.fullmatch(r"after [\d.]+ s: 4 of 4 jobs, 1 failed, 2 skipped", lines[-1])
 
@@ -240,7 +240,7 @@ def test_a_run_that_somebody_ends_says_how_to_go_on_and_calls_nothing_failed(wor
         lines = [line[9:] for line in process.stdout.read().splitlines()]
     assert process.returncode != 0
     assert [line for line in lines if re.fullmatch(r"after (\d+ min )?[\d.]+ s: 1 of 5 jobs", line)] != [], lines
-    assert lines[-1] == "interrupted; type the same to go on"
+    assert lines[-1] == "interrupted; repeat the command to continue"
     assert not re.search(r"FAILED|Error|Exception|problem", "\n".join(lines))
     (workflow / "Snakefile").write_text(
         slow.replace(": >begun; exec sleep 60", "cp answers/{wildcards.cell}.json {output}")
@@ -379,7 +379,7 @@ def test_an_odd_artefact_never_stops_the_lines(tmp_path, text):
 def test_a_folder_that_snakemake_cannot_make_is_one_line_with_what_to_do(why):
     text = f"WorkflowError:\nFailed to create output directory results/x/logs.\nOSError: {why}: 'results/x/logs'"
     line = format_error(text, "WorkflowError")
-    assert line.startswith(f"problem: results/x/logs: {why[11:]}; free the disk, ")
+    assert line.startswith(f"problem: results/x/logs: {why[11:]}; free disk space or inodes")
     assert "\n" not in line
 
 
@@ -387,7 +387,7 @@ def test_a_full_folder_of_temporary_files_is_one_line():
     """Snakemake's solver writes there, in words of its own."""
     text = 'Traceback (most recent call last):\n  File "/x/pulp/mps_lp.py", line 363, in writeMPS\nOSError: [Errno 28] '
     line = format_error(f"{text}No space left on device\n", "OSError")
-    assert line.startswith("problem: a file, perhaps in TMPDIR: No space left on device; free the disk, ")
+    assert line.startswith("problem: a file, perhaps in TMPDIR: No space left on device; free disk space or inodes")
 
 
 def test_an_error_that_is_no_mistake_keeps_its_traceback():

@@ -49,68 +49,86 @@ READINGS = {"rate": "r", "stated": "whole", "readings": {"whole": "`mib` / `s`",
             {"repeat": "run"},
             repeated(5),
             "broken",
-            "2 cells with 5 repeats each: too few repeats for a verdict in 2",
+            "2 cells with 5 repeats each; all have too few repeats for a verdict",
         ),
-        ("repeats", {"repeat": "index", "averaged": 7}, {"arm": ["a", "b"]}, "broken", "as the mean of 7, not one by"),
+        (
+            "repeats",
+            {"repeat": "index", "averaged": 7},
+            {"arm": ["a", "b"]},
+            "broken",
+            "each (only the mean of 7 runs)",
+        ),
         (
             "read the same",
             {"input": "f"},
             {"arm": list("aabb"), "f": list("xyyx")},
             "kept",
-            "2 runs read the same 2 of f",
+            "2 runs read the same 2 values of f",
         ),
         ("read the same", {"input": "f"}, {"arm": list("aabb"), "f": list("xyxz")}, "broken", "2 different sets of f"),
-        ("read the same", {}, {"arm": list("ab")}, "cannot be told", "not known: what was read"),
-        ("the work", {"work": {"files": "n"}}, {"arm": list("aab"), "n": [1, 2, 3]}, "kept", "3 files in 2 runs"),
-        ("the work", {"work": {"files": "n"}}, {"arm": list("ab"), "n": [1, 3]}, "broken", "1 to 3 files in 2 runs"),
+        ("read the same", {}, {"arm": list("ab")}, "not testable", "missing: names of the data"),
+        (
+            "the work",
+            {"work": {"files": "n"}},
+            {"arm": list("aab"), "n": [1, 2, 3]},
+            "kept",
+            "3 files per run in 2 runs",
+        ),
+        (
+            "the work",
+            {"work": {"files": "n"}},
+            {"arm": list("ab"), "n": [1, 3]},
+            "broken",
+            "1–3 files per run in 2 runs",
+        ),
         (
             "the work",
             RATES,
             {"arm": list("aabb"), "size": [1, 10, 1, 10], "s": [1, 9, 1, 1.5]},
             "broken",
-            "but from size 1 to 10, b took 1.50× the time for 10.0× the work, all others 9.00×",
+            "b took 1.50× as long for 10.0× the work (from size 1 to 10; all others: 9.00×); missing: work per run",
         ),
         (
             "the work",
             RATES,
             {"arm": list("aabb"), "size": [1, 10, 1, 10], "s": [1, 9, 1, 5]},
-            "cannot be told",
-            "; from size 1 to 10, b took 5.00× the time for 10.0× the work, all others 9.00×",
+            "not testable",
+            "; b took 5.00× as long for 10.0× the work (from size 1 to 10; all others: 9.00×)",
         ),
         (
             "worker has",
             BATCHES,
             {"arm": list("aa"), "w": [2, 2], "list": ["x", "x"], "n": [3, 2]},
             "kept",
-            "0 of 1 lists of tasks leave workers without one; 0 are not those",
+            "in 0 of 1 task lists some workers had nothing to do; all lists are ceil-divided",
         ),
         (
             "worker has",
             BATCHES | {"part": "part", "time": "s"},
             {"arm": list("aab"), "w": [2, 2, 2], "list": list("xyx"), "n": 1, "part": [3, 4, 9], "s": [5, 5, 9]},
             "broken",
-            "1 of 1 lists of tasks leave workers without one, up to 1 of 2; 2 more ran side by side",
+            "in 1 of 1 task lists some workers had nothing to do (at worst 1 of 2); 2 more ran in parallel",
         ),
         (
             "worker has",
             BATCHES,
             {"arm": list("aab"), "w": [2, 2, 3], "list": ["x", "x", "x"], "n": [3, 2, 5]},
             "broken",
-            "1 of 2 lists of tasks leave workers without one, up to 2 of 3; 1 are not those of a ceil division",
+            "in 1 of 2 task lists some workers had nothing to do (at worst 2 of 3); 1 lists differ from a ceil",
         ),
         (
             "first access",
             {"sample": "s", "steps": "step"},
             {"arm": list("aaaa"), "step": list("wxyz"), "s": [2.1, 2, 2, 2]},
             "kept",
-            "the first step of 1 series took 1.05× the median of the others",
+            "in 1 series the first step took 1.05× the median of the others",
         ),
         (
             "first access",
             {"sample": "s", "steps": "step"},
             {"arm": list("aaaa"), "step": list("wxyz"), "s": [9, 2, 2, 2]},
             "broken",
-            "longer than any other in 1, but counts with them: a (4.50×)",
+            "in 1 it was the slowest (at least 1.5× the median) and is averaged: a (4.50×)",
         ),
         (
             "first access",
@@ -125,59 +143,65 @@ READINGS = {"rate": "r", "stated": "whole", "readings": {"whole": "`mib` / `s`",
             RATES | MACHINE,
             {"arm": ["a"] * 4, "size": SIZES, "s": [1, 1, 2, 3]},
             "broken",
-            "a: 100 MiB/s (0.8 Gbit/s) at size 100 to 300; up to 100 MiB/s (0.8 Gbit/s) where network in of node is",
+            "a: 100 MiB/s (0.8 Gbit/s) at size 100–300; node network in: up to 100 MiB/s (0.8 Gbit/s), ceiling",
         ),
         (
             "plateau",
             RATES | MACHINE,
             {"arm": ["a"] * 4, "size": SIZES, "s": [1, 2, 4, 6]},
             "kept",
-            "a: 50 MiB/s (0.4 Gbit/s) at size 100 to 300",
+            "a: 50 MiB/s (0.4 Gbit/s) at size 100–300",
         ),
         (
             "plateau",
             RATES,
             {"arm": ["a"] * 4, "size": SIZES, "s": [1, 2, 4, 6]},
-            "cannot be told",
-            "at size 100 to 300; not known: the type of the machine",
+            "not testable",
+            "at size 100–300; ceiling unknown: machine not named",
         ),
         ("plateau", RATES, {"arm": ["a"] * 4, "size": SIZES, "s": [1, 2, 3, 4]}, "kept", "no series has a plateau"),
-        ("plateau", RATES, {"arm": ["a"] * 2, "size": [1, 2], "s": [1, 2]}, "cannot be told", "no series has 3 levels"),
-        ("no rate is", MACHINE | {"rate": "r"}, {"arm": list("ab"), "r": [118, 119]}, "kept", "0 of 2 rates are above"),
         (
-            "no rate is",
+            "plateau",
+            RATES,
+            {"arm": ["a"] * 2, "size": [1, 2], "s": [1, 2]},
+            "not testable",
+            "each series has fewer than 3 levels",
+        ),
+        ("no rate above", MACHINE | {"rate": "r"}, {"arm": list("ab"), "r": [118, 119]}, "kept", "0 of 2 rates exceed"),
+        (
+            "no rate above",
             MACHINE | {"rate": "r"},
             {"arm": list("ab"), "r": [118, 120]},
             "broken",
-            "1 of 2 rates are above it; up to 120 MiB/s (1.0 Gbit/s) where network in of node is 119 MiB/s",
+            "1 of 2 rates exceed the ceiling; node network in: up to 120 MiB/s (1.0 Gbit/s), ceiling 119 MiB/s",
         ),
         (
-            "no rate is",
+            "no rate above",
             MACHINE | {"rate": "r", "machines": 2},
             {"arm": list("ab"), "r": [118, 120]},
             "kept",
-            "where 2 × network in of node is 238 MiB/s",
+            "2 × node network in: up to 120 MiB/s (1.0 Gbit/s), ceiling 238 MiB/s",
         ),
         (
-            "no rate is",
+            "no rate above",
             MACHINE | {"rate": "r", "machine": "'c5.4xlarge'"},
             {"arm": list("ab"), "r": [118, 120]},
-            "cannot be told",
-            "not known: network in of c5.4xlarge",
+            "not testable",
+            "ceiling unknown: c5.4xlarge network in",
         ),
         (
             "rates are totals",
             {"rate": "r", "amount": "`mib`", "time": "`s`"},
             {"arm": list("ab"), "mib": [100, 100], "s": ["2.0", "4.0"], "r": ["50.0", "25.0"]},
             "kept",
-            "all 2 printed rates follow",
+            "all 2 printed rates agree",
         ),
         (
             "rates are totals",
             {"rate": "r", "amount": "`mib`", "time": "`s`"},
             {"arm": list("ab"), "mib": [100, 100], "s": ["2.000", "4.000"], "r": ["55.0", "25.0"]},
             "broken",
-            "1 of 2 printed rates do not follow from amount / time: 1 are above it, by up to 10.0 %",
+            "1 of 2 printed rates differ from amount / time: 1 higher (as means of rates are, by up to 10.0 %), 0",
         ),
         (
             "rates are totals",
@@ -185,14 +209,14 @@ READINGS = {"rate": "r", "stated": "whole", "readings": {"whole": "`mib` / `s`",
             {"arm": list("aa"), "n": [1, 1], "s": [1, 3]},
             "kept",
             # (1 + 1/3) / 2 against 2 / 4.
-            "means of tasks' rates are 1.33×",
+            "means of rates would be 1.33×",
         ),
         (
             "first access",
             {"sample": "s", "steps": "step"},
             {"arm": list("aa"), "step": list("wx"), "s": [9, 2]},
-            "cannot be told",
-            "no series has three steps",
+            "not testable",
+            "each series has fewer than three steps",
         ),
         (
             "CPU",
@@ -201,20 +225,20 @@ READINGS = {"rate": "r", "stated": "whole", "readings": {"whole": "`mib` / `s`",
             "kept",
             "a 50 %; b 150 %",
         ),
-        ("CPU", {"time": "s"}, {"arm": list("ab"), "s": [2, 2]}, "cannot be told", "not known: CPU seconds"),
+        ("CPU", {"time": "s"}, {"arm": list("ab"), "s": [2, 2]}, "not testable", "missing: CPU seconds"),
         (
-            "a size means",
+            "sizes have",
             READINGS,
             {"arm": list("ab"), "mib": [10, 20], "s": ["1.0", "1.0"], "r": ["10.1", "20.0"]},
             "kept",
-            "of 2 rates 2 are nearest to whole, 2 follow from it; 0 are nearest to all, 0 follow",
+            "of 2 rates, 2 fit “whole” best (2 within rounding), 0 fit “all” best (0 within",
         ),
         (
-            "a size means",
+            "sizes have",
             READINGS,
             {"arm": list("ab"), "mib": [10, 20], "s": ["1.000", "1.000"], "r": ["40.0", "79.0"]},
             "broken",
-            "0 are nearest to whole, 0 follow from it; 2 are nearest to all, 1 follow from it",
+            "0 fit “whole” best (0 within rounding), 2 fit “all” best (1 within rounding)",
         ),
     ],
 )
@@ -227,7 +251,7 @@ def test_a_rule_is_kept_broken_or_says_what_it_lacks(rule: str, spec: dict, colu
 def test_repeats_are_runs_of_their_own():
     columns = {"arm": ["a"] * 4, "run": [1, 1, 2, 2], "n": [1, 2, 2, 1], "size": [7] * 4, "s": [3] * 4}
     spec = MACHINE | {"repeat": "run", "work": {"files": "n"}, "amount": "n", "time": "s"}
-    assert judge("the work", spec, columns) == ("kept", "3 files in 2 runs")
+    assert judge("the work", spec, columns) == ("kept", "3 files per run in 2 runs")
     table = timings.build_timings(
         spec | {"table": "t", "within": [], "arms": ["arm"]},
         {"t": pd.DataFrame(columns).astype(str)},
@@ -249,9 +273,9 @@ def test_a_column_that_is_mostly_not_available_is_one_of_numbers():
 
 def test_a_table_that_is_not_there_is_named():
     rows = rules.judge_rules([{"table": "a.csv + b.csv", "within": [], "arms": ["x"], "repeat": "x"}], {}, {})
-    assert rows.loc[0, ["outcome", "data"]].to_list() == ["cannot be told", "a.csv is not there"]
+    assert rows.loc[0, ["outcome", "data"]].to_list() == ["not testable", "a.csv is missing"]
     none = judge("repeats", {"repeat": "index", "rows": "arm == 'c'"}, {"arm": ["a", "b"]})
-    assert none == ("cannot be told", "there is no row with arm == 'c'")
+    assert none == ("not testable", "no rows with arm == 'c'")
 
 
 # Machines
@@ -293,7 +317,7 @@ def test_no_published_study_has_repeats_for_a_verdict(audited, study: str, cells
     outcome, data = said(audited, study, "repeats")
     assert outcome == "broken"
     assert data.startswith(f"{cells} cells with 1 repeat each")
-    assert data.endswith(f": too few repeats for a verdict in {cells}")
+    assert data.endswith("; all have too few repeats for a verdict")
 
 
 def printed(path: Path) -> list[dict]:
@@ -320,22 +344,22 @@ def test_what_was_read_by_how_many_workers(audited, published: Path):
     inputs = said(audited, "shots", "read the same", "libaws")
     assert inputs == (
         "broken",
-        "shots: 18 runs read 18 different sets of obj-id; signals: 12 runs read the same 61 of obj-id",
+        "shots: 18 runs read 18 different sets of obj-id; signals: 12 runs read the same 61 values of obj-id",
     )
     of_shots = [count for run, count in datasets.items() if run[1] == "shots"]
     work = said(audited, "shots", "the work", "libaws")
-    assert f"shots: {min(of_shots)} to {max(of_shots)} datasets in 18 runs" in work[1]
+    assert f"shots: {min(of_shots)}–{max(of_shots)} datasets per run in 18 runs" in work[1]
     assert {count for run, count in datasets.items() if run[1] == "signals"} == {61475}
-    assert "signals: 61,475 datasets in 12 runs" in work[1]
+    assert "signals: 61,475 datasets per run in 12 runs" in work[1]
     # Signals were read side by side, a shot's file alone.
     alone = {of: count for of, count in batches.items() if of[1] == "shots"}
     idle = [(count, run[2]) for run, count in alone.items() if count < run[2]]
     worst = min(idle, key=lambda list_of: list_of[0] / list_of[1])
     assert said(audited, "shots", "worker has", "libaws") == (
         "broken",
-        f"{len(idle)} of {len(alone)} lists of tasks leave workers without one, up to {worst[1] - worst[0]} of"
-        f" {worst[1]}; {len(batches) - len(alone)} more ran side by side, so their workers may have had tasks of"
-        " others; 0 are not those of a ceil division",
+        f"in {len(idle)} of {len(alone)} task lists some workers had nothing to do (at worst {worst[1] - worst[0]} of"
+        f" {worst[1]}); {len(batches) - len(alone)} more ran in parallel, so their workers may have had tasks of other"
+        " lists; all lists are ceil-divided",
     )
     assert (len(idle), len(alone), len(batches)) == (10, 18, 750)
 
@@ -367,8 +391,8 @@ def test_the_new_driver_is_at_what_may_be_a_card_of_10_gbit(audited, published: 
     flat = [rate for run, rate in gbit.items() if run[0] == "ec2-s3-libaws" and run[2] >= 24]
     assert 9.3 < min(flat) <= max(flat) < 9.6
     outcome, data = said(audited, "shots", "plateau", "libaws")
-    assert outcome == "cannot be told"
-    assert f"MiB/s ({max(flat):.1f} Gbit/s) at num-workers 24 to 64; not known: the type of the machine" in data
+    assert outcome == "not testable"
+    assert f"MiB/s ({max(flat):.1f} Gbit/s) at num-workers 24–64; ceiling unknown: machine not named" in data
 
 
 def test_futures_take_hardly_longer_for_ten_times_the_chunks(audited):
@@ -383,7 +407,7 @@ def test_futures_take_hardly_longer_for_ten_times_the_chunks(audited):
     assert least < min(longer.values()) / 4
     outcome, data = said(audited, "particles", "the work")
     assert outcome == "broken"
-    assert f"in_mem_from_dask_futures took {least:.2f}× the time for 10.0× the work" in data
+    assert f"in_mem_from_dask_futures took {least:.2f}× as long for 10.0× the work" in data
     shares = [149 / 144, 169 / 180, 73 / 88]
     data = said(audited, "particles", "CPU")[1]
     assert [float(part.split()[-2]) for part in data.split("; ")] == [round(100 * share) for share in shares]
@@ -392,9 +416,9 @@ def test_futures_take_hardly_longer_for_ten_times_the_chunks(audited):
 def test_forced_writes_are_below_what_the_volumes_carry(audited, published: Path):
     rows = printed(next(published.rglob("all_metrics_long.csv")))
     rates = [1000 / float(row["sync_lat_mean_ms"]) for row in rows if row["layout"] == "gp2x1"]
-    outcome, data = said(audited, "volumes", "no rate is")
+    outcome, data = said(audited, "volumes", "no rate above")
     assert outcome == "kept"
-    assert f"0 of 200 rates are above it; up to {max(rates):,.0f} IOPS where IOPS of gp2x1 is 3,000 IOPS" in data
+    assert f"0 of 200 rates exceed the ceiling; gp2x1 IOPS: up to {max(rates):,.0f} IOPS, ceiling 3,000 IOPS" in data
     assert said(audited, "volumes", "first access")[0] == "kept"
 
 
@@ -403,16 +427,16 @@ def test_the_library_wrote_faster_than_a_block_store_takes(audited):
     block = 4750e6 / 8 / 2**20
     assert block < 1308.1
     rows = pd.read_csv(audited("arrays") / "audit/rules.csv")
-    data = rows[rows["rule"].str.contains("no rate is")].set_index("outcome")["data"]
-    assert (
-        f"2 of 2 rates are above it; up to 1,417 MiB/s (11.9 Gbit/s) where block store of m5.2xlarge is {block:.0f}"
-        in (data["broken"])
+    data = rows[rows["rule"].str.contains("no rate above")].set_index("outcome")["data"]
+    assert data["broken"].startswith(
+        "2 of 2 rates exceed the ceiling; m5.2xlarge block store: up to 1,417 MiB/s (11.9 Gbit/s),"
+        f" ceiling {block:.0f} MiB/s"
     )
-    assert "not known: disk of macpro, disk of devone" in data["cannot be told"]
+    assert "ceiling unknown: macpro disk, devone disk" in data["not testable"]
     assert math.isclose(211200000 / 2**20 / 2.66, 75.77, rel_tol=2e-3)
-    outcome, data = said(audited, "arrays", "a size means")
+    outcome, data = said(audited, "arrays", "sizes have")
     assert outcome == "broken"
-    assert "2 are nearest to MiB, 2 follow from it" in data
+    assert "2 fit “MiB” best (2 within rounding)" in data
 
 
 def test_bandwidths_are_those_of_twenty_files_and_not_of_one_divided(audited):
@@ -423,14 +447,14 @@ def test_bandwidths_are_those_of_twenty_files_and_not_of_one_divided(audited):
             files = rate * float(row[f"{store} Latency (s)"]) / size
             nearest["one" if abs(math.log(files)) < abs(math.log(files / 20)) else "twenty"] += 1
     assert nearest == {"one": 0, "twenty": 33}
-    outcome, data = said(audited, "blobs", "a size means", "Multiple_Files")
+    outcome, data = said(audited, "blobs", "sizes have", "Multiple_Files")
     assert outcome == "broken"
-    assert "0 are nearest to one file, divided among 20 processes, 0 follow from it; 33 are nearest to 20 files" in data
-    assert said(audited, "blobs", "a size means", "Single_File")[0] == "kept"
+    assert "0 fit “one file, divided among 20 processes” best (0 within rounding), 33 fit “20 files of that" in data
+    assert said(audited, "blobs", "sizes have", "Single_File")[0] == "kept"
     outcome, data = said(audited, "blobs", "rates are totals", "Single_File")
     assert outcome == "broken"
-    assert data.startswith("40 of 66 printed rates do not follow from amount / time: 39 are above it")
-    assert "inbound traffic is not limited" in said(audited, "blobs", "no rate is", "Single_File")[1]
+    assert data.startswith("40 of 66 printed rates differ from amount / time: 39 higher")
+    assert "inbound traffic is not limited" in said(audited, "blobs", "no rate above", "Single_File")[1]
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -472,7 +496,7 @@ def labels_file(folder: Path, says: str, function: str) -> Path:
         ("264", "megabytes", ("268.435", claims.NOT)),
         ("268", "megabytes", ("268.435", claims.HOLDS)),
         ("", "", ("", label_audit.BY_READING)),
-        ("268", "large", ("", "cannot be told: the rows that it is about are not there")),
+        ("268", "large", ("", "not testable: the table lacks the rows of this label")),
     ],
 )
 def test_a_label_is_computed_where_it_can_be(says: str, function: str, judged: tuple, tmp_path: Path):
@@ -481,7 +505,7 @@ def test_a_label_is_computed_where_it_can_be(says: str, function: str, judged: t
 
 
 @pytest.mark.parametrize(
-    "function, line", [("sizes", " from t: size is missing"), ("length", ": labelled has no function length")]
+    "function, line", [("sizes", " from t: size is missing"), ("length", ": labelled lacks the function length")]
 )
 def test_a_label_that_cannot_be_computed_is_one_line(function: str, line: str, tmp_path: Path):
     path = labels_file(tmp_path, "5", function)
@@ -491,7 +515,7 @@ def test_a_label_that_cannot_be_computed_is_one_line(function: str, line: str, t
 
 def test_a_label_of_a_table_that_is_not_there_cannot_be_told(tmp_path: Path):
     rows = label_audit.judge_labels(labels_file(tmp_path, "5", "sizes"), LABELLED, {})
-    assert rows.loc[0, "outcome"] == "cannot be told: t is not there"
+    assert rows.loc[0, "outcome"] == "not testable: t is missing"
 
 
 @pytest.mark.parametrize(
@@ -521,7 +545,7 @@ def test_an_audit_opens_with_the_conclusion_of_the_study_and_what_its_data_suppo
     broken = audit_page.list_broken_rules(parts["rules"])
     assert "too few repeats" in broken[-1]
     text = (ROOT / f"reports/published/{study}-audit.md").read_text(encoding="utf-8")
-    opening = ["can be computed from what is published", "What the study concludes", "too few repeats", "## Rules"]
+    opening = ["testable with the published data", "Conclusions of the study", "too few repeats", "## Rules"]
     assert [text.index(words) for words in opening] == sorted(text.index(words) for words in opening)
     index = (ROOT / "reports/published/index.md").read_text(encoding="utf-8")
     assert broken[0][:60] in index, "what was not kept is on the first page too"
@@ -554,9 +578,9 @@ def test_files_with_the_columns_of_a_study_are_compared_as_its_arms(tmp_path: Pa
     (tmp_path / "new.csv").write_text(runs(**{"obj-id": "te", "mean-obj-time": 0.9}), encoding="utf-8")
     lines = audited(capsys, f"{tmp_path}/old.csv", f"{tmp_path}/new.csv")
     assert lines[0].endswith("(shots)")
-    assert "broken         all arms read the same (METHOD 3): 2 runs read 2 different sets of obj-id" in lines
-    assert f"0 of 4 figures of {tmp_path}/old.csv do not follow from those beside them" in lines
-    assert "  row 2, column mean-obj-time: 0.9, but `open+read-data-time` / `wrkr-num-objs` is 0.75" in lines
+    assert "broken         all arms read the same data (METHOD 3): 2 runs read 2 different sets of obj-id" in lines
+    assert f"{tmp_path}/old.csv: 4 of 4 derived figures can be reproduced" in lines
+    assert "  row 2, column mean-obj-time: printed 0.9, `open+read-data-time` / `wrkr-num-objs` = 0.75" in lines
 
 
 @pytest.mark.parametrize("study", ["arrays", "blobs", "particles", "volumes"])
@@ -572,18 +596,21 @@ def test_the_printed_tables_of_a_study_are_known_by_their_columns(study: str, ca
 @pytest.mark.parametrize(
     "change, line",
     [
-        (lambda text: text.replace("total-runtime", "runtime"), "lacks the column total-runtime among worker#, "),
-        (lambda text: text.replace(",", ";"), "lacks the column worker#, and is parted by semicolons"),
-        (lambda text: text.partition("\n")[0], "has no rows"),
-        (lambda text: text + text.splitlines()[1], "row 4 is there twice"),
+        (lambda text: text.replace("total-runtime", "runtime"), "lacks the column total-runtime (found"),
+        (lambda text: text.replace(",", ";"), "lacks the column worker#; separate columns by commas, not semicolons"),
+        (lambda text: text.partition("\n")[0], "contains no rows"),
+        (lambda text: text + text.splitlines()[1], "row 4 repeats another row"),
         (lambda text: text + 40 * "1,", "cannot be read as a table: Error tokenizing data."),
-        (lambda text: text.replace(",1.5,", ",nan,", 1), "row 2, column open+read-data-time: 'nan' is not a number"),
-        (lambda text: text.replace(",1.5,", ",0,", 1), "row 2, column open+read-data-time: '0' is not a number above"),
-        (lambda text: text.replace(",1.5,", ",-1,", 1), "row 2, column open+read-data-time: '-1' is not a number"),
-        (lambda text: text.replace(",1.5,", ",1500 ms,", 1), "column open+read-data-time: '1500 ms' is not a number"),
-        (lambda text: text.replace(",1.5,", ",1500,", 1), "1500 is more than total-runtime, which it is a part of, 2;"),
-        (lambda text: text.replace(",2,signals", ",2.5,signals", 1), "column num-workers: '2.5' is not a whole number"),
-        (lambda text: text.replace("pb-size", "obj-id", 1), "row 1, column obj-id: two columns have this name"),
+        (lambda text: text.replace(",1.5,", ",nan,", 1), "row 2, column open+read-data-time: must be a number above 0"),
+        (lambda text: text.replace(",1.5,", ",0,", 1), "row 2, column open+read-data-time: must be a number above 0"),
+        (lambda text: text.replace(",1.5,", ",-1,", 1), "row 2, column open+read-data-time: must be a number above 0"),
+        (lambda text: text.replace(",1.5,", ",1500 ms,", 1), "column open+read-data-time: must be a number above 0"),
+        (lambda text: text.replace(",1.5,", ",1500,", 1), "the part must be at most total-runtime, 2 (got 1500);"),
+        (
+            lambda text: text.replace(",2,signals", ",2.5,signals", 1),
+            "column num-workers: must be a whole number (got '2.5')",
+        ),
+        (lambda text: text.replace("pb-size", "obj-id", 1), "row 1, column obj-id: the column name must be unique"),
         (lambda text: "", "is empty"),
     ],
 )
@@ -602,9 +629,9 @@ def test_what_cannot_be_audited_is_one_line(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(ROOT)
     (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     for (file, *study), line in (
-        ([f"{tmp_path}/other.csv"], "no published table has its columns a, b; give --study"),
-        ([f"{tmp_path}/other.csv", "shots"], "lacks the column worker# among a, b; .*/columns.yaml says what"),
-        (["x.csv", "shot"], "there is no published study shot; name one of "),
+        ([f"{tmp_path}/other.csv"], "the columns a, b match no published table; name the study with --study"),
+        ([f"{tmp_path}/other.csv", "shots"], "lacks the column worker# \(found: a, b\); .*/columns.yaml defines the"),
+        (["x.csv", "shot"], r"--study must be a published study \(got shot\); use shots, "),
         ([f"{tmp_path}/none.csv"], "cannot be read as a table"),
     ):
         with pytest.raises(Problem, match=line):
@@ -612,5 +639,5 @@ def test_what_cannot_be_audited_is_one_line(tmp_path: Path, monkeypatch):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.csv").write_text(runs(), encoding="utf-8")
-    with pytest.raises(Problem, match="two of the files are called same; rename one"):
+    with pytest.raises(Problem, match="two files are named same, but the name identifies an arm; rename a file"):
         audit.print_audit([f"{tmp_path}/a/same.csv", f"{tmp_path}/b/same.csv"])

@@ -58,7 +58,7 @@ def test_a_call_without_the_raw_data_stops_before_the_first_page_and_writes_over
     status, _, text = (offline.parents[2] / "stopped.txt").read_text().partition("\n")
     assert status == "1"
     assert "raw file ec2-" in text
-    assert "name a folder of the raw data (--raw), or make pages of what is here" in text
+    assert "name a folder of the raw data (--raw), or make pages of the available files" in text
     for page in (ROOT / "reports/published").glob("*.md"):
         assert (offline.parent / "published" / page.name).read_bytes() == page.read_bytes()
 
@@ -77,8 +77,8 @@ def test_all_pages_are_made_of_what_is_committed_without_a_network(offline: Path
         assert [link for link in links if not link.startswith("https:") and not (offline / link).exists()] == []
     said = (offline / "shots-audit.md").read_text(encoding="utf-8")
     assert "- Raw file ec2-s3.csv: <urlopen error" in said.replace("&lt;", "<")
-    assert "**0 of 27 claims can be computed from what is here;" in said
-    assert "nothing of it is shown" in said
+    assert "**0 of 27 claims are testable with the available data." in said
+    assert "the page omits it" in said
 
 
 def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offline: Path):
@@ -98,7 +98,7 @@ def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offl
     assert "iterations after the first" not in blobs + particles
     # The futures of what was listed again read a tenth of it, or less.
     assert "most was measured with **futures-pure**" not in particles
-    assert "Futures-pure against serial: **not comparable** (the amount of data differs" in particles
+    assert "Futures-pure vs serial: **not comparable** (the amount of data differs" in particles
     assert "Cost of a task" not in particles
 
 
@@ -114,8 +114,8 @@ def test_what_is_said_of_all_rows_cannot_be_told_of_the_part_that_is_printed(off
     tables = offline.parents[1] / "results/published/volumes/tables"
     assert len(pd.read_csv(PRINTED / "volumes/all_metrics_long.csv")) == 40
     rows = pd.read_csv(tables / "audit/claims.csv")
-    assert set(rows.loc[rows["table"] == "all_metrics_long.csv", "outcome"]) == {"cannot be told"}
-    assert set(pd.read_csv(tables / "audit/rules.csv")["outcome"]) == {"cannot be told"}
+    assert set(rows.loc[rows["table"] == "all_metrics_long.csv", "outcome"]) == {"not testable"}
+    assert set(pd.read_csv(tables / "audit/rules.csv")["outcome"]) == {"not testable"}
 
 
 def test_an_audit_is_the_same_however_often_it_is_made(offline: Path, tmp_path: Path):
@@ -192,37 +192,37 @@ def test_a_raw_file_that_is_another_is_left_out_and_named(served, tmp_path: Path
     (folder / "ec2-s3.csv").write_text(shots_csv(4.0), encoding="utf-8")
     limits = read_json(made("shots", tmp_path / "out", None, of) / "facts.json")["limits"]
     assert [line.partition(": ")[0] for line in limits] == ["raw file ec2-s3.csv", "raw file ec2-local.csv"]
-    assert "its sha256 is" in limits[0]
+    assert "its sha256 must be" in limits[0]
     assert "404" in limits[1]
     local = read_json(made("shots", tmp_path / "out", tmp_path, of) / "facts.json")["limits"]
-    assert "ec2-local.csv: is not in" in local[1]
+    assert "ec2-local.csv: not found in" in local[1]
 
 
 @pytest.mark.parametrize(
     "change, line",
     [
-        (lambda text: text.replace("total-runtime", "runtime"), r"lacks the column total-runtime among worker#, "),
+        (lambda text: text.replace("total-runtime", "runtime"), r"lacks the column total-runtime \(found"),
         (
             lambda text: text.replace(",", ";"),
-            "lacks the column worker#, and is parted by semicolons and",
+            "lacks the column worker#; separate columns by commas, not semicolons",
         ),
-        (lambda text: text.partition("\n")[0], "has no rows"),
-        (lambda text: text + text.splitlines()[1], "row 8 is there twice"),
+        (lambda text: text.partition("\n")[0], "contains no rows"),
+        (lambda text: text + text.splitlines()[1], "row 8 repeats another row"),
         (
             lambda text: text.replace(",1.0,1,", ",nan,1,", 1),
-            "row 2, column open.read-data-time: 'nan' is not a number",
+            "row 2, column open.read-data-time: must be a number above 0",
         ),
         (
             lambda text: text.replace(",1.0,1,", ",0,1,", 1),
-            "row 2, column open.read-data-time: '0' is not a number ab",
+            "row 2, column open.read-data-time: must be a number above 0",
         ),
-        (lambda text: text.replace(",1.0,1,", ",-1,1,", 1), "'-1' is not a number above 0"),
-        (lambda text: text.replace(",1.0,1,", ",1000 ms,1,", 1), "'1000 ms' is not a number above 0"),
+        (lambda text: text.replace(",1.0,1,", ",-1,1,", 1), "must be a number above 0"),
+        (lambda text: text.replace(",1.0,1,", ",1000 ms,1,", 1), "must be a number above 0"),
         (
             lambda text: text.replace(",2,shots", ",2.5,shots", 1),
-            "row 2, column num-workers: '2.5' is not a whole num",
+            "row 2, column num-workers: must be a whole num",
         ),
-        (lambda text: text.replace(",1160923014,", ",,", 1), "row 2, column obj-id: '' is not a text"),
+        (lambda text: text.replace(",1160923014,", ",,", 1), "row 2, column obj-id: must be a non-empty text"),
     ],
 )
 def test_a_table_that_is_not_as_published_is_one_line(change: Callable[[str], str], line: str, tmp_path: Path):
@@ -242,10 +242,10 @@ def test_a_table_that_is_not_as_published_is_one_line(change: Callable[[str], st
         ("4.23..6.91", [3.73, 4.95, 5.76], "does not hold"),
         ("4.23..6.91", [4.5, 5], "does not hold"),
         ("~5..6", [5.35, 6.49], "holds"),
-        ("~5..6", [5.35, 7.7], "holds only if"),
+        ("~5..6", [5.35, 7.7], "holds in part"),
         ("~5..6", [7.7], "does not hold"),
         ("~30", [26, 34], "holds"),
-        ("~30", [15, 31], "holds only if"),
+        ("~30", [15, 31], "holds in part"),
         ("~14", [13.4], "holds"),
         ("14", [13.4], "does not hold"),
         (">5", [5.08, 6.9], "holds"),
@@ -281,21 +281,27 @@ def test_a_claim_that_holds_in_part_names_the_rows():
 
     claim = judge_claim("<1", ratio, t=table)
     assert claim["quote"] == "Words of a study."
-    assert (claim["outcome"], claim["computed"], claim["why"]) == ("holds only if", "0.500 to 2.00", "workers 1")
-    assert judge_claim("<1", ratio)["why"] == "t is not there, or not all of it"
+    assert (claim["outcome"], claim["computed"], claim["why"]) == (
+        "holds in part",
+        "0.500 to 2.00",
+        "only for workers = 1",
+    )
+    assert judge_claim("<1", ratio)["why"] == "t is missing or incomplete"
     many = pd.DataFrame({"name": [f"n{number}" for number in range(15)], "seconds": ["2", *["1"] * 14]})
-    assert judge_claim("<2", lambda t: t.set_index("name")["seconds"], t=many)["why"] == "all but name n0"
-    assert judge_claim("<2", lambda t: t["seconds"], t=many)["why"] == "14 of 15"
+    assert judge_claim("<2", lambda t: t.set_index("name")["seconds"], t=many)["why"] == "except for name = n0"
+    assert judge_claim("<2", lambda t: t["seconds"], t=many)["why"] == "for 14 of 15 values"
     none = judge_claim("<2", lambda t: t["seconds"][t["seconds"] > 2], t=many)
-    assert (none["outcome"], none["why"]) == ("cannot be told", "the rows of t that it is about are not there")
-    assert judge_claim("", lambda t: None, t=many)["why"] == "no data are published"
+    assert (none["outcome"], none["why"]) == ("not testable", "t lacks the rows of this claim")
+    assert judge_claim("", lambda t: None, t=many)["why"] == "no published data"
 
 
 def test_a_claim_that_cannot_be_judged_is_one_line():
     table = pd.DataFrame({"seconds": ["2"]})
     with pytest.raises(Problem, match=r"^claim cannot be computed from t: second is missing$"):
         judge_claim("<1", lambda t: t["second"], t=table)
-    with pytest.raises(Problem, match=r"^claim: 'much' is no value such as 386, ~30, >5 or 4"):
+    with pytest.raises(
+        Problem, match=r"^claim: the printed value must be a number such as 386, ~30, >5 or 4.*'much'\)$"
+    ):
         judge_claim("much", lambda t: t["seconds"], t=table)
 
 

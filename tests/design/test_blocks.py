@@ -238,7 +238,7 @@ def test_cells_that_failed_in_every_block_are_one_line(run):
     assert line == f"shots: 1 cell failed in every block, {name} first; sbench run --again {name} measures it again"
     run({2: INVALID})
     [line] = failures._describe_lacking(config, "shots", set())
-    assert line == "shots: some comparisons lack 1 of 6 blocks; the next call appends them, of all cells"
+    assert line == "shots: some comparisons lack 1 of 6 blocks; the next call appends them for all cells"
 
 
 def test_the_last_block_of_a_call_is_that_of_new_blocks_and_of_cells_measured_again():

@@ -33,15 +33,15 @@ def test_each_check_has_a_rule_of_the_method_that_lists_it(path):
 
 
 def test_a_line_of_a_check_ends_with_its_rule():
-    assert checks.check_workers({"workers": 1, "workers_asked": 2}) == ["1 workers were alive, 2 asked (rule 10)"]
+    assert checks.check_workers({"workers": 1, "workers_asked": 2}) == ["expected 2 workers, 1 were alive (rule 10)"]
     assert checks.check_workers({"workers": 2, "workers_asked": 2}) == []
 
 
 @pytest.mark.rule(23)
 def test_a_page_links_the_rule_that_was_broken():
-    text = cell_tables.link_rules("repeat 1: 1 workers were alive, 2 asked (rule 10); ended (rule x)")
+    text = cell_tables.link_rules("repeat 1: expected 2 workers, 1 were alive (rule 10); ended (rule x)")
     assert markup.render_markdown_line(text).endswith(
-        "2 asked ([rule 10](../../docs/method.md#10-settings-are-read-back-from-the-library)); ended (rule x)"
+        "1 were alive ([rule 10](../../docs/method.md#10-settings-are-read-back-from-the-library)); ended (rule x)"
     )
     assert 'href="../../docs/method.md#10-settings-are-read-back-from-the-library"' in markup.render_html_line(text)
 

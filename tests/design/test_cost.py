@@ -49,7 +49,7 @@ def test_a_bill_is_one_line_with_each_part_its_price_and_the_dates():
     "store, machine, usd, words",
     [
         (AWS, {}, 0.81, "not counted: the machine (write machine: {type: c5.18xlarge, region: us-east-1})"),
-        (AWS, {"type": "mine"}, 0.81, "has no mine in us-east-1; write its usd_per_hour beside its type)"),
+        (AWS, {"type": "mine"}, 0.81, "lacks mine in us-east-1; add usd_per_hour"),
         (AWS, {"type": "mine", "usd_per_hour": 1.5}, 3.81, "3.00 machine (2.0 h of mine at 1.5)"),
         (
             AWS,
@@ -58,7 +58,7 @@ def test_a_bill_is_one_line_with_each_part_its_price_and_the_dates():
             "20.48 transfer out of us-east-1 (1,024 GiB at 0.02); prices of 2026-03 and 2026-11",
         ),
         (AWS, {"type": "mine", "usd_per_hour": 0, "region": "none"}, 0.81 + 1024 * 0.09, "(1,024 GiB at 0.09)"),
-        (AWS | {"region": "eu-west-1"}, {}, 0, "requests to s3 (config/facts/prices.yaml has no price of them)"),
+        (AWS | {"region": "eu-west-1"}, {}, 0, "requests to s3 (config/facts/prices.yaml lacks their price)"),
         (ELSEWHERE, {"type": "c5.18xlarge"}, 6.12, "; not counted: requests to s3 ("),
     ],
     ids=["unnamed", "unlisted", "own price", "another region", "outside", "another list", "another service"],
@@ -89,7 +89,7 @@ def test_a_run_that_costs_more_than_its_limit_is_asked_about(clone):
     write(clone, config | {"ask_above": {"hours": 1000, "gib": 1e6, "requests": 1e9, "usd": 5}})
     done = sbench("run", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
-    assert re.search(r"above the limits of ask_above: usd 7\.\d+ > 5; give --yes", done.stderr)
+    assert re.search(r"exceeds the limits of ask_above: usd 7\.\d+ > 5; add --yes", done.stderr)
 
 
 def test_the_time_of_a_run_is_that_of_its_records_its_data_and_its_pages(tmp_path, monkeypatch):

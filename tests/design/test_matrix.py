@@ -36,7 +36,7 @@ def test_cells_that_cannot_exist_are_left_out_with_the_reason(config):
     config["libraries"]["hdf5-2.0.0"] = {"kind": "wheel", "hdf5": "2.0.0", "from": "auto"}
     fewer, more = matrix.expand_matrix(config, "shots")
     assert len(fewer) < len(cells)
-    assert "hdf5-2.0.0 is a wheel, which has no ROS3" in {one.reason for one in more}
+    assert "hdf5-2.0.0 is a wheel without ROS3" in {one.reason for one in more}
 
 
 @pytest.mark.rule(1)
@@ -47,7 +47,7 @@ def test_a_file_of_one_shot_or_signal_has_no_order_and_is_left_out(config, lacki
     config["studies"]["shots"]["compare"] = []
     cells, omitted = matrix.expand_matrix(config, "shots")
     assert {cell.levels["layout"] for cell in cells} == {"single-shot"}
-    reason = "a file of one shot or one signal has no order; shot-major needs two of each"
+    reason = "shot-major requires at least two shots and two signals"
     assert reason in {one.reason for one in omitted if one.levels["layout"] == "shot-major"}
 
 
@@ -215,8 +215,8 @@ def test_a_twin_that_cannot_have_anything_anew_is_left_out_with_the_reason(confi
     cells, omitted = matrix.expand_matrix(config, "shots")
     assert {cell.levels["control"] for cell in cells} <= {"", "twin", "slow5", "slow10"}
     assert {one.levels["control"]: one.reason for one in omitted if one.levels["control"]} == {
-        "copied": "its data are read where they lie, which is one place",
-        "rebuilt": "its library is not built here",
+        "copied": "the cell reads its data in place, without a copy",
+        "rebuilt": "the workflow does not build its library",
     }
     config["stores"]["disk"]["path"] = str(tmp_path / "elsewhere")
     assert "copied" in {cell.levels["control"] for cell in matrix.expand_matrix(config, "shots")[0]}
@@ -259,7 +259,7 @@ def test_a_service_elsewhere_has_cold_cells_and_no_warm_ones(config):
     cells, omitted = matrix.expand_matrix(config, "shots")
     assert {cell.levels["cache"] for cell in cells} == {"cold", "any"}
     assert {(one.levels["cache"], one.reason) for one in omitted} == {
-        ("warm", "store s3 is elsewhere: its caches cannot be filled on purpose; take cold")
+        ("warm", "store s3 is remote, and its caches cannot be warmed from here; use cache: cold")
     }
 
 
@@ -278,10 +278,10 @@ def test_a_matrix_or_a_baseline_of_which_nothing_is_left_is_refused_before_anyth
     with pytest.raises(Problem, match="no cell has the baseline driver ros3"):
         matrix.expand_matrix(config, "shots")
     config["studies"]["shots"]["compare"] = [{"factor": "workers", "baseline": 7}]
-    with pytest.raises(Problem, match=r"no cell has the baseline workers 7 \(it is not in the matrix\)"):
+    with pytest.raises(Problem, match=r"no cell has the baseline workers 7 \(the matrix lacks this level\)"):
         matrix.expand_matrix(config, "shots")
     config["studies"]["shots"]["matrix"][0]["driver"] = ["ros3"]
-    with pytest.raises(Problem, match="no cell of it can exist"):
+    with pytest.raises(Problem, match="all combinations are impossible"):
         matrix.expand_matrix(config, "shots")
 
 
@@ -294,7 +294,7 @@ def test_cells_without_number_are_counted_and_not_made(config):
         matrix.expand_all(config, ["mine.yaml"])
     line = str(caught.value)
     assert line.startswith("mine.yaml: studies.shots.matrix: ")
-    assert "000,000,000 combinations, 7 times each, are more than 100,000 records; take fewer levels or repeats" in line
+    assert "must give at most 100,000 records (got 4,000,000,000 combinations, 7 times each)" in line
 
 
 @pytest.fixture
@@ -355,9 +355,9 @@ def test_volumes_that_cannot_be_measured_are_left_out_with_the_reason(volumes):
     study["matrix"]["start_credits"] = [""]
     cells, omitted = matrix.expand_matrix(volumes, "volumes")
     assert {one.reason for one in omitted} == {
-        "fio does not write to a store of the kind s3",
-        "a raw device has no room for the files of a background load",
-        "the other volume is gp3 itself",
+        "fio cannot write to a store of kind s3",
+        "a raw device cannot hold the files of a background load",
+        "the background load on another volume needs another store than gp3",
     }
     assert len(cells) == 4
 

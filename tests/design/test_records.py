@@ -61,7 +61,7 @@ ODD = {
     "another repeat": (lambda record: record | {"repeat": 2}, "another repeat"),
     "other levels": (lambda record: record | {"cell": record["cell"] | {"workers": "7"}}, "workers"),
     "nothing": (lambda record: {}, "lacks"),
-    "no mapping": (lambda record: "[]", "no JSON object"),
+    "no mapping": (lambda record: "[]", "must contain a JSON object"),
     "deep nesting": (lambda record: '{"read":' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
     "text in a sample": (lambda record: record | {"samples": [{"open-time": "long"}]}, "samples[0].open-time"),
     "a number of 5,000 digits": (lambda record: '{"repeat": ' + "9" * 5_000 + "}", "JSON"),
@@ -143,7 +143,7 @@ def test_work_that_cannot_be_is_invalid_though_the_record_says_otherwise_and_was
     path.write_text(sealed(record))
     row = chosen(gather(run)[1], **NEWER).iloc[0]
     assert tuple(row[["n", "failed", "invalid", "edited"]]) == (6, 0, 1, 0)
-    assert "0 blocks with the right checksum were done, 16 asked" in row["reasons"]
+    assert "expected 16 blocks with the right checksum, got 0" in row["reasons"]
 
 
 def test_a_record_that_is_laid_out_anew_is_not_edited(tmp_path):
@@ -191,7 +191,7 @@ def test_a_record_from_before_there_were_digests_counts_and_is_called_that(tmp_p
     _, cells, _ = gather(run)
     assert set(cells["n"]) == {6}
     told = facts_program.describe_unsealed([json.loads(path.read_text()) for path in run.glob("records/*/*.json")])
-    assert told[0].startswith("24 of 24 records are from before records had a digest")
+    assert told[0].startswith("24 of 24 records predate digests")
 
 
 def test_what_is_written_is_read_and_what_is_unsound_is_not_written(tmp_path):
@@ -200,9 +200,9 @@ def test_what_is_written_is_read_and_what_is_unsound_is_not_written(tmp_path):
     path = tmp_path / record["name"] / "repeat=1.json"
     records.write_record(path, record)
     assert not records.is_edited(records.read_record(path, "synthetic", "shots"))
-    with pytest.raises(Problem, match=r"seconds\.total must be bigger than 0, it is -1$"):
+    with pytest.raises(Problem, match=r"seconds\.total must be bigger than 0 \(got -1\)$"):
         records.write_record(path, record | {"seconds": {"total": -1}})
-    with pytest.raises(Problem, match=r'samples must be array, it is "x{20,60}…$'):
+    with pytest.raises(Problem, match=r'samples must be array \(got "x{20,60}…\)$'):
         records.write_record(path, record | {"samples": "x" * 1000})
     assert records.read_record(path, "synthetic", "shots") == json.loads(newer(run).read_text())
 

@@ -32,8 +32,8 @@ def test_a_virtual_dataset_is_read_where_all_of_its_sources_are(tmp_path):
     assert [file["name"] for file in made["files"]] == ["frames0.h5", "frames1.h5", "a.h5"]
     assert made["layout"]["files"] == 1
     (tmp_path / "frames1.h5").unlink()
-    assert left_out(path) == {"/virtual": "/virtual (virtual; its source frames1.h5 is not there)"}
-    with pytest.raises(Problem, match=r"a\.h5 has nothing that can be read: /virtual \(virtual; its source frames1"):
+    assert left_out(path) == {"/virtual": "/virtual (virtual; its source frames1.h5 does not exist)"}
+    with pytest.raises(Problem, match=r"a\.h5 contains nothing readable: /virtual \(virtual; its source frames1"):
         described(str(path))
 
 
@@ -66,8 +66,8 @@ def test_sources_are_looked_for_in_their_sources_by_number_and_in_the_file_itsel
     assert made["/numbered"]["datasets"][0][1:] == made["/nested"]["datasets"][0][1:]
     (tmp_path / "frames0.h5").unlink()
     assert left_out(path) == {
-        "/nested": "/nested (virtual; its source frames0.h5 is not there in middle.h5)",
-        "/numbered": "/numbered (virtual; its source frames0.h5 is not there)",
+        "/nested": "/nested (virtual; its source frames0.h5 does not exist in middle.h5)",
+        "/numbered": "/numbered (virtual; its source frames0.h5 does not exist)",
     }
 
 
@@ -80,7 +80,7 @@ def test_a_source_behind_a_link_to_another_file_is_read_in_place(tmp_path):
     assert made["objects"]["a.h5"]["/virtual"]["needs"] == drivers.IN_PLACE
     assert [file["name"] for file in made["files"]] == ["frames0.h5", "a.h5"]
     (tmp_path / "frames0.h5").unlink()
-    assert left_out(path)["/virtual"] == "/virtual (virtual; its source frames is not there)"
+    assert left_out(path)["/virtual"] == "/virtual (virtual; its source frames does not exist)"
 
 
 def test_values_that_a_copy_would_not_find_are_read_in_place_or_left_out(tmp_path):
@@ -88,7 +88,7 @@ def test_values_that_a_copy_would_not_find_are_read_in_place_or_left_out(tmp_pat
     (source,) = frames(tmp_path, 1)
     path = virtual(tmp_path / "sub/a.h5", [(str(tmp_path / source[0]), "x")])
     assert left_out(path) == {}
-    outside = r"/virtual \(virtual; \.\./frames0\.h5 is outside the folder of the set; name it among the files, too\)"
+    outside = r"/virtual \(virtual; \.\./frames0\.h5 is outside the folder of the set; add it to the files\)"
     with pytest.raises(Problem, match=outside):
         described(str(path))
     made = described([str(path), str(tmp_path / source[0])])
@@ -134,7 +134,7 @@ def test_advice_is_on_values_within_a_file_and_names_the_others(tmp_path):
         assert [one.name for one in select_datasets(file, ["/**"], "a.h5")] == ["/plain"]
         words = ["/virtual (virtual; its values are in other files)"]
         assert list(map(str, list_datasets_elsewhere(file, ["/**"], "a.h5"))) == words
-        with pytest.raises(Problem, match=r"a\.h5 has nothing that can be read: /virtual \(virtual; its values are in"):
+        with pytest.raises(Problem, match=r"a\.h5 contains nothing readable: /virtual \(virtual; its values are in"):
             select_datasets(file, ["/virtual"], "a.h5")
 
 

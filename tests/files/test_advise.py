@@ -227,10 +227,10 @@ def test_files_of_one_name_in_several_folders_do_not_take_each_others_place(tmp_
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"access": "files 1/0"}, "'files 1/0' is no access: write files or datasets, then all"),
-        ({"store": "here/there"}, "here/there is no place in a bucket; write --store s3://bucket/prefix"),
-        ({"latency": 0}, "--latency (ms) and --rate (MiB/s) are whole numbers from 1"),
-        ({"files": ["nothing*.h5"]}, "nothing*.h5: no file is there"),
+        ({"access": "files 1/0"}, "or 1/10 (got 'files 1/0')"),
+        ({"store": "here/there"}, "--store must be s3://bucket/prefix (got here/there)"),
+        ({"latency": 0}, "--latency (ms) and --rate (MiB/s) must be at least 1"),
+        ({"files": ["nothing*.h5"]}, "no file matches nothing*.h5"),
     ],
 )
 def test_what_cannot_be_advised_on_is_one_line(change, words):
@@ -242,7 +242,7 @@ def test_what_cannot_be_advised_on_is_one_line(change, words):
 
 def test_a_disk_without_room_for_copies_is_said_before_anything_is_made(tmp_path, scattered, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10 * 2**20))
-    with pytest.raises(Problem, match=r"has 10 MiB free, and copies take up to 1\d\d\.?\d* MiB; free some"):
+    with pytest.raises(Problem, match=r"has 10 MiB free, but copies take up to 1\d\d\.?\d* MiB; free space"):
         advise.print_advice(Query([str(scattered)], scratch=str(tmp_path / "scratch")), 6)
     assert list((tmp_path / "scratch").rglob("*.h5")) == []
 
@@ -261,7 +261,7 @@ def test_a_file_that_changes_while_it_is_copied_is_one_line(tmp_path, clone, wit
     make = copies.make_copies
     monkeypatch.setattr(copies, "make_copies", copied)
     monkeypatch.chdir(clone)
-    with pytest.raises(Problem, match=r"own\.h5 changed while it was copied; try again when nobody writes to it"):
+    with pytest.raises(Problem, match=r"own\.h5 changed during the copy; try again when no process writes to it"):
         advise.print_advice(Query([str(path)]), 6)
 
 
@@ -276,7 +276,9 @@ def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
     assert done.returncode == 0, done.stderr
     ending = done.stdout[done.stdout.index("repack: ") :].splitlines()
     repack, opened, *_ = ending
-    announced = re.search(r"(\d+) ways to read are measured once, then 6 times with 3 controls: at least ", done.stdout)
+    announced = re.search(
+        r"(\d+) ways to read: a probe of each, then 6 repeats with 3 controls, at least ", done.stdout
+    )
     assert int(announced[1]) >= 2
     gain = next(line for line in ending if line.startswith("gain: "))
     assert re.match(r"repack: (no, leave|mkdir -p |undecided, leave)", repack)
@@ -297,7 +299,7 @@ def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
     assert " cells, 0 left out, 0 records to measure" in again.stdout + again.stderr
     words["access"] = "files all"
     assert ask().stderr.endswith(
-        "results/asked is advice on another question, or on files that changed since; give another --name\n"
+        "results/asked answers another question, or its files have changed since; choose another --name\n"
     )
 
 

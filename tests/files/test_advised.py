@@ -96,11 +96,9 @@ def test_a_copy_is_advised_where_it_is_shown_to_be_faster_by_enough():
     )
     assert "needs an h5py with ROS3" in needs
     assert other == 'or:     import h5py, s3fs; file = h5py.File(s3fs.S3FileSystem().open("bucket/copy.h5"))'
-    assert gain.startswith(
-        "gain:   4.0 [3.6, 4.4] times as fast as the files as they are with ros3 (defaults): 0.500 s"
-    )
+    assert gain.startswith("gain:   4.0 [3.6, 4.4] times as fast as the original files with ros3 (defaults): 0.500 s")
     assert ": 0.500 s instead of 2.00 s per read, 33 requests instead of 100" in gain
-    assert gain.endswith("for a copy of +10 % bytes that takes 3.00 s per GiB to make")
+    assert gain.endswith("for a copy (+10 % bytes, 3.00 s per GiB to make)")
 
 
 def test_of_two_that_are_about_as_fast_that_without_a_copy_is_advised():
@@ -134,10 +132,10 @@ def test_leaving_the_files_is_advice_only_where_a_gain_could_have_been_detected(
     run = run_of([2.0, 1.9, 2.5], verdicts, ARMS, detectable=detectable)
     answer = advise_page.build_answer(run)
     assert answer.headline.startswith(bold(headline).rstrip("\x02"))
-    assert ("gains below 2.2 times could not be detected" in answer.headline) == (detectable == 2.2)
+    assert ("this run cannot detect gains below 2.2×" in answer.headline) == (detectable == 2.2)
     assert ("more repeats" in answer.to_do) == headline.startswith("Undecided")
     assert (
-        "no way was shown to be faster than the files as they are, read with ros3 (defaults) in 2.00 s"
+        "no way was shown to be faster than reading the original files with ros3 (defaults) in 2.00 s"
         in answer.headline
     )
     repack, *_ = advise_page.format_advice(run)
@@ -158,7 +156,7 @@ def test_the_page_has_the_code_what_was_left_out_and_what_does_not_suit(no_pictu
     assert "import xarray; data = xarray.open_dataset(" in xarray
     assert other.startswith(f"With PyPI's h5py: {code('import h5py, s3fs;')[:-1]}")
     effort, first, *_ = [text for text, _ in advise_page.list_reasons(run)]
-    assert re.fullmatch(r"0\.500 s instead of 2\.00 s per read, .* requests instead of .*, for a copy of .*", effort)
+    assert re.fullmatch(r"0\.500 s instead of 2\.00 s per read, .* requests instead of .*, for a copy \(.*", effort)
     assert first == f"{unsuited}."
     assert len(re.sub(r"[*`]", "", answer.headline).split()) <= 35
     assert advise_page._list_copies(FACTS)[-1] == "Left out: paged-1MiB: h5repack failed: no room"
@@ -167,7 +165,10 @@ def test_the_page_has_the_code_what_was_left_out_and_what_does_not_suit(no_pictu
 def test_several_files_of_a_client_have_a_first_and_further_ones():
     *_, gain, clients = advise_page.format_advice(run_of([3.0, 1.5, 2.0], ["faster", "slower"], ARMS, files=3))
     assert "0.500 s instead of 1.00 s per read, 17 requests instead of 33" in gain
-    assert clients == "note:   the first file 0.900 instead of 1.80 s, each further one 0.300 instead of 0.600 s"
+    assert (
+        clients
+        == "note:   the first file takes 0.900 s instead of 1.80 s, each further file 0.300 s instead of 0.600 s"
+    )
 
 
 def test_a_way_that_misses_its_forecast_is_named():
@@ -181,17 +182,15 @@ def test_the_way_without_settings_is_named_with_its_forecast_where_it_takes_too_
     slow = arm("original", "ros3", 462.0)
     printed = advise_page.format_advice(run_of([2.0, 0.5], ["faster"], ARMS[1:], considered=[slow, *ARMS[1:]]))
     gain, note = next(line for line in printed if line.startswith("gain")), printed[-1]
-    assert gain.startswith(
-        "gain:   4.0 [3.6, 4.4] times as fast as the files as they are with s3fs (blockcache of 4 MiB)"
-    )
-    assert note == "note:   ros3 (defaults): 10 requests, 1 MiB and 8 min by forecast, too long to be measured"
+    assert gain.startswith("gain:   4.0 [3.6, 4.4] times as fast as the original files with s3fs (blockcache of 4 MiB)")
+    assert note == "note:   ros3 (defaults): 10 requests, 1 MiB and 8 min by forecast, too long to measure"
 
 
 def test_without_a_measurement_of_the_files_as_they_are_nothing_is_advised():
     run = run_of([2.0], [], ARMS[:1])
     run.measured = run.measured.assign(driver="sec2")
     assert advise_page.format_advice(run) == [
-        "advice: none, since the files as they are could not be measured; the report lists the reasons"
+        "advice: none, because the original files could not be measured; see the reasons in the report"
     ]
     run.facts = {}
     assert advise_page.build_answer(run) is None
@@ -219,11 +218,11 @@ def run_of_files(*gains: list[float]) -> SimpleNamespace:
 @pytest.mark.parametrize(
     "gains, words",
     [
-        ([1.5], "of this file alone 1.5×"),
-        ([1.5, 1.2, 2.0], "of these 3 files alone 1.2 to 2.0×"),
+        ([1.5], "1.5× on this file only"),
+        ([1.5, 1.2, 2.0], "1.2–2.0× on these 3 files only"),
         # Of fewer than six files some may gain nothing: it is on these alone.
-        ([1.5, 0.9, 2.0], "of these 3 files alone 0.9 to 2.0×"),
-        ([1.5, 1.2, 2.0, 1.3, 1.1, 1.4], "of each of these 6 files 1.1 to 2.0×"),
+        ([1.5, 0.9, 2.0], "0.9–2.0× on these 3 files only"),
+        ([1.5, 1.2, 2.0, 1.3, 1.1, 1.4], "1.1–2.0× on each of these 6 files"),
     ],
 )
 def test_a_gain_is_of_each_file_and_of_other_files_if_six_gain(no_picture, gains, words):
@@ -237,7 +236,7 @@ def test_a_way_that_slows_one_of_six_files_is_not_advised(no_picture):
     run = run_of_files([1.5, 1.2, 2.0, 1.3, 0.9, 1.4])
     assert advise_page.build_answer(run).headline.startswith(bold("Undecided").rstrip("\x02"))
     (note,) = [line for line in advise_page.format_advice(run) if "other files may gain nothing" in line]
-    assert "0.9 to 2.0×, on 5 of these 6 files more than 1×" in note
+    assert "is 0.9–2.0× as fast, above 1× on only 5 of these 6 files" in note
 
 
 def test_of_several_ways_one_is_chosen_by_half_of_the_files_and_its_gain_is_of_the_others(no_picture):
@@ -246,7 +245,7 @@ def test_of_several_ways_one_is_chosen_by_half_of_the_files_and_its_gain_is_of_t
     advice = read_advice(run_of_files(chosen, other))
     assert advice.best.arm["read_cache"] == "blockcache-4MiB"
     assert sorted(advice.quoted_gains) == pytest.approx([1.1, 1.2, 1.3])
-    words = "of the 3 of these 6 files by which it was not chosen 1.1 to 1.3×"
+    words = "1.1–1.3× on 3 of these 6 files, which did not select this way"
     assert words in advise_page.build_answer(run_of_files(chosen, other)).headline
 
 
@@ -256,7 +255,7 @@ def test_files_that_are_read_together_or_not_by_both_ways_have_no_gain():
     assert read_advice(run).best.gains == {"1.h5": pytest.approx(1.2)}
     run.measured = run.measured.assign(access="datasets")
     assert read_advice(run).best.gains == {}
-    assert "of these files alone" in advise_page.format_advice(run)[2]
+    assert "on these files only" in advise_page.format_advice(run)[2]
 
 
 # Several accesses.

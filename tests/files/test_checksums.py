@@ -66,7 +66,7 @@ def test_references_have_no_checksum(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         kind = np.dtype([("of", h5py.ref_dtype), ("n", "<i4")])
         file["values"] = np.array([(file.ref, 1)], kind)
-        with pytest.raises(Unable, match="an element is of type Reference, of which there is no checksum"):
+        with pytest.raises(Unable, match="an element has type Reference, which has no checksum"):
             compute_checksum(file["values"][()])
 
 
@@ -93,8 +93,8 @@ def test_a_copy_with_other_gaps_and_chunks_holds_the_same_values(tmp_path, monke
 @pytest.mark.parametrize(
     "change, words",
     [
-        (lambda file: file["packed_texts"].__setitem__(59, kinds.texts(1)[0]), "/packed_texts has other values in"),
-        (lambda file: file["array"].__setitem__(1, np.zeros((3, 4))), "/array has other values in the copy"),
+        (lambda file: file["packed_texts"].__setitem__(59, kinds.texts(1)[0]), "/packed_texts has different values in"),
+        (lambda file: file["array"].__setitem__(1, np.zeros((3, 4))), "/array has different values in the copy"),
         (lambda file: file.__delitem__("half"), "/half cannot be read in the copy: "),
     ],
 )

@@ -34,13 +34,13 @@ def test_accesses_are_read_with_their_shares(text, unit, shares):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("shots", "'shots' is no access: write files or datasets, then all"),
-        ("files 1/0", "'files 1/0' is no access"),
-        ("[0:1:]]", "is no access"),
-        ("all; all", "names all twice"),
-        ("[0] 70 %; all", "the shares in '[0] 70 %; all' are not 100 % together"),
-        ("[0] 70 %; all 20 %", "not 100 % together"),
-        ("[0] 0 %; all 100 %", "not 100 % together"),
+        ("shots", "or 1/10 (got 'shots')"),
+        ("files 1/0", "(got 'files 1/0')"),
+        ("[0:1:]]", "an access must be"),
+        ("all; all", "contains all twice"),
+        ("[0] 70 %; all", "the shares in '[0] 70 %; all' must add up to 100 %"),
+        ("[0] 70 %; all 20 %", "must add up to 100 %"),
+        ("[0] 0 %; all 100 %", "must add up to 100 %"),
     ],
 )
 def test_a_malformed_access_is_one_line(text, words):

@@ -140,8 +140,8 @@ def test_a_copy_that_cannot_be_made_has_hdf5s_reason(tmp_path):
 TOOLS = {
     "cut": ('head -c 3000 "$1" > "$2"', "truncated file"),
     "other values": ('cp "{other}" "$2"', "v0"),
-    "killed": ("kill -KILL $$", "h5repack failed: it was ended by SIGKILL"),
-    "silent": ("exit 3", "h5repack failed: it gave no reason, and status 3"),
+    "killed": ("kill -KILL $$", "h5repack failed: killed by SIGKILL"),
+    "silent": ("exit 3", "h5repack failed: exit status 3 without a reason"),
     "words": ("echo 'no room' >&2; exit 1", "h5repack failed: no room"),
 }
 

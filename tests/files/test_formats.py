@@ -99,10 +99,10 @@ def test_a_truncated_file_has_its_size_and_the_whole_size_in_the_line(tmp_path, 
         file["x"] = np.arange(1000.0)
     whole = path.stat().st_size
     os.truncate(path, 3000)
-    words = f"it is truncated, 3,000 of {whole:,} bytes are there; copy or download it again"
+    words = f"it is truncated to 3,000 of {whole:,} bytes; copy or download it again"
     assert refusal(path) == f"{path} cannot be read as HDF5: {words}"
     os.truncate(path, block + 20)
-    assert "it is truncated within its first 96 bytes" in refusal(path)
+    assert "it is truncated to fewer than 96 bytes" in refusal(path)
 
 
 @pytest.mark.parametrize("version", ["earliest", "latest"])
@@ -113,7 +113,9 @@ def test_members_of_a_family_and_parts_of_a_split_file_are_named(tmp_path, versi
     assert "it is the first of a family of files; join them: h5repart" in refusal(tmp_path / "f-000.h5")
     words = "is not an HDF5 file but a member of the family of files that begins with f-000.h5; join them"
     assert words in refusal(tmp_path / "f-002.h5")
-    assert "cannot be read as HDF5: it is a part of a split file; copy it into one file" in refusal(tmp_path / "s-m.h5")
+    assert "cannot be read as HDF5: it is a part of a split file; copy it into a single file" in refusal(
+        tmp_path / "s-m.h5"
+    )
     assert "a part of a split file, whose metadata are in s-m.h5; copy it" in refusal(tmp_path / "s-r.h5")
 
 
@@ -131,8 +133,13 @@ def test_a_file_with_a_writer_is_named_and_one_whose_writer_was_killed_too(tmp_p
     command = [sys.executable, "-c", writer, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        assert refusal(path) == f"{path} cannot be read as HDF5: a program that writes it has locked it; end that"
-    assert "it is marked as being written; wait for its writer, or, if that was killed, use h5clear -s" in refusal(path)
+        assert refusal(path) == (
+            f"{path} cannot be read as HDF5: another program has locked it for writing; end that program"
+        )
+    assert (
+        "its header marks it as open for writing; wait for the writer, or run h5clear -s if the writer was killed"
+        in refusal(path)
+    )
 
 
 def test_what_is_no_file_is_named_and_the_others_are_read(tmp_path):
@@ -145,7 +152,7 @@ def test_what_is_no_file_is_named_and_the_others_are_read(tmp_path):
     assert done.returncode == 2
     assert done.stdout.startswith("1 file, ")
     line = done.stderr.splitlines()[-1]
-    assert "annexed.h5 cannot be read: it is a link to .git/annex/objects/Xx/key, which is not there; fetch" in line
+    assert "annexed.h5 cannot be read: it is a link to .git/annex/objects/Xx/key, which does not exist; fetch" in line
     assert "pipe.h5 cannot be read: it is a pipe, a socket or a device; leave it out" in line
     assert "store.zarr is not an HDF5 file but a Zarr store; copy it with xarray" in line
     assert "store.zarr is not an HDF5 file but a Zarr store" in refusal(tmp_path / "store.zarr")
@@ -155,14 +162,14 @@ def test_what_is_no_file_is_named_and_the_others_are_read(tmp_path):
     "address, words",
     [
         ("https://b.s3.us-west-2.amazonaws.com/k/a%20b.h5?X-Amz-Signature=x", "s3://b/k/a b.h5 (region us-west-2)"),
-        ("https://s3.amazonaws.com/b/k.h5", "https://s3.amazonaws.com/b/k.h5 is not read; name its bucket: s3://b/k.h5"),
+        ("https://s3.amazonaws.com/b/k.h5", "/b/k.h5 is not supported; name its bucket: s3://b/k.h5"),
         ("https://b.c.s3-eu-west-1.amazonaws.com/k.h5", "s3://b.c/k.h5 (region eu-west-1)"),
-        ("http://127.0.0.1/k.h5?token=secret", "http://127.0.0.1/k.h5 is not read; download it, or name its bucket"),
-        ("gs://b/k.h5", "gs://b/k.h5 is not read; download it, or name its bucket: s3://bucket/key"),
+        ("http://127.0.0.1/k.h5?token=secret", "/k.h5 is not supported; download it, or name its bucket"),
+        ("gs://b/k.h5", "gs://b/k.h5 is not supported; download it, or name its bucket: s3://bucket/key"),
         ("s3a://b/k.h5", "write s3://b/k.h5"),
         ("file:///data/k.h5", "write its path, /data/k.h5"),
-        ("s3://", "s3://: no bucket is called ''; write s3://bucket/key"),
-        ("s3://a b/k.h5", "no bucket is called 'a b'"),
+        ("s3://", "s3://: '' is not a valid bucket name; write s3://bucket/key"),
+        ("s3://a b/k.h5", "'a b' is not a valid bucket name"),
     ],
 )  # fmt: skip
 def test_an_address_that_is_not_read_has_what_to_write_in_its_line(address, words):
@@ -190,10 +197,10 @@ def test_files_of_a_folder_are_those_with_endings_of_hdf5_or_else_with_its_signa
     (tmp_path / "below").mkdir()
     (tmp_path / "wrfout_d01").rename(tmp_path / "below" / "deep.h5")
     (tmp_path / "some.h5.bak").unlink()
-    with pytest.raises(Problem, match=r"has no HDF5 file of its own; .*/\*\*/\*\.h5 means those below it, too"):
+    with pytest.raises(Problem, match=r"contains no HDF5 file directly; .*/\*\*/\*\.h5 includes files below it"):
         find_sources(str(tmp_path))
     assert [source.name for source in find_sources(f"{tmp_path}/**/*.h5")] == ["deep.h5"]
-    with pytest.raises(Problem, match=r"b\* means folders only; .*b\*/\*\.h5 means the files in them"):
+    with pytest.raises(Problem, match=r"b\* matches only folders; write .*b\*/\*\.h5 for their files"):
         find_sources(f"{tmp_path}/b*")
 
 

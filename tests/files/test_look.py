@@ -82,7 +82,7 @@ def beyond(path: Path, page_buffer: int = 0) -> int:
 def test_metadata_among_the_values_are_requests_that_pages_save(tmp_path):
     path = written(tmp_path / "series.h5", series)
     said = conclusions(path)
-    assert f"its 301 objects takes {beyond(path)} requests of ROS3 behind the first 16 MiB" in said
+    assert f"its 301 objects takes {beyond(path)} requests of ROS3 beyond the first 16 MiB" in said
     copy = repacked(path, said)
     assert contents_of(copy).requests == beyond(copy) == 0
     assert "Metadata" not in conclusions(copy)
@@ -125,7 +125,7 @@ def test_an_index_of_the_old_format_is_read_as_a_whole(tmp_path, version, member
     said = conclusions(path := written(tmp_path / "wide.h5", write, libver=version))
     assert (f"Group / has {members:,} members" in said) == of_note
     if of_note:
-        (cost,) = re.findall(r"finding one by its name takes (\d+) reads and", said)
+        (cost,) = re.findall(r"finding a member by name takes (\d+) reads and", said)
         copy = repacked(path, said)
         assert int(cost) > 3
         before, after = (sum(size for _, size in contents_of(each).largest.reads) for each in (path, copy))
@@ -231,7 +231,7 @@ def test_chunks_that_no_cache_keeps_are_as_many_reads_as_hdf5_makes(tmp_path):
     default = sizes.format_size(h5py.h5p.create(h5py.h5p.FILE_ACCESS).get_cache()[2])
     assert f"Chunks of 9.155 MiB (/large) are larger than the {default} of HDF5" in said
     assert re.search(
-        r"\(/packed\) are larger than .*: each access to one fetches 8\.\d+ MiB and unpacks them again", said
+        r"\(/packed\) are larger than .*: each access to a chunk fetches 8\.\d+ MiB and decompresses them again", said
     )
     assert "/rows" not in said
     assert "/empty" not in said
@@ -278,9 +278,9 @@ def test_virtual_datasets_are_found_by_the_files_name(tmp_path):
     said = lines(path)
     assert "1 dataset\n1 dataset with values in other files" in said
     assert "not readable" not in said
-    assert "but not the values of 1 dataset in other files" in conclusions(path)
+    assert "except the values of 1 dataset in other files" in conclusions(path)
     source.unlink()
-    assert "not readable here: /virtual (virtual; its source source.h5 is not there)" in lines(path)
+    assert "not readable here: /virtual (virtual; its source source.h5 does not exist)" in lines(path)
 
 
 def test_what_hdf5_may_lack_is_asked_of_the_library(tmp_path):
@@ -289,8 +289,8 @@ def test_what_hdf5_may_lack_is_asked_of_the_library(tmp_path):
     path = written(tmp_path / "szip.h5", write)
     assert "filters: szip (1)" in lines(path)
     assert "cannot be read" not in conclusions(path)
-    assert files.describe_lacking(4, "szip") == "szip, which this HDF5 was built without"
-    assert files.describe_lacking(32001, "blosc") == "blosc, which HDF5 has only as a plugin"
+    assert files.describe_lacking(4, "szip") == "szip, which this HDF5 lacks"
+    assert files.describe_lacking(32001, "blosc") == "blosc, which is available only as a plugin of HDF5"
 
 
 def test_datasets_of_a_type_that_was_read_before_are_looked_at_as_well(tmp_path):
@@ -320,7 +320,7 @@ def test_a_filter_that_is_lacking_is_named_once_for_all_datasets(tmp_path):
             dataset.write_direct_chunk((0,), b"not four numbers", 0)
 
     said = conclusions(written(tmp_path / "blosc.h5", write))
-    assert "/a and 1 more cannot be read without blosc, which HDF5 has only as a plugin." in said
+    assert "/a and 1 more cannot be read without blosc, which is available only as a plugin of HDF5." in said
 
 
 def test_datasets_that_are_left_out_are_not_kept_open(tmp_path):
@@ -368,7 +368,7 @@ def columns(tmp_path: Path) -> Path:
     [
         ("[:, 0]", "[:, 0] fetches 12 MiB for 1.907 MiB: the chunks (65536, 6) of /table do not suit it; with chunks"),
         ("all", "The chunks of {path} suit all."),
-        ("", "What is worth it for what you read"),
+        ("", "Run sbench advise to measure"),
     ],
 )
 def test_an_access_is_compared_with_the_chunks(capsys, columns, access, words):

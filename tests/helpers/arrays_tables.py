@@ -172,7 +172,7 @@ def _troubled(record: dict) -> dict:
     if (cell["backend"], cell["access"], repeat) == ("zarr", "columns", 2):
         return record | {
             "valid": False,
-            "reasons": ["the values that were read do not have the checksum of the manifest"],
+            "reasons": ["the checksum of the values read differs from the manifest"],
         }
     return record
 

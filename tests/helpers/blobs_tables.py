@@ -96,7 +96,7 @@ def build(
             path.write_text(sealed(record), encoding="utf-8")
             kept.append(Kept(row["cell"], row, repeat, path, record))
     left_out = _row({f: USUAL[f][0] for f in FACTORS} | {"store": "s3", "pattern": "mpi-io"})
-    left_out |= {"cell": "", "omitted": "MPI-IO reads files, not a store of the kind s3"}
+    left_out |= {"cell": "", "omitted": "MPI-IO reads files, not stores of kind s3"}
     pd.DataFrame([*rows, left_out]).to_csv(folder / "matrix.csv", index=False)
     levels = {factor: {row[factor] for row in rows} for factor in FACTORS}
     gather(folder, [{"factor": factor, "baseline": base} for factor, base in compare if base in levels[factor]])
@@ -133,7 +133,7 @@ def facts() -> dict:
             "s3": {"kind": "s3", "server": "embedded"},
             "azure": {"kind": "azure-blob", "server": "embedded"},
         },
-        "limits": ["s3: an S3 server on the loopback of the same machine, no TLS; not a verdict on AWS"],
+        "limits": ["s3: an S3 server on the loopback of the same machine; no TLS; not a verdict on AWS"],
         "code": ["a" * 64],
         "git": ["b" * 40],
         "sessions": ["one"],

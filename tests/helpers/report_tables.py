@@ -121,8 +121,8 @@ def facts() -> dict:
         },
         "settings": {"repeats": 6, "equivalence_percent": 5, "data": {"shots": 12, "signals": 61, "read_signals": 4}},
         "limits": [
-            "s3: an S3 server on the loopback of the same machine, an emulated network: 20 ms, 50 MiB/s per "
-            "connection, no TLS; not a verdict on AWS"
+            "s3: an S3 server on the loopback of the same machine, sharing its cores with the readers; an emulated "
+            "network: 20 ms, 50 MiB/s per connection; no TLS; not a verdict on AWS or another service"
         ],
         "on_purpose": [
             "Libraries hdf5-1.14.6 and hdf5-2.0.0 differ on purpose in libhdf5 1.14.6 (tarball, libcurl-7.88.1) and "

@@ -114,7 +114,7 @@ def facts(batteries: tuple[Battery, ...] | list[Battery] = BATTERIES) -> dict:
         "machine": {"cpu": "AMD EPYC 7B13", "cores": 2, "ram_bytes": 24 * 2**30, "kernel": "6.1.0-18-amd64"},
         "stores": {"disk": {"kind": "posix", "path": "/mnt/disk"}},
         "settings": {"jobs": 20, "pause_s": 10, "limits": ["etcd", "openshift"]},
-        "limits": ["disk: a local file system; what the device keeps in its caches is not controlled"],
+        "limits": ["disk: a local file system; caches of the hypervisor and the device are not controlled"],
         "jobs": {JOB: {"text": "; etcd's write-ahead log\n[fio_io]\nrw=write\nfdatasync=1\nsize=200m\nbs=2300\n"}},
         "left_out": [{"file": "b2_t9/notes.json", "reason": "it is <no> output of fio: it has no jobs"}],
         "failed_attempts": [{"attempt": "1", "what": "disk/repeat=1.json", "reasons": ["fio ended with status 1"]}],
@@ -175,7 +175,7 @@ def _cell(battery: Battery, samples: pd.DataFrame | None) -> dict:
     done = battery.state == "done"
     row = {"cell": f"{battery.store}_{battery.background}", **battery.levels, "operation": "sync"}
     row |= {"n": int(done), "failed": int(battery.state == "failed"), "invalid": int(battery.state == "invalid")}
-    reasons = {"failed": "fio: No space left on device", "invalid": "19 jobs were done, 20 asked"}
+    reasons = {"failed": "fio: No space left on device", "invalid": "19 of 20 jobs done"}
     row["reasons"] = reasons.get(battery.state, "")
     if not done:
         return row
@@ -377,11 +377,11 @@ def _collapse(battery: Battery) -> dict:
         "predicted_number": predicted,
         "observed_job": "" if np.isnan(observed) else job_id(observed),
         "observed_number": observed,
-        "text": f"by the model the credits of a 128 GiB gp2 volume run out in job {predicted:.0f}; a collapse was seen "
-        f"at job {observed:.0f} (from a full bucket; 2.40 device I/Os per write: assumed)",
+        "text": f"the model predicts that the burst credits of a 128 GiB gp2 volume run out in job {predicted:.0f}; "
+        f"latency rose at job {observed:.0f} (from a full bucket; 2.40 device I/Os per write: assumed)",
     }
 
 
 def _omitted() -> dict:
     levels = {"store": "s3", "job": JOB, "background": "none", "host": "", "control": ""}
-    return {"cell": "", **levels, "omitted": "fio does not write to a store of the kind s3", "twin_of": ""}
+    return {"cell": "", **levels, "omitted": "fio cannot write to a store of kind s3", "twin_of": ""}

@@ -16,7 +16,7 @@ from tests.inject.points import Point
 
 LIMIT_S = 400
 # A reason that names a class of Python's, or none at all, tells a user nothing.
-_POOR = re.compile(r"\b[A-Za-z]*(Error|Exception)\b: |it said nothing|no reason given|Traceback")
+_POOR = re.compile(r"\b[A-Za-z]*(Error|Exception)\b: |no output|no reason given|Traceback")
 
 
 @dataclass

@@ -54,7 +54,7 @@ def test_a_failed_provision_takes_no_record_along(tiny_run, tmp_path):
     before = records(tiny_run)
     write(tiny_run, TINY | {"stores": {"disk": {"kind": "posix", "path": str(tmp_path / "typo/bench")}}})
     failed = launch(tiny_run, "--", *MEASURE)
-    assert f"there is no {tmp_path}/typo; mount the file system, or correct the store's path" in failed.stderr
+    assert f"{tmp_path}/typo does not exist; mount the file system, or correct the store's path" in failed.stderr
     assert not (tmp_path / "typo").exists(), "what is not mounted is not replaced by the disk beneath"
     write(tiny_run, TINY)
     assert "0 records to measure" in sbench("plan", cwd=tiny_run).stdout
@@ -74,7 +74,7 @@ def test_what_is_missing_or_failed_stays_so_and_whole_blocks_are_appended_though
     shutil.rmtree(tiny_run / "results/tiny/data")
     told = sbench("plan", cwd=tiny_run).stdout
     assert "4 records to measure" in told
-    assert "\n  blocks 3 to 4, of 2 cells, appended: what an earlier session left out is not filled up" in told
+    assert "\n  blocks 3 to 4, of 2 cells, appended: incomplete blocks stay incomplete" in told
     done = launch(tiny_run, "--", *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
     after = records(tiny_run)
@@ -98,8 +98,8 @@ def test_what_fails_or_is_killed_is_said_reported_and_done_again(tiny_run):
     os.kill(steps_of(tiny_run)[0], signal.SIGKILL)
     words, _ = process.communicate()
     assert process.returncode == 1, words
-    assert "no h5py wheel with HDF5 9.9.9" in words
-    assert "ended from outside before it could write its artefact" in words
+    assert "lacks an h5py wheel with HDF5 9.9.9" in words
+    assert "the step ended before it wrote its artefact" in words
     assert "Traceback" not in words
     found = records(tiny_run)
     assert sorted(record["status"] for record in found.values()) == ["done"] * 5 + ["failed"], words
@@ -107,7 +107,7 @@ def test_what_fails_or_is_killed_is_said_reported_and_done_again(tiny_run):
     assert both(tiny_run) == [1, 4]
     page = (tiny_run / "reports/tiny/shots.html").read_text(encoding="utf-8")
     assert "9.9.9" in page
-    assert "ended from outside before it could write its artefact" in page
+    assert "the step ended before it wrote its artefact" in page
     assert (tiny_run / "reports/tiny/index.html").exists()
     assert planned(tiny_run)["measure"] == 8
     write(tiny_run, TINY)
@@ -127,7 +127,7 @@ def test_data_that_cannot_be_made_are_told_once_skip_their_cells_and_open_the_re
     assert "nowhere: no file is there" in line
     [line] = [line for line in said if "skipped  " in line]
     assert re.search(
-        r"skipped  all that needs results/tiny/data/shots-single-shot-\w+/manifest.json, which failed", line
+        r"skipped  all jobs that need results/tiny/data/shots-single-shot-\w+/manifest.json, which failed", line
     )
     assert [line for line in said if " measure shots " in line or " put shots-" in line] == []
     assert any(line.startswith("1 step failed, 5 skipped; ") for line in said)
@@ -225,7 +225,7 @@ def test_odd_records_and_a_doubled_row_of_the_matrix_are_named_and_all_else_is_r
     for path in (paths[0], paths[1], paths[3]):
         assert str(path.relative_to(tiny_run)) in words
         assert str(path.relative_to(tiny_run)) in page
-    assert "another row of matrix.csv is of the same cell" in page
+    assert "another row of matrix.csv has the same cell" in page
     assert snakemake(tiny_run, *MEASURE).returncode == 0
     after = records(tiny_run)
     assert both(tiny_run) == [3, 4]
@@ -276,7 +276,7 @@ def test_a_second_run_in_one_clone_stops_and_the_first_goes_on(tiny_run):
     for second in (snakemake(tiny_run), launch(tiny_run)):
         assert second.returncode != 0
         assert "Traceback" not in second.stdout + second.stderr
-    assert "another run is going on in this folder" in second.stderr
+    assert "another run is in progress in this folder" in second.stderr
     os.kill(step, signal.SIGCONT)
     words, _ = first.communicate()
     assert first.returncode == 0, words

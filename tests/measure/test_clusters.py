@@ -142,7 +142,7 @@ def test_a_job_that_was_ended_is_a_failed_cell_and_the_next_call_makes_it_good(r
         of_cells[one["name"]][one["repeat"]] = one
     failed = [one for cell in of_cells.values() for one in cell.values() if one["status"] == "failed"]
     assert [one["repeat"] for one in failed] == [1]
-    assert "ended from outside" in failed[0]["reasons"][0]
+    assert "ended before it wrote its artefact" in failed[0]["reasons"][0]
     # A whole block is appended, of the study that lacks one.
     assert {len([one for one in cell.values() if one["status"] == "done"]) for cell in of_cells.values()} == {2, 3}
     assert {max(cell) for cell in of_cells.values()} == {3}
@@ -278,12 +278,12 @@ def test_cells_of_a_library_that_could_not_be_built_are_not_submitted(tiny_queue
     assert done.returncode == 1, done.stdout + done.stderr
     assert [one["cell"]["library"] for one in records(tiny_queue).values()] == ["hdf5-2.0.0"]
     assert len((tiny_queue / "jobs").read_text(encoding="utf-8").splitlines()) == 4
-    assert "no h5py wheel with HDF5 9.9.9" in done.stdout + done.stderr
+    assert "lacks an h5py wheel with HDF5 9.9.9" in done.stdout + done.stderr
     assert "9.9.9" in (tiny_queue / "reports/tiny/shots.md").read_text(encoding="utf-8")
     # What is there is reported, and what failed is tried again.
     again = submitted(tiny_queue, "--workflow-profile", "profiles/generic")
     assert again.returncode == 1, again.stdout + again.stderr
-    assert "no h5py wheel with HDF5 9.9.9" in again.stdout + again.stderr
+    assert "lacks an h5py wheel with HDF5 9.9.9" in again.stdout + again.stderr
 
 
 def submitted(clone: Path, *options: str) -> subprocess.CompletedProcess:

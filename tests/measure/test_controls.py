@@ -154,7 +154,7 @@ def test_twins_with_something_anew_are_counted_apart_from_false_alarms(tmp_path:
 def test_the_page_says_what_placing_and_building_anew_changed_or_that_neither_was_done(tmp_path: Path):
     folder = build(tmp_path / "tables")
     page = write_words("shots", folder, tmp_path / "none.html").with_suffix(".md").read_text()
-    assert "Verdicts are of one placement of the data and one build." in page
+    assert "Verdicts hold for a single placement of the data and a single build." in page
     facts = json.loads((folder / "facts.json").read_text())
     facts["controls"] |= {"copied": [1, 3], "rebuilt": [0, 0]}
     (folder / "facts.json").write_text(json.dumps(facts))
@@ -167,8 +167,8 @@ def test_the_page_says_what_placing_and_building_anew_changed_or_that_neither_wa
     changed(tmp_path, folder, "verdicts.csv", anew)
     page = write_words("shots", tmp_path / "changed", tmp_path / "one.html").with_suffix(".md").read_text()
     assert "Another copy of the data: slower, 1.20 [1.10, 1.30] times the time; different in 1 of 3 runs on" in page
-    assert "Verdicts are of one build." in page
-    assert "2 cells measured twice under two names" in page
+    assert "Verdicts hold for a single build." in page
+    assert "2 cells measured twice" in page
 
 
 @pytest.mark.rule(6)
@@ -181,17 +181,17 @@ def test_the_page_says_what_the_run_tells_apart_and_warns_where_a_tenth_is_misse
         return rows.assign(verdict=rows["verdict"].mask(is_slowed, "no evidence"))
 
     page = write_words("shots", folder, tmp_path / "found.html").with_suffix(".md").read_text()
-    assert "This run tells 10 % apart: 3 of 3; 5 %: 1 of 3; false alarms 0 of 6 (at most 39 %)." in page
+    assert "planted slowdowns detected: 10 % in 3 of 3, 5 % in 1 of 3; false alarms: 0 of 6 (upper bound 39 %)." in page
     assert "2 cells measured twice" in page
-    assert "cannot be seen in this run" not in page
+    assert "cannot detect differences" not in page
     few = {"runs": 1, "slow10": [0, 0], "slow5": [0, 0], "alarms": [0, 0], "reached": {}}
     assert judgement.describe_slowed({"controls": few}).endswith(
-        "by 10 % and 5 %: too few complete blocks to judge any."
+        "of 10 % and 5 %: too few complete blocks to judge any."
     )
     changed(tmp_path, folder, "verdicts.csv", missed)
     page = write_words("shots", tmp_path / "changed", tmp_path / "missed.html").with_suffix(".md").read_text()
     answers = json.loads((tmp_path / "missed_answers.json").read_text())
-    caution = "Differences below about 30 % cannot be seen in this run; "
+    caution = "This run cannot detect differences below about 30 %"
     assert answers["caution"].startswith(caution)
     assert page.index(answers["headline"].strip("\x01\x02")) < page.index(caution) < page.index("![")
 

@@ -70,7 +70,7 @@ def test_without_the_packages_one_line_says_what_to_type(bare, clone):
     assert done.stdout == ""
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("Using workflow specific profile")]
     assert line.startswith("problem: ")
-    assert line.endswith("type `make setup` and the same again, or add `--sdm conda`")
+    assert line.endswith("run `make setup` and repeat the command, or add `--sdm conda`")
     assert not (clone / "results").exists()
     # What starts no program works all the same.
     assert call(bare, clone, "--configfile", "config/quick.yaml", "--dry-run").returncode == 0
@@ -150,7 +150,7 @@ def test_a_library_of_conda_that_is_not_what_its_label_says_fails(bare, clone, c
     write(clone, SINGLE | {"libraries": libraries, "studies": {"shots": section}})
     options = ("--cores", "2", "--sdm", "conda", "--until", "measure")
     done = call(bare, clone, *options, PATH=f"{conda}/bin:{os.environ['PATH']}")
-    line = "library hdf5-2.1.0: its label says HDF5 2.1.0, its h5py has 2.0.0"
+    line = "library hdf5-2.1.0: hdf5 is 2.1.0, but its h5py uses HDF5 2.0.0"
     assert line in artefact(clone / "results/tiny/environments/hdf5-2.1.0.json")["reasons"][0], done.stderr
     (record,) = records(clone).values()
     assert record["status"] == "failed"

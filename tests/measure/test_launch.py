@@ -72,7 +72,7 @@ def test_what_is_measured_again_is_counted_and_asked_about_before_a_record_is_mo
     written(measured / "config/config.yaml", ask_above={"hours": 0.0001})
     refused = again(measured, "wheel")
     assert refused.returncode == 2
-    assert "above the limits of ask_above: hours 0.00556 > 0.0001" in refused.stderr
+    assert "exceeds the limits of ask_above: hours 0.00556 > 0.0001" in refused.stderr
     assert "moved" not in refused.stderr
     assert records(measured) == before
 
@@ -83,7 +83,7 @@ def test_data_that_the_disk_has_no_room_for_is_told_before_anything_is_written(c
     written(clone / "config/config.yaml", studies={"particles": {"matrix": matrix}})
     done = sbench("run", "--cores", "1", "--yes", cwd=clone, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
-    assert "GiB free, and 4097.8 GiB of data are to be generated; free some or make the data smaller" in done.stderr
+    assert "GiB free, but the run generates 4097.8 GiB of data; free disk space or make the data smaller" in done.stderr
     assert list((clone / "results").glob("*")) == []
 
 
@@ -93,7 +93,7 @@ def test_objects_that_are_made_on_their_way_into_a_store_elsewhere_need_no_room_
     section = {"data": {"objects": 10_000}, "matrix": levels | {"pattern": ["multiple-files"]}}
     written(clone / "config/config.yaml", stores=stores, studies={"blobs": section})
     done = sbench("run", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
-    assert "above the limits of ask_above" in done.stderr
+    assert "exceeds the limits of ask_above" in done.stderr
     assert "disk_gib" in done.stderr
     assert "GiB free" not in done.stderr
 
@@ -110,19 +110,19 @@ def test_what_a_call_does_to_the_blocks_of_comparisons_is_said_before(measured):
     assert notes("--only", "cache=cold") == []
     cold, warm = sorted(path for path in (measured / "results/small/shots/records").iterdir())
     told = notes("--again", cold.name)
-    assert told == ["1 cell measured again, without the other side of 1 comparison: sbench run measures both"]
+    assert told == ["1 cell measured again without the other arm of 1 comparison; sbench run measures both"]
     (warm / "repeat=2.json").unlink()
     [told] = notes()
-    assert told.startswith("block 3, of 2 cells, appended: what an earlier session left out is not filled up")
+    assert told.startswith("block 3, of 2 cells, appended: incomplete blocks stay incomplete")
     (cold / "repeat=2.json").unlink()
-    assert notes() == ["block 2, of 2 cells, appended: there are to be 2"]
+    assert notes() == ["block 2, of 2 cells, appended: the configuration sets 2 repeats"]
     assert notes("--only", "cache=cold") == [
-        "block 2, of 1 cell, appended: there are to be 2",
-        "1 comparison with cells that are not asked for: not in these blocks",
+        "block 2, of 1 cell, appended: the configuration sets 2 repeats",
+        "1 comparison not in these blocks: they need cells that are not selected",
     ]
     shutil.rmtree(warm)
     [told] = notes()
-    assert told == "blocks 2 to 3, of 2 cells, appended: 1 cell without any record, to be measured beside the others"
+    assert told == "blocks 2 to 3, of 2 cells, appended: 1 cell without a record must share blocks with the others"
 
 
 @pytest.mark.rule(2)
@@ -139,7 +139,7 @@ def test_a_plan_says_that_volumes_with_burst_credits_are_measured_in_one_order(c
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    words = "cells in the order of the matrix, as each leaves traces in the next: they are not comparable"
+    words = "cells run in the order of the matrix, as each affects the next: they are not comparable"
     assert words in note()
     assert words not in note(start_credits=["full"])
 
@@ -168,7 +168,7 @@ def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measu
     assert "_cold" in cold
     assert cold.endswith("  2 to do    7.0 s each (as before)")
     assert warm.endswith("  2 to do    7.0 s each (estimated by cells on disk before)")
-    assert "about 81 s, of which 20 s build wheel-2.0.0 and 33 s make data and pages; " in total
+    assert "about 81 s, including 20 s to build wheel-2.0.0 and 33 s for data and pages; " in total
     shutil.copytree(measured / "results/small", measured / "results/later")
     rewritten(measured, "later", "*_cold*", step_seconds=9.0, session="2026-11-21T08:00:00Z")
     cold, warm = plan()[:2]
@@ -194,7 +194,7 @@ def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
         asked = sbench("check", file)
         plan = sbench("plan", file)
         assert (asked.returncode, plan.returncode) == (1, 0), asked.stderr + plan.stderr
-        assert "AMISS  library built: there is no /no.tgz; correct the path" in asked.stdout
+        assert "FAILED library built: /no.tgz does not exist; correct the path" in asked.stdout
         (line,) = [line for line in asked.stdout.splitlines() if "data.files" in line]
         assert line.removeprefix("ok     ") in plan.stdout
         return line
@@ -206,7 +206,7 @@ def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
     name = tmp_path / "own/one.nc"
     assert looked().endswith(f"data.files: {name} is not paged, single-shot, 1 shots of 1 signals")
     assert "1 signals; a page buffer of 1MiB has no effect on it: repack it" in looked(page_buffer=["0", "1MiB"])
-    assert "; the matrix says shot-major: write the layout" in looked(layout=["shot-major"])
+    assert "; the matrix has shot-major: write the layout" in looked(layout=["shot-major"])
 
 
 def test_a_run_of_another_name_measures_the_same_beside_the_first(measured):
@@ -214,7 +214,7 @@ def test_a_run_of_another_name_measures_the_same_beside_the_first(measured):
     assert done.returncode == 0, done.stderr
     assert "tuesday/shots: 2 cells, 0 left out, 4 records to measure" in done.stderr
     assert "results/tuesday/shots/records/" in done.stdout + done.stderr
-    for name, words in (("../x", "config/config.yaml: run: '../x' is not understood"), ("2026", "as --name day-2026")):
+    for name, words in (("../x", "config/config.yaml: run: '../x' is not valid"), ("2026", "such as --name day-2026")):
         refused = sbench("plan", "--name", name, cwd=measured)
         assert refused.returncode == 2
         assert words in refused.stderr
@@ -254,7 +254,7 @@ def test_a_file_in_the_way_of_a_run_is_one_line(clone, top):
     (clone / top / "small").write_text("", encoding="utf-8")
     done = sbench("run", "--cores", "1", cwd=clone)
     assert done.returncode == 2
-    assert f"problem: {top}/small is no folder that can be written: move what is in the way" in done.stderr
+    assert f"problem: {top}/small is not a writable folder; move the file that blocks it" in done.stderr
     assert "Traceback" not in done.stderr
     planned = sbench("plan", cwd=clone)
     assert planned.returncode == 0, planned.stderr
@@ -266,7 +266,7 @@ def test_a_matrix_of_which_nothing_is_left_names_the_file(tmp_path, name):
     file = written(tmp_path / "mine.yaml", studies=study)
     done = sbench(name, file)
     assert done.returncode == 2
-    assert f"problem: {file}: studies.shots.matrix: no cell of it can exist (" in done.stderr
+    assert f"problem: {file}: studies.shots.matrix: all combinations are impossible (" in done.stderr
 
 
 ODD = "-x;touch touched;$(touch touched)`touch touched`$(shell touch touched)\ntouch touched"
@@ -300,7 +300,9 @@ def test_a_configuration_with_blanks_and_quotes_is_taken_from_any_folder(ready_c
 
 def test_results_from_elsewhere_need_a_study_that_imports_some(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    with pytest.raises(Problem, match=r"quick\.yaml has no study that imports results; name another configuration"):
+    with pytest.raises(
+        Problem, match=r"quick\.yaml contains no study that imports results; name another configuration"
+    ):
         launch.make_plan("config/quick.yaml", imports=[str(tmp_path)])
 
 
@@ -311,7 +313,7 @@ def test_an_import_says_what_it_imports_and_counts_no_cells(tmp_path):
     assert done.returncode == 0, done.stderr
     *_, study, total = done.stdout.splitlines()
     assert study == "imported/volumes: 2 files of results from elsewhere to import"
-    assert total.startswith("in all: about 20 s, of which 20 s make data and pages, nothing to build; report: ")
+    assert total.startswith("in all: about 20 s, including 20 s for data and pages, nothing to build; report: ")
 
 
 @pytest.mark.parametrize("name", ["a{b}.json", "a\nb.json"])
@@ -320,7 +322,7 @@ def test_a_name_that_snakemake_cannot_watch_is_one_line(ready_clone, name):
     (ready_clone / "imports" / name).touch()
     done = sbench("import", cwd=ready_clone)
     assert done.returncode == 2
-    assert "has a brace or a control character in it; rename it" in done.stderr
+    assert "has a brace or a control character in its name; rename it" in done.stderr
     assert "Snakemake" not in done.stderr
 
 
@@ -328,7 +330,7 @@ def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     file = written(tmp_path / "mine.yaml", stores={"disk": {"kind": "posix", "path": "README.md"}})
     assert preflight.run_checks(str(file)) == 1
-    assert "AMISS  README.md there: is a file, not a folder; move it, or correct the store's path" in (
+    assert "FAILED folder README.md: is a file, not a folder; move it, or correct the store's path" in (
         capsys.readouterr().out
     )
 
@@ -339,7 +341,7 @@ def test_brackets_and_colons_in_a_path_are_printed_as_they_are(path, tmp_path, m
     monkeypatch.chdir(ROOT)
     file = written(tmp_path / "mine.yaml", stores={"disk": {"kind": "posix", "path": path}})
     assert preflight.run_checks(str(file)) == 1
-    assert f"AMISS  {path} there: " in capsys.readouterr().out
+    assert f"FAILED folder {path}: " in capsys.readouterr().out
 
 
 @pytest.mark.late
@@ -347,8 +349,8 @@ def test_processes_that_do_not_fit_into_memory_are_found_before_anything_is_uplo
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(memory, "compute_available_bytes", lambda: 2**30)
     for processes, pattern, told in (
-        (1, "single-file", "AMISS  memory: 1 process needs 1.062 GiB, 1 GiB are free; choose a smaller operation_size"),
-        (8, "sections", "AMISS  memory: 8 processes need 4.5 GiB, 1 GiB are free; choose a smaller operation_size"),
+        (1, "single-file", "FAILED memory: 1 process needs 1.062 GiB, 1 GiB free; choose a smaller operation_size"),
+        (8, "sections", "FAILED memory: 8 processes need 4.5 GiB, 1 GiB free; choose a smaller operation_size"),
     ):
         matrix = OBJECTS | {"processes": [processes], "pattern": [pattern]}
         file = written(tmp_path / "mine.yaml", studies={"blobs": {"matrix": matrix}})

@@ -79,7 +79,7 @@ def test_a_server_that_dies_in_mid_cell_fails_the_cell_and_leaves_nothing_behind
     )
     record = here.measure()
     assert record["status"] == "failed"
-    assert record["reasons"] == ["versitygw ended while the cell was measured"]
+    assert record["reasons"] == ["versitygw ended during the measurement"]
     until(lambda: processes_of(str(here.folder)) == [])
 
 
@@ -120,14 +120,14 @@ def pretended(here: Place, words: str) -> None:
     (here.folder / "servers.json").write_text(json.dumps(found | {"versitygw": str(wrapper)}), encoding="utf-8")
 
 
-FROM_OUTSIDE = "was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
+FROM_OUTSIDE = "was killed (SIGKILL) by a user or, for lack of memory, by the kernel"
 
 
 @pytest.mark.parametrize(
     "fault, reason",
     [
         ("os.kill(os.getpid(), 9)", f"studies.shots.measure {FROM_OUTSIDE}"),
-        ("sys.exit(3)", "studies.shots.measure ended with status 3: it said nothing"),
+        ("sys.exit(3)", "studies.shots.measure ended with status 3: no output"),
         ("sys.exit('by itself')", "studies.shots.measure ended with status 1: by itself"),
     ],
     ids=["killed", "silent", "by itself"],
@@ -146,7 +146,7 @@ def test_a_program_that_ends_early_is_not_explained_by_the_words_of_its_server(s
     "words, reason",
     [
         ("kill -9 $PPID", f"provision {FROM_OUTSIDE}"),
-        ("exit 1", "versitygw ended with status 1 as it started; its words are at the end of the step's log"),
+        ("exit 1", "versitygw ended with status 1 during its start; look at the end of the step's log"),
     ],
     ids=["killed", "no server"],
 )

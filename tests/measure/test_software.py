@@ -153,8 +153,8 @@ def test_records_without_a_fingerprint_are_compared_by_their_lock_and_counted_on
     else:
         other.unlink()
     assert "not comparable" not in set(gather(run)[2]["verdict"])
-    line = "1 of 24 records have no fingerprint of the software that measured them"
-    assert said(run)[1] == [f"{line}: their arms are compared by measuring code, data and lock alone"]
+    line = "1 of 24 records lack a fingerprint of the measuring software"
+    assert said(run)[1] == [f"{line}: checks of their arms cover only measuring code, data and lock"]
 
 
 def test_a_record_that_failed_lacks_no_fingerprint(tmp_path):
@@ -206,5 +206,5 @@ def test_what_a_library_loads_has_to_be_what_it_was(tmp_path: Path):
     environment = {"library": "own", "imported": [get_identity(file)]}
     fingerprint.expect_unchanged(environment)
     file.write_text("another")
-    with pytest.raises(Problem, match=r"^library own: .*extension\.so is not what it was when this run began; give it"):
+    with pytest.raises(Problem, match=r"^library own: .*extension\.so has changed since this run began; give"):
         fingerprint.expect_unchanged(environment)

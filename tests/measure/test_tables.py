@@ -82,14 +82,14 @@ def test_levels_stay_text(tmp_path):
 def test_invalid_records_are_shown_and_take_no_part(tmp_path):
     def change(record):
         if at(record, 2, library="hdf5-2.0.0"):
-            record |= {"valid": False, "reasons": ["the page cache was warm, cold was asked"]}
+            record |= {"valid": False, "reasons": ["the page cache was warm, expected cold"]}
         return record
 
     run = write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), repeats=7, change=change)
     samples, cells, judged = gather(run)
     row = chosen(cells, library="hdf5-2.0.0").iloc[0]
     assert (row["n"], row["failed"], row["invalid"]) == (6, 0, 1)
-    assert row["reasons"] == "repeat 2: the page cache was warm, cold was asked"
+    assert row["reasons"] == "repeat 2: the page cache was warm, expected cold"
     assert set(chosen(samples, library="hdf5-2.0.0", repeat=2)["valid"]) == {False}
     rows = chosen(judged, factor="library", metric="total")
     assert set(rows["blocks"]) == {6}
@@ -114,7 +114,7 @@ def test_failed_and_missing_records_are_counted_and_leave_too_few(tmp_path):
     assert set(rows["verdict"]) == {"too few repeats"}
     assert rows["p"].isna().all()
     assert (rows["ratio"] > 1.5).all()
-    assert rows["note"].str.startswith("4 complete blocks, 6 are needed; blocks 1, 6, 7 failed").all()
+    assert rows["note"].str.startswith("4 complete blocks, a verdict needs 6; blocks 1, 6, 7 failed").all()
 
 
 def test_a_broken_record_is_named_and_counts_as_failed(tmp_path, capsys):
@@ -138,7 +138,7 @@ def test_a_record_in_the_wrong_folder_counts_as_failed(tmp_path, capsys):
     shutil.copy(here, there)
     cells = gather(run)[1].set_index("cell")
     assert cells.loc[there.parent.name, "failed"] == 1
-    assert "is the record of another cell" in capsys.readouterr().err
+    assert "is a record of another cell" in capsys.readouterr().err
 
 
 def test_records_of_cells_that_the_matrix_no_longer_has_are_left_out(tmp_path, capsys):
@@ -147,7 +147,7 @@ def test_records_of_cells_that_the_matrix_no_longer_has_are_left_out(tmp_path, c
     pd.DataFrame(cells[1:]).to_csv(run / "matrix.csv", index=False)
     samples, summary, _ = gather(run)
     assert cells[0]["cell"] not in set(samples["cell"]) | set(summary["cell"])
-    assert "1 cells that the matrix does not have" in capsys.readouterr().err
+    assert "1 cells that are not in the matrix" in capsys.readouterr().err
 
 
 @pytest.mark.rule(11, 16)

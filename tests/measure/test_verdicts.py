@@ -165,7 +165,7 @@ def test_a_time_limit_is_a_time_of_at_least_that_and_no_hole(tmp_path):
     for row in chosen(judged, factor="library", metric="total").to_dict("records"):
         assert (row["blocks"], row["verdict"]) == (7, "slower"), "of the block in which both ended nothing is known"
         assert row["mean_ratio"] > 10
-        assert "blocks 2, 3 ended by the time limit in an arm, and taken as that long" in row["note"]
+        assert "blocks 2, 3 ended by the time limit in an arm, with the limit as its time" in row["note"]
         assert "block 1 failed, invalid or missing in an arm" in row["note"]
         assert (row["failed_baseline"], row["failed_contender"]) == (1, 3)
     assert set(chosen(judged, factor="library", metric="open")["blocks"]) == {5}
@@ -229,7 +229,12 @@ def test_slowed_controls_are_found_as_any_difference_of_their_size_would_be_and_
         ("provenance", "data_sha256", "other", "the data differ"),
         ("work", "logical_bytes", 5, "the amount of data differs"),
         ("provenance", "lock_sha256", "other", "the Python packages differ"),
-        (None, "verified", "within the timed pass", "whether checksums are within the timed pass differs"),
+        (
+            None,
+            "verified",
+            "within the timed pass",
+            "the place of checksums, inside or outside the timed pass, differs",
+        ),
     ],
 )
 def test_arms_of_different_code_data_or_packages_are_not_comparable(tmp_path, part, key, value, told):
@@ -432,9 +437,9 @@ def test_a_contender_that_is_slow_now_and_then_is_not_the_same(repeats):
     [
         ("1" * 8, 1, 1, ""),
         ("1" * 8, 1.08, 7, "p <= 0.05, but the interval includes 1"),
-        ("1" * 6 + "2" * 6, 1.15, 3, "p <= 0.0094, seen for the 2nd time, but the interval includes 1"),
-        ("1" * 6 + "2" * 6 + "3" * 6, 1.08, 2, "the interval excludes 1, but p > 0.0047, seen for the 3rd time"),
-        ("1" * 6 + "2" * 6 + "3" * 6, 1, 11, "the interval excludes 1, but p > 0.0047, seen for the 3rd time"),
+        ("1" * 6 + "2" * 6, 1.15, 3, "p <= 0.0094 at the 2nd look, but the interval includes 1"),
+        ("1" * 6 + "2" * 6 + "3" * 6, 1.08, 2, "the interval excludes 1, but p > 0.0047 at the 3rd look"),
+        ("1" * 6 + "2" * 6 + "3" * 6, 1, 11, "the interval excludes 1, but p > 0.0047 at the 3rd look"),
     ],
 )
 def test_where_interval_and_p_part_a_note_says_so(sessions, shift, seed, note):

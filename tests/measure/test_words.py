@@ -93,11 +93,11 @@ TURNS = SLOWER | {(OLD, "64MiB"): 0.5, (NEW, "64MiB"): 0.4}
             {},
             "HDF5 2.0.0 and 1.14.6 were the same within ±5 % in 1 comparison of 1.",
         ),
-        (SLOWER, {"blocks": 5}, "No verdict: 5 complete repeats of the 6 that it needs."),
+        (SLOWER, {"blocks": 5}, "No verdict yet: 5 complete repeats of at least 6."),
         (
             {(OLD, "0"): 1.0, (NEW, "0"): 1.01},
             {"null": {(NEW, "0"): 0.3}},
-            "Not decided between HDF5 2.0.0 and 1.14.6: medians 1.01 s and 1.00 s.",
+            "Undecided: HDF5 2.0.0 vs 1.14.6: medians 1.01 s and 1.00 s.",
         ),
         (
             {(OLD, "0"): 5.0, (NEW, "0"): 1.0},
@@ -119,7 +119,8 @@ def test_a_headline_of_several_arms_says_which_took_least_in_which_cases():
     run.facts["settings"]["compare"] = [entry]
     text, statements = headline.write_headline(run)
     assert text == (
-        f"{WHERE}of 5 page buffers, a 64 MiB page buffer took the least time in 1 of 2 cases (2.0× as fast as no page "
+        f"{WHERE}among 5 page buffers, a 64 MiB page buffer took the least time in 1 of 2 cases (2.0× as fast"
+        " as no page "
         "buffer) and a 256 MiB page buffer in 1 of 2 cases (4.0× as fast as no page buffer)."
     )
     assert all(one.is_supported_by(run.checks) for one in statements)
@@ -154,7 +155,7 @@ def test_findings_and_reasons_have_these_words():
         "a 64 MiB page buffer **was 2.0× as fast** [2.0, 2.0] as no page buffer (8 blocks)."
     )
     assert [render_markdown_line(text) for text, _ in answer.list_reasons(run, [finding])] == [
-        "A 64 MiB page buffer made 4 requests for 1.00 MiB; no page buffer 100 requests for 1.00 MiB."
+        "A 64 MiB page buffer transferred 1.00 MiB in 4 requests; no page buffer 1.00 MiB in 100 requests."
     ]
 
 

@@ -158,7 +158,7 @@ def test_results_of_fio_are_reported_without_measuring_anything_in_a_folder_with
     assert "Nothing to be done" in again.stdout + again.stderr
     gone = launch(home, "config/import.yaml")
     assert gone.returncode == 2
-    assert gone.stderr.splitlines()[-1] == "problem: imports: there is no file or folder imports"
+    assert gone.stderr.splitlines()[-1] == "problem: imports: imports does not exist; correct the path"
 
 
 def test_cells_are_measured_in_a_folder_with_blanks_and_quotes(ready_clone):
@@ -359,9 +359,9 @@ def test_one_cell_again_on_purpose_and_a_subset_by_levels(tiny_run):
     "arguments, line",
     [
         (["--only", "acces=shots"], "only.acces: no study of this run has this factor"),
-        (["--only", "access=shot"], "only.access: 'shot' is no level of it"),
+        (["--only", "access=shot"], "only.access: 'shot' is not a level of access"),
         (["--only", "access"], "'access' is not FACTOR=LEVEL"),
-        (["--study", "shot"], "only.study: 'shot' is no level of it; known: shots"),
+        (["--study", "shot"], "only.study: 'shot' is not a level of study; known: shots"),
     ],
 )
 def test_a_subset_that_does_not_exist_is_one_line(tiny, arguments, line):
@@ -377,8 +377,8 @@ def test_a_dear_run_is_asked_about_before_it_starts(tiny_run):
     write(tiny_run, TINY | {"ask_above": {"hours": 0.0001}})
     refused = launch(tiny_run, stdin=subprocess.DEVNULL)
     assert refused.returncode == 2
-    assert "above the limits of ask_above: hours" in refused.stderr
-    assert "give --yes, or raise them" in refused.stderr
+    assert "exceeds the limits of ask_above: hours" in refused.stderr
+    assert "add --yes, or raise the limits" in refused.stderr
     assert len(records(tiny_run)) == 3
     assert sbench("plan", cwd=tiny_run).returncode == 0
     assert launch(tiny_run, "--yes", "--", *MEASURE, stdin=subprocess.DEVNULL).returncode == 0

@@ -83,7 +83,7 @@ def test_damaged_requests_are_named_and_all_else_is_reported(tmp_path, capsys, c
     file.write_bytes(content)
     _, cells, _ = gather(run)
     assert set(cells["n"]) == {6}
-    assert f"left out: {file} holds no requests" in capsys.readouterr().err
+    assert f"left out: {file} is not a table of requests" in capsys.readouterr().err
 
 
 def cells(rng: np.random.Generator, noise: float = 0.0, **changes: float) -> pd.DataFrame:

@@ -160,7 +160,7 @@ def test_a_reference_that_is_not_there_is_one_line(name: object, tmp_path: Path)
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     wrong = name if isinstance(name, str) else name[-1]
-    line = f"own.yaml: studies.shots.reference: there is no '{wrong}' of shots; name published/shots$"
+    line = f"own.yaml: studies.shots.reference: '{wrong}' is not published data of shots; name published/shots$"
     with pytest.raises(Problem, match=line):
         configuration.load_config(path)
 

@@ -40,7 +40,7 @@ def test_published_data_go_through_the_same_notebook(published: Path, tmp_path: 
     (tmp_path / "facts.json").write_text('{"settings": {"page_size": 8000000}}')
     text = write("shots", tmp_path, tmp_path / "shots.html").with_suffix(".md").read_text(encoding="utf-8")
     assert "There are no verdicts" in text
-    assert "one signal of all shots (base: 8 workers" in text
+    assert "a signal of all shots (base: 8 workers" in text
     assert "shots_files/object-times.svg" in text
 
 

@@ -38,7 +38,7 @@ def test_without_a_loopback_one_line_says_what_to_do(namespace, why):
 @pytest.mark.parametrize("what", ["processes.expect_shared_memory()", "dask_workers.start_cluster(1).__enter__()"])
 def test_without_shared_memory_one_line_says_what_to_do(what):
     done = call_in(_NO_SHARED_MEMORY, _CALL.format(what))
-    remedy = "mount a tmpfs there that all may write to (mode=1777)"
+    remedy = "mount a world-writable tmpfs there (mode=1777)"
     assert (done.returncode, done.stderr) == (
         2,
         f"problem: /dev/shm cannot be used (Read-only file system); {remedy}\n",
@@ -71,5 +71,5 @@ def test_what_the_system_refuses_a_package_is_one_line(capsys):
     with pytest.raises(SystemExit) as ended:
         run_main(main)
     assert ended.value.code == 2
-    line = "what was written: No space left on device; free the disk or make the folder writable"
+    line = "the output: No space left on device; free the disk or make the folder writable"
     assert capsys.readouterr().err == f"problem: {line}\n"

@@ -117,8 +117,7 @@ def texts() -> dict[str, str]:
     return prose.load_texts()
 
 
-# Messages and pages are printed by `python -m tests.prose`, and have no limit yet.
-@pytest.mark.parametrize("kind", ["descriptions", "documents"])
+@pytest.mark.parametrize("kind", ["descriptions", "documents", "messages", "pages"])
 @pytest.mark.parametrize("name", prose.HABITS)
 def test_habits_of_language_are_as_rare_as_in_the_field(texts: dict[str, str], name: str, kind: str):
     habit = prose.HABITS[name]

@@ -35,10 +35,10 @@ def start():
 
 run_main(main)
 """
-SHORT = "the machine: Too many open files; end what takes processes, memory or open files (ulimit -a)"
+SHORT = "the machine: Too many open files; end programs that use many processes, open files or much memory (ulimit -a)"
 
 
-@pytest.mark.parametrize("call, named", [("start()", "true was not started: "), ("os.pipe()", "")])
+@pytest.mark.parametrize("call, named", [("start()", "true did not start: "), ("os.pipe()", "")])
 def test_what_a_machine_that_is_short_of_files_refuses_is_no_fault_of_a_program(call: str, named: str):
     done = run_code(CODE.format(call))
     assert (done.returncode, done.stderr) == (2, f"problem: {named}{SHORT} and run again\n")
@@ -83,7 +83,7 @@ run_main(main)
 def test_an_emulated_network_that_does_not_answer_is_one_line():
     proxy = object.__new__(Proxy)
     proxy._control = f"http://127.0.0.1:{find_free_port()}"
-    with pytest.raises(Problem, match=r"the emulated network does not answer: .*refused; run again"):
+    with pytest.raises(Problem, match=r"the proxy of the emulated network does not respond: .*refused; run again"):
         proxy.reset_traffic()
 
 
@@ -112,7 +112,7 @@ def test_a_worker_that_ends_as_it_is_started_is_one_line(monkeypatch):
     settings = SimpleNamespace(set=contextlib.nullcontext)
     monkeypatch.setitem(sys.modules, "dask", SimpleNamespace(config=settings))
     monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(LocalCluster=fail, Client=None))
-    with pytest.raises(Problem, match="a Dask worker ended as it was started"), dask_workers.start_cluster(1):
+    with pytest.raises(Problem, match="a Dask worker ended during its start"), dask_workers.start_cluster(1):
         pass
 
 
@@ -122,7 +122,7 @@ def test_an_error_of_the_disk_is_no_lack_of_room():
     for one in (error, of_hdf5):
         assert (
             describe_cause(one, "; free the disk")
-            == "Input/output error; look for faults of the disk (dmesg) and run again"
+            == "Input/output error; check the disk for errors (dmesg) and run again"
         )
 
 
@@ -138,11 +138,13 @@ def test_a_step_whose_log_cannot_be_written_names_the_log_at_each_attempt(tmp_pa
         done = program("step", "run", "--out", out, "--log", log, "--attempt", attempt, "plan")
         assert done.returncode == 0, done.stderr
         [reason] = artefact(out)["reasons"]
-        assert reason.startswith("the step was not begun, as its log cannot be written: ")
+        assert reason.startswith("the step did not start, as its log is not writable: ")
         assert str(tmp_path / "logs") in reason
 
 
-@pytest.mark.parametrize("begun, said", [(False, "the following arguments are required"), (True, "ended from outside")])
+@pytest.mark.parametrize(
+    "begun, said", [(False, "the following arguments are required"), (True, "ended before it wrote its artefact")]
+)
 def test_a_second_attempt_begins_what_the_first_one_did_not_come_to(tmp_path: Path, begun: bool, said: str):
     out, words = tmp_path / "out.json", tmp_path / "step.log"
     if begun:
@@ -155,7 +157,7 @@ def test_a_second_attempt_begins_what_the_first_one_did_not_come_to(tmp_path: Pa
 @pytest.mark.parametrize("read", [read_json, compute_file_digest, lambda path: audit.print_audit([str(path)])])
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, read):
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(Problem, match="is a folder, a pipe or a device, and no file; move it away"):
+    with pytest.raises(Problem, match="is a folder, a pipe or a device, not a file; move it away"):
         read(tmp_path / "pipe.json")
 
 
@@ -204,14 +206,14 @@ def test_a_pattern_means_what_a_shell_takes_it_for_and_enters_a_folder_once(
 def test_a_pattern_that_means_far_too_many_files_ends_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(globs, "MOST", 4)
     for pattern in (f"{tree(tmp_path)}/**/*.h5", f"{tmp_path}/*/*"):
-        with pytest.raises(Problem, match="more than 4 files and folders lie there; name a folder further down"):
+        with pytest.raises(Problem, match="must contain at most 4 files and folders; name a folder further down"):
             globs.expand_pattern(pattern)
-    with pytest.raises(Problem, match="more than 4 files"):
+    with pytest.raises(Problem, match="must contain at most 4 files"):
         list(globs.iter_limited(tmp_path.rglob("*"), tmp_path))
 
 
 def test_what_waits_on_a_full_disk_says_which_folder_may_have_room(monkeypatch):
     with open("/dev/full", "r+b", buffering=0) as full:
         monkeypatch.setattr("tempfile.TemporaryFile", lambda: full)
-        with pytest.raises(Problem, match=r"a temporary file cannot be written: No space left on .* set TMPDIR to"):
+        with pytest.raises(Problem, match=r"cannot write a temporary file: No space left on .* set TMPDIR to"):
             Spool().save_value("value")

@@ -141,7 +141,7 @@ def test_a_folder_of_somebody_else_is_left_alone(installed, call):
     (call.home / "mine.txt").write_text("mine", encoding="utf-8")
     done = call(installed(""), "look", "a.h5")
     assert done.returncode == 2
-    assert "is not empty and no folder of sbench; name another one in SBENCH_HOME" in done.stderr
+    assert "must be empty or a folder of sbench; set SBENCH_HOME" in done.stderr
     assert [path.name for path in call.home.iterdir()] == ["mine.txt"]
 
 

@@ -183,15 +183,19 @@ def test_an_archive_whose_manifest_was_made_to_fit_has_another_name(packed, tiny
 
     done = sbench("report", changed(packed, tamper), "--name", "other", cwd=tiny_run)
     assert (done.returncode, done.stderr.splitlines()[-1].count("problem: ")) == (2, 1)
-    assert "its records and configuration are shots-" in done.stderr
+    assert "the hash of its records and configuration is shots-" in done.stderr
 
 
 @pytest.mark.parametrize(
     "key, value, words",
     [
-        ("files", {"../outside": hashlib.sha256(b"a").hexdigest()}, "'../outside' is not what was archived"),
-        ("run", "../tiny", "'../tiny' is no name of a run"),
-        ("studies", {"../shots": "shots-0123456789"}, "a study that is not known here, ../shots"),
+        ("files", {"../outside": hashlib.sha256(b"a").hexdigest()}, "'../outside' differs from the archived file"),
+        (
+            "run",
+            "../tiny",
+            "the name of a run must consist of letters, digits, dots, hyphens and underscores (got '../tiny')",
+        ),
+        ("studies", {"../shots": "shots-0123456789"}, "the study ../shots, which this version does not know"),
         ("files", ["shots/cells.csv"], "manifest.json lacks files"),
     ],
 )
@@ -242,15 +246,15 @@ def minimal(path: Path, facts: dict, *more: tarfile.TarInfo) -> Path:
 @pytest.mark.parametrize(
     "added, words",
     [
-        (entry(LINK, tarfile.SYMTYPE), f"{LINK!r} is not what was archived"),
-        (entry(LINK, tarfile.LNKTYPE), f"{LINK!r} is not what was archived"),
-        (entry(LINK, tarfile.FIFOTYPE), f"{LINK!r} is not what was archived"),
-        (entry(LINK, tarfile.DIRTYPE), f"{LINK!r} is not what was archived"),
-        (entry("."), "'.' is not what was archived"),
-        (entry("shots/" + 300 * "x"), "xxx' is not what was archived"),
-        (entry("shots/facts.json/more"), "'shots/facts.json/more' is not what was archived"),
-        (entry("shots/zeros.csv", size=2**27), "holds more than 1000 times its size, so no records"),
-        (entry("/etc/storage"), "'/etc/storage' is not what was archived"),
+        (entry(LINK, tarfile.SYMTYPE), f"{LINK!r} differs from the archived file"),
+        (entry(LINK, tarfile.LNKTYPE), f"{LINK!r} differs from the archived file"),
+        (entry(LINK, tarfile.FIFOTYPE), f"{LINK!r} differs from the archived file"),
+        (entry(LINK, tarfile.DIRTYPE), f"{LINK!r} differs from the archived file"),
+        (entry("."), "'.' differs from the archived file"),
+        (entry("shots/" + 300 * "x"), "xxx' differs from the archived file"),
+        (entry("shots/facts.json/more"), "'shots/facts.json/more' differs from the archived file"),
+        (entry("shots/zeros.csv", size=2**27), "unpacks to more than 1000 times its size, which records never do"),
+        (entry("/etc/storage"), "'/etc/storage' differs from the archived file"),
     ],
 )
 def test_what_is_no_file_of_a_run_is_refused_though_the_manifest_names_it(tmp_path, added, words):
@@ -265,7 +269,7 @@ def test_what_is_no_file_of_a_run_is_refused_though_the_manifest_names_it(tmp_pa
 @pytest.mark.parametrize("change", [{"config": 3}, {"sessions": None}, {"git": None}, {"name": 4}])
 def test_facts_of_an_archive_that_lack_something_are_one_line_with_its_name(tmp_path, change):
     path = minimal(tmp_path / f"other{archive.SUFFIX}", FACTS | change)
-    with pytest.raises(Problem, match="does not name the studies that it holds") as refused, archive.open_archive(path):
+    with pytest.raises(Problem, match="must name the studies of the archive") as refused, archive.open_archive(path):
         pass
     assert str(refused.value).startswith(str(path))
     with archive.open_archive(minimal(path, FACTS)) as (results, _):
@@ -274,7 +278,7 @@ def test_facts_of_an_archive_that_lack_something_are_one_line_with_its_name(tmp_
 
 def test_a_pipe_is_no_archive_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.tar.xz")
-    with pytest.raises(Problem, match="is no file"), archive.open_archive(tmp_path / "pipe.tar.xz"):
+    with pytest.raises(Problem, match="must be a file"), archive.open_archive(tmp_path / "pipe.tar.xz"):
         pass
 
 
@@ -300,13 +304,14 @@ def test_the_pages_of_an_archive_lie_in_a_folder_of_reports(packed, tiny_run):
     done = sbench("report", packed, "--name", "../other", cwd=tiny_run)
     assert (done.returncode, done.stderr) == (
         2,
-        "problem: --name: '../other' is no name of a run: letters, digits, dots, hyphens and underscores\n",
+        "problem: --name: the name of a run must consist of letters, digits, dots, hyphens and underscores (got"
+        " '../other')\n",
     )
 
 
 def test_the_pages_of_an_archive_do_not_replace_those_of_a_comparison(packed, tiny_run):
     done = sbench("report", packed, "--name", "compare", cwd=tiny_run)
-    words = "--name: compare is the folder of other pages; give --name another name"
+    words = "--name: compare already contains other pages; choose another --name"
     assert (done.returncode, done.stderr) == (2, f"problem: {words}\n")
 
 
@@ -328,18 +333,18 @@ def test_what_is_no_whole_archive_is_one_line(packed, damage, tiny_run):
     path.write_bytes(damage(packed.read_bytes()))
     done = sbench("report", path, cwd=tiny_run)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "is not an archive of a run, or not all of it" in done.stderr
+    assert "is not an archive of a run, or is incomplete" in done.stderr
 
 
 def test_a_run_without_tables_and_one_of_an_earlier_version_are_one_line(tiny_run):
     done = sbench("archive", "nothing", cwd=tiny_run)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "results/nothing has no tables; measure first (sbench run)" in done.stderr
+    assert "results/nothing lacks tables; measure first (sbench run)" in done.stderr
     facts = tiny_run / "results/tiny/shots/facts.json"
     older = {key: value for key, value in artefact(facts).items() if key != "name"}
     facts.write_text(json.dumps(older), encoding="utf-8")
     done = sbench("archive", cwd=tiny_run)
-    assert "facts.json is of an earlier version; sbench run makes it again" in done.stderr
+    assert "facts.json is from an earlier version; write it again with sbench run" in done.stderr
 
 
 def test_a_run_is_cited_as_a_sentence_and_for_bibtex_the_same_from_its_archive(packed, tiny_run):

@@ -146,7 +146,7 @@ def test_pairs_of_sessions_are_judged_by_their_ratios(results):
     verdicts = of(names("old", 6), names("new", 6), paired=True)[1]["verdicts"]
     assert set(newer(verdicts)["verdict"]) == {"slower"}
     assert set(verdicts["blocks"]) == {6}
-    with pytest.raises(Problem, match="6 sessions and 5 are no pairs"):
+    with pytest.raises(Problem, match="equal numbers of sessions \(got 6 and 5\)"):
         of(names("old", 6), names("new", 5), paired=True)
 
 
@@ -191,7 +191,7 @@ def test_another_order_of_reads_is_listed(results):
 
 def test_records_of_a_run_that_has_the_name_of_comparisons_are_left_alone(results):
     shutil.copytree(results / "old-1", results / compare.OUT)
-    with pytest.raises(Problem, match="is of a run of that name"):
+    with pytest.raises(Problem, match="belongs to a run named compare"):
         compare.report_comparison(sides.load_side(["old-1"]), sides.load_side(["new-1"]))
     assert list((results / compare.OUT / "shots/records").iterdir())
 
@@ -205,7 +205,7 @@ def test_what_stands_on_both_sides_is_refused(results):
 def test_a_run_that_one_side_names_twice_is_refused(results, tmp_path, source):
     """Else each of its records would count twice, and one repeat be taken for two."""
     sides.write_baseline(sides.load_side(["old-1"]), tmp_path / "kept.json")
-    with pytest.raises(Problem, match=r"run old-1, session 2026-11-01T01:00:00Z, is named twice on one side"):
+    with pytest.raises(Problem, match=r"run old-1, session 2026-11-01T01:00:00Z, is named twice on the same side"):
         sides.load_side(["old-1", source])
 
 
@@ -226,13 +226,13 @@ def test_pairs_keep_their_partners_where_a_session_has_no_time(results):
 def test_other_figures_are_not_compared(results):
     path = results / "new-1/shots/records.csv"
     path.write_text(path.read_text().replace(",total,", ",open,"))
-    with pytest.raises(Problem, match="old-1 has total in s, new-1 has open in s; compare runs of one version"):
+    with pytest.raises(Problem, match="old-1 has total in s, new-1 has open in s; compare runs of the same version"):
         of(["old-1"], ["new-1"])
 
 
 def test_what_cannot_be_compared_leaves_the_comparison_before_alone(results, tmp_path):
     (tmp_path / "reports/compare").mkdir(parents=True)
-    with pytest.raises(Problem, match="4 sessions and 3 are no pairs"):
+    with pytest.raises(Problem, match="equal numbers of sessions \(got 4 and 3\)"):
         compare.report_comparison(sides.load_side(names("old", 4)), sides.load_side(names("new", 3)), paired=True)
     assert (tmp_path / "reports/compare").exists()
 
@@ -386,11 +386,11 @@ def test_a_baseline_of_a_real_run_names_nothing_of_this_machine(tiny_run, monkey
 @pytest.mark.parametrize(
     "source, words",
     [
-        ("nothing", "'nothing' is no run of results/, archive"),
-        ("bad.json", "bad.json is no baseline; sbench compare RUN"),
+        ("nothing", "'nothing' is not a run in results/, an archive"),
+        ("bad.json", "bad.json is not a baseline; write it with sbench compare RUN"),
         ("damaged.json", "damaged.json is damaged"),
-        ("published/nothing", "results/published/nothing/tables has no tables; sbench published"),
-        ("older", "results/older/shots/records.csv is not there: its tables are of an earlier version"),
+        ("published/nothing", "results/published/nothing/tables contains no tables; write them with sbench published"),
+        ("older", "results/older/shots/records.csv is missing: the tables are from an earlier version"),
     ],
 )
 def test_a_side_that_cannot_be_compared_is_one_line(results, tmp_path, source, words):
@@ -453,7 +453,7 @@ def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(proj
     assert done.returncode == compare.FAILED, done.stderr
     fails = "Fails: slower > 10 % in 2 of 4 cells and more requests in 2 of 4 cells."
     counts = "old-1 … old-4 → new-1 … new-4: 20 → 26 requests and 400 B → 400 B, 4 cells together."
-    assert f"Reading HDF5 files: new-1 … new-4 against old-1 … old-4: {counts} {fails}" in done.stdout
+    assert f"Reading HDF5 files: new-1 … new-4 vs old-1 … old-4: {counts} {fails}" in done.stdout
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
     assert f"\n\n**{counts}** **{fails}**" in page
     assert "% longer than old-1 … old-4" in page
@@ -480,12 +480,14 @@ def test_a_rule_about_time_warns_where_sides_do_not_take_turns_and_one_about_req
     done = sbench("compare", *arguments, "slower > 10 %", cwd=project)
     assert done.returncode == 0, done.stderr
     where = "week2-1 … week2-4 was measured on other days than week1-1 … week1-4"
-    warning = f"warning: slower > 10 %: not judged, as {where}; of these sessions alone slower > 10 % in 2 of 4 cells;"
+    warning = (
+        f"warning: slower > 10 %: not judged, because {where}; from these sessions only: slower > 10 % in 2 of 4 cells;"
+    )
     assert warning in done.stderr
-    assert "Neither fails nor passes; warning: slower > 10 % in 2 of 4 cells, of these sessions alone." in done.stdout
-    assert f"{where}, so no verdict is on what was changed. These sessions alone:" in done.stdout
+    assert "Neither fails nor passes; warning, from these sessions only: slower > 10 % in 2 of 4 cells." in done.stdout
+    assert f"{where}, so the change itself gets no verdict. These sessions only:" in done.stdout
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
-    assert "Measure both sides in turn on one machine" in page
+    assert "Measure both sides in turn on the same machine" in page
     assert "these sessions alone" in page
     done = sbench("compare", *arguments, "slower > 10 %, more requests", cwd=project)
     assert done.returncode == compare.FAILED
@@ -528,10 +530,13 @@ def test_snakemake_compares_what_the_configuration_names_and_fails_where_a_rule_
     "arguments, words",
     [
         ((), "name two sides: sbench compare RUN RUN"),
-        (("old-1", "--keep=kept.txt"), "--keep kept.txt: the name of a baseline ends with .json"),
+        (("old-1", "--keep=kept.txt"), "the name of a baseline must end with .json (got --keep kept.txt)"),
         (("--with", "new-1"), "name two sides: sbench compare RUN RUN"),
         (("old-1", "--with"), "name two sides: sbench compare RUN RUN"),
-        (("old-1", "new-1", "--fail-on", "slow"), "'slow' is nothing to fail on; write for example"),
+        (
+            ("old-1", "new-1", "--fail-on", "slow"),
+            "--fail-on must be a rule such as 'slower > 10 %, more requests' (got 'slow')",
+        ),
     ],
 )
 def test_what_is_asked_wrongly_is_one_line(project, arguments, words):
@@ -550,7 +555,7 @@ def test_sides_without_a_cell_in_common_say_so_and_list_what_each_has(project):
     done = sbench("compare", "published/shots", "new-1", "--fail-on", "slower", cwd=project)
     shutil.rmtree(project / "results/published")
     assert done.returncode == 0, done.stderr
-    assert "new-1 against published/shots: Neither fails nor passes" in done.stdout
+    assert "new-1 vs published/shots: Neither fails nor passes" in done.stdout
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
-    assert "The two sides have no cell in common." in page
+    assert "The two sides share no cells." in page
     assert "| published/shots | unknown |" in page

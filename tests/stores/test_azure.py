@@ -229,19 +229,19 @@ def test_generated_objects_reach_buckets_and_disks(tmp_path, environments, manif
 @pytest.mark.parametrize(
     "change, credentials, line",
     [
-        ({}, "wrong key", "answers 403 AuthorizationFailure; check the key in AZURE_STORAGE_CONNECTION_STRING"),
-        ({}, "no key", "the account's key is no key; correct it in AZURE_STORAGE_CONNECTION_STRING"),
-        ({}, "none", "is not https, over which alone azure-identity sends its tokens; set AZURE_STORAGE_SAS_TOKEN"),
-        ({}, "garbage", "AZURE_STORAGE_CONNECTION_STRING is no connection string of Azure Storage"),
-        ({}, "malformed", "AZURE_STORAGE_CONNECTION_STRING is no connection string of Azure Storage; copy it anew"),
-        ({"account_url": "https://[no-account"}, "sas", "the store's account_url is no URL of an account of Azure S"),
-        ({"account_url": f"https://a.b.c?{_SAS}"}, "sas", "the store's account_url is no URL of an account of Azure S"),
-        ({}, "expired", "the SAS token in AZURE_STORAGE_SAS_TOKEN has expired at"),
-        ({}, "reads only", "answers 403 AuthorizationPermissionMismatch; the credentials may not do this"),
+        ({}, "wrong key", "failed with 403 AuthorizationFailure; check the key in AZURE_STORAGE_CONNECTION_STRING"),
+        ({}, "no key", "the account key is malformed; correct it in AZURE_STORAGE_CONNECTION_STRING"),
+        ({}, "none", "account_url must be https for azure-identity's tokens (got http"),
+        ({}, "garbage", "AZURE_STORAGE_CONNECTION_STRING must be a connection string of Azure Storage"),
+        ({}, "malformed", "AZURE_STORAGE_CONNECTION_STRING must be a connection string of Azure Storage; copy"),
+        ({"account_url": "https://[no-account"}, "sas", "account_url must be the URL of an account of Azure Storage"),
+        ({"account_url": f"https://a.b.c?{_SAS}"}, "sas", "account_url must be the URL of an account of Azure Storage"),
+        ({}, "expired", "the SAS token in AZURE_STORAGE_SAS_TOKEN expired at"),
+        ({}, "reads only", "failed with 403 AuthorizationPermissionMismatch; the credentials lack permission"),
         ({"container": "absent"}, "key", "container absent of http"),
         ({"account_url": "http://127.0.0.1:9/benchmark"}, "sas", "cannot be reached (ServiceRequestError); check"),
-        ({"account_url": "http://127.0.0.1:9/benchmark"}, "key", "is of another account than the store's account_url"),
-        ({"account_url": None}, "none", "no Azure account: set AZURE_STORAGE_CONNECTION_STRING, or name the store's"),
+        ({"account_url": "http://127.0.0.1:9/benchmark"}, "key", "/benchmark name different accounts; correct one"),
+        ({"account_url": None}, "none", "no Azure account; set AZURE_STORAGE_CONNECTION_STRING, or account_url of"),
     ],
 )
 def test_an_account_that_cannot_be_used_is_one_line(
@@ -268,13 +268,13 @@ def test_an_account_that_answers_html_is_one_line_at_the_look_and_in_every_step(
     with portal(page) as url:
         name = {"azure-blob": "container", "azure-files": "share"}[kind]
         store = {"kind": kind, name: "bench", "account_url": f"{url}/account"}
-        line = f"{name} bench of {url}/account answers, but not as Azure Storage does; check account_url or AZURE_"
+        line = f"{name} bench of {url}/account does not respond like Azure Storage; check account_url or AZURE_"
         study = {"matrix": MATRIX | {"store": ["there"]}}
         config = {"run": "look", "repeats": 2, "stores": {"there": store}, "studies": {"blobs": study}}
         (tmp_path / "look.yaml").write_text(json.dumps(config), encoding="utf-8")
         done = sbench("check", tmp_path / "look.yaml", env=os.environ | {azure.SAS: _SAS})
         assert done.returncode == 1, done.stderr
-        assert f"AMISS  store there {name}: {line}" in done.stdout
+        assert f"FAILED store there {name}: {line}" in done.stdout
         done = provide(store | {"prefix": "some/folder"}, manifest, tmp_path, environments, **{azure.SAS: _SAS})
         assert done.returncode == 2
         assert done.stderr.startswith(f"problem: {line}")
@@ -362,7 +362,7 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
     with azurite() as other:
         failed = measure(2, azurite_server.build_connection_string(other.endpoint, other.credentials))
     assert failed["status"] == "failed"
-    assert f"the data were put into {url}, and the environment names {other.endpoint}" in failed["reasons"][0]
+    assert f"the data are in {url}, but the environment names {other.endpoint}" in failed["reasons"][0]
 
 
 def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account, files_account):
@@ -383,9 +383,9 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
     done = sbench("check", tmp_path / "look.yaml", env=os.environ | both)
     assert done.returncode == 1, done.stderr
     assert "ok     store blob container: container bench of the account of AZURE_STORAGE_CONNECTION_" in done.stdout
-    assert "AMISS  store files share: share absent of the account of AZURE_STORAGE_CONNECTION_STRING" in done.stdout
-    assert "answers 404 ShareNotFound; make the share, or correct its name in the configuration" in done.stdout
-    assert "AMISS  tool no-launcher: no-launcher is missing: load the cluster's module for it" in done.stdout
+    assert "FAILED store files share: share absent of the account of AZURE_STORAGE_CONNECTION_STRING" in done.stdout
+    assert "failed with 404 ShareNotFound; create the share, or correct its name in the configuration" in done.stdout
+    assert "FAILED tool no-launcher: no-launcher is missing: load its module" in done.stdout
 
 
 def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manifest):

@@ -54,7 +54,7 @@ def test_an_answer_that_is_cut_is_one_line(cell, server):
     here.events["open"] = lambda: server.faults.append("cut")
     problem = here.problem()
     assert problem.startswith("run/blobs-test/0000.bin in share test of ")
-    assert "the answer was cut" in problem
+    assert "the response was cut" in problem
 
 
 def test_a_file_that_is_replaced_makes_the_record_invalid(cell, server):
@@ -63,10 +63,10 @@ def test_a_file_that_is_replaced_makes_the_record_invalid(cell, server):
     reasons = here.measure()["reasons"]
     assert len(reasons) == 1
     assert "run/blobs-test/0000.bin in share test of " in reasons[0]
-    assert "was replaced or truncated while it was measured" in reasons[0]
+    assert "was replaced or truncated during the measurement" in reasons[0]
 
 
 def test_a_share_that_is_not_there_is_one_line(cell, server):
     here = cell()
     del server.shares["test"]
-    assert "make the share, or correct its name in the configuration" in here.problem()
+    assert "create the share, or correct its name in the configuration" in here.problem()

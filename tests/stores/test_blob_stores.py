@@ -45,7 +45,7 @@ def test_bytes_that_the_store_has_not_offered_are_too_fast_to_be_true(store, tmp
     assert study.STUDY.check_record(record, here.settings) == []
     counted["GET"]["bytes_offered"] -= 1
     assert study.STUDY.check_record(record, here.settings) == [
-        "too fast to be true: 2,097,152 bytes had to come from the store, which offered 2,097,151 (rule 20)"
+        "too fast to be true: the reader got at least 2,097,152 bytes, the store offered 2,097,151 (rule 20)"
     ]
 
 

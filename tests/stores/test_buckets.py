@@ -50,7 +50,7 @@ def owner(service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
 def test_an_endpoint_with_a_password_in_it_is_refused_and_not_printed(name, monkeypatch):
     monkeypatch.setenv(name, "http://me:secret@127.0.0.1:9")
-    with pytest.raises(Problem, match=r"^AWS_ENDPOINT_URL holds credentials; give them as AWS_") as error:
+    with pytest.raises(Problem, match=r"^AWS_ENDPOINT_URL must not contain credentials; move them to AWS_") as error:
         build_store_entry("elsewhere")
     assert "secret" not in str(error.value)
 
@@ -80,9 +80,9 @@ def test_a_bucket_and_a_prefix_are_folders_like_those_of_a_disk(address, keys):
 @pytest.mark.parametrize(
     "address, words",
     [
-        (f"{HERE}/nothing", f"{HERE}/nothing: no object is there; correct the address or the pattern"),
+        (f"{HERE}/nothing", f"{HERE}/nothing; correct the address or the pattern"),
         (f"{HERE}/nothing/", f"{HERE}/nothing/: no object is there; correct"),
-        (f"{HERE}/notes", f"{HERE}/notes has no HDF5 object of its own; {HERE}/notes/**/*.h5 means those below"),
+        (f"{HERE}/notes", f"{HERE}/notes contains no HDF5 object directly; {HERE}/notes/**/*.h5 means those below"),
         (f"{HERE}/store.zarr", f"{HERE}/store.zarr is not an HDF5 file but a Zarr store; copy it with xarray"),
     ],
 )  # fmt: skip
@@ -145,15 +145,15 @@ NOBODY = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADAT
 @pytest.mark.parametrize(
     "address, variables, words",
     [
-        ("s3://nowhere/a.h5", {}, "answers NoSuchBucket to GetObject; make the bucket, or correct its name"),
-        ("s3://nowhere", {}, "answers NoSuchBucket to ListObjectsV2; make the bucket, or correct its name"),
-        ("s3://No_Bucket", {}, "answers InvalidBucketName to ListObjectsV2; correct the bucket's name"),
-        (HERE, NOBODY, "may not be listed; name its objects one by one instead of a folder or pattern, or give cred"),
-        (f"{HERE}/a.h5", NOBODY, "answers AccessDenied to GetObject; check the bucket's policy and the credentials"),
-        (HERE, {"AWS_REGION": "eu-west-1"}, "lies in region us-east-1, not in eu-west-1; correct region in the config"),
+        ("s3://nowhere/a.h5", {}, "GetObject failed with NoSuchBucket; create the bucket, or correct its name"),
+        ("s3://nowhere", {}, "ListObjectsV2 failed with NoSuchBucket; create the bucket, or correct its name"),
+        ("s3://No_Bucket", {}, "ListObjectsV2 failed with InvalidBucketName; correct the bucket's name"),
+        (HERE, NOBODY, "name each object instead of a folder or pattern, or set credentials"),
+        (f"{HERE}/a.h5", NOBODY, "GetObject failed with AccessDenied; check the bucket's policy and the credentials"),
+        (HERE, {"AWS_REGION": "eu-west-1"}, "is in region us-east-1, not in eu-west-1; correct region in the config"),
         (HERE, {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "at http://127.0.0.1:9 cannot be reached (EndpointConn"),
         (HERE, {"AWS_ENDPOINT_URL": "127.0.0.1:9"}, "Invalid endpoint: 127.0.0.1:9; write the endpoint as http://"),
-        (f"{HERE}/a.h5", {"AWS_SECRET_ACCESS_KEY": "wrong"}, "to GetObject; check AWS_ACCESS_KEY_ID and AWS_SECRET_"),
+        (f"{HERE}/a.h5", {"AWS_SECRET_ACCESS_KEY": "wrong"}, "DoesNotMatch; check AWS_ACCESS_KEY_ID and AWS_SECRET_"),
     ],
     ids=["bucket", "bucket listed", "name", "unlisted", "not public", "region", "unreachable", "no URL", "secret"],
 )  # fmt: skip

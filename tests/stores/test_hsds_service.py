@@ -75,10 +75,10 @@ def test_it_is_looked_at_before_and_each_fault_is_one_line(running, monkeypatch,
         "user benchmark",
         "HSDS N, N data nodes",
     ]
-    assert store.describe_limits(set()).startswith("a service elsewhere (two processes);")
+    assert store.describe_limits(set()).startswith("a remote service (two processes);")
     faults = {
-        "has no such folder": running | {"folder": "/nobody"},
-        "does not answer as an HDF service": running | {"endpoint": "http://127.0.0.1:9"},
+        "does not find the folder": running | {"folder": "/nobody"},
+        "does not respond as an HDF service": running | {"endpoint": "http://127.0.0.1:9"},
     }
     for line, spec in faults.items():
         with pytest.raises(Problem, match=line):
@@ -88,7 +88,7 @@ def test_it_is_looked_at_before_and_each_fault_is_one_line(running, monkeypatch,
         [look() for _, look in store.list_requirements()]
     monkeypatch.delenv("HS_PASSWORD")
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(Problem, match=r"set HS_PASSWORD, or write it into ~/\.hscfg"):
+    with pytest.raises(Problem, match=r"set HS_PASSWORD, or write it to ~/\.hscfg"):
         [look() for _, look in store.list_requirements()]
     (tmp_path / ".hscfg").write_text("# mine\nhs_username = somebody\nhs_password = else\n", encoding="utf-8")
     assert next(iter(store.list_requirements()))[1]() == "user benchmark"

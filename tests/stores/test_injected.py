@@ -113,7 +113,7 @@ def test_a_fault_that_met_no_request_is_no_recovery(shots_cell):
     record = here.measure()
     first = record["injected"]["first"]
     assert (record["status"], record["valid"]) == ("done", False)
-    assert f"no fault was injected: of 1 GETs number {first} was to be the first" in record["reasons"][0]
+    assert f"no fault was injected: the first was due at GET {first}, the cell sent 1;" in record["reasons"][0]
     (row,) = injected.list_outcomes([records.Kept("c", here.cell.levels, 1, here.folder, record)])
     assert (row["attempts"], row["missed"]) == (0, 1)
 
@@ -163,12 +163,12 @@ def test_the_page_says_who_recovers_with_figures(synthetic):
     run = replace(run, cells=cells, facts=run.facts | {"injected": outcomes})
     said = " ".join(recovery.describe_recovery(run))
     assert "does not recover from" in said
-    assert "an answer cut at its half in every 4th GET (6 of 6 reads failed [54, 100 %])" in said
+    assert "a response cut at half its length in every 4th GET (6 of 6 reads failed [54, 100 %])" in said
     assert "(0 of 6 reads failed [0, 46 %]; 32 faults survived, at 1 more GET and 0.25 s each)" in said
     assert list(recovery.build_recovery_table(run).frame["failed"]) == [6, 0]
     first = recovery.render_headline(run)
-    assert "recovered in all 6 reads that met a fault; of the reads by " in first
-    assert "6 of 6 failed with an answer cut at its half in every 4th GET" in first
+    assert "recovered in all 6 reads with a fault; of the reads by " in first
+    assert "6 of 6 failed with a response cut at half its length in every 4th GET" in first
     run = replace(run, facts={})
     assert (recovery.describe_recovery(run), recovery.render_headline(run)) == ([], "")
 
@@ -200,7 +200,7 @@ def config(**levels):
 
 @pytest.mark.parametrize("store, driver", [("disk", "sec2"), ("bare", "ros3"), ("aws", "ros3")])
 def test_faults_need_a_proxy(store, driver):
-    with pytest.raises(Problem, match=f"store {store} has no proxy that injects faults") as problem:
+    with pytest.raises(Problem, match=f"fault injection requires .* to store {store}") as problem:
         matrix.expand_matrix(config(store=[store], driver=[driver], fault=["503-every-9"]), "shots")
     assert len(str(problem.value).splitlines()) == 1
 
@@ -213,7 +213,7 @@ def test_tls_where_nobody_can_be_made_to_trust_is_left_out_with_the_reason(monke
         ("new", "s3"),
         ("new", "s3-tls"),
     ]
-    refused = "old cannot be made to trust store s3-tls here (unshare: Operation not permitted); run as root"
+    refused = "old cannot trust the certificate of store s3-tls here (unshare: Operation not permitted); run as root"
     assert [one.reason for one in omitted] == [refused]
 
 

@@ -83,7 +83,7 @@ def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_p
         put = store.provide_dataset("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], *place)
         assert (put["part_bytes"], put["upload"]["uploaded"]) == (min(asked, 20) * 2**20, uploaded)
     assert store.provide_dataset("blobs-parts", [(entry, None)], *place)["part_bytes"] == 20 * 2**20
-    with pytest.raises(Problem, match="was to have parts of 1048576 bytes, and has 5242880 in bucket parts"):
+    with pytest.raises(Problem, match=r"in bucket parts.* must have parts of 1048576 bytes \(got 5242880\)"):
         store.provide_dataset("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], *place)
 
 
@@ -182,7 +182,7 @@ def test_connections_share_a_rate_and_are_counted(tmp_path, environments, connec
     assert {row["connection"] for row in passed["exchanges"]} == set(range(1, connections + 1))
     assert seconds > 8 / 20 * 0.95, "together they are as fast as the shared rate and no faster"
     assert checks.check_rate(network, passed["sent"], seconds) == []
-    assert checks.check_rate(network, passed["sent"], 0.2)[0].startswith("too fast to be true: 8.0 MiB came within")
+    assert checks.check_rate(network, passed["sent"], 0.2)[0].startswith("too fast to be true: 8.0 MiB arrived within")
     assert checks.check_rate({"per_connection_mib_s": 1}, passed["sent"], 0.001) == [], "no hard bound"
 
 
@@ -217,7 +217,7 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
         served = stack.enter_context(stores.get_store(BLOB).serve_folder(binaries, tmp_path / "store", None, log))
         child = cell._Child(stack, [str(program)], "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
-        with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):
+        with pytest.raises(Problem, match=r"studies\.blobs\.measure exceeded its time limit of 2 s"):
             child.receive_record(cell.Window("any", [], served), served, 2)
 
 
@@ -236,9 +236,7 @@ def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
         processes.run_process(["false"], log, dict(os.environ)) as process,
     ):
         process.wait()
-        with pytest.raises(
-            Problem, match="ended with status 1 as it started; its words are at the end of the step's log"
-        ):
+        with pytest.raises(Problem, match="ended with status 1 during its start; look at the end of the step's log"):
             processes.wait_for_port(processes.find_free_port(), process, "false")
 
 

@@ -78,11 +78,11 @@ def test_a_bucket_elsewhere_is_filled_verified_and_read_signed_and_then_anonymou
 @pytest.mark.parametrize(
     "change, keys, line",
     [
-        ({}, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "answers SignatureDoesNotMatch to GetObject; check AWS_ACCESS_KEY_ID"),
-        ({}, {"AWS_ACCESS_KEY_ID": "nobody"}, "to GetObject; check AWS_ACCESS_KEY_ID"),
-        ({"bucket": "no-such-bucket"}, {}, "answers NoSuchBucket to GetObject; make the bucket, or correct its name"),
+        ({}, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "GetObject failed with SignatureDoesNotMatch; check AWS_ACCESS_KEY_"),
+        ({}, {"AWS_ACCESS_KEY_ID": "nobody"}, "; check AWS_ACCESS_KEY_ID"),
+        ({"bucket": "no-such-bucket"}, {}, "GetObject failed with NoSuchBucket; create the bucket, or correct its"),
         ({"endpoint": NOBODY}, {}, "127.0.0.1:9 cannot be reached"),
-        ({"anonymous": True}, {}, "answers AccessDenied"),
+        ({"anonymous": True}, {}, "failed with AccessDenied"),
     ],
     ids=["wrong secret", "unknown key", "missing bucket", "unreachable", "not public"],
 )  # fmt: skip
@@ -131,7 +131,7 @@ def test_files_in_a_bucket_are_read_in_place_and_one_that_is_replaced_fails_its_
     failed = [record for record in records(clone).values() if record["status"] == "failed"]
     assert len(failed) == 2
     for record in failed:
-        assert "granules/b.h5 was replaced or changed since it was examined" in record["reasons"][0]
+        assert "granules/b.h5 was replaced or changed after its examination" in record["reasons"][0]
 
 
 def test_a_virtual_dataset_of_objects_in_a_bucket_is_read_in_place_until_one_of_them_is_replaced(
@@ -158,12 +158,14 @@ def test_a_virtual_dataset_of_objects_in_a_bucket_is_read_in_place_until_one_of_
     (made,) = map(artefact, (clone / "results/tiny/data").rglob("manifest.json"))
     assert [file["name"] for file in made["files"]] == [f"frames/{name}.h5" for name in FRAMES] + ["a.h5"]
     assert list(made["objects"]["a.h5"]) == ["/nested", "/virtual"]
-    assert [one["first"] for one in made["left_out"]] == ["/lacking (virtual; its source frames/none.h5 is not there)"]
+    assert [one["first"] for one in made["left_out"]] == [
+        "/lacking (virtual; its source frames/none.h5 does not exist)"
+    ]
     client(outside).upload_file(own / "frames/frames0.h5", "elsewhere", "virtual/frames/frames1.h5")
     write(clone, config | {"repeats": 2})
     assert snakemake(clone, "--until", "measure", env=with_keys()).returncode == 0
     (failed,) = (record for record in records(clone).values() if record["status"] == "failed")
-    assert "virtual/frames/frames1.h5 was replaced or changed since it was examined" in failed["reasons"][0]
+    assert "virtual/frames/frames1.h5 was replaced or changed after its examination" in failed["reasons"][0]
 
 
 def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_called_one(outside, granules):
@@ -173,7 +175,7 @@ def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_call
     client(outside).put_object(Bucket="elsewhere", Key="granules/page.h5", Body=b"<html>sign in</html>")
     spec = {"kind": "s3", "bucket": "elsewhere", "region": "us-east-1", "prefix": "", "endpoint": outside}
     spec["anonymous"] = True
-    with pytest.raises(Problem, match="may not be listed; name its objects one by one instead of a folder or pattern"):
+    with pytest.raises(Problem, match=r"no permission to list .*; name each object instead of a folder or pattern"):
         find_sources(IN_BUCKET["original"], spec)
     named = [f"s3://elsewhere/granules/{name}" for name in ("a.h5", "b.h5")]
     assert [source.name for source in find_sources(named, spec)] == ["a.h5", "b.h5"]
@@ -197,7 +199,7 @@ def test_advice_on_files_of_a_bucket_is_tried_in_the_users_own(clone, outside, g
         "advise", "s3://elsewhere/granules/*.h5", *words, cwd=clone, env=with_keys() | {"AWS_ENDPOINT_URL": outside}
     )
     assert done.returncode == 0, done.stderr
-    assert "\nrepack: undecided, leave the files as they are until it is\n" in done.stdout
+    assert "\nrepack: undecided, leave the files as they are for now\n" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("remove: aws s3 rm --recursive s3://elsewhere/tried/shots-original-")
     measured = list(records(clone, "asked").values())
     assert {record["cache"]["state"] for record in measured if record["valid"]} == {"elsewhere"}
@@ -216,23 +218,23 @@ def complaints(done: subprocess.CompletedProcess) -> list[str]:
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_an_endpoint_that_answers_html_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside, page):
     with portal(page) as url:
-        line = f"bucket elsewhere at {url} answers, but not as S3 does; check the endpoint"
+        line = f"bucket elsewhere at {url} does not respond like S3; check the endpoint"
         config = with_store(tmp_path / "here.yaml", {"endpoint": url, "bucket": "elsewhere"})
         done = sbench("check", config, env=with_keys())
         assert (done.returncode, complaints(done)) == (1, [])
-        assert f"AMISS  store s3 bucket: {line}" in done.stdout
+        assert f"FAILED store s3 bucket: {line}" in done.stdout
         here = at(tmp_path / "here", environments, url).make(expect="failed", **KEYS)
         assert here.provided["reasons"][0].endswith(line)
 
 
 def test_a_wrong_region_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside):
     """boto3 would follow the bucket to its region unseen, and HDF5 would fail there."""
-    line = "bucket elsewhere lies in region us-east-1, not in eu-west-1; correct region in the configuration"
+    line = "bucket elsewhere is in region us-east-1, not in eu-west-1; correct region in the configuration"
     line += ", or AWS_REGION"
     store = {"endpoint": outside, "bucket": "elsewhere", "region": "eu-west-1"}
     done = sbench("check", with_store(tmp_path / "here.yaml", store), env=with_keys())
     assert (done.returncode, complaints(done)) == (1, [])
-    assert f"AMISS  store s3 bucket: {line}" in done.stdout
+    assert f"FAILED store s3 bucket: {line}" in done.stdout
     here = at(tmp_path / "here", environments, outside, region="eu-west-1").make(expect="failed", **KEYS)
     assert here.provided["reasons"][0].endswith(line)
 
@@ -247,10 +249,10 @@ NOTHING = {
 def test_no_credentials_at_all_are_one_line_which_the_cells_say_too(tmp_path, environments, outside):
     here = at(tmp_path / "here", environments, outside)
     here.make(expect="failed", **NOTHING)
-    assert "no S3 credentials: set AWS_ACCESS_KEY_ID" in here.provided["reasons"][0]
+    assert "no S3 credentials; set AWS_ACCESS_KEY_ID" in here.provided["reasons"][0]
     record = here.measure(env=with_keys())
     assert record["status"] == "failed"
-    assert "no S3 credentials: set AWS_ACCESS_KEY_ID" in record["reasons"][0]
+    assert "no S3 credentials; set AWS_ACCESS_KEY_ID" in record["reasons"][0]
 
 
 def with_store(path: Path, store: dict) -> Path:
@@ -268,11 +270,11 @@ def with_store(path: Path, store: dict) -> Path:
     [
         ({"AWS_ACCESS_KEY_ID": "key"}, {}, "missing: AWS_SECRET_ACCESS_KEY; check AWS_ACCESS_KEY_ID and AWS_SECRET_"),
         (KEYS | {"AWS_PROFILE": "nope"}, {}, "The config profile (nope) could not be found; correct AWS_PROFILE"),
-        (KEYS | {"AWS_CONFIG_FILE": "README.md"}, {}, "Unable to parse config file: README.md; correct AWS's"),
+        (KEYS | {"AWS_CONFIG_FILE": "README.md"}, {}, "Unable to parse config file: README.md; correct the AWS_*"),
         (KEYS, {"region": "eu west"}, "region_name 'eu west' doesn't match a supported format; correct region in the"),
-        ({}, {}, "AMISS  store s3 bucket: no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
-        (KEYS | {"AWS_ENDPOINT_URL": NOBODY}, {}, "AWS_ENDPOINT_URL is set, but the store has no endpoint"),
-        (KEYS | {"AWS_ENDPOINT_URL_S3": NOBODY}, {}, "AWS_ENDPOINT_URL_S3 is set, but the store has no"),
+        ({}, {}, "FAILED store s3 bucket: no S3 credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        (KEYS | {"AWS_ENDPOINT_URL": NOBODY}, {}, "AWS_ENDPOINT_URL is set, but the store lacks an endpoint"),
+        (KEYS | {"AWS_ENDPOINT_URL_S3": NOBODY}, {}, "AWS_ENDPOINT_URL_S3 is set, but the store lacks"),
     ],
     ids=["half a key", "no such profile", "broken file", "no region", "nothing", "endpoint", "endpoint of S3"],
 )  # fmt: skip
@@ -291,7 +293,7 @@ def test_an_endpoint_of_the_environment_is_refused_or_has_no_effect_in_every_ste
     other = {"AWS_ENDPOINT_URL": NOBODY}
     here = at(tmp_path / "named", environments, outside).make(**KEYS, **other)
     assert here.measure(env=with_keys(**other))["valid"]
-    line = "AWS_ENDPOINT_URL is set, but the store has no endpoint; name it as the store's endpoint, or unset it"
+    line = "AWS_ENDPOINT_URL is set, but the store lacks an endpoint; add endpoint: to the store or unset AWS_ENDPOINT_"
     at_aws = at(tmp_path / "aws", environments, None).make(expect="failed", **KEYS, **other)
     assert line in at_aws.provided["reasons"][0]
     at_aws.provision.write_text(json.dumps(here.provided), encoding="utf-8")
@@ -365,7 +367,7 @@ def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside
     bad.write_text(good.read_text(encoding="utf-8").replace('"elsewhere"', '"no-such-bucket"'), encoding="utf-8")
     done = sbench("check", bad, env=with_keys())
     assert done.returncode == 1
-    assert "AMISS  store s3 bucket: bucket no-such-bucket" in done.stdout
+    assert "FAILED store s3 bucket: bucket no-such-bucket" in done.stdout
 
 
 @pytest.mark.late
@@ -379,7 +381,7 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     assert preflight.run_checks(str(tmp_path / "disk.yaml")) == 0
     told = capsys.readouterr().out
-    assert f"{tmp_path}/data page cache: can be made cold and warm" in told
+    assert f"{tmp_path}/data page cache: " in told
     assert "results writable" in told
     assert "results page cache" not in told
     assert "attributes" not in told
@@ -392,7 +394,9 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
     assert preflight.run_checks(str(tmp_path / "unmounted.yaml")) == 1
     assert f"there is no {tmp_path}/lustre; mount it, or correct the store's path" in capsys.readouterr().out
     assert preflight.run_checks("config/volumes.yaml") == 1
-    assert "AMISS  /mnt/gp2 there: no such folder; mount the volume there" in capsys.readouterr().out
+    assert "FAILED folder /mnt/gp2: no such folder; mount the volume there" in capsys.readouterr().out
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
     assert preflight.run_checks(str(tmp_path / "disk.yaml")) == 1
-    assert "AMISS  results free: 0.0 GiB, 2.0 needed; free some or make the data smaller" in capsys.readouterr().out
+    assert (
+        "FAILED results free: 0.0 GiB, 2.0 needed; free disk space or make the data smaller" in capsys.readouterr().out
+    )

@@ -26,7 +26,7 @@ def test_parts_are_as_large_as_the_largest_objects_need():
 
 def test_parts_are_as_large_as_asked_or_too_many():
     assert transfer.choose_part_bytes(5 * 2**40, 10_000, 600 * MIB) == 600 * MIB
-    with pytest.raises(Problem, match="parts of 5242880 are more than 10000 parts; choose a larger part_size"):
+    with pytest.raises(Problem, match="bytes need more than 10000 parts of 5242880 bytes; choose a larger part_size"):
         transfer.choose_part_bytes(5 * 2**40, 10_000, 5 * MIB)
 
 
@@ -89,7 +89,7 @@ def test_an_object_is_read_back_by_four_requests_at_once_and_no_more_and_one_wro
     assert transfer.provide_files(target, held, [(entry, None)], print)["upload"]["found"] == 1
     assert held.most == 4
     content[5 * transfer.ACCESS.chunk_bytes + 7] ^= 1
-    with pytest.raises(Problem, match="object is not in memory as generated"):
+    with pytest.raises(Problem, match="object in memory is missing or differs"):
         transfer.provide_files(target, Held(bytes(content)), [(entry, None)], print)
 
 

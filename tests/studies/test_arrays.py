@@ -157,14 +157,14 @@ def expanded(**levels: object) -> tuple[list, list]:
 @pytest.mark.parametrize(
     "levels, reason",
     [
-        ({"backend": ["hsds", "zarr"], "protocol": "binary"}, "protocol: of a service only; take the default"),
+        ({"backend": ["hsds", "zarr"], "protocol": "binary"}, "protocol: only for a service; use the default"),
         (
             {"backend": ["hsds", "library"], "nodes": 2, "streaming": "off", "request_limit": "90MiB"},
-            "nodes, request_limit, streaming: of a service only; take the default",
+            "nodes, request_limit, streaming: only for a service; use the default",
         ),
         (
             {"backend": ["zarr", "library"], "concurrency": 4},
-            "the library has one request under way at a time; take concurrency unset",
+            "the library has a single request in flight; set concurrency to unset",
         ),
         (
             {"backend": ["zarr", "library"], "store": "s3-loopback"},
@@ -173,21 +173,21 @@ def expanded(**levels: object) -> tuple[list, list]:
         ({"chunks": ["300x220", "300x441"]}, "a chunk is larger than the array"),
         (
             {"shape": "4097x4096", "chunks": ["300x220", "4097x4096"]},
-            "a chunk is larger than what a data node holds, 128 MiB; take smaller chunks",
+            "a chunk must fit into the memory of a data node, 128 MiB; use smaller chunks",
         ),
         ({"clients": [2, 3]}, "the array has fewer rows of chunks than clients"),
         ({"shape": "900x440", "clients": [3, 4]}, "the array has fewer rows of chunks than clients"),
-        ({"cache": ["any", "cold"]}, "only a read has a state of the cache; take cache any"),
+        ({"cache": ["any", "cold"]}, "only a read has a cache state; set cache to any"),
         (
             {"access": ["pieces", "whole"], "streaming": "off", "request_limit": "1MiB"},
-            "without streaming HSDS refuses requests of 2.014 MiB; take pieces",
+            "without streaming HSDS refuses requests of 2.014 MiB; use pieces",
         ),
         (
             {"protocol": "json", "request_limit": ["100MiB", "5MiB"]},
-            "a text of so many numbers is above the request limit; take pieces and a higher limit, or binary",
+            "a text of so many numbers exceeds the request limit; use pieces and a higher limit, or binary",
         ),
-        ({"store": ["disk", "device"]}, "an array lies in files, or in objects of S3 or Azure Blob"),
-        ({"store": ["disk", "share"]}, "an array lies in files, or in objects of S3 or Azure Blob"),
+        ({"store": ["disk", "device"]}, "an array must be in files, or in objects of S3 or Azure Blob"),
+        ({"store": ["disk", "share"]}, "an array must be in files, or in objects of S3 or Azure Blob"),
         (
             {"library": ["arrays", "hdf5-2.0.0"]},
             "library hdf5-2.0.0 lacks hsds, h5pyd, obstore, which backend hsds needs",
@@ -198,7 +198,7 @@ def expanded(**levels: object) -> tuple[list, list]:
         ),
         (
             {"library": ["hdf5-2.0.0", "arrays"], "backend": "library", "operation": "read", "store": "s3"},
-            "arrays is a wheel, which has no ROS3",
+            "arrays is a wheel without ROS3",
         ),
     ],
 )
@@ -249,12 +249,12 @@ WORK = {
 @pytest.mark.parametrize(
     "effective, reason",
     [
-        ({"chunks": "1500x550"}, "chunks is 1500x550, 1500x275 was asked"),
-        ({"compression": "gzip"}, "compression is gzip, none was asked"),
-        ({"hdf5": "1.14.6"}, "hdf5 is 1.14.6, 2.0.0 was asked"),
-        ({"nodes": 2}, "nodes is 2, 1 was asked"),
-        ({"request_limit": 2**20}, "request_limit is 1048576, 104857600 was asked"),
-        ({"concurrency": 10}, "concurrency is 10, 4 was asked"),
+        ({"chunks": "1500x550"}, "expected chunks 1500x275, got 1500x550"),
+        ({"compression": "gzip"}, "expected compression none, got gzip"),
+        ({"hdf5": "1.14.6"}, "expected hdf5 2.0.0, got 1.14.6"),
+        ({"nodes": 2}, "expected nodes 1, got 2"),
+        ({"request_limit": 2**20}, "expected request_limit 104857600, got 1048576"),
+        ({"concurrency": 10}, "expected concurrency 4, got 10"),
     ],
 )
 def test_a_cell_that_was_not_measured_as_its_label_says_has_failed(effective, reason):
@@ -273,7 +273,7 @@ def test_nodes_and_limits_are_asked_of_a_service_alone_and_the_library_s_layout_
     assert STUDY.check_label(record, SETTINGS | {"cell": cell}, {"layout": layout}) == []
     other = layout | {"chunks": "10x10"}
     assert STUDY.check_label(record, SETTINGS | {"cell": cell}, {"layout": other}) == [
-        "chunks is 10x10, 1500x275 was asked (rule 10)"
+        "expected chunks 1500x275, got 10x10 (rule 10)"
     ]
 
 
@@ -281,7 +281,7 @@ def test_nodes_and_limits_are_asked_of_a_service_alone_and_the_library_s_layout_
 def test_a_read_of_an_embedded_server_that_saw_no_request_has_failed():
     record, read = {"effective": EFFECTIVE, "requests": {}}, SETTINGS["cell"] | {"operation": "read"}
     assert STUDY.check_label(record, SETTINGS | {"cell": read}, {"layout": {}}) == [
-        "no request reached the embedded server, or none was counted (rule 11)"
+        "the embedded server counted no GET: requests did not arrive, or counting failed (rule 11)"
     ]
 
 
@@ -291,18 +291,18 @@ def test_a_read_of_an_embedded_server_that_saw_no_request_has_failed():
     [
         (
             {"work": WORK | {"checksum": "wrong"}},
-            "the values that were read do not have the checksum of the manifest (rule 9)",
+            "the checksum of the values read differs from the manifest (rule 9)",
         ),
-        ({"work": WORK | {"tasks_done": 0}}, "0 tasks were done, 1 asked (rule 9)"),
-        ({"work": WORK | {"logical_bytes": 7}}, "7 logical bytes were done, 8 asked (rule 9)"),
-        ({"effective": EFFECTIVE | {"clients_asked": 2}}, "1 clients took part, 2 were asked (rule 9)"),
+        ({"work": WORK | {"tasks_done": 0}}, "expected 1 tasks, got 0 (rule 9)"),
+        ({"work": WORK | {"logical_bytes": 7}}, "expected 8 logical bytes, got 7 (rule 9)"),
+        ({"effective": EFFECTIVE | {"clients_asked": 2}}, "expected 2 clients, got 1 (rule 9)"),
         (
             {"cache": {"asked": "cold", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}},
-            "the page cache was warm (100.0% resident), cold was asked (rule 8)",
+            "the page cache was warm (100.0% resident), expected cold (rule 8)",
         ),
         (
             {"cache": {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 0.5}},
-            "the page cache lost pages while the cell ran (50.0% resident after), warm was asked (rule 8)",
+            "the page cache lost pages while the cell ran (50.0% resident at its end), expected warm (rule 8)",
         ),
     ],
 )
@@ -342,15 +342,16 @@ def test_trials_are_counted_by_outcome_and_the_answer_says_what_streaming_lifts(
     tried = trials.load_trials(tmp_path)
     lines = [line for line, _ in trials.describe_streaming(tried)]
     assert lines[:2] == [
-        "With streaming, 2 of 2 binary reads and writes of up to 4 times the request limit were answered.",
-        "Without streaming, 0 of 2 binary reads and writes of up to 4 times the request limit were answered; the "
+        "With streaming, 2 of 2 binary reads and writes of up to 4 times the request limit succeeded.",
+        "Without streaming, 0 of 2 binary reads and writes of up to 4 times the request limit succeeded; the "
         "others: refused (413).",
     ]
     assert lines[2] == (
-        "With streaming, a binary read of 1.00 MiB made the service node's memory grow by 3.00 MiB, one of 4.00 MiB by "
-        "3.00 MiB; its first byte came after 0.100 s, its last after 0.500 s."
+        "With streaming, a binary read of 1.00 MiB increased the service node's memory by 3.00 MiB, a read"
+        " of 4.00 MiB by "
+        "3.00 MiB; the first byte of the latter arrived after 100 ms, the last after 500 ms."
     )
-    assert lines[3] == "What else was above the limit, with streaming: JSON read: refused (413)."
+    assert lines[3] == "Other requests above the limit, with streaming: JSON read: refused (413)."
     table = trials.build_trials_table(tried, "limits")
     assert list(table.frame["with streaming"]) == ["answered", "answered", "answered", "refused (413)"]
     assert table.over["without streaming"] == ["faster", "slower", "faster", "slower"]
@@ -368,8 +369,8 @@ def test_trials_are_in_tables_and_sentences_of_their_own_and_nowhere_else(run, s
     assert with_streaming.endswith(
         "(room as a multiple of the read): 0.5 ×: 0 of 6; 1 ×: 2 of 6; 2 ×: 6 of 6; 4 ×: 6 of 6."
     )
-    assert without.startswith("Without streaming, reads of 200 MiB were answered by data nodes with a memory limit")
-    assert busy == "Of 24 requests in flight to a service that takes 4 tasks, 23 were turned away (503)."
+    assert without.startswith("Without streaming, successful reads of 200 MiB by data nodes with a memory limit")
+    assert busy == "Of 24 requests in flight to a service with 4 tasks, 23 were rejected (503)."
     assert list(trials.describe_survivors(tried[tried["operation"] == "limits"])) == []
 
 
@@ -381,7 +382,7 @@ def test_a_rate_is_of_what_is_stored_and_what_is_acknowledged_before_is_said(run
     assert reads["acknowledged_rate"].isna().all()
     lines = [line for line, _ in results.describe_acknowledged(run)]
     assert len(lines) == len(set(lines)) == 3, "a line for each store and compression"
-    assert all(line.startswith("HSDS acknowledges what is written to ") for line in lines)
+    assert all(line.startswith("HSDS acknowledges writes to ") for line in lines)
     table = results.build_writing_table(run).frame
     assert set(table["operation"]) == {"write"}
     assert len(table) == len(cells[cells["operation"] == "write"])
@@ -413,7 +414,7 @@ def test_the_best_configurations_leave_out_what_means_nothing_or_is_alike(run):
     assert (table.frame.loc[table.frame["backend"] == "the HDF5 library", ["protocol", "concurrency"]] == "").all(
         axis=None
     )
-    assert set(table.frame.loc[table.frame["backend"] == "HSDS", "protocol"]) == {"its own library", "bare requests"}
+    assert set(table.frame.loc[table.frame["backend"] == "HSDS", "protocol"]) == {"the client library", "bare requests"}
     assert not {"nodes", "streaming"} & set(table.frame)
     assert table.caption.endswith(" With HSDS: 1 data node, streaming.")
 
@@ -421,8 +422,8 @@ def test_the_best_configurations_leave_out_what_means_nothing_or_is_alike(run):
 def test_cpu_seconds_of_nodes_stand_against_those_of_the_library_for_the_same_write(run):
     [(line, _)] = results.describe_cores(run)
     assert re.fullmatch(
-        r"On disk, writing an array of 12,000 × 2,200 of the published values with gzip took, in CPU seconds, the "
-        r"service's nodes [\d.]+ with 1 data node, [\d.]+ with 2 data nodes and [\d.]+ with 4 data nodes; the "
+        r"On disk, writing an array of 12,000 × 2,200 of the published values with gzip: CPU seconds of the "
+        r"service's nodes [\d.]+ with 1 data node, [\d.]+ with 2 data nodes and [\d.]+ with 4 data nodes; of the "
         r"library's processes [\d.]+ with 1 client, [\d.]+ with 2 clients and [\d.]+ with 4 clients\.",
         line,
     )
@@ -498,8 +499,11 @@ def test_printed_rates_stand_beside_what_was_measured_of_the_same_array(run, tmp
     "change, line",
     [
         (("write_MBps", "write"), "lacks the column write_MBps"),
-        (("stream_test", "other_test"), "has rates of other tests than stream_test and write_example"),
-        (("42.2", "fast"), "column write_MBps: 'fast' is not a number above 0; correct studies.arrays.published"),
+        (("stream_test", "other_test"), "must have rates of the tests stream_test and write_example"),
+        (
+            ("42.2", "fast"),
+            r"column write_MBps: must be a number above 0 \(got 'fast'\); correct studies.arrays.published",
+        ),
     ],
 )
 def test_a_file_that_has_no_printed_rates_is_one_line(change, line, tmp_path):

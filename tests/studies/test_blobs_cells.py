@@ -40,7 +40,7 @@ def resolved(section: dict | None = None, **row: list) -> dict:
 def test_an_embedded_server_is_not_read_from_other_machines():
     config = resolved({"mpi": {"hostfile": "config/azure.hosts"}}, store=["disk", "s3"])
     assert omitted(config) == [
-        "an embedded server is reached from its own machine only, and a hostfile may name others"
+        "an embedded server is reachable only from its machine, but a hostfile may name other machines"
     ]
 
 
@@ -60,22 +60,22 @@ def omitted(config: dict) -> list[str]:
 @pytest.mark.parametrize(
     "row, reason",
     [
-        ({"store": ["disk", "s3"], "pattern": ["mpi-io-collective"]}, "MPI-IO reads files, not a store of the kind s3"),
-        ({"store": ["disk", "azure"], "cache": ["direct"]}, "O_DIRECT is for files, not for a store of the kind azure"),
+        ({"store": ["disk", "s3"], "pattern": ["mpi-io-collective"]}, "MPI-IO reads files, not stores of kind s3"),
+        ({"store": ["disk", "azure"], "cache": ["direct"]}, "O_DIRECT requires files (got a store of kind azure"),
         ({"pattern": ["mpi-io", "sections"], "cache": ["direct"]}, "MPI-IO opens its file itself, without O_DIRECT"),
-        ({"pattern": ["mpi-io"], "concurrency": [1, 2]}, "MPI-IO reads one operation of a process at a time"),
-        ({"store": ["disk", "s3"], "nodes": [1, 2]}, "reached from its own machine only, not from 2 nodes"),
-        ({"processes": [4], "nodes": [1, 3]}, "4 cannot be divided among 3 nodes"),
-        ({"objects": ["shared", "own"]}, "each process reading an object of its own is the pattern multiple-files"),
-        ({"pattern": ["sections", "broadcast"], "objects": ["own"]}, "broadcast reads one object"),
+        ({"pattern": ["mpi-io"], "concurrency": [1, 2]}, "MPI-IO reads a single operation of a process at a time"),
+        ({"store": ["disk", "s3"], "nodes": [1, 2]}, "reachable from a single machine only, not from 2 nodes"),
+        ({"processes": [4], "nodes": [1, 3]}, "4 processes do not divide evenly among 3 nodes"),
+        ({"objects": ["shared", "own"]}, "an object per process is the pattern multiple-files"),
+        ({"pattern": ["sections", "broadcast"], "objects": ["own"]}, "broadcast reads a shared object"),
         ({"operation_size": ["1KiB", "4KiB"]}, "an operation_size of 1KiB is smaller than a page"),
         (
             {"chunk_size": ["1MiB"], "concurrency": [1, 2]},
-            "2 requests in flight need as many chunks: what a process asks for at 1MiB has 1 chunk of 1MiB",
+            "2 requests in flight require as many chunks: a request of a process at 1MiB has 1 chunk of 1MiB",
         ),
         (
             {"pattern": ["scatter"], "size": ["1GiB"], "operation_size": ["128KiB", "256KiB"]},
-            "scatter cuts operations into whole blocks, of 256 KiB in an object of 1GiB",
+            "scatter cuts operations into blocks of 256 KiB in an object of 1GiB",
         ),
         (
             {"store": ["azure", "s3"], "size": ["1GiB"], "chunk_size": ["16MiB"], "concurrency": [4]},
@@ -100,7 +100,7 @@ def test_processes_are_divided_among_several_nodes_and_counted_for_them(nodes, p
 def test_objects_that_a_store_cannot_hold_are_left_out_with_the_source_of_the_limit():
     config = resolved(store=["disk", "files", "azure"], pattern=["sections"], size=["4TiB", "5TiB"], cache=["cold"])
     (reason,) = omitted(config)
-    assert reason.startswith("an object of azure-files has at most 4 TiB (2026-05; Azure,")
+    assert reason.startswith("an object of azure-files must have at most 4 TiB (2026-05; Azure,")
     assert "https://" in reason
 
 
@@ -119,38 +119,40 @@ def test_every_limit_of_objects_has_a_source_and_a_date():
         (
             {"data": {"objects": 2}},
             {"pattern": ["multiple-files"]},
-            "test: studies.blobs.data.objects: 2 of 1MiB are fewer than the 4 that the matrix reads",
+            "test: studies.blobs.data.objects: the matrix reads 4 of 1MiB (got 2)",
         ),
         (
             {"data": {"objects": {"2MiB": 4}}},
             {"pattern": ["sections"], "objects": ["own"]},
-            "studies.blobs.data.objects: 0 of 1MiB are fewer than the 4",
+            "studies.blobs.data.objects: the matrix reads 4 of 1MiB (got 0)",
         ),
-        ({"iterations": {"2MiB": 4}}, {}, "studies.blobs.iterations: how often 1MiB is read is not said"),
-        ({"mpi": {"hostfile": "no/hosts"}}, {}, "studies.blobs.mpi.hostfile: there is no no/hosts"),
+        ({"iterations": {"2MiB": 4}}, {}, "studies.blobs.iterations lacks 1MiB; add its number of iterations"),
+        ({"mpi": {"hostfile": "no/hosts"}}, {}, "studies.blobs.mpi.hostfile: no/hosts"),
         (
             {"mpi": {"hostfile": "config/azure.hosts"}},
             {"processes": [21]},
-            "studies.blobs.mpi.hostfile: config/azure.hosts has 20 slots, the matrix asks for 21 processes",
+            "studies.blobs.mpi.hostfile: config/azure.hosts must have 21 slots for the processes of the"
+            " matrix (got 20)",
         ),
-        ({"mpi": {"library": "no/libmpi.so"}}, {}, "studies.blobs.mpi.library: there is no no/libmpi.so"),
+        ({"mpi": {"library": "no/libmpi.so"}}, {}, "studies.blobs.mpi.library: no/libmpi.so"),
         (
             {"time_limit_s": {"2MiB": 60}},
             {},
-            "studies.blobs.time_limit_s: how long a cell of 1MiB may take is not said",
+            "studies.blobs.time_limit_s lacks 1MiB; add its limit in seconds",
         ),
-        ({"mpi": {"launcher": ["srun"]}}, {"nodes": [2]}, "studies.blobs.mpi.launcher: cells of several nodes need"),
+        ({"mpi": {"launcher": ["srun"]}}, {"nodes": [2]}, "studies.blobs.mpi.launcher: it must contain"),
         ({"mpi": {"hostfile": "a", "launcher": ["srun"]}}, {}, "studies.blobs.mpi: launcher and hostfile exclude each"),
-        ({}, {"size": ["1MB"]}, "studies.blobs.matrix.size[0]: '1MB' is not understood"),
+        ({}, {"size": ["1MB"]}, "studies.blobs.matrix.size[0]: '1MB' is not valid"),
         (
             {"compare": [{"factor": "pattern", "baseline": "single-file"}]},
             {"pattern": ["single-file", "sections"]},
-            "studies.blobs.compare: sections deliver other amounts than single-file, so nothing is compared with them",
+            "studies.blobs.compare: sections deliver different amounts than single-file, so no comparison"
+            " includes them",
         ),
         (
             {"compare": [{"factor": "size", "baseline": "1MiB"}]},
             {"size": ["1MiB", "2MiB"]},
-            "studies.blobs.compare[0]: objects of different sizes deliver different amounts; drop it",
+            "studies.blobs.compare[0]: objects of different sizes deliver different amounts; remove it",
         ),
     ],
 )
@@ -212,11 +214,14 @@ def record(**changes: object) -> dict:
     [
         ({}, None),
         ({"faults": ["object-0 was replaced"]}, "object-0 was replaced"),
-        ({"work": {**record()["work"], "tasks_done": 7}}, "7 tasks were done, 8 asked"),
-        ({"work": {**record()["work"], "blocks_verified": 3}}, "3 blocks with the right checksum were done, 4 asked"),
-        ({"work": {**record()["work"], "checksum": "b"}}, "the values that were read do not have the checksum"),
+        ({"work": {**record()["work"], "tasks_done": 7}}, "expected 8 tasks, got 7"),
+        ({"work": {**record()["work"], "blocks_verified": 3}}, "expected 4 blocks with the right checksum, got 3"),
+        ({"work": {**record()["work"], "checksum": "b"}}, "the checksum of the values read differs"),
         ({"cache": {**record()["cache"], "resident_after": 0.98}}, "the page cache lost pages while the cell ran (98"),
-        ({"memory": {"growth_bytes": 2**31, "allowed_bytes": 2**30}}, "a process grew by 2 GiB, 1 GiB are allowed"),
+        (
+            {"memory": {"growth_bytes": 2**31, "allowed_bytes": 2**30}},
+            "the memory of a process must grow by at most 1 GiB (got 2 GiB)",
+        ),
     ],
 )
 def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str | None):
@@ -229,7 +234,7 @@ def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str 
     "changes, failure",
     [
         ({}, None),
-        ({"requests": {}}, "no request reached the embedded server"),
+        ({"requests": {}}, "the embedded server counted no GET"),
         ({"requests": {}, "samples": []}, None),
     ],
 )
@@ -249,5 +254,5 @@ def test_sizes_are_read_and_written():
         2**41,
     ]
     assert [sizes.format_size(size) for size in (0, 1023, 2**20, 1.5 * 2**30)] == ["0 B", "1023 B", "1 MiB", "1.5 GiB"]
-    with pytest.raises(Problem, match="'1MB' is no size"):
+    with pytest.raises(Problem, match="got '1MB'"):
         sizes.parse_size("1MB")

@@ -45,7 +45,7 @@ def page(report_of: Callable[[str], Path]) -> Path:
 
 def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(run: Results):
     (where, first), *others = (leaders.describe_lead(lead, run) for lead in leaders.find_leads(run))
-    assert where == "where each process gets a whole object, cold cache"
+    assert where == "each process reads a whole object, cold cache"
     cells = run.cells[(run.cells["control"] == "") & (run.cells["cache"] == "cold")].set_index(
         ["store", "pattern", "size", "processes"]
     )
@@ -53,7 +53,7 @@ def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(r
     value = names.format_with_interval(row["mib_s"], row["mib_s_low"], row["mib_s_high"])
     assert render_markdown_line(first).startswith("up to 4 MiB, **broadcast on disk** (")
     last = [render_markdown_line(text) for place, text in others if place in ("", where)][-1]
-    assert last.endswith("fed the processes fastest.")
+    assert last.endswith("was fastest.")
     assert "at 64 MiB" in last or "from 16 MiB" in last
     assert "**broadcast on S3 on loopback** (" in last
     assert f"{value} MiB/s" in last
@@ -61,7 +61,7 @@ def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(r
 
 def test_what_was_measured_once_only_is_said_once(run: Results):
     text = pages.describe_usual_levels(run)
-    assert text.startswith("Unless noted: 4 processes, one object for all, operations of 1 GiB")
+    assert text.startswith("Unless noted: 4 processes, a shared object, operations of 1 GiB")
     rate = {levels: row.mib_s for levels, row in run.measured.set_index(["store", "processes"]).groupby(level=[0, 1])}
     [told] = [
         text
@@ -73,7 +73,7 @@ def test_what_was_measured_once_only_is_said_once(run: Results):
     }
     assert render_markdown_line(told) == (
         "at 16 MiB, **multiple-files on S3 on loopback** ({} to {} MiB/s) and **multiple-files on disk** ({} to {} "
-        "MiB/s) fed the processes fastest, each as fast as the other.".format(*ends["s3"], *ends["disk"])
+        "MiB/s) was fastest, each as fast as the other.".format(*ends["s3"], *ends["disk"])
     )
 
 

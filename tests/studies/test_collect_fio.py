@@ -95,14 +95,14 @@ def test_a_battery_whose_collector_is_killed_ends_and_empties_its_folder(place, 
 @pytest.mark.parametrize(
     "command, options, reason",
     [
-        ("false", {}, "'false' does not lead to a shell: asked for its name, it said ''"),
-        ("env", {"directory": "/nowhere"}, f"there is no folder /nowhere on {HOST}"),
-        ("env", {"directory": None}, "no volume: name a folder on it with --directory"),
+        ("false", {}, "'false' must open a shell that prints its host's name (got '')"),
+        ("env", {"directory": "/nowhere"}, f"the folder /nowhere does not exist on {HOST}; correct the path"),
+        ("env", {"directory": None}, "--directory is missing; name a folder on the volume"),
         ("env", {"cluster": None}, "--cluster is missing"),
-        ("env", {"job": "nowhere.fio"}, "there is no job file nowhere.fio"),
-        ("env", {"out": "/nowhere"}, "/nowhere is no folder that can be written to"),
-        ("env", {"colour": "blue"}, "--colour is no option; --help lists the options"),
-        ("", {}, "how is the other machine reached? Add for example: -- ssh root@host"),
+        ("env", {"job": "nowhere.fio"}, "the job file nowhere.fio does not exist; correct the path"),
+        ("env", {"out": "/nowhere"}, "/nowhere must be a writable folder; correct --out"),
+        ("env", {"colour": "blue"}, "--colour is not an option; --help lists the options"),
+        ("", {}, "the command for a shell on the other machine is missing; add for example: -- ssh root@host"),
     ],
 )
 def test_a_mistake_in_collecting_is_one_line_and_leaves_nothing(place, collect, command, options, reason):
@@ -119,5 +119,5 @@ def test_a_tarball_that_is_cut_off_is_not_kept(place, collect):
     with collect(str(cut)) as process:
         words = process.stderr.read()
     assert process.returncode == 2
-    assert f"no whole results came back from {HOST}" in words.splitlines()[-1]
+    assert f"the results from {HOST} are incomplete" in words.splitlines()[-1]
     assert not any(place.out.iterdir())

@@ -185,10 +185,10 @@ def test_a_cell_without_the_factor_is_what_it_was_before_there_was_one(planned):
 
 def test_a_volume_without_credits_or_time_for_them_is_left_out(planned):
     _, left_out = matrix.expand_matrix(configuration.load_config(planned(["", "full"], "gp3")), "volumes")
-    reason = "store disk has no credits that could be full, or its volume lacks its size_gib"
+    reason = "store disk lacks burst credits to start with (full), or its volume lacks size_gib"
     assert [one.reason for one in left_out] == [reason]
     _, left_out = matrix.expand_matrix(configuration.load_config(planned(["", "full"], time_limit_s=3600)), "volumes")
-    assert left_out[0].reason == "it takes 14,063 s until credits are full: raise time_limit_s, which is 3600"
+    assert left_out[0].reason == "credits are full after 14,063 s; raise time_limit_s above that (now 3600)"
 
 
 def test_the_amplification_is_counted_or_from_hindsight_or_assumed():
@@ -199,6 +199,6 @@ def test_the_amplification_is_counted_or_from_hindsight_or_assumed():
     value, source = credits.estimate_ios_per_write(fast, slow, volume)
     assert value == pytest.approx(300 * 1000 / 100_000)
     assert source == "throttled segment (hindsight)"
-    assert credits.estimate_ios_per_write(fast, fast.iloc[:0], volume) == (1, "assumed (the least there is)")
+    assert credits.estimate_ios_per_write(fast, fast.iloc[:0], volume) == (1, "assumed (the minimum)")
     # As fast as that it is not throttled: less than an I/O a write cannot be.
     assert credits.estimate_ios_per_write(fast, jobs(np.full(4, 100_000), 200), volume)[0] == 1

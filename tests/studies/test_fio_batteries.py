@@ -187,13 +187,13 @@ def test_a_job_file_says_what_it_gauges_and_runs_by_hand_and_in_a_battery(place,
 @pytest.mark.parametrize(
     "text, reason",
     [
-        ("[a]\nrw=write\nsize=1m\n", "a job file here has one job, [fio_io]; this one has: a"),
-        (f"{TINY}[two]\nrw=read\n", "this one has: fio_io two"),
-        (f"{TINY}filename=/dev/sda\n", "says filename; the battery says where the files lie: drop the line"),
-        (f"{TINY}directory = /\n", "says directory"),
-        (f"{TINY}colour=blue\n", "fio says: "),
-        ("[fio_io]\nrw=write\n", "how large are its files? Write size=200m or the like"),
-        ("[fio_io]\nrw=write\nsize=50%\n", "how large are its files?"),
+        ("[a]\nrw=write\nsize=1m\n", "must have a single job, [fio_io] (got: a)"),
+        (f"{TINY}[two]\nrw=read\n", "(got: fio_io two)"),
+        (f"{TINY}filename=/dev/sda\n", "must not set filename, because the battery places the files; remove the line"),
+        (f"{TINY}directory = /\n", "must not set directory"),
+        (f"{TINY}colour=blue\n", "fio refuses it: "),
+        ("[fio_io]\nrw=write\n", "must give the size of its files; add a line such as size=200m"),
+        ("[fio_io]\nrw=write\nsize=50%\n", "must give the size of its files"),
     ],
 )
 def test_a_job_that_cannot_be_run_is_refused_in_one_line(place, text, reason):
@@ -210,22 +210,22 @@ def test_a_job_that_cannot_be_run_is_refused_in_one_line(place, text, reason):
     "options, reason",
     [
         ({"battery": None}, "--battery is missing"),
-        ({"battery": "b_2"}, "'b_2' has a _"),
-        ({"cluster": "t 1"}, "--cluster: 't 1' is no name here"),
-        ({"job_text": None}, "no job: name its file with --job"),
-        ({"job_text": None, "job": "nowhere.fio"}, "there is no job file nowhere.fio"),
-        ({"jobs": "many"}, "--jobs: 'many' is no number"),
-        ({"jobs": "1.5"}, "--jobs: '1.5' is no whole number"),
-        ({"jobs": 0}, "0 jobs measure nothing"),
-        ({"pause": "-1"}, "--pause: '-1' is no number"),
-        ({"directory": None}, "no volume: name a folder on it with --directory"),
-        ({"directory": "/nowhere"}, "there is no folder /nowhere"),
-        ({"directory": "/tmp\n/etc"}, "--directory: the name of a folder ends with its line; rename it"),
-        ({"out": None}, "no place for the results"),
+        ({"battery": "b_2"}, "must not contain _, which separates battery and cluster in names of results (got 'b_2')"),
+        ({"cluster": "t 1"}, "--cluster must be a name of letters, digits, dots, _ and -, without -fio- (got 't 1')"),
+        ({"job_text": None}, "--job is missing; name a job file"),
+        ({"job_text": None, "job": "nowhere.fio"}, "the job file nowhere.fio does not exist"),
+        ({"jobs": "many"}, "--jobs must be a number (got 'many')"),
+        ({"jobs": "1.5"}, "--jobs must be a whole number (got '1.5')"),
+        ({"jobs": 0}, "--jobs must be at least 1 (got 0)"),
+        ({"pause": "-1"}, "--pause must be a number (got '-1')"),
+        ({"directory": None}, "--directory is missing; name a folder on the volume"),
+        ({"directory": "/nowhere"}, "the folder /nowhere does not exist"),
+        ({"directory": "/tmp\n/etc"}, "--directory: the name of a folder must not contain a line break"),
+        ({"out": None}, "--out is missing"),
         ({"tar": True}, "--out and --tar exclude each other"),
         ({"background_directory": "/"}, "--background-directory needs --background"),
-        ({"colour": "blue"}, "--colour is no option; --help lists the options"),
-        ({"reserve": 10**9}, "free; the files need 1 and 1000000000 are to stay free (--reserve): free some"),
+        ({"colour": "blue"}, "--colour is not an option; --help lists the options"),
+        ({"reserve": 10**9}, "free; the files need 1, and 1000000000 must stay free (--reserve); free some space"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -262,7 +262,7 @@ def test_a_fio_that_does_not_start_is_passed_over(place, shell, status, monkeypa
 
 def test_a_volume_without_room_is_refused_before_anything_is_written(small):
     large = TINY.replace("size=64k", "size=3m\nnumjobs=3")
-    assert "has 8 MiB free; the files need 9 and 0 are to stay free" in one_problem(small.run(large))
+    assert "has 8 MiB free; the files need 9, and 0 must stay free" in one_problem(small.run(large))
     room = TINY.replace("size=64k", "size=2m\nnumjobs=3")
     load = {"background_text": LOAD.replace("size=1m", "size=3m"), "background_name": "load"}
     assert "the files need 9" in one_problem(small.run(room, **load))
@@ -287,7 +287,7 @@ def test_another_battery_in_the_same_folder_is_refused(place):
     with place.start(ENDLESS) as process:
         heard(process, "[a1]")
         line = one_problem(place.run(battery="b3"))
-        assert line == f"another battery is under way in {place.tested_in} (process {process.pid}): wait for it"
+        assert line == f"another battery is running in {place.tested_in} (process {process.pid}); wait for its end"
         process.terminate()
     assert place.run(battery="b3").returncode == 0
 
@@ -296,12 +296,12 @@ def test_what_is_no_batterys_is_never_removed(place):
     place.tested_in.mkdir()
     own = place.tested_in / "thesis.txt"
     own.write_text("years of work", encoding="utf-8")
-    assert "has files that are no battery's; move them away" in one_problem(place.run())
+    assert "has files of other programs; move them away" in one_problem(place.run())
     assert own.read_text(encoding="utf-8") == "years of work"
     own.rename(place.folder / "thesis.txt")
     place.tested_in.rmdir()
     place.tested_in.symlink_to(place.folder)
-    assert "is a link, which no battery made" in one_problem(place.run())
+    assert "is a link, which batteries do not make" in one_problem(place.run())
     assert (place.folder / "thesis.txt").exists()
 
 
@@ -312,14 +312,15 @@ def test_a_folder_that_any_process_of_the_machine_has_locked_is_left_alone(place
         file.write("7\n")
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert one_problem(place.run()) == f"another battery is under way in {place.tested_in} (process 7): wait for it"
+        line = one_problem(place.run())
+        assert line == f"another battery is running in {place.tested_in} (process 7); wait for its end"
     assert place.run().returncode == 0
 
 
 def test_results_are_not_overwritten(place):
     assert place.run().returncode == 0
     before = sorted(place.results.iterdir())
-    assert "is there already; move it away, or give the battery another name" in one_problem(place.run())
+    assert "exists already; move it away, or give the battery another name" in one_problem(place.run())
     assert sorted(place.results.iterdir()) == before
     assert emptied(place)
 
@@ -329,7 +330,7 @@ def test_results_are_not_overwritten(place):
 
 def test_a_raw_device_is_measured_where_that_is_said_and_nothing_uses_it(place, disk):
     raw = {"directory": None, "device": disk}
-    assert f"what is on {disk} would be lost; add --erase if it may be" in one_problem(place.run(**raw))
+    assert f"the battery would erase {disk}; add --erase to allow this" in one_problem(place.run(**raw))
     done = place.run(**raw, erase=True)
     assert done.returncode == 0, done.stderr
     read = fio.read_battery(place.results)
@@ -363,7 +364,7 @@ def test_a_device_that_something_uses_is_refused(place, disk, use):
     finally:
         subprocess.run(end, check=True)
     assert f"{disk} is in use by " in line
-    assert line.endswith("only a device that nothing uses is written to")
+    assert line.endswith("; name an unused device")
 
 
 def test_the_disk_of_this_system_and_what_is_no_device_are_refused(place):
@@ -373,7 +374,7 @@ def test_the_disk_of_this_system_and_what_is_no_device_are_refused(place):
         line = one_problem(place.run(directory=None, device=f"/dev/{link.resolve().name}", erase=True))
         assert "is in use by the mount" in line
     line = one_problem(place.run(directory=None, device="/dev/null", erase=True))
-    assert f"/dev/null is no block device of {HOST}" in line
+    assert f"/dev/null is not a block device of {HOST}" in line
 
 
 # --- Ends ---
@@ -434,6 +435,6 @@ def test_what_a_killed_battery_left_is_removed_by_the_next(place, shell):
     shutil.rmtree(place.results)
     done = place.run(shell=shell)
     assert done.returncode == 0, done.stderr
-    assert f"removed what a battery that was killed left in {place.tested_in}" in done.stderr
+    assert f"removed the files that a killed battery left in {place.tested_in}" in done.stderr
     assert emptied(place)
     until(lambda: processes_of(str(place.folder)) == [])

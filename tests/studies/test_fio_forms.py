@@ -90,7 +90,7 @@ def test_a_zip_is_read_as_a_tarball_is(tmp_path: Path):
     told = imported(tmp_path, [tmp_path / "results.zip"])
     (record,) = told["records"]
     assert (record["cell"]["store"], record["cell"]["host"], len(record["samples"])) == ("b1_t1", "node", 2)
-    assert [one["reason"] for one in told["left_out"]] == ["holds no results of fio"]
+    assert [one["reason"] for one in told["left_out"]] == ["contains no fio results"]
 
 
 @pytest.mark.parametrize("name", ["../out.json", "/etc/out.json", "..\\out.json"])
@@ -109,7 +109,7 @@ def test_each_file_that_is_not_read_is_named(tmp_path: Path, form: str):
     (tmp_path / "in" / "picture").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "in" / "half.log").write_text(FORMS[form](text(document())[:2000]))
     left = {one["file"].rpartition("/")[2]: one["reason"] for one in imported(tmp_path, [tmp_path / "in"])["left_out"]}
-    assert left["plot.py"] == left["picture"] == "holds no results of fio"
+    assert left["plot.py"] == left["picture"] == "contains no fio results"
     assert left["half.log"].startswith("is cut off")
 
 
@@ -138,7 +138,7 @@ def test_of_a_last_state_that_is_cut_off_the_one_before_counts_and_the_rest_is_n
     states = [document(writes=writes) for writes in (300, 600, 1000)]
     found, wrong = fio_text.parse_documents(appended(*states)[:-1500])
     assert [one.columns["write_ios"] for part in found for one in fio_output.parse_jobs(part)] == [600]
-    assert wrong == "is cut off in output 3 of 3: fio was stopped, or the file was not copied whole"
+    assert wrong == "is cut off in output 3 of 3: fio was interrupted, or the copy is incomplete"
 
 
 def test_clients_are_hosts_and_what_they_did_together_is_not_counted_again(tmp_path: Path):
@@ -330,7 +330,7 @@ def test_a_histogram_that_contradicts_itself_is_named(tmp_path: Path):
     make_json(tmp_path / "in" / "good.json")
     (tmp_path / "in" / "metrics.txt").write_text(METRICS % 100)
     (left,) = imported(tmp_path, [tmp_path / "in"])["left_out"]
-    assert left["reason"].startswith("has buckets of etcd_disk_wal_fsync_duration_seconds of which a higher one holds")
+    assert left["reason"].startswith("has cumulative buckets of etcd_disk_wal_fsync_duration_seconds that decrease")
 
 
 # What cannot have been measured, or tells of something else.
@@ -349,12 +349,12 @@ def options(**values: str) -> Callable[[dict], None]:
 
 def test_a_run_that_was_ended_early_is_not_a_whole_one(tmp_path: Path):
     assert faults(tmp_path, options(), "\nfio: terminating on signal 2\n") == [
-        "it was ended early, after 1.06 s, by signal 2"
+        "it ended early, after 1.06 s, by signal 2"
     ]
-    assert faults(tmp_path, options(runtime="30", size="200m")) == ["it was ended early, after 1.06 of 30 s"]
+    assert faults(tmp_path, options(runtime="30", size="200m")) == ["it ended early, after 1.06 of 30 s"]
     # Its files were done before its time was over.
     assert faults(tmp_path, options(runtime="30")) == []
-    assert faults(tmp_path, options(runtime="30", time_based="1")) == ["it was ended early, after 1.06 of 30 s"]
+    assert faults(tmp_path, options(runtime="30", time_based="1")) == ["it ended early, after 1.06 of 30 s"]
 
 
 def test_latencies_that_add_up_to_more_than_the_time_are_impossible(tmp_path: Path):
@@ -362,7 +362,7 @@ def test_latencies_that_add_up_to_more_than_the_time_are_impossible(tmp_path: Pa
         told["jobs"][0]["sync"]["lat_ns"] |= {"mean": 41e9, "max": 94e9}
 
     (fault,) = faults(tmp_path, slower, bins=False)
-    assert fault == "its latencies of sync add up to 4.1e+04 s, more than 1.07 s of its run time"
+    assert fault == "its sync latencies add up to 4.1e+04 s, more than run time × depth = 1.07 s"
 
 
 def test_unlike_jobs_told_as_one_are_not_judged_by_the_options_of_the_last(tmp_path: Path):
@@ -371,7 +371,7 @@ def test_unlike_jobs_told_as_one_are_not_judged_by_the_options_of_the_last(tmp_p
 
     battery_faults = faults(tmp_path, together)
     assert battery_faults == [
-        "fio told of unlike jobs as one (group_reporting), so none can be judged: give each a file of its own"
+        "fio merged jobs with different options (group_reporting); write each job to a separate file"
     ]
     assert fio.read_battery(tmp_path)["job_options"] == {}
 
@@ -381,7 +381,7 @@ def test_latencies_that_were_switched_off_are_not_blamed_on_the_version(tmp_path
         told["jobs"][0]["sync"]["lat_ns"] = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}
         options(gtod_reduce="1")(told)
 
-    assert faults(tmp_path, off, bins=False) == ["its latencies were switched off by gtod_reduce"]
+    assert faults(tmp_path, off, bins=False) == ["gtod_reduce switched its latencies off; remove that option"]
 
 
 def test_writes_in_flight_at_the_end_are_not_forced_any_more(tmp_path: Path):
@@ -396,4 +396,4 @@ def test_writes_in_flight_at_the_end_are_not_forced_any_more(tmp_path: Path):
         deep(told)
         shallow(told)
 
-    assert faults(tmp_path, missing, bins=False) == ["1000 writes were forced to the disk 900 times, 1000 asked"]
+    assert faults(tmp_path, missing, bins=False) == ["it synced 1000 writes 900 times instead of 1000"]

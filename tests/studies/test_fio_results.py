@@ -271,7 +271,7 @@ def test_bins_give_the_number_that_a_version_does_not(tmp_path: Path):
 def test_version_3_1_does_not_time_fdatasync_and_that_is_a_fault(tmp_path: Path):
     (tmp_path / "a1.json").write_text(fio_results.text(old(fio_results.output(fio_files.job("a1")), "fio-3.1")))
     battery = fio.read_battery(tmp_path)
-    assert battery["faults"] == ["a1: fio-3.1 does not say how long it took to force writes to the disk"]
+    assert battery["faults"] == ["a1: fio-3.1 lacks the latencies of fsync and fdatasync"]
     assert battery["samples"][0]["sync_N"] is None
     assert series.choose_operation([battery["samples"][0]]) == "write"
 
@@ -309,16 +309,16 @@ def test_undefined_numbers_of_older_versions_are_unknown(tmp_path: Path, value: 
 @pytest.mark.parametrize(
     "spoil, reason",
     [
-        (cut, "is cut off: fio was stopped, or the file was not copied whole"),
+        (cut, "is cut off: fio was interrupted, or the copy is incomplete"),
         (lambda path: path.write_text(path.read_text().replace("[{", "[[{", 1)), "is damaged in line"),
-        (lambda path: path.write_bytes(b""), "holds no results of fio"),
-        (lambda path: path.write_text("fio: no such device\n"), "holds no results of fio"),
-        (lambda path: path.write_bytes(bytes(range(256))), "holds no results of fio"),
-        (lambda path: path.write_text('{"name": "package"}'), "holds no results of fio"),
-        (lambda path: path.write_text("[" * 100_000), "holds no results of fio"),
-        (lambda path: path.write_text("[1, 2]"), "holds no results of fio"),
-        (edited(jobs=[]), "has no jobs in it"),
-        (lambda path: path.write_text(path.read_text().replace("fio-3.33", "fio-2.2.10")), "is of fio-2.2.10"),
+        (lambda path: path.write_bytes(b""), "contains no fio results"),
+        (lambda path: path.write_text("fio: no such device\n"), "contains no fio results"),
+        (lambda path: path.write_bytes(bytes(range(256))), "contains no fio results"),
+        (lambda path: path.write_text('{"name": "package"}'), "contains no fio results"),
+        (lambda path: path.write_text("[" * 100_000), "contains no fio results"),
+        (lambda path: path.write_text("[1, 2]"), "contains no fio results"),
+        (edited(jobs=[]), "contains no jobs"),
+        (lambda path: path.write_text(path.read_text().replace("fio-3.33", "fio-2.2.10")), "is from fio-2.2.10"),
         (lambda path: path.write_bytes(b" " * (packed.FILE_BYTES + 1)), "has more than 16 MiB"),
     ],
 )
@@ -350,15 +350,15 @@ LAT, CLAT = ("sync", "lat_ns"), ("write", "clat_ns")
 @pytest.mark.parametrize(
     "spoil, reason",
     [
-        (spoilt(*LAT, "max", value=-5), "has sync max -5, which fio cannot have measured"),
-        (spoilt(*LAT, "mean", value=-1.5), "has sync mean -1.5, which fio cannot have measured"),
-        (spoilt(*LAT, "stddev", value="0.5"), 'has sync stddev "0.5", which fio cannot have measured'),
-        (spoilt(*CLAT, "mean", value=True), "has write mean true, which fio cannot have measured"),
-        (spoilt(*LAT, "max", value=2**63), "has sync max 9223372036854775808, which fio cannot have measured"),
-        (spoilt(*LAT, "percentile", "99.000000", value=-1), "has sync 99.000000 -1, which fio cannot have measured"),
+        (spoilt(*LAT, "max", value=-5), "has sync max -5, which is impossible"),
+        (spoilt(*LAT, "mean", value=-1.5), "has sync mean -1.5, which is impossible"),
+        (spoilt(*LAT, "stddev", value="0.5"), 'has sync stddev "0.5", which is impossible'),
+        (spoilt(*CLAT, "mean", value=True), "has write mean true, which is impossible"),
+        (spoilt(*LAT, "max", value=2**63), "has sync max 9223372036854775808, which is impossible"),
+        (spoilt(*LAT, "percentile", "99.000000", value=-1), "has sync 99.000000 -1, which is impossible"),
         (
             spoilt(*LAT, "percentile", "50.000000", value=10**12),
-            "has percentiles of sync of which a higher one is less",
+            "has percentiles of sync that decrease",
         ),
         (spoilt(*LAT, "max", value=1000), "has a mean of sync above the maximum"),
         (spoilt(*LAT, "mean", value=0.5), "has a mean of sync below the minimum"),
@@ -366,25 +366,25 @@ LAT, CLAT = ("sync", "lat_ns"), ("write", "clat_ns")
         (spoilt(*LAT, "bins", value={"1000": 999, "1000000000000": 1}), "has a bin of sync above the maximum"),
         (spoilt(*LAT, "bins", value={"1000": 1001, "2000": -1}), "has a bin below zero"),
         (spoilt(*LAT, "bins", value={"-1000": 1000}), "has a bin below zero"),
-        (spoilt(*LAT, "bins", value={"1000": True}), "is damaged: its bins are no numbers"),
-        (spoilt(*LAT, "N", value=-1000), "has sync N -1000, which fio cannot have measured"),
-        (spoilt(*LAT, "N", value=999.5), "has sync N 999.5, which is no whole number"),
-        (spoilt("write", "total_ios", value=-1), "has write total_ios -1, which fio cannot have measured"),
-        (spoilt("write", "io_bytes", value=0.5), "has write io_bytes 0.5, which is no whole number"),
-        (spoilt("write", "runtime", value=-3), "has write runtime -3, which fio cannot have measured"),
-        (spoilt("write", "runtime", value=0), "says that operations of write took no time"),
-        (spoilt("error", value="EIO"), 'has error "EIO", which fio cannot have measured'),
-        (spoilt(*LAT, "mean", value=math.nan), "has the number NaN, which fio cannot have measured"),
-        (spoilt(*LAT, "mean", value=math.inf), "has the number Infinity, which fio cannot have measured"),
+        (spoilt(*LAT, "bins", value={"1000": True}), "is damaged: its bins must be numbers"),
+        (spoilt(*LAT, "N", value=-1000), "has sync N -1000, which is impossible"),
+        (spoilt(*LAT, "N", value=999.5), "has sync N 999.5, which must be a whole number"),
+        (spoilt("write", "total_ios", value=-1), "has write total_ios -1, which is impossible"),
+        (spoilt("write", "io_bytes", value=0.5), "has write io_bytes 0.5, which must be a whole number"),
+        (spoilt("write", "runtime", value=-3), "has write runtime -3, which is impossible"),
+        (spoilt("write", "runtime", value=0), "has operations of write with a run time of 0"),
+        (spoilt("error", value="EIO"), 'has error "EIO", which is impossible'),
+        (spoilt(*LAT, "mean", value=math.nan), "has the number NaN, which is impossible"),
+        (spoilt(*LAT, "mean", value=math.inf), "has the number Infinity, which is impossible"),
         (
             lambda path: path.write_text(path.read_text().replace('"error" : 0', f'"error" : {"9" * 10_000}')),
-            "is damaged: it has a number of more digits than fio can have counted",
+            "is damaged: a number has too many digits",
         ),
         (
             lambda path: path.write_text(
                 path.read_text().replace('"error" : 0', f'"x" : {"[" * 200_000}{"]" * 200_000}')
             ),
-            "holds no results of fio",
+            "contains no fio results",
         ),
     ],
 )
@@ -421,13 +421,13 @@ def test_reads_and_writes_that_fio_counted_together_are_left_out(run_fio):
         (changed(error=28), "a1: fio ended with error 28 (No space left on device)"),
         (changed(total_err=3, first_error=5), "a1: 3 operations failed"),
         (lambda told: dig(told, "jobs", 0, "write").update(io_bytes=1_000_000, total_ios=434),
-         "a1: 1000000 bytes were read and written, 2300000 asked"),
+         "a1: it read and wrote 1000000 bytes instead of 2300000"),
         (lambda told: dig(told, "jobs", 0, "job options").update(size="1m"),
-         "a1: 2300000 bytes were read and written, 1048576 asked"),
+         "a1: it read and wrote 2300000 bytes instead of 1048576"),
         (lambda told: dig(told, "jobs", 0, "job options").update(fdatasync="10"),
-         "a1: 1000 writes were forced to the disk 1000 times, 100 asked"),
+         "a1: it synced 1000 writes 1000 times instead of 100"),
         (lambda told: dig(told, "jobs", 0, "sync", "lat_ns").update(N=998),
-         "a1: 1000 writes were forced to the disk 998 times, 1000 asked"),
+         "a1: it synced 1000 writes 998 times instead of 1000"),
         (lambda told: dig(told, "jobs", 0, "sync", "lat_ns").update(N=999),
          "a1: the bins of sync hold 1000 of 999 latencies"),
     ],

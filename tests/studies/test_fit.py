@@ -43,7 +43,7 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
     assert re.fullmatch(figures, "\n".join(lines[-2:]))
     assert meaning == "  100 % took 1e-06 ms or more: each is a thing of note"
     assert said.pop(0) == "job etcd: writes of 2,300 bytes, each followed by fdatasync"
-    batteries = [line for line in said if "pause" not in line]
+    batteries = [line for line in said if not line.startswith("pausing")]
     assert [line.partition(";")[0] for line in batteries] == [f"battery {number} of 3" for number in (1, 2, 3)]
     assert all(re.search(r"about \d+ (s|min|h) left$", line) for line in [*batteries, *shown])
     assert re.match(r"p99 [\d.]+ \[[\d., ]+\] ms so far; battery 3 of 3, job 6; ", shown[-1])
@@ -92,19 +92,19 @@ def rows(*parts: tuple[int, int, str, float]) -> list[dict]:
 @pytest.mark.parametrize(
     "parts, verdict, words",
     [
-        ([(1, 20, "misses", 10.5)], "misses", "the battery alone"),
+        ([(1, 20, "misses", 10.5)], "misses", "only a single battery missed it"),
         ([(1, 20, "misses", 11.5)], "misses", ""),
-        ([(1, 2, "misses", 11.5)], "misses", "the battery alone"),
+        ([(1, 2, "misses", 11.5)], "misses", "only a single battery missed it"),
         ([(1, 2, "misses", 20.5)], "misses", ""),
-        ([(1, 20, "misses", 10.5), (2, 20, "meets", 3)], "misses", "1 of 2 batteries alone"),
+        ([(1, 20, "misses", 10.5), (2, 20, "meets", 3)], "misses", "only 1 of 2 batteries missed it"),
         ([(1, 20, "misses", 10.5), (2, 20, "misses", 10.5), (3, 20, "meets", 3)], "misses", ""),
         (
             [(1, 20, "misses", 10.5), (2, 20, "misses", 10.5), *[(n, 20, "meets", 3) for n in (3, 4)]],
             "misses",
-            "2 of 4",
+            "only 2 of 4",
         ),
         # Two segments of one battery are one battery.
-        ([(1, 20, "misses", 10.5), (1, 20, "misses", 10.5)], "misses", "the battery alone"),
+        ([(1, 20, "misses", 10.5), (1, 20, "misses", 10.5)], "misses", "only a single battery missed it"),
         ([(1, 20, "meets", 9.5)], "meets", ""),
         ([(1, 20, "undecided", 9.5)], "undecided", ""),
     ],
@@ -139,14 +139,14 @@ def test_batteries_that_are_too_short_leave_it_undecided(place):
     word, reason = fitted(place, 60_000)
     assert word == "undecided"
     # A battery whose level changes has a line for each segment.
-    assert reason.count("is too short a battery to meet a limit") >= 3
+    assert reason.count("the battery is too short to meet a limit") >= 3
 
 
 def test_a_battery_that_cannot_run_is_one_line(place):
     with pytest.raises(Problem, match="MiB free; the files need"):
         fitted(place, 10, SMALL.replace("960k", "900t"))
     with pytest.raises(
-        Problem, match=r"battery 1 of 3: the battery ended early: failed: a1: .*; what was measured is in"
+        Problem, match=r"battery 1 of 3: the battery ended early: failed: a1: .*; the results so far are in"
     ):
         fitted(place, 10, SMALL + "rate_min=4g\n" + "rate_cycle=1\n" + "thinktime=10000\n")
     assert emptied(place)
@@ -155,11 +155,11 @@ def test_a_battery_that_cannot_run_is_one_line(place):
 @pytest.mark.parametrize(
     "arguments, line",
     [
-        ([".", "--limit", "zookeeper"], "--limit zookeeper: name one of etcd, openshift"),
+        ([".", "--limit", "zookeeper"], "--limit must be one of etcd, openshift (got zookeeper)"),
         ([], "sbench fit: the following arguments are required: folder; see sbench fit --help"),
-        (["/nowhere"], "/nowhere is no folder: name one on the volume"),
-        ([".", "--pause", "soon"], "--pause soon: write the seconds"),
-        ([".", "--pause", "nan"], "--pause nan: write the seconds"),
+        (["/nowhere"], "/nowhere is not a folder; name a folder on the volume"),
+        ([".", "--pause", "soon"], "--pause must be the seconds between two batteries, from 0 to 86400 (got soon)"),
+        ([".", "--pause", "nan"], "--pause must be the seconds between two batteries, from 0 to 86400 (got nan)"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, line):
@@ -174,7 +174,7 @@ def test_a_folder_in_memory_is_refused():
             pytest.skip("/dev/shm does not lie in memory here")
         done = sbench("fit", folder)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"problem: {folder} lies in memory ({kind}); name a folder on a disk")
+    assert done.stderr.startswith(f"problem: {folder} is in memory ({kind}); name a folder on a disk")
 
 
 def test_ctrl_c_leaves_nothing_on_the_volume_and_keeps_what_was_measured(place):
@@ -188,5 +188,5 @@ def test_ctrl_c_leaves_nothing_on_the_volume_and_keeps_what_was_measured(place):
         os.kill(process.pid, signal.SIGINT)
         out, words = process.communicate()
     assert (process.returncode, out) == (130, "")
-    assert re.search(r"^interrupted; the volume is clean, and what was measured is in results/fit/etcd-", words, re.M)
+    assert re.search(r"^interrupted; the volume is clean, and the results so far are in results/fit/etcd-", words, re.M)
     assert emptied(place)

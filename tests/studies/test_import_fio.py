@@ -98,7 +98,7 @@ def test_jobs_that_are_missing_make_a_record_invalid(tmp_path: Path):
     folder = ours(tmp_path / "in", status="interrupted")
     (folder / "fio_results_write_a2.json").unlink()
     (record,) = imported(tmp_path, [folder])["records"]
-    assert record["reasons"] == ["the battery ended early: interrupted (rule 10)", "1 jobs were done, 2 asked (rule 9)"]
+    assert record["reasons"] == ["the battery ended early: interrupted (rule 10)", "1 of 2 jobs done (rule 9)"]
     assert not record["valid"]
 
 
@@ -148,7 +148,7 @@ def test_a_battery_that_is_given_twice_is_taken_once(tmp_path: Path):
     told = imported(tmp_path, [tmp_path / "in", {"from": str(packed), "name": "gp2x1"}])
     (record,) = told["records"]
     assert (record["cell"]["store"], len(record["samples"])) == ("gp2x1", 4)
-    reason = f"holds 3 jobs that {packed} holds too: they are taken once"
+    reason = f"repeats 3 jobs of {packed}, which count once"
     assert told["left_out"] == [{"file": str(folder), "reason": reason}]
 
 
@@ -167,9 +167,9 @@ def test_a_mixture_is_read_and_what_is_not_fio_is_named_once(tmp_path: Path):
     told = imported(tmp_path, [tree])
     assert sorted(record["cell"]["store"] for record in told["records"]) == ["b2_t1", "b2_t2", "b3_t3"]
     assert {one["file"].removeprefix(f"{tree}/"): one["reason"].split(":")[0] for one in told["left_out"]} == {
-        "package.json": "holds no results of fio",
-        "notes.txt": "holds no results of fio",
-        "broken.tar.gz": "is no tarball or zip, or damaged",
+        "package.json": "contains no fio results",
+        "notes.txt": "contains no fio results",
+        "broken.tar.gz": "is not a tarball or zip, or is damaged",
         "b3_t3-fio-h/a1.json": "is cut off",
     }
     assert len(told["left_out"]) == 4
@@ -182,12 +182,12 @@ def test_sources_names_each_file_once_or_says_what_is_missing(tmp_path: Path):
     first, second = (tarball(make_battery(tmp_path / "in", cluster=f"t{n}")) for n in (1, 2))
     named = [{"from": str(first)}, {"from": f"{tmp_path}/in/*.tar.gz"}]
     assert import_fio.list_sources(named) == [first, second]
-    with pytest.raises(Problem, match="nothing matches"):
+    with pytest.raises(Problem, match="matches no file or folder; correct the path"):
         import_fio.list_sources([{"from": f"{tmp_path}/in/*.zip"}])
-    with pytest.raises(Problem, match="there is no file or folder"):
+    with pytest.raises(Problem, match="does not exist; correct the path"):
         import_fio.list_sources([{"from": f"{tmp_path}/out"}])
     (tmp_path / "none").mkdir()
-    with pytest.raises(Problem, match="holds no file"):
+    with pytest.raises(Problem, match="contains no files"):
         import_fio.list_sources([{"from": f"{tmp_path}/none"}])
 
 
@@ -199,10 +199,10 @@ def test_the_program_ends_in_one_line_where_nothing_is_left(tmp_path: Path):
     for imports, words in (
         (
             [str(tmp_path / "in")],
-            f"no results of fio were found: {tmp_path}/in/1.json holds no results of fio (and 1 more)",
+            f"found no fio results: {tmp_path}/in/1.json contains no fio results (and 1 more)",
         ),
-        ([str(tmp_path / "no")], f"imports: there is no file or folder {tmp_path}/no"),
-        ([], "imports: name at least one tarball, folder or file, each as its path or as from"),
+        ([str(tmp_path / "no")], f"imports: {tmp_path}/no does not exist; correct the path"),
+        ([], "imports must name at least 1 tarball, folder or file, as a path or as from: path"),
     ):
         done = program(
             "sbench.studies.volumes.import_fio", "--imports", json.dumps(imports), "--run", "r", "--out", out
@@ -270,7 +270,7 @@ def test_bombs_are_refused_while_they_are_read(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(Problem, match=r"a\.json has more than 16 MiB"):
         list(packed.read_members(path))
     path = pack_members(tmp_path / "name.tar.gz", ({"name": "a.json", "pax_headers": {"comment": "x" * 2**22}}, b""))
-    with pytest.raises(Problem, match="a name or a header is larger than it should be"):
+    with pytest.raises(Problem, match="a name or a header is too large"):
         list(packed.read_members(path))
     monkeypatch.setattr(packed, "TOTAL_BYTES", 2**23)
     monkeypatch.setattr(packed, "MEMBERS", 10)
@@ -311,7 +311,7 @@ def test_a_tarball_that_is_cut_off_is_named(tmp_path: Path, suffix: str, share: 
     told = imported(tmp_path, [path, tmp_path / "good"])
     (left,) = told["left_out"]
     assert left["file"] == str(path)
-    assert left["reason"].startswith(("is cut off", "is no tarball or zip, or damaged"))
+    assert left["reason"].startswith(("is cut off", "is not a tarball or zip, or is damaged"))
     assert len(told["records"]) == 1
 
 
@@ -320,7 +320,7 @@ def test_a_flipped_bit_is_found_out(tmp_path: Path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(Problem, match="is no tarball or zip, or damaged"):
+    with pytest.raises(Problem, match="is not a tarball or zip, or is damaged"):
         list(packed.read_members(path))
 
 

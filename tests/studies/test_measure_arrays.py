@@ -124,7 +124,7 @@ def test_a_wrong_value_in_a_stored_chunk_is_an_invalid_record(cell, backend):
     )
     record = measured(here)
     assert (record["status"], record["valid"]) == ("done", False)
-    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest (rule 9)"]
+    assert record["reasons"] == ["the checksum of the values read differs from the manifest (rule 9)"]
 
 
 @pytest.mark.rule(7)
@@ -135,7 +135,7 @@ def test_what_a_service_has_acknowledged_and_was_not_asked_to_store_is_not_taken
     record = measured(here)
     assert record["status"] == "failed"
     [line] = record["reasons"]
-    assert "HSDS has no dataset array in " in line
+    assert "HSDS lacks the dataset array in " in line
 
 
 @pytest.mark.rule(4)
@@ -167,7 +167,7 @@ def test_a_service_that_does_not_become_ready_is_one_line(cell):
     )
     record = measured(here)
     assert record["status"] == "failed"
-    assert ["HSDS was not ready within 0.05 s; its words are in the log" in line for line in record["reasons"]] == [
+    assert ["HSDS was not ready within 0.05 s; see its output in the log" in line for line in record["reasons"]] == [
         True
     ]
 
@@ -222,7 +222,7 @@ def test_a_write_above_the_limit_that_the_service_loses_is_an_invalid_record(cel
     here.pretend("from sbench.studies.arrays import hsds\nhsds.Rest.put_binary = lambda self, piece, values: None")
     record = measured(here)
     assert not record["valid"]
-    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest (rule 9)"]
+    assert record["reasons"] == ["the checksum of the values read differs from the manifest (rule 9)"]
 
 
 @pytest.mark.rule(8)

@@ -62,9 +62,9 @@ def test_the_manifest_says_what_objects_hold_and_holds_none(tmp_path):
 @pytest.mark.parametrize(
     "settings, reason",
     [
-        ({"size": "1MB", "objects": 1, "seed": 1}, "'1MB' is no size"),
+        ({"size": "1MB", "objects": 1, "seed": 1}, "got '1MB'"),
         ({"size": "1MiB", "objects": 0, "seed": 1}, "size and number are at least 1"),
-        ({"size": "1MiB"}, "objects have the settings objects, seed, size, not size"),
+        ({"size": "1MiB"}, "settings of objects must be objects, seed, size, not size"),
     ],
 )
 def test_settings_that_describe_no_objects_are_one_line(tmp_path, settings, reason):
@@ -90,7 +90,7 @@ def test_every_pattern_reads_what_it_says_and_verifies_it(cell, pattern, operati
     assert work["checksum"] == work["checksum_asked"]
     assert work["tasks_done"] == work["tasks_asked"] == 9
     several = record["effective"]["operations"] > 1
-    assert record["verified"] == ("in a pass of its own" if several else "after every iteration")
+    assert record["verified"] == ("in a separate pass" if several else "after every iteration")
     assert work["blocks_verified"] == (1 if several else 3) * 256 * (3 if everybody else 1)
     assert record["memory"]["growth_bytes"] <= record["memory"]["allowed_bytes"]
     assert record["retries"] == 0
@@ -164,7 +164,7 @@ def test_bytes_that_an_iteration_does_not_bring_are_not_those_of_the_one_before(
         "posix.Reader.read = once"
     )
     # The second and the third iteration of both processes, of 256 blocks each.
-    assert here.measure()["reasons"] == ["1024 blocks were read that do not have the checksum of the manifest (rule 9)"]
+    assert here.measure()["reasons"] == ["1024 blocks differ from the checksums of the manifest (rule 9)"]
 
 
 @pytest.mark.rule(11, 20)
@@ -193,7 +193,7 @@ def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell
         "        pass_on(self, number, one)\n"
         "delivery.Broadcast._distribute_operation = once"
     )
-    assert here.measure()["reasons"] == ["512 blocks were read that do not have the checksum of the manifest (rule 9)"]
+    assert here.measure()["reasons"] == ["512 blocks differ from the checksums of the manifest (rule 9)"]
 
 
 @pytest.mark.rule(13)
@@ -223,7 +223,7 @@ def test_the_page_cache_counts_of_the_objects_that_are_read_alone(cell):
     here = cell(cache="cold", objects_made=101)
     with locked(Path(here.job["local_files"][0])):
         record = here.measure()
-    assert "cold was asked" in record["reasons"][0]
+    assert "expected cold" in record["reasons"][0]
     assert record["cache"]["resident_before"] == 1.0
 
 
@@ -240,7 +240,7 @@ def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
     )
     record = here.measure()
     assert record["reasons"] == [
-        "the page cache lost pages while the cell ran (0.0% resident after), warm was asked (rule 8)"
+        "the page cache lost pages while the cell ran (0.0% resident at its end), expected warm (rule 8)"
     ]
     assert record["cache"]["resident_after"] == 0.0
 
@@ -307,7 +307,7 @@ def test_a_file_that_something_keeps_in_memory_is_not_cold(cell):
     with locked(Path(here.job["local_files"][0])):
         record = here.measure()
     assert len(record["reasons"]) == 1
-    assert "resident) before iteration 1, cold was asked; so were 2 other states" in record["reasons"][0]
+    assert "resident) before iteration 1, expected cold; 2 other states, too" in record["reasons"][0]
 
 
 def test_direct_input_reads_tails_and_pieces_that_no_page_begins(cell):
@@ -320,7 +320,7 @@ def test_direct_input_on_a_file_system_in_memory_is_refused(cell, in_memory, tmp
 
     with tempfile.TemporaryDirectory(dir=in_memory) as folder:
         problem = Cell(Path(folder), cache="direct").fill().problem()
-    assert problem.endswith("tmpfs has no direct input (O_DIRECT); leave direct out of cache for this store")
+    assert problem.endswith("tmpfs does not support direct I/O (O_DIRECT); remove direct from cache for this store")
 
 
 @pytest.mark.rule(8)
@@ -446,10 +446,7 @@ def test_a_launcher_that_is_named_is_used_as_it_is(cell):
 def test_processes_that_do_not_find_one_another_are_refused(cell):
     here = cell(processes="2")
     here.settings["mpi"]["launcher"] = ["sh", "-c", 'shift 2; exec "$@"', "launcher"]
-    assert here.problem() == (
-        "2 MPI processes were asked for and 1 are together; does the launcher belong to the MPI library"
-        " (library under mpi)?"
-    )
+    assert here.problem() == ("2 processes (got 1 ); does the launcher belong to the MPI library (library under mpi)?")
 
 
 def test_a_launcher_that_is_not_there_is_one_line(cell):

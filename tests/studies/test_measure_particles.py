@@ -53,7 +53,7 @@ def test_tasks_that_dask_takes_for_one_are_told_and_what_runs_twice_without_bein
     record = here.measure()
     assert record["status"] == "done"
     assert not record["valid"]
-    assert any("tasks were done" in reason for reason in record["reasons"])
+    assert any("tasks, got" in reason for reason in record["reasons"])
 
 
 def test_a_file_that_was_changed_since_it_was_described_is_named(cell):
@@ -67,7 +67,7 @@ def test_a_file_that_was_changed_since_it_was_described_is_named(cell):
     os.truncate(file, file.stat().st_size - 1)
     reason = here.measure()["reasons"][0]
     assert f"{file.name} has " in reason
-    assert f"when it was described: it was changed since; bring it back, or remove {here.manifest}" in reason
+    assert f"when it was described: it was changed since; restore it, or remove {here.manifest}" in reason
 
 
 @pytest.mark.rule(9)
@@ -91,7 +91,7 @@ def test_a_wrong_value_is_an_invalid_record(cell):
     with h5py.File(store, "r+") as file:
         file["PartType0/Density"][17] = 1e6
     record = here.measure()
-    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest (rule 9)"]
+    assert record["reasons"] == ["the checksum of the values read differs from the manifest (rule 9)"]
 
 
 def test_files_elsewhere_are_read_through_the_same_drivers_and_their_requests_counted(cell):
@@ -139,7 +139,7 @@ def test_a_worker_that_its_memory_limit_ends_is_told_with_the_limit_and_not_trie
     here = cell(method="futures", memory="384MiB", data={"per_file": 8_000_000}, **levels)
     record = here.measure()
     assert record["status"] == "failed"
-    lost = "a Dask worker was lost before its task was done; workers may take at most 384MiB together"
+    lost = "a Dask worker was lost before it finished its task (workers may use at most 384MiB together)"
     assert [lost in reason for reason in record["reasons"]] == [True]
 
 

@@ -69,7 +69,9 @@ def test_a_load_that_cannot_have_spent_the_credits_fails_its_cell(place):
     text = Path("config/fio/spend-credits.fio").read_text(encoding="utf-8").replace("256m", "4m")
     record = Cell(place, jobs=1, start={"state": "spent", "seconds": 1, "ios": 10**9, "text": text}).measure()
     assert record["status"] == "failed"
-    assert re.search(r"[\d,]+ I/Os in 1 s do not spend the credits; it takes 1,000,000,000", record["reasons"][0])
+    assert re.search(
+        r"[\d,]+ I/Os in 1 s did not spend the credits, which takes 1,000,000,000 I/Os", record["reasons"][0]
+    )
 
 
 def test_a_battery_in_memory_says_so_and_the_look_before_a_run_refuses_it(place):
@@ -84,9 +86,7 @@ def test_a_battery_in_memory_says_so_and_the_look_before_a_run_refuses_it(place)
         file.write_text(json.dumps({"run": "memory", "stores": stores, "studies": {"volumes": section}}))
         done = sbench("check", file)
     assert done.returncode == 1
-    line = (
-        f"AMISS  volume fast: {folder} lies in memory ({kind}); name a folder on a disk, as no volume is measured there"
-    )
+    line = f"FAILED volume fast: {folder} is in memory ({kind}); name a folder on a disk"
     assert line in done.stdout.splitlines()
 
 
@@ -117,7 +117,9 @@ def test_a_cell_that_reaches_its_time_limit_keeps_what_it_has_and_is_invalid(pla
 def test_a_cell_that_cannot_be_measured_fails_in_the_batterys_words(place):
     record = Cell(place, store={"path": "/nowhere"}).measure()
     assert record["status"] == "failed"
-    assert record["reasons"] == [f"studies.volumes.measure ended with status 2: there is no folder /nowhere on {HOST}"]
+    assert record["reasons"] == [
+        f"studies.volumes.measure ended with status 2: the folder /nowhere does not exist on {HOST}; correct the path"
+    ]
 
 
 @pytest.mark.rule(3)
@@ -125,7 +127,7 @@ def test_a_file_system_that_is_larger_than_its_volume_is_not_on_it(place):
     store = {"path": str(place.volume), "volume": {"type": "gp2", "size_gib": 0.001}}
     record = Cell(place, store=store).measure()
     assert record["status"] == "failed"
-    assert re.search(r"a file system of [\d.]+ GiB is not on a volume of 0.001 GiB", record["reasons"][0])
+    assert re.search(r"its file system has [\d.]+ GiB, more than the volume of 0.001 GiB", record["reasons"][0])
 
 
 def test_another_volume_that_is_the_same_one_is_refused(place):
@@ -135,7 +137,7 @@ def test_another_volume_that_is_the_same_one_is_refused(place):
     load = {"job": job, "store": {"kind": "posix", "path": str(beside)}}
     store = {"kind": "posix", "path": str(place.volume)}
     settings = Settings(Levels("disk", "tiny", "other"), store, Job(**job), 1, 0, 0, load)
-    with pytest.raises(Problem, match=re.escape(f"{beside} is on the same volume as {place.volume}")):
+    with pytest.raises(Problem, match=re.escape(f"{beside} must be on another volume than {place.volume}")):
         measure.validate_volume(settings, "test", {})
     load["store"]["path"] = "/proc"
     measure.validate_volume(settings, "test", {})
@@ -262,8 +264,8 @@ def test_the_volume_of_an_instance_is_what_the_cloud_says(tmp_path, instance):
 @pytest.mark.parametrize(
     "serial, reason",
     [
-        ("vol00000000000000000", "EC2 does not describe vol-00000000000000000: "),
-        ("AWS1234", "the disk nvme1n1 has no serial number of an EBS volume"),
+        ("vol00000000000000000", "EC2 returned no description of vol-00000000000000000: "),
+        ("AWS1234", "the disk nvme1n1 is not an EBS volume, by its serial number"),
     ],
 )
 def test_a_volume_that_is_not_known_is_one_line_that_says_what_to_write(tmp_path, instance, serial, reason):
@@ -272,7 +274,7 @@ def test_a_volume_that_is_not_known_is_one_line_that_says_what_to_write(tmp_path
         instance_volume.fetch_volume_facts(tmp_path)
     line = str(raised.value)
     assert reason in line
-    assert line.endswith("write its type and size into the configuration, as in volume: {type: gp3, size_gib: 100}")
+    assert line.endswith("give its type and size in the configuration, such as volume: {type: gp3, size_gib: 100}")
     assert "\n" not in line
 
 
@@ -280,7 +282,7 @@ def test_a_folder_on_several_disks_and_one_on_none_have_no_volume(tmp_path, inst
     partition = instance.parent.parent / "nvme1n1p1"
     for name in ("sda", "sdb"):
         (partition / "slaves" / name).mkdir(parents=True)
-    with pytest.raises(Problem, match="nvme1n1p1 lies on several disks: sda, sdb"):
+    with pytest.raises(Problem, match="nvme1n1p1 spans several disks: sda, sdb"):
         instance_volume.fetch_volume_facts(tmp_path)
-    with pytest.raises(Problem, match="no disk is below it"):
+    with pytest.raises(Problem, match="it is not on a disk"):
         instance_volume.fetch_volume_facts("/proc")

@@ -83,7 +83,7 @@ def test_a_rate_that_is_not_even_is_left_out_with_the_reason(monkeypatch, tmp_pa
     cells, (left_out,) = matrix.expand_matrix(configuration.resolve_config(config, []), "volumes")
     assert [cell.levels["job"] for cell in cells] == ["etcd"]
     assert (
-        left_out.reason == "etcd-rate has rate_iops: an open loop is measured evenly and with one operation in flight"
+        left_out.reason == "etcd-rate has rate_iops: an open loop needs an even rate and a single operation in flight"
     )
 
 

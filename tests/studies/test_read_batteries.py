@@ -67,8 +67,8 @@ def test_an_id_that_is_there_twice_is_a_fault_and_nothing_is_lost(tmp_path: Path
     shutil.copy(tmp_path / "3.json", tmp_path / "4.json")
     battery = fio.read_battery(tmp_path)
     assert list(battery["histograms"]) == ["a1", "a1-2", "a2"]
-    assert battery["faults"] == ["a1 is there 2 times: 1.json, 2.json"]
-    assert battery["left_out"] == [{"file": "4.json", "reason": "has the content of 3.json, which is taken once"}]
+    assert battery["faults"] == ["job a1 occurs 2 times: 1.json, 2.json"]
+    assert battery["left_out"] == [{"file": "4.json", "reason": "has the same content as 3.json, which counts once"}]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_battery_that_ended_early_says_so(tmp_path: Path):
 def test_jobs_of_several_versions_are_a_fault_of_a_battery(tmp_path: Path):
     folder = make_battery(tmp_path, jobs=3)
     make_json(folder / "c.json", "b2", version="fio-3.35", began_s=1.8e9)
-    assert fio.read_battery(folder)["faults"] == ["fio was not the same for all jobs: fio-3.33, fio-3.35"]
+    assert fio.read_battery(folder)["faults"] == ["jobs ran with different versions of fio: fio-3.33, fio-3.35"]
 
 
 def test_counters_that_ran_backwards_tell_nothing():

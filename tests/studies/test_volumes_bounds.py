@@ -76,8 +76,8 @@ def test_a_limit_between_the_bounds_of_etcds_own_histogram_is_undecided(tmp_path
 @pytest.mark.parametrize(
     "scale, others, options, words",
     [
-        (0.003, {}, {}, "half of the operations took 3 µs or less, as none does that reaches a disk"),
-        (1, {"device_write_ios": 0}, {}, "the device counted no write: what was written reached none"),
+        (0.003, {}, {}, "half of the operations took 3 µs or less, too fast for a disk"),
+        (1, {"device_write_ios": 0}, {}, "the device counted no writes, so none reached it"),
         (1, {}, {"ioengine": "falloc"}, "the engine falloc writes nothing"),
         (1, {"device_write_ios": 4000}, {}, ""),
     ],
@@ -160,7 +160,7 @@ def test_writes_without_a_sign_that_they_reached_a_device_meet_no_limit(tmp_path
     limit = {"name": "mine", "p99_ms": 50}
     found = chosen(gather(write_run(tmp_path, [one]), limits=[limit])["verdicts"], segment="1").iloc[0]
     assert found["verdict"] == verdict
-    assert ("nothing shows that what was written reached a device" in found["reason"]) == (verdict == "undecided")
+    assert ("no evidence that writes reached a device" in found["reason"]) == (verdict == "undecided")
     slow = chosen(gather(write_run(tmp_path, [one]), limits=[limit | {"p99_ms": 0.5}])["verdicts"], segment="1").iloc[0]
     assert slow["verdict"] == "misses"
 
@@ -175,7 +175,7 @@ def test_writes_of_another_size_decide_only_what_follows_for_etcds(tmp_path, sca
     one["job_options"] = OPTIONS | {"bs": size}
     found = chosen(gather(write_run(tmp_path, [one]), limits=["etcd"])["verdicts"], segment="1").iloc[0]
     assert found["verdict"] == verdict
-    assert (verdict == "undecided") == ("bytes are not etcd's, of 2,300" in found["reason"])
+    assert (verdict == "undecided") == ("bytes differ from etcd's 2,300 bytes" in found["reason"])
 
 
 @pytest.mark.rule(18)
@@ -184,7 +184,7 @@ def test_a_lower_percentile_above_the_limit_decides_where_the_p99_is_refused(tmp
     row = chosen(found, segment="1").iloc[0]
     assert (row["verdict"], np.isnan(row["value_ms"])) == ("misses", True)
     assert row["low_ms"] > 10
-    assert "as a lower percentile is that; p99 is refused" in row["reason"]
+    assert "by a lower percentile; p99 is refused" in row["reason"]
 
 
 @pytest.mark.rule(18)

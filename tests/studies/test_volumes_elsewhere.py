@@ -74,7 +74,7 @@ def test_a_battery_with_an_open_loop_comes_back_with_its_log(place: Place):
 def test_a_shell_that_leads_nowhere_fails_the_cell_in_one_line(place: Place):
     record = measured(place, ["false"])
     assert record["status"] == "failed"
-    assert "'false' does not lead to a shell" in record["reasons"][0]
+    assert "'false' must open a shell" in record["reasons"][0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -101,7 +101,7 @@ def planned(tmp_path: Path, **store: object) -> Path:
 def test_cells_of_both_hosts_take_turns_and_a_load_beside_is_on_the_same(tmp_path: Path):
     cells, left_out = matrix.expand_matrix(configuration.load_config(planned(tmp_path)), "volumes")
     assert [cell.levels["store"] for cell in cells] == ["far", "near"]
-    assert left_out[0].reason == "near, which has the background load, is on another host"
+    assert left_out[0].reason == "the background load on near would run on another host"
 
 
 def test_the_look_before_a_run_goes_through_the_shell(tmp_path: Path):
@@ -109,14 +109,14 @@ def test_the_look_before_a_run_goes_through_the_shell(tmp_path: Path):
     assert f"ok     volume far: {os.uname().nodename}" in lines
     done = sbench("check", planned(tmp_path, path="/nowhere"))
     assert done.returncode == 1
-    assert "'env' does not lead to the volume: on" in " ".join(done.stdout.split())
+    assert "'env' did not reach the volume: host" in " ".join(done.stdout.split())
 
 
 def test_mistakes_about_a_shell_are_one_line(tmp_path: Path):
-    with pytest.raises(Problem, match=r"stores\.far\.volume: instance asks the cloud of this machine"):
+    with pytest.raises(Problem, match=r"stores\.far\.volume: instance describes volumes of this machine only"):
         configuration.load_config(planned(tmp_path, volume="instance"))
     store = stores.get_store({"kind": "posix", "shell": ["env"], "path": str(tmp_path)})
-    with pytest.raises(Problem, match="a store with a shell gets no data"):
+    with pytest.raises(Problem, match="a store with a shell cannot hold data"):
         store.provide_dataset("data", [], tmp_path, None, print)
 
 

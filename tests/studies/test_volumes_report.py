@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sbench.pages import cell_tables, comparisons, judgement
+from sbench.pages import cell_tables, comparisons, judgement, run_files
 from sbench.pages import page as pages
 from sbench.pages.markup import render_markdown, render_markdown_line
 from sbench.pages.plot import COLOURS, Look, Marks, Panel, Rule
 from sbench.probe.program import Problem
-from sbench.studies.volumes.report import answers, batteries, figures, tabulated, words
+from sbench.studies.volumes.report import answers, batteries, figures, phrases, tabulated, words
 from tests.helpers import volumes_records as records
 from tests.helpers.pages import write, write_words
 from tests.helpers.volumes_tables import BATTERIES, GP2, Battery, build, many
@@ -71,7 +71,7 @@ def test_a_collapse_is_told_with_time_jobs_size_and_job(run: batteries.Results):
 def test_hosts_on_which_it_came_out_alike_share_a_sentence(run: batteries.Results):
     decided, _, _ = answers.list_findings(run)
     assert {one.where for one in decided if "gp3 (" in one.where} == {"on gp3 (128 GiB gp3), on each of 2 hosts"}
-    assert "in all 50 jobs (2 h 21 min to 2 h 26 min): 4.10 to 4.30 ms" in told(run, "limit", "gp3 (")[0]
+    assert "in all 50 jobs (2 h 21 min–2 h 26 min): 4.10–4.30 ms" in told(run, "limit", "gp3 (")[0]
 
 
 def test_a_limit_within_the_interval_is_undecided_and_the_reason_told(run: batteries.Results):
@@ -79,20 +79,22 @@ def test_a_limit_within_the_interval_is_undecided_and_the_reason_told(run: batte
     assert one.where == "on disk, with a second job on the same volume"
     assert render_markdown_line(one.text) == (
         "it is **undecided** whether p99 of fdatasync meets etcd's 10 ms in all 20 jobs (2 h 11 min): 10.1 [9.70, "
-        "10.4] ms; 8 jobs over it by themselves; the limit lies within the interval."
+        "10.4] ms; 8 jobs at or above it individually; the limit lies within the interval."
     )
 
 
 def test_a_volume_that_never_keeps_a_limit_says_so(run: batteries.Results):
     assert told(run, "limit", "on old")[0] == (
-        "p99 of fdatasync **misses** etcd's 10 ms in all 20 jobs (2 h 38 min): 12.0 [11.5, 13.0] ms; 20 jobs over it "
-        "by themselves."
+        "p99 of fdatasync **misses** etcd's 10 ms in all 20 jobs (2 h 38 min): 12.0 [11.5, 13.0] ms; 20 jobs at or "
+        "above it individually."
     )
 
 
 def test_the_model_of_credits_stands_against_what_was_seen(run: batteries.Results):
     [one] = told(run, "burst credits", "on gp2 (128 GiB gp2)")
-    assert one.startswith("by the model the credits of a 128 GiB gp2 volume run out in job 33; a collapse was seen at ")
+    assert one.startswith(
+        "the model predicts that the burst credits of a 128 GiB gp2 volume run out in job 33; latency rose at job 33 "
+    )
     assert answers.list_reasons(run) == [f"On gp2 (128 GiB gp2): {one}"]
 
 
@@ -121,9 +123,12 @@ def test_what_to_do_next_names_the_volume_to_take_and_what_would_decide(run: bat
     best, larger, more = map(render_markdown_line, answers.list_advice(run))
     assert best == (
         "Use any of gp3 · ip-10-0-0-2, gp3 · ip-10-0-0-3 and disk · alone: all stayed below etcd's 10 ms, and none was "
-        "shown to be lower than the others."
+        "shown to be the lowest."
     )
-    assert "a baseline of at least 2,600 IOPS, which these jobs ask for: its 384 are all" in larger
+    assert (
+        "a baseline of at least 2,600 IOPS, which these jobs request; its baseline without burst credits is 384"
+        in larger
+    )
     assert (
         more == "Raise `jobs` and run again to decide on disk · load on the same volume: more jobs narrow the interval."
     )
@@ -140,8 +145,10 @@ def test_a_battery_too_short_for_its_limit_is_not_said_to_be_near_it(tmp_path: P
     records.gather(records.write_run(tmp_path, [records.battery("disk", np.ones(8))]), limits=["etcd"])
     run = batteries.load_results(tmp_path / "out")
     headline, [advice] = answers.write_headline(run), answers.list_advice(run)
-    assert "of the sync after a write cannot be judged against etcd's 10 ms on disk" in render_markdown_line(headline)
-    assert advice.startswith("Measure disk again: 8 jobs in ")
+    assert "of the sync after a write could not be judged against etcd's 10 ms on the disk" in render_markdown_line(
+        headline
+    )
+    assert advice.startswith("Measure disk again: the battery is too short to meet a limit: 8 jobs in ")
 
 
 def test_many_volumes_that_came_out_alike_share_a_sentence(tmp_path: Path):
@@ -155,18 +162,63 @@ def test_many_volumes_that_came_out_alike_share_a_sentence(tmp_path: Path):
 def test_times_that_were_derived_are_called_so(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "samples.csv", lambda rows: rows.assign(started_s=""))
     assert "in the first 32 jobs (about 55 min): 2.40 [2.38, 2.42] ms" in told(run, "limit")[0]
-    assert any("times of some jobs are not known" in line for line in limits_of(run))
+    assert any("times of some jobs are unknown" in line for line in limits_of(run))
     assert figures.draw_latency(run).panels[0].x_label == "Number of the job"
+
+
+LOADED = [Battery("disk", 0.276, jobs=20), Battery("disk", 0.473, background="same", jobs=20)]
+
+
+@pytest.mark.parametrize(
+    "series, headline",
+    [
+        (LOADED, "on the disk: 0.28 ms alone and 0.47 ms with a second job on the same volume."),
+        ([GP2], "did not stay below etcd's 10 ms on gp2: 18 ms after 55 min."),
+        ([GP2, Battery("gp3", 4.1)], "on gp3 (4.1 ms), but not on gp2 (18 ms after 55 min)."),
+        (
+            [Battery("gp3", 9.96, bins=False), Battery("disk", 10.1, jobs=20, verdict="undecided")],
+            "on gp3 (9.96 ms); undecided on the disk (10.1 [9.70, 10.4] ms).",
+        ),
+        (
+            BATTERIES,
+            "in 3 of 6 series of jobs (at most 5.2 ms); 2 missed it (slowest: gp2, 18 ms after 55 min), 1 undecided.",
+        ),
+        (many(20, 12), "on 16 of 20 volumes (at most 3.9 ms); 4 missed it (slowest: volume00, 17 ms after 7 min)."),
+    ],
+    ids=["loaded", "collapsed", "two volumes", "near", "three outcomes", "many"],
+)
+def test_the_headline_answers_with_sizes_and_places_in_two_clauses(tmp_path: Path, series, headline):
+    run = batteries.load_results(build(tmp_path, series), tmp_path / "facts.json")
+    text = answers._write_unchecked_headline(run)[0]
+    assert text.startswith("p99 of fdatasync ")
+    assert text.endswith(headline)
+    assert len(text.split()) <= 35
+
+
+def test_a_headline_too_long_for_all_values_has_their_span(published: Path, tmp_path: Path):
+    folder = records.write_run(tmp_path, imported=records.published_records(published))
+    records.gather(folder)
+    headline = render_markdown_line(answers.write_headline(batteries.load_results(folder / "out")))
+    assert (
+        "on gp3x1 and gp3x2 (3.9–4.0 ms), but not on gp2x1 and gp2x2 (18 ms, after 58 min at the earliest)" in headline
+    )
+    assert len(headline.split()) <= 35
+
+
+def test_a_page_without_burst_credits_does_not_mention_them(tmp_path: Path):
+    page = write_words("volumes", build(tmp_path, LOADED), tmp_path / "reports" / "volumes.html")
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    assert "credit" not in text
 
 
 def test_limits_of_the_data_are_told(run: batteries.Results):
     lines = " ".join(limits_of(run))
     for part in (
-        "in one battery",
+        "a single battery",
         "0.8 % wide",
         "1 of 6 batteries came without histograms",
         "different hosts",
-        "hypervisor",
+        "power-loss protection",
     ):
         assert part in lines
     assert "1 repeat of 1 cell broke a rule of measuring and is in no verdict" in lines
@@ -176,7 +228,7 @@ def test_limits_of_the_data_are_told(run: batteries.Results):
 
 def test_a_whole_import_says_that_nothing_is_known_of_the_machines(tmp_path: Path):
     run = batteries.load_results(build(tmp_path, [GP2]), tmp_path / "facts.json")
-    assert any("Nothing was measured here" in line for line in limits_of(run))
+    assert any("All results are imported" in line for line in limits_of(run))
 
 
 # Tables
@@ -193,6 +245,29 @@ def test_cells_are_coloured_by_the_published_limits(run: batteries.Results):
             assert list(colours) == expected
     assert "yellow (△) from 5 ms on, red (▲) from 10 ms on" in found["p99-by-job"].meaning
     assert found["stddev-by-job"].meaning == "red (▲) from 1 ms on"
+
+
+def test_latencies_of_jobs_have_three_digits_and_a_unit_by_table(tmp_path: Path):
+    run = batteries.load_results(build(tmp_path, LOADED), tmp_path / "facts.json")
+    found = {table.name: table for table in tabulated.build_job_tables(run)}
+    for table in found.values():
+        texts = pages.format_table(table).drop(columns="job").to_numpy().ravel()
+        assert all(len(text.replace(".", "").lstrip("0")) <= 3 for text in texts)
+    assert found["p99-by-job"].caption == "p99 of fdatasync in µs, by job and volume."
+    assert found["max-by-job"].caption == "Maximum of fdatasync in ms, by job and volume."
+    assert found["p99-by-job"].frame["disk · alone"].median() == pytest.approx(0.276, rel=0.1), "the CSV has ms"
+    unit, text = phrases.choose_unit(np.array([1234.5, 20123.0]))
+    assert (unit, text(1234.5), text(20123.0)) == ("s", "1.23", "20.1")
+    unit, text = phrases.choose_unit(np.array([2.0, np.nan, 1234.5]))
+    assert (unit, text(1234.5)) == ("ms", "1230")
+
+
+def test_long_tables_are_folded(page: Path, run: batteries.Results):
+    text = page.read_text(encoding="utf-8")
+    assert "<summary>p99 of fdatasync (50 rows)</summary>" in text
+    assert "<summary>ip-10-0-0-1, gp2 (50 rows)</summary>" in text
+    assert "<summary>Segments" not in text
+    assert len(tabulated.build_segments_table(run).frame) <= tabulated.MOST_ROWS
 
 
 def test_the_red_of_p99_is_the_first_limit_of_the_run(tables: Path, tmp_path: Path):
@@ -240,7 +315,7 @@ def test_summary_leaves_refused_percentiles_empty(run: batteries.Results):
 def test_batteries_are_listed_in_their_order_with_the_rest_between_them(run: batteries.Results):
     frame = tabulated.build_batteries_table(run).frame
     assert list(frame["store"]) == [battery.store for battery in BATTERIES]
-    assert frame["rest before it"][1] == "1 h 20 min"
+    assert frame["pause before"][1] == "1 h 20 min"
     assert frame["reasons"][6] == "fio: No space left on device"
     assert render_markdown(tabulated.render_job_files(run)[0]).startswith(
         "Job `etcd-published`:\n\n    ; etcd's write-ahead log"
@@ -343,7 +418,7 @@ def test_comparisons_are_drawn_as_those_of_other_studies_are(run: batteries.Resu
     panel = figure.panels[0]
     assert panel.x_label == "p99: first named / second"
     assert panel.rows[0] == "1.75× as high [1.72, 1.78]: before the first change"
-    assert "the first named is lower" in figure.caption
+    assert "the first name is lower" in figure.caption
     drawn = [comparisons.draw_comparisons(run, metric=metric.name) for metric in run.report.metrics]
     assert sum(len(panel.rows) for figure in drawn for panel in figure.panels) == len(run.verdicts)
 
@@ -354,7 +429,7 @@ def test_many_pairs_share_a_panel(run: batteries.Results, monkeypatch):
     assert panel.rows[0] == "1.75× as high [1.72, 1.78]: gp3 vs gp2, alone · before the first change"
     assert panel.x_label == "p99: first named / second"
     monkeypatch.setattr(comparisons, "REST", 2)
-    assert "The first 2 of 4 are drawn; all are in the numbers." in comparisons.draw_comparisons(run).caption
+    assert "The first 2 of 4 are drawn; the numbers have all." in comparisons.draw_comparisons(run).caption
 
 
 def test_names_of_limits_and_of_events_keep_apart():
@@ -402,9 +477,9 @@ def test_facts_may_lack_everything(tables: Path):
 def test_the_published_table_alone_makes_a_page(published: Path, tmp_path: Path):
     shutil.copy(published / "fio-ebs" / "all_metrics_long.csv", tmp_path / "samples.csv")
     text = write("volumes", tmp_path, tmp_path / "volumes.html").with_suffix(".md").read_text(encoding="utf-8")
-    assert "There are no verdicts" in text
-    assert "| a1 | 1.925120 | 2.703360 | 3.653632 | 4.685824 |" in text
-    assert "| a1 | 21.362522 | 42.921417 | 68.017842 △ | 82.157969 △ |" in text
+    assert run_files.ABSENT["verdicts"] in text
+    assert "| a1 | 1.93 | 2.70 | 3.65 | 4.69 |" in text
+    assert "| a1 | 21.4 | 42.9 | 68.0 △ | 82.2 △ |" in text
     assert "volumes_files/details.svg" in text
 
 
@@ -429,7 +504,7 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     assert set(comparisons.draw_comparisons(run).numbers["verdict"]) == {"too few repeats"}
     assert "Raise `batteries` to 6 or more" in render_markdown_line(answers.list_advice(run)[-1])
     assert len(figures.draw_percentiles(run).panels) == 1
-    assert "a 128 GiB gp3 volume has no credits that could run out" in " ".join(told(run, "burst credits"))
+    assert "a 128 GiB gp3 volume has no burst credits" in " ".join(told(run, "burst credits"))
     assert len(figures.draw_latency(run).panels) == 2
 
 
@@ -483,8 +558,8 @@ def test_samples_without_latencies_are_named(tmp_path: Path):
 def test_what_failed_and_what_does_not_apply_is_told(page: Path):
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     for part in (
-        *("fio: No space left on device", "19 jobs were done, 20 asked", "it is &lt;no> output of fio"),
-        *("fio does not write to a store of the kind s3", "### Rules that do not apply", "fio ended with status 1"),
+        *("fio: No space left on device", "19 of 20 jobs done", "it is &lt;no> output of fio"),
+        *("fio cannot write to a store of kind s3", "### Rules that do not apply", "fio ended with status 1"),
     ):
         assert part in text
     assert "Rule 17" in text

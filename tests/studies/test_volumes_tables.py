@@ -42,8 +42,8 @@ def test_the_published_volumes_end_to_end(tmp_path, published):
     assert set(cells["N"]) == {50 * WRITES}
     assert cells.loc["gp3x1", ["p99_ms_low", "p99_ms_high"]].tolist() == [3.325952, 5.07904]
     assert cells["p50_ms"].isna().all()
-    assert cells["note"].str.contains("no merged percentile").all()
-    assert cells["note"].str.contains("derived").all()
+    assert cells["note"].str.contains("medians of the jobs' percentiles").all()
+    assert cells["note"].str.contains("follow from job options").all()
 
     verdicts = chosen(found["verdicts"], segment="all").pivot(index="store", columns="limit", values="verdict")
     assert verdicts["etcd"].tolist() == ["misses", "misses", "meets", "meets"]
@@ -67,7 +67,7 @@ def test_the_published_volumes_end_to_end(tmp_path, published):
     assert collapses["predicted_job"].tolist() == ["g2", "g5", "", ""]
     assert set(collapses["ios_per_write_source"].iloc[:2]) == {"throttled segment (hindsight)"}
     assert collapses["ios_per_write"].iloc[:2].tolist() == pytest.approx([2.3, 2.3], abs=0.03)
-    assert "no credits" in collapses.loc["gp3x1", "text"]
+    assert "no burst credits" in collapses.loc["gp3x1", "text"]
     assert set(found["credits"]["store"]) == {"gp2x1", "gp2x2"}
 
     rows = chosen(found["comparisons"], contender="gp3x1", metric="p99").set_index("phase")
@@ -280,8 +280,8 @@ def test_a_limit_within_the_interval_is_undecided(tmp_path):
 @pytest.mark.parametrize(
     "jobs, pause_s, told, verdict",
     [
-        (19, 10, "19 jobs in 223 s is too short a battery to meet a limit", "undecided"),
-        (20, 0.1, "20 jobs in 47 s is too short a battery to meet a limit", "undecided"),
+        (19, 10, "the battery is too short to meet a limit: 19 jobs in 223 s", "undecided"),
+        (20, 0.1, "the battery is too short to meet a limit: 20 jobs in 47 s", "undecided"),
         (20, 10, "at most", "meets"),
     ],
 )
@@ -308,7 +308,7 @@ def test_files_in_memory_meet_no_limit_and_miss_none(tmp_path, facts, words):
     fast, slow = battery("fast", np.ones(20), battery=facts), battery("slow", np.full(20, 90.0), battery=facts)
     found = gather(write_run(tmp_path, [fast, slow]), limits=["etcd"])["verdicts"]
     assert set(found["verdict"]) == {"undecided"}
-    assert set(chosen(found, segment="1")["reason"]) == {f"the files lay in memory ({words}), on no volume"}
+    assert set(chosen(found, segment="1")["reason"]) == {f"the files were in memory ({words}), not on a volume"}
 
 
 def test_phases_that_are_too_short_leave_the_comparison_of_all_jobs(tmp_path):
@@ -332,14 +332,14 @@ def test_few_jobs_are_said_to_be_few(tmp_path, jobs, interval):
 
 
 def test_failed_and_invalid_batteries_are_shown_and_judge_nothing(tmp_path, capsys):
-    worse = battery("disk", 30 * STEADY, repeat=2, valid=False, reasons=["19 jobs were done,\n20 asked"])
+    worse = battery("disk", 30 * STEADY, repeat=2, valid=False, reasons=["19 of 20\njobs done"])
     run = write_run(tmp_path, [battery("disk", STEADY), worse, failed(record("lost", []), "fio ended with status 1")])
     path = next(run.glob("records/disk*/repeat=2.json")).with_name("repeat=3.json")
     path.write_text('{"record": 1, "sta', encoding="utf-8")
     found = gather(run, compare=[{"factor": "store", "baseline": "lost"}])
     row, lost = found["cells"].iloc[0], found["cells"].iloc[1]
     assert row[["n", "failed", "invalid", "jobs"]].tolist() == [1, 1, 1, 10]
-    assert row["reasons"].startswith("19 jobs were done, 20 asked; ")
+    assert row["reasons"].startswith("19 of 20 jobs done; ")
     assert path.name in row["reasons"]
     assert str(path) in capsys.readouterr().err
     assert row["p99_ms"] < 10
@@ -358,7 +358,7 @@ def test_a_record_in_the_wrong_folder_counts_as_failed(tmp_path, capsys):
     (there,) = run.glob("records/other*/*.json")
     there.write_bytes(here.read_bytes())
     assert gather(run)["cells"]["failed"].tolist() == [0, 1]
-    assert "is the record of another cell" in capsys.readouterr().err
+    assert "is a record of another cell" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -368,12 +368,15 @@ def test_a_record_in_the_wrong_folder_counts_as_failed(tmp_path, capsys):
             lambda one: one["samples"][3].update({"sync_lat_p99_ms": -1.0}),
             "samples[3].sync_lat_p99_ms must be bigger",
         ),
-        (lambda one: one["samples"][3].update({"sync_lat_mean_ms": math.nan}), "NaN is no number"),
+        (lambda one: one["samples"][3].update({"sync_lat_mean_ms": math.nan}), "NaN is not a number"),
         (
             lambda one: one["samples"][3].update({"runtime_s": "5"}),
             "samples[3].runtime_s must be number",
         ),
-        (lambda one: one["histograms"]["a4"]["sync"][0].__setitem__(1, -7), "its histograms are not latencies"),
+        (
+            lambda one: one["histograms"]["a4"]["sync"][0].__setitem__(1, -7),
+            "rows of histograms must have one latency or two",
+        ),
     ],
 )
 def test_a_record_with_a_number_that_was_not_measured_counts_as_failed(tmp_path, capsys, change, told):
@@ -451,7 +454,7 @@ def test_credits_carry_over_to_the_next_battery_of_the_volume(tmp_path):
     assert starts["disk", "same"] == pytest.approx(ends + 30 * 100)
     assert starts["other", "none"] == starts["disk", "none"] == 5_400_000
     texts = found["collapses"].set_index(["store", "background"])["text"]
-    assert "what the battery before has left" in texts["disk", "same"]
+    assert "credits left by the previous battery" in texts["disk", "same"]
     assert "a full bucket" in texts["disk", "none"]
     assert "last longer than these jobs" in texts["disk", "none"]
 
@@ -480,7 +483,7 @@ def test_a_problem_writes_no_table(tmp_path):
     with pytest.raises(Problem):
         gather(run, compare=[{"factor": "colour", "baseline": "red"}])
     assert not (run / "out").exists()
-    for config, words in (("{", "not JSON"), ("[]", "no JSON object")):
+    for config, words in (("{", "not JSON"), ("[]", "must contain a JSON object")):
         done = program("gather", "--config", config, "--study", "volumes", "--results", "r")
         assert words in done.stderr
 
@@ -504,7 +507,7 @@ def test_what_cannot_be_derived_is_left_open(tmp_path):
     found = gather(write_run(tmp_path, [record("disk", samples, job_options=options, volume=volume)]))
     row = found["cells"].iloc[0]
     assert row[["N", "iops", "mib_s"]].isna().all()
-    assert "N is not known: the mean weighs all jobs alike" in row["note"]
+    assert "N is unknown: all jobs have the same weight in the mean" in row["note"]
     assert row["mean_ms"] == pytest.approx(np.mean([one["sync_lat_mean_ms"] for one in samples]))
     assert "cannot be modelled" in found["collapses"]["text"].iloc[0]
     assert len(found["credits"]) == 0

@@ -44,12 +44,12 @@ def test_a_failed_arm_takes_its_block_out_of_its_own_comparison_alone():
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: judge(BLOCKS, "c"), "no column 'c'"),
-        (lambda: judge(BLOCKS[["a"]], "a"), "or no other one"),
-        (lambda: judge(BLOCKS - 1, "a"), "times are positive"),
-        (lambda: judge(BLOCKS.replace(2.0, np.inf), "a"), "times are positive"),
-        (lambda: compare_sessions(BLOCKS, BLOCKS[["a"]]), "different columns"),
-        (lambda: compare_sessions(BLOCKS, BLOCKS[1:], paired=True), "as many sessions on both sides: 6 and 5"),
+        (lambda: judge(BLOCKS, "c"), "must have a column 'c'"),
+        (lambda: judge(BLOCKS[["a"]], "a"), "at least another"),
+        (lambda: judge(BLOCKS - 1, "a"), "times must be positive"),
+        (lambda: judge(BLOCKS.replace(2.0, np.inf), "a"), "times must be positive"),
+        (lambda: compare_sessions(BLOCKS, BLOCKS[["a"]]), "the same columns"),
+        (lambda: compare_sessions(BLOCKS, BLOCKS[1:], paired=True), r"equal numbers of sessions \(got 6 and 5\)"),
     ],
 )
 def test_what_is_no_table_of_times_is_refused(call, words):

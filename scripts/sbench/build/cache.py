@@ -147,7 +147,7 @@ def provide_piece(recipe: Recipe) -> Piece:
     except OSError as error:
         raise Problem(
             f"{recipe.name} cannot be built in {recipe.folder.parent}: {error.strerror or error};"
-            " free the disk, or set XDG_CACHE_HOME to a folder that can be written"
+            " free disk space, or set XDG_CACHE_HOME to a writable folder"
         ) from error
 
 

@@ -88,8 +88,8 @@ def list_unmet_requirements(wheels: Sequence[Wheel], there: Mapping[str, str]) -
             if version is None:
                 requirement.marker = None
                 raise Problem(
-                    f"{wheel.path} needs {requirement}, which the library has not: name a lock that has it (lock:), or"
-                    " a wheel of it beside this one (with:)"
+                    f"{wheel.path} requires {requirement}, which the library lacks; name a lock that pins it (lock:),"
+                    " or add its wheel (with:)"
                 )
             lines += _describe_mismatch(f"{wheel.name} {wheel.version}", requirement, version)
     return lines
@@ -110,7 +110,7 @@ def _describe_mismatch(whose: str, requirement: Requirement, version: str) -> li
     if any(requirement.specifier.contains(one, prereleases=True) for one in version.split(" or ")):
         return []
     requirement.marker = None
-    return [f"{whose} requires {requirement}, and {version} is installed"]
+    return [f"{whose} requires {requirement}, but {version} is installed"]
 
 
 def _is_applicable(requirement: Requirement) -> bool:
@@ -196,8 +196,12 @@ def _read_locked_wheels(lock: Path | None) -> Iterator[Wheel]:
     for pin in _list_file_pins(lock) if lock else ():
         wheel, hashes = packages.read_wheel(own.resolve_path(str(_parse_path(pin["url"])))), _SHA256.findall(pin[0])
         if wheel.key not in hashes:
-            said = " or ".join(hashes) or "nothing; write --hash=sha256:… behind it"
-            raise Problem(f"{wheel.path}: its sha256 is {wheel.key}, {lock} says {said}")
+            if not hashes:
+                raise Problem(f"{lock} pins {wheel.path} without a hash; append --hash=sha256:{wheel.key} to the pin")
+            pinned = " or ".join(hashes)
+            raise Problem(
+                f"{wheel.path}: sha256 must be {pinned}, as in {lock} (got {wheel.key}); correct the file or the lock"
+            )
         yield wheel
 
 
@@ -211,5 +215,5 @@ def _parse_requirements(wheel: Wheel) -> Iterator[Requirement]:
     try:
         parsed = list(map(Requirement, wheel.requires))
     except InvalidRequirement as error:
-        raise Problem(f"{wheel.path}: its metadata cannot be read: {' '.join(str(error).split())}") from error
+        raise Problem(f"{wheel.path}: invalid requirement in its metadata: {' '.join(str(error).split())}") from error
     yield from filter(_is_applicable, parsed)

@@ -43,7 +43,7 @@ print(json.dumps(dict(version=importlib.metadata.version({name!r}), required=req
 _IMPORTED = """
 import json, sys
 if sys.version_info < (3, 11):
-    raise SystemExit("it is Python %d.%d, and programs that measure need 3.11 or newer" % sys.version_info[:2])
+    raise SystemExit("Python must be 3.11 or newer (got %d.%d)" % sys.version_info[:2])
 import h5py, numpy, dask, distributed
 from sbench.probe import software
 of = {name: set() for name in ("h5py", "numpy", "dask", "distributed")}
@@ -116,7 +116,9 @@ def validate_library(name: str, spec: dict, facts: dict) -> None:
     """
     version = spec["hdf5"]
     if facts["hdf5"] != version:
-        raise Problem(f"library {name}: its label says HDF5 {version}, its h5py has {facts['hdf5']}")
+        raise Problem(
+            f"library {name}: hdf5 is {version}, but its h5py uses HDF5 {facts['hdf5']}; correct hdf5: of the library"
+        )
     match spec:
         case {"kind": "python"} | {"lock": _} | {"wheel": _} | {"with": _}:
             may_lack = True
@@ -126,7 +128,7 @@ def validate_library(name: str, spec: dict, facts: dict) -> None:
             # A user-supplied build of HDF5 may lack it.
             may_lack = spec.get("from", "auto") not in OF_RELEASES
     if not facts["ros3"] and not may_lack:
-        raise Problem(f"library {name}: its HDF5 {version} has no ROS3 driver")
+        raise Problem(f"library {name}: its HDF5 {version} lacks the ROS3 driver")
 
 
 def resolve_origin(spec: dict) -> str:
@@ -160,7 +162,7 @@ def _make_wheel_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
     locks = [LOCK, *([lock] if lock else [])]
     other = find_python(spec["python"]) if "python" in spec else {}
     if other and wheels:
-        raise Problem(f"library {name}: packages of your own are for the workflow's Python; leave out python")
+        raise Problem(f"library {name}: user-supplied packages require the workflow's Python; remove python:")
 
     def build_environment(folder: Path, workshop: Workshop) -> dict:
         if not wheels:
@@ -195,8 +197,8 @@ def _resolve_wheel_origin(name: str, spec: dict, added: Sequence[Package]) -> st
     if lock := distributions.find_library_lock(spec):
         return f"wheel {lock.stem}"
     raise Problem(
-        f"{f'library {name}: ' if name else ''}no h5py wheel with HDF5 {spec['hdf5']} is in envs/sources.yaml"
-        f" (which has {', '.join(load_pinned_sources()['wheels'])}); make its kind source"
+        f"{f'library {name}: ' if name else ''}envs/sources.yaml lacks an h5py wheel with HDF5 {spec['hdf5']}"
+        f" (available: {', '.join(load_pinned_sources()['wheels'])}); write kind: source"
     )
 
 
@@ -212,7 +214,7 @@ def _write_wheel_lock(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
         copy = workshop.work / wheel.path.name
         shutil.copyfile(wheel.path, copy)
         if compute_file_digest(copy) != wheel.key:
-            raise Problem(f"{wheel.path} was changed while it was copied; call again once it stays as it is")
+            raise Problem(f"{wheel.path} changed during the copy; run again when nothing writes to it")
     lines = [f"{one.name} @ {(workshop.work / one.path.name).as_uri()} --hash=sha256:{one.key}\n" for one in wheels]
     lock.write_text("".join(lines), encoding="utf-8")
     return lock
@@ -225,10 +227,10 @@ def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> li
     that require another version of the wheel.
     """
     names = [module for module in wheel.modules if canonicalize_name(module) in {wheel.name, *locked}]
-    amiss = f"{wheel.path} does not import beside what the library has"
+    amiss = f"{wheel.path} cannot be imported with the other packages of the library"
     seen = ask_python(python, _INSTALLED.format(name=wheel.name, modules=names), "/", amiss)
     if seen["version"] != wheel.version:
-        raise Problem(f"{wheel.path} is {wheel.name} {wheel.version}, and {seen['version']} was installed")
+        raise Problem(f"{wheel.path} is {wheel.name} {wheel.version}, but {seen['version']} was installed")
     return distributions.list_conflicts(seen["required"], wheel)
 
 
@@ -308,8 +310,8 @@ def _inspect_conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
     # An environment that the user has activated sets the variable, too.
     if os.path.realpath(os.environ.get("CONDA_PREFIX", "")) != os.path.realpath(sys.prefix):
         raise Problem(
-            f"library {name} is of kind conda and needs Snakemake's --sdm conda"
-            f" (its environment is envs/{name}.yaml); or make its kind source"
+            f"library {name}: kind conda requires Snakemake's --sdm conda (environment envs/{name}.yaml);"
+            " add --sdm conda, or write kind: source"
         )
     # Without a lock, conda's choices are read back, except the package under test.
     packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions() if one.name != "h5py")

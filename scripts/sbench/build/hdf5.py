@@ -91,8 +91,8 @@ def provide_hdf5(spec: dict) -> Piece:
         except Unreachable as reason:
             reasons.append(str(reason))
             print(f"{recipe.name}: {reason}", file=sys.stderr, flush=True)
-    remedy = f"or download its release elsewhere and name the file (from: /path/to/hdf5-{version}.tar.gz)"
-    raise Problem(f"the source of HDF5 {version} cannot be had: {'; '.join(reasons)}; {remedy}")
+    remedy = f"or download the release on another machine and name the file (from: /path/to/hdf5-{version}.tar.gz)"
+    raise Problem(f"the source of HDF5 {version} is not available: {'; '.join(reasons)}; {remedy}")
 
 
 def create_hdf5_recipe(version: str, archive: Archive) -> Recipe:

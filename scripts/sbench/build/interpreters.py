@@ -35,9 +35,9 @@ def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "
         raise Problem(f"{python} cannot be started: {error.strerror}") from error
     if answer.returncode:
         reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
-        raise Problem(f"{amiss or f'{python} cannot import what a library under test needs'}: {reason}")
+        raise Problem(f"{amiss or f'{python} cannot import the packages of a library under test'}: {reason}")
     # An interpreter may print something when it starts.
-    return parse_json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
+    return parse_json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name a Python interpreter")
 
 
 @cache
@@ -55,8 +55,8 @@ def find_python(release: str) -> dict[str, str]:
             if (seen := ask_python(path, _ASK, "/")).pop("release", "") == release:
                 return seen
     raise Problem(
-        f"there is no Python {release} here: not as python{release} on PATH, nor among pyenv's versions or conda's"
-        f" environments; install one (apt install python{release}-venv, pyenv install {release}), or leave out python"
+        f"Python {release} not found as python{release} on PATH, among pyenv's versions or in conda's environments;"
+        f" install it (apt install python{release}-venv, pyenv install {release}), or remove python:"
     )
 
 

@@ -55,7 +55,7 @@ class Commit(Archive):
         """Extract the commit into the workshop."""
         file = workshop.work / f"{self.key}.tar"
         how = ("archive", "--format=tar", "--prefix=hdf5/", f"--output={file}", self.key)
-        workshop.run_step(f"take commit {self.key}", find_git(), f"--git-dir={self.path}", *how)
+        workshop.run_step(f"extract commit {self.key}", find_git(), f"--git-dir={self.path}", *how)
         return find_tree(unpack_archive(workshop, file))
 
 
@@ -74,7 +74,7 @@ def list_hdf5_sources(spec: dict) -> list[Archive]:
     version, source, reference = spec["hdf5"], spec.get("from", "auto"), spec.get("ref")
     if source in OF_RELEASES:
         if reference:
-            raise Problem(f"ref: {reference} is of no clone; name the folder of its clone (from: /path/to/hdf5)")
+            raise Problem(f"ref: {reference} requires a clone; name its folder (from: /path/to/hdf5)")
         return list_archives(version, source)
     path = resolve_path(source)
     if reference:
@@ -86,8 +86,8 @@ def list_hdf5_sources(spec: dict) -> list[Archive]:
     if (path / "include/H5public.h").is_file() or list(path.glob("lib/libhdf5.*")):
         return [_read_installed(path, version)]
     raise Problem(
-        f"{path} is neither a source tree of HDF5 (CMakeLists.txt, {PUBLIC}) nor an installed one (include/H5public.h,"
-        " lib/libhdf5.so); of a clone without a working tree, name a branch, tag or commit (ref:)"
+        f"{path} is neither an HDF5 source tree (CMakeLists.txt, {PUBLIC}) nor an HDF5 installation"
+        " (include/H5public.h, lib/libhdf5.so); for a clone without a working tree, add a branch, tag or commit (ref:)"
     )
 
 
@@ -106,7 +106,7 @@ def resolve_path(text: str) -> Path:
     """Return the absolute path of a file or folder on this machine; raise Problem if it is missing."""
     path = Path(text).expanduser().absolute()
     if not path.exists():
-        raise Problem(f"there is no {path}; correct the path")
+        raise Problem(f"{path} does not exist; correct the path")
     return path
 
 
@@ -117,30 +117,31 @@ def parse_version(header: bytes) -> str:
 
 def _expect_version(header: bytes, version: str, where: object) -> None:
     if (has_version := parse_version(header)) != version:
-        raise Problem(f'the label says HDF5 {version}, {where} says {has_version}; write hdf5: "{has_version}"')
+        raise Problem(f'hdf5 is {version}, but the version in {where} is {has_version}; write hdf5: "{has_version}"')
 
 
 def _read_tree(path: Path, version: str) -> Tree:
     _expect_version((path / PUBLIC).read_bytes(), version, path / PUBLIC)
     if left := [built for built in _BUILT_IN if (path / built).exists()]:
-        raise Problem(f"{path} was built in its own sources ({left[0]}); clean it, or name a commit of it (ref: HEAD)")
+        raise Problem(f"{path} contains an in-source build ({left[0]}); clean it, or name a commit (ref: HEAD)")
     key = hash_files(path, list_files(path))
     return Tree(format_origin("local tree", key), key, path)
 
 
 def _read_commit(path: Path, reference: str, version: str) -> Commit:
-    repository = Path(run_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone").decode())
+    amiss = f"{path} is not a git clone"
+    repository = Path(run_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=amiss).decode())
     commit, of = resolve_commit(repository, reference, path), f"--git-dir={repository}"
-    lacks = f"{reference} of {path} is not a source tree of HDF5"
+    lacks = f"{path} at {reference} is not an HDF5 source tree"
     _expect_version(
-        run_git(of, "show", f"{commit}:{PUBLIC}", amiss=lacks), version, f"{PUBLIC} of {reference} in {path}"
+        run_git(of, "show", f"{commit}:{PUBLIC}", amiss=lacks), version, f"{PUBLIC} of {path} at {reference}"
     )
     return Commit(format_origin("git", commit), commit, repository)
 
 
 def resolve_commit(repository: Path, reference: str, path: Path) -> str:
     """Return the id of a branch, tag or commit of a clone in the folder `path`; raise Problem if it is missing."""
-    wanted, lacks = f"{reference}^{{commit}}", f"{path} has no branch, tag or commit {reference}"
+    wanted, lacks = f"{reference}^{{commit}}", f"{reference} is not a branch, tag or commit of {path}"
     return run_git(f"--git-dir={repository}", "rev-parse", "--verify", "--end-of-options", wanted, amiss=lacks).decode()
 
 
@@ -175,7 +176,7 @@ def _find_header(path: Path) -> bytes:
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")
         raise Problem(f"{path} is not a tar archive of HDF5's source: {reason}") from error
-    raise Problem(f"{path} has no source tree of HDF5 in it: no {PUBLIC}")
+    raise Problem(f"{path} does not contain an HDF5 source tree ({PUBLIC} is missing)")
 
 
 def _is_match(inner: Path, pattern: str) -> bool:
@@ -185,12 +186,12 @@ def _is_match(inner: Path, pattern: str) -> bool:
 def _read_installed(path: Path, version: str) -> Installed:
     needs = ("include/H5public.h", "include/H5pubconf.h", "lib/libhdf5.so", "lib/libhdf5_hl.so")
     if absent := [each for each in needs if not (path / each).is_file()]:
-        raise Problem(f"{path} has no {', no '.join(absent)}: an installed HDF5 needs its headers and shared libraries")
+        raise Problem(f"{path} lacks {', '.join(absent)}; an HDF5 installation needs its headers and shared libraries")
     header = path / needs[0]
     _expect_version(header.read_bytes(), version, header)
     if has_feature(path / "include", "PARALLEL"):
         raise Problem(
-            f"{path} was built for MPI (H5_HAVE_PARALLEL), for which h5py is not built here; name another one"
+            f"{path} is a parallel HDF5 (H5_HAVE_PARALLEL), but h5py is built without MPI; name a serial HDF5"
         )
     headers = (file for pattern in ("H5*.h", "hdf5*.h") for file in path.glob(f"include/{pattern}"))
     key = hash_files(path, (*headers, *path.glob("lib/libhdf5*.so*")))
@@ -232,6 +233,6 @@ def copy_files(folder: Path, files: Iterable[Path], to: Path, key: str) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, copy, follow_symlinks=False)
     except OSError as error:
-        raise Problem(f"{folder} cannot be copied, or was changed meanwhile: {error}") from error
+        raise Problem(f"{folder} cannot be copied, or changed during the copy: {error}") from error
     if hash_files(to, copies) != key:
-        raise Problem(f"{folder} was changed while it was copied; call again once it stays as it is")
+        raise Problem(f"{folder} changed during the copy; run again when nothing writes to it")

@@ -103,7 +103,7 @@ class Source(Package):
         piece = provide_piece(Recipe(f"python-{self.name}", inputs, self._build_wheel, ()))
         wheel = read_wheel(piece.folder / piece.facts["file"])
         if wheel.name != self.name:
-            raise Problem(f"{self.path} is named {self.name}, and its wheel {wheel.name}; correct its name")
+            raise Problem(f"{self.path}: the wheel of package {self.name} is named {wheel.name}; correct the name")
         return wheel
 
     def _build_wheel(self, folder: Path, workshop: Workshop) -> dict:
@@ -111,7 +111,7 @@ class Source(Package):
         command = (find_uv(), "build", "--wheel", "--python", get_base_python(), "--out-dir", folder, source)
         # Without a network, if uv's cache has the build backend.
         if workshop.try_step("build the wheel", *command, "--offline"):
-            workshop.run_step("build the wheel with the registry's build backend", *command)
+            workshop.run_step("build the wheel with a build backend from the registry", *command)
         return {"file": next(folder.glob(f"*{SUFFIX}")).name}
 
     def _unpack_source(self, workshop: Workshop) -> Path:
@@ -123,7 +123,7 @@ class Source(Package):
             quiet = ("--quiet", "--shared", "--no-checkout")
             workshop.run_step(f"clone {self.path}", find_git(), "clone", *quiet, self.repository, folder)
             at_commit = ("checkout", "--detach") if self.key == self.commit else ("reset",)
-            workshop.run_step(f"take {self.commit}", find_git(), "-C", folder, *at_commit, "--quiet", self.commit)
+            workshop.run_step(f"check out {self.commit}", find_git(), "-C", folder, *at_commit, "--quiet", self.commit)
         if self.key != self.commit:
             own.copy_files(self.path, _list_files(self.path), folder / self.inner, self.key)
         return folder
@@ -159,11 +159,11 @@ def read_wheel(path: Path, brings: str = "") -> Wheel:
         name for name in names if not name.partition("/")[0].endswith((".dist-info", ".data", ".libs"))
     )
     if brings and brings not in {file_name, *map(canonicalize_name, modules)}:
-        raise Problem(f"{path} is a wheel without {brings}; name one of {brings} ({brings}-….whl)")
+        raise Problem(f"{path} is a wheel without {brings}; name a wheel of {brings} ({brings}-….whl)")
     _expect_tags(path, tags)
     name, own_version = canonicalize_name(metadata.get("Name", "")), metadata.get("Version", "")
     if (name, canonicalize_version(own_version)) != (file_name, canonicalize_version(version)):
-        raise Problem(f"{path}: its metadata have the name {name or 'none'} {own_version}; give the file that name")
+        raise Problem(f"{path}: the file name must match its metadata ({name or 'none'} {own_version}); rename it")
     return Wheel(
         name, path, modules, compute_file_digest(path), own_version, tuple(metadata.get_all("Requires-Dist", ()))
     )
@@ -188,10 +188,10 @@ def read_commit(path: Path, reference: str) -> Source:
     """Return the package of a commit of a clone; raise Problem if either is missing."""
     repository, _, inner = _find_clone(path)
     if not repository:
-        raise Problem(f"{path} is not a clone")
+        raise Problem(f"{path} is not a git clone")
     commit = own.resolve_commit(repository, reference, path)
     listed = _try_git(repository, "ls-tree", "-r", "-z", "--name-only", f"{commit}:{inner}")
-    where = f"{reference} of {path}"
+    where = f"{path} at {reference}"
     name = _read_project_name(lambda file: _try_git(repository, "show", f"{commit}:{inner}{file}"), where)
     return Source(name, path, _list_modules(listed.split("\0"), _IN_TREE), commit, repository, commit, inner)
 
@@ -237,8 +237,8 @@ def _read_project_name(read: Callable[[str], str], where: object) -> str:
     if name := next(filter(None, names), None):
         return canonicalize_name(name)
     raise Problem(
-        f"{where} is not a Python package: neither pyproject.toml nor setup.cfg or setup.py names one; name the folder"
-        f" that has its pyproject.toml, or a wheel of it (*{SUFFIX})"
+        f"{where} is not a Python package: pyproject.toml, setup.cfg and setup.py do not name a distribution; name the"
+        f" folder with its pyproject.toml, or its wheel (*{SUFFIX})"
     )
 
 
@@ -250,7 +250,7 @@ def _list_modules(names: Iterable[str], pattern: re.Pattern = _TOP) -> tuple[str
 def _expect_tags(path: Path, tags: frozenset[Tag]) -> None:
     if tags.isdisjoint(sys_tags()):
         here = f"Python {sys.version_info.major}.{sys.version_info.minor} on this machine"
-        raise Problem(f"{path} is a wheel for {' or '.join(sorted(map(str, tags)))}, not for {here}; build it for that")
+        raise Problem(f"{path} is a wheel for {' or '.join(sorted(map(str, tags)))}, not for {here}; build it here")
 
 
 def expect_distinct(packages: Iterable[Package]) -> Iterator[Package]:
@@ -258,6 +258,6 @@ def expect_distinct(packages: Iterable[Package]) -> Iterator[Package]:
     seen: dict[str, Path] = {}
     for package in packages:
         if twice := sorted(package.brings & seen.keys()):
-            raise Problem(f"{seen[twice[0]]} and {package.path} both bring {twice[0]}; name one of them")
+            raise Problem(f"{seen[twice[0]]} and {package.path} both provide {twice[0]}; remove one of them")
         seen |= dict.fromkeys(package.brings, package.path)
         yield package

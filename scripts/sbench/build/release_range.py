@@ -85,7 +85,7 @@ class Releases(NamedTuple):
         return library | ({"with": [entry]} if entry else {})
 
     def _build_hdf5_entry(self, name: str) -> dict:
-        amiss = f"{name} of {self.clone} is not a source tree of HDF5"
+        amiss = f"{self.clone} at {name} is not an HDF5 source tree"
         try:
             header = run_git("-C", self.clone, "show", f"{name}:{PUBLIC}", amiss=amiss)
         except Problem as problem:
@@ -120,7 +120,7 @@ def list_releases(package: str, first: str, last: str, clone: str = "", reader: 
     named = {key: _format_wheel_name(wheels[key]) if key in wheels else text for key, text in ends}
     names, withdrawn = _list_names_between(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
     if len(dict.fromkeys(names)) < 2:
-        raise Problem(f"{first} and {last}: name two releases, the earlier one first")
+        raise Problem(f"{last} is not a later release than {first}; name two releases, the older first")
     of_user = {named[key]: wheel for key, wheel in wheels.items()}
     return Releases(package, names, withdrawn, reader, None, of_user)
 
@@ -128,7 +128,7 @@ def list_releases(package: str, first: str, last: str, clone: str = "", reader: 
 def read_package_name(clone: str, reference: str) -> str:
     """Return the name of the Python package of a commit of a clone, or hdf5; raise Problem if the clone is missing."""
     path = resolve_path(clone)
-    run_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone")
+    run_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a git clone")
     try:
         return packages.read_commit(path, reference).name
     except Problem:
@@ -154,11 +154,11 @@ def _list_names_between(package: str, named: Mapping[str, str], wheels: Mapping[
 
 def _expect_release(package: str, name: str, listed: list[str], withdrawn: Mapping[str, str]) -> None:
     if name not in listed:
-        where = "envs/sources.yaml has" if package == HDF5 else "the registry has"
+        place = "envs/sources.yaml" if package == HDF5 else "the registry"
         near = difflib.get_close_matches(name, listed, 6, 0)
-        raise Problem(f"{name}: there is no such release of {package}; {where} {', '.join(near)}")
+        raise Problem(f"{name} is not a release of {package}; name a release in {place}, such as {', '.join(near)}")
     if name in withdrawn:
-        raise Problem(f"{name}: this release was yanked ({withdrawn[name]}); name another one")
+        raise Problem(f"{package} {name} was yanked ({withdrawn[name]}); name another release")
 
 
 def _format_wheel_name(wheel: Wheel) -> str:
@@ -171,9 +171,9 @@ def _list_registry_releases(package: str) -> tuple[list[str], dict[str, str]]:
     command = [sys.executable, "-m", "pip", "index", "versions", "-vv", package]
     done = subprocess.run(command, capture_output=True, text=True, env=get_clean_environment(), check=False)
     if not (line := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
-        reason = (done.stderr.strip() or "it listed nothing").splitlines()[-1]
+        reason = (done.stderr.strip() or "empty list").splitlines()[-1]
         raise Problem(
-            f"the releases of {package} cannot be listed ({reason}); reach the registry that pip is configured for"
+            f"pip cannot list the releases of {package} ({reason}); check the network and the registry that pip uses"
         )
     # pip names yanked releases only in its messages about links.
     yanked = rf"yanked for reason: (.*?): \S*/{package}-(\d[\w.]*?)(?:-|\.tar|\.zip)"
@@ -184,18 +184,17 @@ def _list_commits(package: str, clone: Path, first: str, last: str) -> Releases:
     def read_git_text(*arguments: str, amiss: str) -> str:
         return run_git("-C", clone, *arguments, amiss=amiss).decode()
 
-    read_git_text("rev-parse", "--absolute-git-dir", amiss=f"{clone} is not a clone")
+    read_git_text("rev-parse", "--absolute-git-dir", amiss=f"{clone} is not a git clone")
     ids = {}
     for key, name in (("first", first), ("last", last)):
-        amiss = f"{name}: {clone} has no such branch, tag or commit"
+        amiss = f"{name} is not a branch, tag or commit of {clone}"
         ids[key] = read_git_text("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}", amiss=amiss)
     if ids["first"] == ids["last"]:
-        raise Problem(f"{first} and {last}: this is one commit; name two, the earlier one first")
-    amiss = f"{first} and {last}: the first is no ancestor of the second in {clone}; name the earlier one first"
+        raise Problem(f"{first} and {last} are the same commit; name two commits, the older first")
+    amiss = f"{first} is not an ancestor of {last} in {clone}; name the older commit first"
     read_git_text("merge-base", "--is-ancestor", *ids.values(), amiss=amiss)
-    way = read_git_text(
-        "rev-list", "--first-parent", "--reverse", f"{ids['first']}..{ids['last']}", amiss=f"{clone} has no history"
-    )
+    amiss = f"git cannot list the commits of {clone}"
+    way = read_git_text("rev-list", "--first-parent", "--reverse", f"{ids['first']}..{ids['last']}", amiss=amiss)
     return Releases(package, [commit[:_DIGITS] for commit in (ids["first"], *way.split())], {}, clone=clone)
 
 
@@ -222,7 +221,7 @@ def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) 
 
 
 def _find_hdf5_version(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
-    what = f"{lock.stem} does not import beside the versions that are kept"
+    what = f"{lock.stem} cannot be imported with the pinned versions of the other packages"
     with tempfile.TemporaryDirectory(prefix="lock.") as folder:
         python = Path(folder, "bin/python")
         _run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
@@ -242,7 +241,7 @@ def _run_command(what: str, command: Sequence[str], lines: str = "") -> str:
         command, input=lines, capture_output=True, text=True, env=get_clean_environment(), check=False, cwd=ENVS.parent
     )
     if done.returncode:
-        words = " ".join(done.stderr.split()) or f"{command[0]} ended with status {done.returncode}"
+        words = " ".join(done.stderr.split()) or f"{command[0]} exited with status {done.returncode}"
         # The last line of a traceback is its reason.
         last = (done.stderr.strip().splitlines() or [words])[-1].strip()
         raise Unusable(f"{what}: {last if 'Traceback' in done.stderr else words.removeprefix('error: ')}")

@@ -51,7 +51,7 @@ class Workshop:
         """
         if output := self.try_step(step, *command, cwd=cwd, **variables):
             print(*output.splitlines(), sep="\n", file=sys.stderr, flush=True)
-            raise Problem(f"{self.name}: the step “{step}” failed; its output is in {self.log}")
+            raise Problem(f"{self.name}: step “{step}” failed; see its output in {self.log}")
 
     def try_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
         """Run a step as `run_step` does, and return the end of its output if it fails, else ""."""
@@ -103,7 +103,7 @@ def find_uv() -> Path:
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:
-        raise Problem("uv is missing; it belongs to the workflow's environment, which `make setup` makes")
+        raise Problem("uv is missing from the workflow's environment; run make setup")
     return Path(path)
 
 
@@ -119,9 +119,8 @@ def make_environment(
     Start from the interpreter `base`, by default this process's. Pins of later locks replace pins of the first. With
     `gives_way`, the last lock wins over all others, which lose the distributions for which it returns true.
     """
-    workshop.run_step(
-        "make the Python environment", find_uv(), "venv", "--no-project", "--python", base or get_base_python(), folder
-    )
+    options = ("--no-project", "--python", base or get_base_python())
+    workshop.run_step("create the Python environment", find_uv(), "venv", *options, folder)
     texts = [lock.read_text(encoding="utf-8") for lock in locks]
     if gives_way:
         texts[:-1] = [PIN.sub(lambda pin: "" if gives_way(pin["name"]) else pin[0], text) for text in texts[:-1]]

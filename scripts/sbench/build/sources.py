@@ -56,8 +56,8 @@ class Archive:
         file = self.path or {"tarball": _download_tarball, "crate": _fetch_crate}[kind](workshop, where)
         if (digest := compute_file_digest(file)) != self.key:
             raise Problem(
-                f"{self.path or self.origin}: its sha256 is {digest}, not {self.key} as before, or as in"
-                " envs/sources.yaml; nothing was built from it; name another source (from: tarball, crate or a path)"
+                f"{self.path or self.origin}: sha256 must be {self.key}, as in envs/sources.yaml or at the first read"
+                f" (got {digest}); nothing was built from it; name another source (from: tarball, crate or a path)"
             )
         return find_tree(unpack_archive(workshop, file))
 
@@ -77,7 +77,7 @@ def list_archives(version: str, source: str) -> list[Archive]:
     entries = load_pinned_sources()["hdf5"]
     if version not in entries:
         raise Problem(
-            f"HDF5 {version} is not in envs/sources.yaml (which has {', '.join(entries)}); add it there, or name its"
+            f"HDF5 {version} is not in envs/sources.yaml (available: {', '.join(entries)}); add it there, or name its"
             " source (from: the path of a tree, a clone or a tarball)"
         )
     entry = entries[version]
@@ -119,7 +119,7 @@ def find_tree(folder: Path) -> Path:
     headers = (header for top in PLACES for header in folder.glob(f"{top}{PUBLIC}"))
     if header := next(headers, None):
         return header.parents[1]
-    raise Problem(f"{folder.name} has no source tree of HDF5 in it: no {PUBLIC}")
+    raise Problem(f"{folder.name} does not contain an HDF5 source tree ({PUBLIC} is missing)")
 
 
 def _download_tarball(workshop: Workshop, url: str) -> Path:
@@ -136,13 +136,13 @@ def _download_tarball(workshop: Workshop, url: str) -> Path:
 def _fetch_crate(workshop: Workshop, crate: str) -> Path:
     remedy = (
         "apt install cargo-web on Debian 12, apt install cargo on Ubuntu, dnf install cargo on RHEL, rustup default"
-        " stable for rustup's"
+        " stable with rustup"
     )
     try:
         # Without RUSTC, Cargo starts the first rustc on PATH, whether it works or not.
         programs = [find_tool(os.environ.get(name.upper()) or name, name, remedy=remedy) for name in ("cargo", "rustc")]
     except Problem as problem:
-        raise Unreachable(f"the crate {crate} needs cargo and rustc, and {problem}") from problem
+        raise Unreachable(f"the crate {crate} needs cargo and rustc, but {problem}") from problem
     name, version = crate.split()
     package = workshop.work / "fetch"
     package.mkdir()
@@ -155,5 +155,5 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
     crates = sorted(home.glob(f"registry/cache/*/{name}-{version}.crate"), key=lambda path: path.stat().st_mtime)
     if not crates:
-        raise Unreachable(f"cargo fetched the crate {crate}, but not into {home}; set CARGO_HOME to where it puts them")
+        raise Unreachable(f"the crate {crate} is not in {home} after cargo fetch; set CARGO_HOME to cargo's folder")
     return crates[-1]

@@ -20,11 +20,11 @@ FIRST = {
 OTHERS = {
     "plan": "list the cells of a configuration, and the cost of measuring them",
     "check": "check tools, credentials, buckets and disks before anything is built",
-    "import": "report results of fio from elsewhere",
+    "import": "make pages of fio results from other machines",
     "bisect": "find the release, or the commit, that changed requests, bytes or seconds",
-    "archive": "pack a run into one file, or print how to cite it",
+    "archive": "pack a run into a single file, or print its citation",
     "report": "make the pages of an archive",
-    "export": "write all observations of a run as one long table",
+    "export": "write all observations of a run as a long table",
 }
 # Commands that write no files in the working folder.
 _PRINTING = ("look", "plan", "check")
@@ -38,7 +38,9 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if name not in FIRST | OTHERS:
         near = difflib.get_close_matches(name, [*FIRST, *OTHERS], 1)
-        raise Problem(f"sbench has no command {name}{f'; did you mean {near[0]}' if near else ''}; see sbench --help")
+        raise Problem(
+            f"{name} is not a command of sbench{f'; did you mean {near[0]}' if near else ''}; see sbench --help"
+        )
     command = importlib.import_module(f"sbench.cli.{name}")
     called_from = os.getcwd()
     home.enter_home([name, *rest])

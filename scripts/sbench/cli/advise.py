@@ -16,17 +16,17 @@ def add_options(parser: Parser) -> None:
     add(
         "--access",
         default="",
-        help="read files (the default) or datasets (across all files) at once, and all of each (the default), metadata,"
-        " [0:100, ...], or 1/10 of the chunks; several with their shares, as in 'files [:, 0] 70 %%; all 30 %%'",
+        help="files (default) or datasets (across all files), then all of each (default), metadata, [0:100, ...]"
+        " or 1/10 of the chunks; separate several by semicolons, with shares, as in 'files [:, 0] 70 %%; all 30 %%'",
     )
     add("--datasets", nargs="+", default=[], metavar="PATTERN", help='as "/gt*/**" "!/gt*/quality/**"; all by default')
     add("--latency", type=int, metavar="MS", help="round trip of the store: read through an embedded S3 server over it")
-    add("--rate", type=int, metavar="MIB/S", help="the most that a connection to the store brings")
-    add("--store", default="", help="your own bucket to read from, s3://bucket/prefix; tried files are uploaded there")
+    add("--rate", type=int, metavar="MIB/S", help="bandwidth of a connection to the store")
+    add("--store", default="", help="bucket to read from, s3://bucket/prefix; trial files are uploaded there")
     parser.add_path("--scratch", default="", help="folder for copies (default: results/<run>/scratch)")
     add("--repeats", type=int, default=6, metavar="N", help="repeats of each way (default: %(default)s)")
     add("--name", default="", metavar="RUN", help="name of the run (default: advise- and a hash of the question)")
-    add("--json", action="store_true", help="print one JSON object at the end, and what goes on on standard error")
+    add("--json", action="store_true", help="print a JSON object at the end, and progress to standard error")
 
 
 def start(given: argparse.Namespace) -> int:

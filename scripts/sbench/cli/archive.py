@@ -8,8 +8,8 @@ from sbench.cli.options import Parser
 def add_options(parser: Parser) -> None:
     """Add the options of the command."""
     parser.add_path("run", nargs="?", default="", help="a run, or an archive (default: the run of config/config.yaml)")
-    parser.add_argument("--cite", action="store_true", help="print how to cite it, and pack nothing")
-    parser.add_argument("--by", default="", metavar="NAME", help="who measured it, as a citation names them")
+    parser.add_argument("--cite", action="store_true", help="print a citation instead of packing")
+    parser.add_argument("--by", default="", metavar="NAME", help="authors of the measurements for the citation")
 
 
 def start(given: argparse.Namespace) -> int:

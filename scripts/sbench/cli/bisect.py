@@ -16,12 +16,10 @@ def add_options(parser: Parser) -> None:
     parser.add_path("first", help="a release, a wheel, or a branch, tag or commit of the clone")
     parser.add_path("last", help="a later one")
     add("--metric", default="requests", help="requests, bytes or seconds (default: %(default)s)")
-    parser.add_path("--clone", default="", metavar="FOLDER", help="a clone of HDF5 or of the package")
-    parser.add_path(
-        "--files", nargs="+", default=[], metavar="FILE", help="your HDF5 files, in place of generated ones"
-    )
+    parser.add_path("--clone", default="", metavar="FOLDER", help="clone of HDF5 or of the package")
+    parser.add_path("--files", nargs="+", default=[], metavar="FILE", help="your HDF5 files instead of generated files")
     add("--name", default="", metavar="RUN", help="name of the run (default: bisect-<library>-<first>-<last>)")
-    add("--yes", action="store_true", help="do not ask, whatever it costs")
+    add("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def start(given: argparse.Namespace) -> int:

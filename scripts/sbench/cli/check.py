@@ -11,7 +11,7 @@ from sbench.cli.options import Parser
 def add_options(parser: Parser) -> None:
     """Add the options of the command."""
     parser.add_config()
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def start(given: argparse.Namespace) -> int:

@@ -14,11 +14,16 @@ def add_options(parser: Parser) -> None:
     several = {"nargs": "*", "metavar": "RUN", "default": []}
     add = parser.add_argument
     parser.add_path("sides", **several, help="names of runs, archives, baselines, or published/<study>")
-    parser.add_path("--with", dest="other", **several, help="what all of these are compared with")
-    add("--paired", action="store_true", help="the sessions of both sides are pairs, in the order of their times")
-    add("--fail-on", default="", metavar="RULES", help="such as 'slower > 10 %%, more requests'")
-    parser.add_path("--keep", metavar="JSON", help="write the first side to this file, a baseline to commit")
-    add("--json", action="store_true", help="print one JSON object")
+    parser.add_path("--with", dest="other", **several, help="the other side of the comparison")
+    add("--paired", action="store_true", help="pair the sessions of both sides in the order of their times")
+    add(
+        "--fail-on",
+        default="",
+        metavar="RULES",
+        help="exit with 3 if a rule holds, such as 'slower > 10 %%, more requests'",
+    )
+    parser.add_path("--keep", metavar="JSON", help="write the first side to this file as a baseline")
+    add("--json", action="store_true", help="print a JSON object")
 
 
 def start(given: argparse.Namespace) -> int:

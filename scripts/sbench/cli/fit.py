@@ -14,9 +14,9 @@ def add_options(parser: Parser) -> None:
     parser.add_path("folder", help="a folder on the volume, such as /var/lib/etcd")
     add = parser.add_argument
     add("--limit", default="etcd", help="a limit of config/facts/limits.yaml (default: %(default)s)")
-    add("--pause", default="180", metavar="SECONDS", help="between two batteries (default: %(default)s)")
-    add("--quick", action="store_true", help="one job of 10 s, for installers")
-    add("--json", action="store_true", help="print one JSON object, and what goes on on standard error")
+    add("--pause", default="180", metavar="SECONDS", help="seconds between two batteries (default: %(default)s)")
+    add("--quick", action="store_true", help="a single job of 10 s, for installers")
+    add("--json", action="store_true", help="print a JSON object at the end, and progress to standard error")
 
 
 def start(given: argparse.Namespace) -> int:

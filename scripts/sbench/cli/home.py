@@ -40,7 +40,7 @@ def make_home() -> Path:
         if (home / _VERSION).read_text(encoding="utf-8") == version:
             return home
     if home.is_dir() and any(home.iterdir()) and not (home / _VERSION).exists():
-        raise Problem(f"{home} is not empty and no folder of sbench; name another one in {HOME}")
+        raise Problem(f"{home} must be empty or a folder of sbench; set {HOME} to another folder")
     # Write this first, so that the next call completes an interrupted call.
     write_text(home / _VERSION, "")
     for path in sorted(CARRIED.rglob("*")):

@@ -9,8 +9,8 @@ def add_options(parser: Parser) -> None:
     """Add the options of the command."""
     parser.add_path("files", nargs="*", metavar="FILE", help="files, archives and folders with results")
     parser.add_path("--config", default="config/import.yaml", help="the configuration (default: config/import.yaml)")
-    parser.add_argument("--name", default="", metavar="RUN", help="name of the run, in place of the configured one")
-    parser.add_argument("--yes", action="store_true", help="do not ask, whatever it costs")
+    parser.add_argument("--name", default="", metavar="RUN", help="name of the run instead of the configured name")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_rest("options of Snakemake")
 
 

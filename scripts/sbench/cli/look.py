@@ -12,9 +12,9 @@ def add_options(parser: Parser) -> None:
     """Add the options of the command."""
     parser.add_path("files", nargs="+", metavar="FILE", help="files, folders, patterns, or s3://bucket/prefix/*.h5")
     add = parser.add_argument
-    add("--access", default="", help="how they are read, as for sbench advise (default: all of them)")
-    add("--datasets", nargs="+", default=[], metavar="PATTERN", help='datasets that are read (default: "/**")')
-    add("--json", action="store_true", help="print one JSON object")
+    add("--access", default="", help="access, as for sbench advise (default: all of each file)")
+    add("--datasets", nargs="+", default=[], metavar="PATTERN", help='datasets to read (default: "/**")')
+    add("--json", action="store_true", help="print a JSON object")
 
 
 def start(given: argparse.Namespace) -> int:

@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_rest(self, what: str) -> None:
         """Accept the arguments behind -- unchanged; the help describes them as `what`."""
-        self.after, self.epilog = [], f"What stands behind -- are {what}."
+        self.after, self.epilog = [], f"Arguments after -- are {what}."
 
     def parse_arguments(self, argv: list[str]) -> argparse.Namespace:
         """Return the arguments; arguments behind -- are in `after` if the command takes them, else they are paths."""
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
             unknown = match[1].split(" ")[0]
             options = [text for action in self._actions for text in action.option_strings]
             near = difflib.get_close_matches(unknown.partition("=")[0], options, 1)
-            message = f"there is no {unknown}{f'; did you mean {near[0]}' if near else ''}"
+            message = f"unknown argument {unknown}{f'; did you mean {near[0]}' if near else ''}"
         raise Problem(f"{self.prog}: {message}; see {self.prog} --help")
 
     def _resolve_path(self, text: str) -> str:
@@ -81,7 +81,12 @@ def add_run_options(parser: Parser) -> None:
     """Add the options that choose the cells of a configuration."""
     add = parser.add_argument
     several = {"nargs": "+", "action": "extend", "default": []}
-    add("--name", default="", metavar="RUN", help="name of the run, in place of the configured one")
+    add("--name", default="", metavar="RUN", help="name of the run instead of the configured name")
     add("--study", default="", help="this study only")
-    add("--only", **several, metavar="FACTOR=LEVEL,…", help="the cells with these levels only")
-    add("--again", **several, metavar="CELL", help="measure the cells again whose name begins so; earlier records stay")
+    add("--only", **several, metavar="FACTOR=LEVEL,…", help="measure only the cells with these levels")
+    add(
+        "--again",
+        **several,
+        metavar="CELL",
+        help="measure cells whose names begin with this again; earlier records stay",
+    )

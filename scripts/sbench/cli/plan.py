@@ -9,8 +9,8 @@ def add_options(parser: options.Parser) -> None:
     """Add the options of the command."""
     parser.add_config()
     options.add_run_options(parser)
-    parser.add_path("--imports", nargs="+", default=[], metavar="FILE", help="results of fio from elsewhere")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_path("--imports", nargs="+", default=[], metavar="FILE", help="plan results of fio from other machines")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def start(given: argparse.Namespace) -> int:

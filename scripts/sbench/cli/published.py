@@ -11,11 +11,11 @@ from sbench.cli.options import Parser
 def add_options(parser: Parser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
-    parser.add_path("--raw", default="", metavar="FOLDER", help="of the raw data (default: they are downloaded)")
-    add("--partial", action="store_true", help="make pages of what is here, in a folder of their own")
+    parser.add_path("--raw", default="", metavar="FOLDER", help="folder of the raw data (default: download them)")
+    add("--partial", action="store_true", help="make pages of the available data only, in a separate folder")
     add("--cores", default="all", help="cores that Snakemake may use (default: %(default)s)")
-    parser.add_path("--audit", nargs="+", default=[], metavar="CSV", help="audit these files, and make no pages")
-    add("--study", default="", help="whose columns the files have")
+    parser.add_path("--audit", nargs="+", default=[], metavar="CSV", help="audit these files instead of making pages")
+    add("--study", default="", help="study whose columns the files have")
     add(
         "--columns",
         nargs="+",

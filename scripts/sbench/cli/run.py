@@ -16,7 +16,7 @@ def add_options(parser: options.Parser) -> None:
     add("--quick", action="store_true", help="config/quick.yaml: an answer in 2 to 4 minutes, no library compiled")
     options.add_run_options(parser)
     add("--cores", help="cores that Snakemake may use (default: all)")
-    add("--yes", action="store_true", help="do not ask, whatever it costs")
+    add("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_rest("options of Snakemake")
 
 

@@ -10,11 +10,12 @@ import pandas as pd
 
 from sbench.court import ceilings, derived, raw_data, roles, rules, timings
 from sbench.design import csv_file
+from sbench.pages import prose
 from sbench.probe.program import Problem, expect_file
 
 PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
 _KINDS = {"text": csv_file.TEXT, "count": csv_file.COUNT, "number": csv_file.PRINTED}
-_REMEDY = "{} says what each column is"
+_REMEDY = "{} defines the columns"
 # Smallest share of a table's columns that identifies a file as such a table, perhaps with a renamed column.
 _ALIKE = 0.5
 _MOST = 5
@@ -38,7 +39,7 @@ def print_audit(files: Sequence[str], study: str = "", columns: Sequence[str] = 
         name: timings.read_declarations(PUBLISHED / name / timings.FILE) for name in raw_data.read_sources(SOURCES)
     }
     if study and study not in studies:
-        raise Problem(f"there is no published study {study}; name one of {', '.join(studies)}")
+        raise Problem(f"--study must be a published study (got {study}); use {prose.format_list(studies, 'or')}")
     of_tables: dict[tuple[str, str], list[Path]] = {}
     for path in map(Path, files):
         of_tables.setdefault(_find_table(path, studies, study), []).append(path)
@@ -59,7 +60,7 @@ def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: S
         {str(path): partial(_read_table, path, of_table, PUBLISHED / study / timings.FILE) for path in files}
     )
     if len({path.stem for path in files}) < len(files):
-        raise Problem(f"two of the files are called {files[-1].stem}; rename one, as that is what tells arms apart")
+        raise Problem(f"two files are named {files[-1].stem}, but the name identifies an arm; rename a file")
     joined = [" + ".join(texts)] if " + " in table else list(texts)
     specs = [spec | {"table": names} for names in joined for spec in of_table]
     # A declaration of a single table among joined tables applies to the file with its name.
@@ -83,15 +84,11 @@ def _describe_named_columns(named: Sequence[str], path: Path) -> list[str]:
     spec = roles.parse_declaration(named, _read_header(path), str(path))
     kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
     texts = _Printed(
-        {
-            str(path): lambda: csv_file.read_table(path, kinds, "--columns says what each column is", printed=True)[
-                [*kinds]
-            ]
-        }
+        {str(path): lambda: csv_file.read_table(path, kinds, "--columns defines the columns", printed=True)[[*kinds]]}
     )
-    lines = [f"{path}: columns as named"]
+    lines = [f"{path}: columns as in --columns"]
     for row in rules.judge_rules([spec], texts, {}).itertuples(index=False):
-        if not row.data.startswith("not known: ") or row.outcome != ceilings.UNTOLD:
+        if not row.data.startswith("missing: ") or row.outcome != ceilings.UNTOLD:
             lines.append(f"{row.outcome:{_INDENT}}{row.rule} (METHOD {row.method}): {row.data}")
     return lines + (roles.list_wrong_rates(spec, texts[str(path)]) if roles.has_rates(spec) else [])
 
@@ -107,9 +104,12 @@ def _describe_figures(study: str, table: str, name: str, texts: pd.DataFrame) ->
     rows = derived.judge_derived(PUBLISHED / study / "audit/derived.csv", {table.split(" + ")[0]: numbered})
     wrong = rows[rows["row"].notna()]
     cells = int(rows.drop_duplicates("column")["cells"].sum())
-    lines = [f"{len(wrong):,} of {cells:,} figures of {name} do not follow from those beside them"] if cells else []
+    reproduced = f"{cells - len(wrong):,} of {cells:,} derived figures can be reproduced"
+    lines = [f"{name}: {reproduced}"] if cells else []
     for row in wrong.head(_MOST).itertuples(index=False):
-        lines.append(f"  {row.row}, column {row.column}: {row.printed:g}, but {row.expression} is {row.recomputed:g}")
+        lines.append(
+            f"  {row.row}, column {row.column}: printed {row.printed:g}, {row.expression} = {row.recomputed:g}"
+        )
     return lines
 
 
@@ -125,8 +125,8 @@ def _find_table(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str
     best = max(alike, key=lambda of: of[:2], default=())
     if not best or (best[0] < _ALIKE and not study):
         raise Problem(
-            f"{path}: no published table has its columns {', '.join(sorted(header))}; give --study, or what"
-            " they are with --columns COLUMN=ROLE …"
+            f"{path}: the columns {', '.join(sorted(header))} match no published table; name the study with --study,"
+            " or the role of each column with --columns COLUMN=ROLE …"
         )
     return best[2:]
 
@@ -139,9 +139,9 @@ def _read_header(path: Path) -> list[str]:
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read as a table: {error}") from error
     if not any(header):
-        raise Problem(f"{path} is empty, or its first row has no names of columns")
+        raise Problem(f"{path} is empty, or its first row lacks column names")
     if twice := [name for name in header if name and header.count(name) > 1]:
-        raise Problem(f"{path}: row 1, column {twice[0]}: two columns have this name; remove one")
+        raise Problem(f"{path}: row 1, column {twice[0]}: the column name must be unique; rename or remove a column")
     return header
 
 
@@ -156,7 +156,7 @@ def _read_table(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.Data
         if (more := part > time).any():
             row = int(more.idxmax())
             raise Problem(
-                f"{path}: row {row + 2}, column {spec['part']}: {part[row]:g} is more than {spec['time']}, which it is"
-                f" a part of, {time[row]:g}; give both in one unit"
+                f"{path}: row {row + 2}, column {spec['part']}: the part must be at most {spec['time']}, {time[row]:g}"
+                f" (got {part[row]:g}); use the same unit in both columns"
             )
     return texts.assign(source=path.stem)

@@ -28,25 +28,27 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
     folder, said = Path(tables) / "audit", read_facts(facts)
     parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in _PARTS}
     source, limits = said["published"], said.get("limits") or []
-    page.show_text(heading(1, f"What the data say of “{source['title']}”"))
+    page.show_text(heading(1, f"Audit of “{source['title']}”"))
     made = [source["by"], "" if source["date"] == "unknown" else source["date"]]
     links = [link("the study", source["address"])]
-    links.append(link("its data on a page of this project", f"{said['study']}.html"))
+    links.append(link("report on its data", f"{said['study']}.html"))
     links.append(link("all published studies", "index.html"))
     page.show_text(" · ".join(filter(None, [*made, *links])))
-    answer = format_headline(parts, "here" if limits else "published")
+    answer = format_headline(parts, "available" if limits else "published")
     wrong, broken = list_contradicted(parts["claims"]), list_broken_rules(parts["rules"])
+    contradicted = int((parts["claims"]["outcome"] == claims.NOT).sum())
+    some = f" (the first {_MOST} of {contradicted})" if contradicted > _MOST else ""
     page.show_text(quotation(said["question"]), paragraph(answer))
-    page.show_section("What the study concludes, and what its data support", bullets(list_conclusions(source, parts)))
-    page.show_section("What does not hold", bullets(wrong))
-    page.show_section("How it was measured", bullets(broken))
+    page.show_section("Conclusions of the study, tested with its data", bullets(list_conclusions(source, parts)))
+    page.show_section(f"Claims that do not hold{some}", bullets(wrong))
+    page.show_section("Broken rules of measuring", bullets(broken))
     page.show_text(bullets(f"{prose.capitalize_first(line)}." for line in limits))
     for title, table, part, nothing in (
-        ("Rules of measuring", _build_rules_table, "rules", "No table is declared."),
-        ("Claims", _build_claims_table, "claims", "No claim was gathered."),
-        ("Figures that do not follow from those beside them", _build_derived_table, "derived", "None."),
-        ("Labels that do not say what the data are", _build_labels_table, "labels", "None."),
-        ("Setup as printed", _build_setup_table, "setup", "Nothing is printed."),
+        ("Rules of measuring", _build_rules_table, "rules", "Nothing to test: columns.yaml declares no table."),
+        ("Claims", _build_claims_table, "claims", "No claims."),
+        ("Derived figures that cannot be reproduced", _build_derived_table, "derived", "None."),
+        ("Misleading labels", _build_labels_table, "labels", "None."),
+        ("Setup as published", _build_setup_table, "setup", "The study publishes no setup."),
     ):
         page.show_text(heading(2, title))
         page.show_table(table(parts[part]), nothing)
@@ -61,9 +63,9 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 
 def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
-    """Return a bold sentence with the numbers of claims that hold, figures that agree, and broken rules.
+    """Return bold sentences with the numbers of claims that hold, reproduced figures, and broken rules.
 
-    `source` is "published" if all published data are available, else "here".
+    `source` is "published" if all published data are available, else "available".
     """
     outcomes = parts["claims"]["outcome"].value_counts()
     counted = [
@@ -75,14 +77,15 @@ def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -
     derived = parts["derived"]
     cells = int(derived.drop_duplicates(["table", "column"])["cells"].sum()) if len(derived) else 0
     wrong = int((derived["row"].fillna("") != "").sum()) if len(derived) else 0
-    figures = f"; {cells - wrong:,} of {cells:,} printed figures agree with those beside them" if cells else ""
+    reproduced = f"{cells - wrong:,} of {cells:,}" if wrong else f"All {cells:,}"
+    figures = f" {reproduced} derived figures can be reproduced." if cells else ""
     claimed = prose.format_count(len(parts["claims"]), "claim")
     listed = f": {prose.format_list(counted)}" if counted else ""
     judged = parts["rules"].groupby("rule")["outcome"].agg(set)
     broken = sum(rules.BROKEN in outcomes for outcomes in judged)
     tested = sum(outcomes != {rules.UNTOLD} for outcomes in judged)
-    measured = f"; {broken} of {tested} testable rules broken" if tested else ""
-    return bold(f"{computed} of {claimed} can be computed from what is {source}{listed}{figures}{measured}.")
+    measured = f" Broken rules: {broken} of {tested} testable." if tested else ""
+    return bold(f"{computed} of {claimed} are testable with the {source} data{listed}.{figures}{measured}")
 
 
 def list_conclusions(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
@@ -93,7 +96,7 @@ def list_conclusions(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
 
 def _format_conclusion(row: dict) -> str:
     where = f" ({', '.join(filter(None, (row['where'], row['id'])))})"
-    computed = f", claimed {_format_claimed(row)}, computed {row['computed']}" if row["computed"] else ""
+    computed = f"; {_format_values(row)}" if row["computed"] else ""
     why = f" ({row['why']})" if row["why"] else ""
     return f"“{row['quote']}”{where}: {bold(row['outcome'])}{why}{computed}."
 
@@ -101,12 +104,16 @@ def _format_conclusion(row: dict) -> str:
 def list_contradicted(table: pd.DataFrame) -> list[str]:
     """Return at most four claims that do not hold, with their computed values."""
     rows = table[table["outcome"] == claims.NOT].head(_MOST).to_dict("records")
-    return [f"“{row['quote']}”: claimed {_format_claimed(row)}, computed {row['computed']}." for row in rows]
+    return [f"“{row['quote']}”: {_format_values(row)}." for row in rows]
 
 
-def _format_claimed(row: dict) -> str:
-    """Return the printed value of a claim, or the value of its words, with its unit."""
-    return f"{_format_value(row['printed'])} {row['unit']}".strip()
+def _format_values(row: dict) -> str:
+    """Return the claimed value, printed or read from the words, and the computed value."""
+    claimed, computed, unit = _format_value(row["printed"]), row["computed"], row["unit"]
+    if not unit.startswith("factor"):
+        return f"claimed {claimed} {unit}".rstrip() + f", computed {computed}"
+    ratio = unit.removeprefix("factor").lstrip(", ").removeprefix("of ")
+    return f"claimed {claimed}×{f' ({ratio})' if ratio else ''}, computed {computed}×"
 
 
 def _format_value(printed: str) -> str:
@@ -117,38 +124,43 @@ def list_broken_rules(table: pd.DataFrame) -> list[str]:
     """Return the broken rules, each with the first table that breaks it; too few repeats come last."""
     rows = table[table["outcome"] == rules.BROKEN].drop_duplicates("rule")
     rows = rows.sort_values("rule", key=lambda names: names == rules.REPEATS, kind="stable").to_dict("records")
-    return [f"Broken: {row['rule']} (METHOD {row['method']}): {row['data']}." for row in rows]
+    return [f"Broken rule “{row['rule']}” (METHOD {row['method']}): {row['data']}." for row in rows]
 
 
 def _build_claims_table(table: pd.DataFrame) -> Table:
     frame = table[["quote", "where", "printed", "unit", "computed", "outcome", "why"]].fillna("")
     frame = frame.assign(printed=frame["printed"].map(_format_value)).rename(columns={"printed": "claimed"})
     caption = (
-        "Every sentence that compares, quantifies or explains, as printed, with the value that it has, or that its "
-        "words are read as, and the values that follow from the published data; a printed value stands for all that it "
-        "could be rounded from."
+        "Every sentence of the study that compares, quantifies or explains. Claimed: the printed value, or the "
+        "auditor's reading of the words. Computed: the values from the published data. A printed value represents all "
+        "numbers that round to it."
     )
-    over, meaning = _choose_colours(table), "does not hold, or only in part"
+    over, meaning = _choose_colours(table), "does not hold, or holds in part"
     return Table("claims", caption, frame, over=over, meaning=meaning, numbers=table, in_markdown=len(frame))
 
 
 def _build_rules_table(table: pd.DataFrame) -> Table:
     caption = (
-        "Rules of docs/method.md by their number, tested on the published tables; what a rule lacks is said. Arms are "
-        "what a comparison compares, a cell is a combination of levels."
+        "Rules of docs/method.md, by number, tested on the published tables. A rule without its inputs is not "
+        "testable: the row names the missing inputs. An arm is a side of a comparison, a cell a combination of levels."
     )
     return Table("rules", caption, table.fillna(""), over=_choose_colours(table), meaning="broken")
 
 
 def _build_labels_table(table: pd.DataFrame) -> Table:
     frame = table[[name for name in label_audit.COLUMNS if name != "data"]].fillna("")
-    caption = "Labels as printed, what they say, what the data say where that can be computed, and what is right."
-    meaning = "what the label says is not in the data"
+    frame = frame.rename(columns={"says": "stated"})
+    caption = (
+        "Labels of the study, the value that a label states, the value computed from the data (if a table has it), and "
+        "the correct label."
+    )
+    meaning = "the data contradict the label"
     return Table("labels", caption, frame, over=_choose_colours(table), meaning=meaning, numbers=table)
 
 
 def _build_setup_table(table: pd.DataFrame) -> Table:
-    return Table("setup", "What the study says of what it was measured with.", table.fillna(""))
+    caption = "Machines, software and settings as the study reports them, or unknown."
+    return Table("setup", caption, table.fillna("").rename(columns={"what": "property"}), numbers=table)
 
 
 def _choose_colours(table: pd.DataFrame) -> dict[str, list[str]]:
@@ -160,6 +172,8 @@ def _build_derived_table(table: pd.DataFrame) -> Table:
     rules = dict.fromkeys(f"{row['column']} = {row['expression']}" for row in wrong.to_dict("records"))
     frame = wrong[["table", "column", "row", "printed", "recomputed", "least", "most", "percent"]]
     frame = frame.assign(printed=frame["printed"].astype(float))
-    caption = f"Printed figures outside what the others allow, however these were rounded. {'; '.join(rules)}."
+    caption = (
+        f"Printed figures outside the range, least to most, that rounding of their inputs allows. {'; '.join(rules)}."
+    )
     formats = {**dict.fromkeys(("printed", "recomputed", "least", "most"), "{:g}".format), "percent": "{:+.2f}".format}
     return Table("derived", caption, frame, formats, numbers=wrong)

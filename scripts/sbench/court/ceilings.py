@@ -11,7 +11,7 @@ from sbench.pages import prose
 from sbench.probe.program import read_yaml
 
 MACHINES = Path("config/facts/machines.yaml")
-KEPT, BROKEN, UNTOLD = "kept", "broken", "cannot be told"
+KEPT, BROKEN, UNTOLD = "kept", "broken", "not testable"
 # Share of a plateau's largest rate that all its rates reach; share of a ceiling that counts as reaching it.
 LEVEL, AT_CEILING = 0.9, 0.8
 # Smallest number of consecutive levels in a plateau.
@@ -48,11 +48,11 @@ def compute_rates(data: Timings) -> pd.DataFrame:
 def _get_ceiling(data: Timings, machine: str) -> tuple[float, str]:
     """Return the ceiling of one or several machines in the unit of rates, NaN if unknown, and its name."""
     if not machine:
-        return np.nan, "the type of the machine"
+        return np.nan, "machine not named"
     facts, through = data.machines.get(machine, {}), data.spec["through"]
     name = next((name for name in through if name in facts), through[0])
     fact, machines = facts.get(name, {}), data.spec.get("machines", 1)
-    words = f"{name.replace('_', ' ')} of {machine}"
+    words = f"{machine} {name.replace('_', ' ')}"
     if fact.get("value", "unknown") == "unknown":
         return np.nan, f"{words} ({fact['note']})" if "note" in fact else words
     return float(fact["value"]) * _UNITS[fact["unit"]] * machines, f"{machines} × {words}" if machines > 1 else words
@@ -63,7 +63,7 @@ def judge_plateaus(data: Timings) -> tuple[str, str]:
     over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)
     if not (of_series.size() >= FEW).any():
-        return UNTOLD, f"no series has {FEW} levels of {over}"
+        return UNTOLD, f"each series has fewer than {FEW} levels of {over}"
     texts, at_ceiling = [], False
     for level, own in of_series:
         flat = _find_plateau(own)
@@ -75,7 +75,7 @@ def judge_plateaus(data: Timings) -> tuple[str, str]:
             texts.append(f"{named}{span} {data.unit}{_format_gbit(flat['rate'].max(), data)} at {over} {ends}")
     unknown = _describe_unknown(table)
     outcome = BROKEN if at_ceiling else UNTOLD if texts and unknown else KEPT
-    listed = "; ".join(texts) or f"no series has a plateau of {FEW} levels"
+    listed = f"rates level off: {'; '.join(texts)}" if texts else f"no series has a plateau of {FEW} levels"
     return outcome, listed + _describe_largest(table, data) + (unknown if texts else "")
 
 
@@ -97,21 +97,21 @@ def judge_ceilings(data: Timings) -> tuple[str, str]:
     table = compute_rates(data)
     above = table[table["rate"] > table["ceiling"]]
     unknown, bounded = _describe_unknown(table), table["ceiling"].notna().sum()
-    text = f"{len(above)} of {bounded} rates are above it{_describe_largest(table, data)}" if bounded else ""
+    text = f"{len(above)} of {bounded} rates exceed the ceiling{_describe_largest(table, data)}" if bounded else ""
     return BROKEN if len(above) else UNTOLD if unknown else KEPT, (text + unknown).removeprefix("; ")
 
 
 def _describe_largest(table: pd.DataFrame, data: Timings) -> str:
     largest = table.dropna(subset="ceiling").groupby("bound", sort=False)[["rate", "ceiling"]].max()
     return "".join(
-        f"; up to {_format_rate(row.rate, data)} where {row.Index} is {_format_rate(row.ceiling, data)}"
+        f"; {row.Index}: up to {_format_rate(row.rate, data)}, ceiling {_format_rate(row.ceiling, data)}"
         for row in largest.itertuples()
     )
 
 
 def _describe_unknown(table: pd.DataFrame) -> str:
     names = dict.fromkeys(table.loc[table["ceiling"].isna(), "bound"])
-    return f"; not known: {', '.join(names)}" if names else ""
+    return f"; ceiling unknown: {', '.join(names)}" if names else ""
 
 
 def _format_rate(value: float, data: Timings) -> str:

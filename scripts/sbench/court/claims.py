@@ -13,7 +13,7 @@ from sbench.design.claim import Claim, Claims
 from sbench.pages import prose
 from sbench.probe.program import Problem
 
-HOLDS, PARTLY, NOT, UNKNOWN = "holds", "holds only if", "does not hold", "cannot be told"
+HOLDS, PARTLY, NOT, UNKNOWN = "holds", "holds in part", "does not hold", "not testable"
 COLUMNS = ("id", "kind", "quote", "where", "printed", "unit", "table", "tested_by")
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e\d+)?"
 _PRINTED = re.compile(rf"(?P<sign>[<>]=?|~?)(?P<low>{_NUMBER})(?:\.\.(?P<high>{_NUMBER}))?")
@@ -50,7 +50,7 @@ def parse_printed(text: str, where: str) -> Printed:
         Problem: the text has another form; the message begins with `where`.
     """
     if not (match := _PRINTED.fullmatch(text.strip())):
-        raise Problem(f"{where}: {text!r} is no value such as 386, ~30, >5 or 4.23..6.91")
+        raise Problem(f"{where}: the printed value must be a number such as 386, ~30, >5 or 4.23..6.91 (got {text!r})")
     ends = match["low"], match["high"] or match["low"]
     slack = tuple(_compute_slack(end, bool(match["sign"] == "~")) for end in ends)
     return Printed(match["sign"], float(ends[0]), float(ends[1]), slack)
@@ -80,9 +80,7 @@ def judge_claims(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataF
     rows = []
     for claim in claims:
         absent = get_absent_table(claim.tables, tables)
-        judgement = (
-            _build_unknown(f"{absent} is not there, or not all of it") if absent else _judge_claim(claim, numbered)
-        )
+        judgement = _build_unknown(f"{absent} is missing or incomplete") if absent else _judge_claim(claim, numbered)
         rows.append(vars(claim) | {"table": " + ".join(claim.tables.values())} | judgement)
     return pd.DataFrame(rows, columns=[*COLUMNS, "outcome", "computed", "why"])
 
@@ -114,11 +112,11 @@ def _judge_claim(claim: Claim, numbered: Callable[[str], pd.DataFrame]) -> dict[
     values = compute_values(claim.id, claim.compute, claim.tables, numbered)
     if values is None:
         cause = claim.kind == "explains"
-        why = "a cause, and nothing published tells causes apart" if cause else "no data are published"
-        return _build_unknown(f"{why}; tested here: {claim.tested_by}" if claim.tested_by else why)
+        why = "an explanation; the published data cannot test it" if cause else "no published data"
+        return _build_unknown(f"{why}; this project tests it in {claim.tested_by}" if claim.tested_by else why)
     printed, values = parse_printed(claim.printed, claim.id), values.dropna()
     if values.empty:
-        return _build_unknown(f"the rows of {' + '.join(claim.tables.values())} that it is about are not there")
+        return _build_unknown(f"{' + '.join(claim.tables.values())} lacks the rows of this claim")
     fits = printed.match_values(values)
     ends = [prose.format_number(value) for value in dict.fromkeys((values.min(), values.max()))]
     judgement = {"computed": " to ".join(dict.fromkeys(ends)), "why": ""}
@@ -133,11 +131,11 @@ def _name_rows(fits: pd.Series) -> str:
     """Name the rows that fulfil a claim, or all others; count them if they are many."""
     levels = fits.index.to_frame(index=False)
     levels = levels[[name for name in fits.index.names if name and levels[name].nunique() > 1]]
-    for except_for, rows in (("", fits), ("all but ", ~fits)):
+    for scope, rows in (("only for", fits), ("except for", ~fits)):
         named = dict.fromkeys(map(format_levels, levels[rows.to_numpy()].to_numpy()))
         if len(levels.columns) and len(named) <= _MOST:
-            return f"{except_for}{', '.join(levels)} {'; '.join(named)}"
-    return f"{fits.sum()} of {len(fits)}"
+            return f"{scope} {', '.join(levels)} = {'; '.join(named)}"
+    return f"for {fits.sum()} of {len(fits)} values"
 
 
 def _build_unknown(why: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Stops before the first page of the published studies where data that they were made of are not here."""
+"""Stop before the first page of the published studies if raw files are missing."""
 
 import argparse
 from pathlib import Path
@@ -10,8 +10,8 @@ def main(argv: list[str] | None = None) -> int:
     """Write the missing raw files; raise a Problem if there are any without `--partial`."""
     parser = argparse.ArgumentParser(prog="module.py sbench.court.complete", description=__doc__)
     parser.add_argument("--facts", nargs="+", required=True, type=Path, help="facts of the published studies")
-    parser.add_argument("--partial", action="store_true", help="pages of what is here are asked for")
-    parser.add_argument("--out", type=Path, required=True, help="JSON: which files are not here, by study")
+    parser.add_argument("--partial", action="store_true", help="make pages of the available files")
+    parser.add_argument("--out", type=Path, required=True, help="JSON of the missing files, by study")
     given = parser.parse_args(argv)
     facts = [read_json(path) for path in given.facts]
     absent = {one["study"]: one["absent"] for one in facts if one.get("absent")}
@@ -20,8 +20,8 @@ def main(argv: list[str] | None = None) -> int:
         more = sum(map(len, absent.values())) - 1
         others = f" (and {more} more)" * bool(more)
         raise Problem(
-            f"{study}: {lines[0]}{others}; name a folder of the raw data (--raw), or make pages of what is here in "
-            "reports/published-partial (--partial)"
+            f"{study}: {lines[0]}{others}; name a folder of the raw data (--raw), or make pages of the available files "
+            "in reports/published-partial (--partial)"
         )
     write_json(given.out, absent)
     return 0

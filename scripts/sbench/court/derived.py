@@ -60,7 +60,7 @@ def select_disagreeing(printed: pd.DataFrame, column: str, expression: str) -> p
     """
     names = list(dict.fromkeys(_NAME.findall(expression)))
     if missing := [name for name in (column, *names) if name not in printed]:
-        raise Problem(f"there is no column {missing[0]} among {', '.join(printed)}")
+        raise Problem(f"column {missing[0]} is missing; the table has {', '.join(printed)}")
     values, halves = zip(*(parse_numbers(printed[name]) for name in names), strict=True)
     halves = [half.where(half != 0.5, 0.0) for half in halves]
     corners = [

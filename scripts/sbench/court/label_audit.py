@@ -15,7 +15,7 @@ from sbench.probe.program import Problem
 
 _KINDS = dict.fromkeys(("label", "where", "correct", "why"), csv_file.TEXT)
 COLUMNS = ("label", "where", "says", "computed", "outcome", "correct", "why", "data")
-BY_READING = "by reading, not from the data"
+BY_READING = "judged by reading"
 
 
 def judge_labels(path: Path, module: ModuleType, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -38,14 +38,14 @@ def _judge_label(label: Mapping[str, str], module: ModuleType, tables: Mapping[s
         return "", BY_READING
     what = f"the label {label['label']!r}"
     if not (function := getattr(module, label["function"], None)):
-        raise Problem(f"{what} cannot be computed: {module.__name__} has no function {label['function']}")
+        raise Problem(f"{what} cannot be computed: {module.__name__} lacks the function {label['function']}")
     names = module.claims.get_tables(function)
     if absent := claims.get_absent_table(names, tables):
-        return "", f"{claims.UNKNOWN}: {absent} is not there"
+        return "", f"{claims.UNKNOWN}: {absent} is missing"
     values = claims.compute_values(what, function, names, lambda name: convert_numbers(join_tables(name, tables)))
     values = values.dropna().drop_duplicates()
     if values.empty:
-        return "", f"{claims.UNKNOWN}: the rows that it is about are not there"
+        return "", f"{claims.UNKNOWN}: the table lacks the rows of this label"
     if not is_numeric_dtype(values):
         return prose.format_list(map(str, values)), claims.HOLDS if label["says"] in set(values) else claims.NOT
     fits = claims.parse_printed(label["says"], what).match_values(values)

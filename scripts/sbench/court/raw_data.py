@@ -20,7 +20,7 @@ def read_sources(path: Path) -> dict[str, dict]:
     studies = read_yaml(path)
     for study, spec in studies.items():
         if missing := [key for key in ("title", "by", "date", "address", "question", "conclusion") if key not in spec]:
-            raise Problem(f"{path}: {study} lacks {missing[0]}")
+            raise Problem(f"{path}: study {study} lacks the key {missing[0]}")
     return studies
 
 
@@ -35,7 +35,7 @@ def fetch_files(spec: Mapping, printed: Path, local: Path | None, kept: Path) ->
         try:
             there[name] = _fetch_file(name, raw, local, kept)
         except (Problem, OSError, ValueError, http.client.HTTPException) as error:
-            instead = "what is printed of it is shown" if name in there else "nothing of it is shown"
+            instead = "the page shows only its printed part" if name in there else "the page omits it"
             absent[name] = f"raw file {name}: {error}; {instead}"
     return there, absent
 
@@ -43,10 +43,10 @@ def fetch_files(spec: Mapping, printed: Path, local: Path | None, kept: Path) ->
 def _fetch_file(name: str, raw: Mapping, local: Path | None, kept: Path) -> Path:
     if local:
         if not (places := sorted(local.rglob(name))):
-            raise Problem(f"is not in {local.name}")
+            raise Problem(f"not found in {local.name}")
         return _expect_digest(places[0], raw)
     if "url" not in raw:
-        raise Problem("can be downloaded nowhere, name a folder that holds it (published_data)")
+        raise Problem("no download address, name a folder that contains it (published_data)")
     path = kept / raw["sha256"][:16] / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,5 +59,5 @@ def _fetch_file(name: str, raw: Mapping, local: Path | None, kept: Path) -> Path
 
 def _expect_digest(path: Path, raw: Mapping) -> Path:
     if (digest := compute_file_digest(path)) != raw["sha256"]:
-        raise Problem(f"its sha256 is {digest}, not {raw['sha256']}")
+        raise Problem(f"its sha256 must be {raw['sha256']} (got {digest})")
     return path

@@ -17,9 +17,9 @@ _SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60}
 _TEXTS = ("arm", "within", "direction", "input", "repeat")
 _COUNTS = ("workers", "averaged")
 WORDS = (
-    "arm (what is compared), within (a condition), direction (read, write), input (what was read), repeat, averaged (of"
-    f" how many), workers, time_UNIT and cpu_UNIT ({', '.join(_SECONDS)}), size_UNIT of all and each_UNIT of a worker"
-    f" ({', '.join(_BYTES)}), rate_UNIT_s"
+    "arm (a side of the comparison), within (a condition), direction (read, write), input (name of the data), repeat,"
+    f" averaged (runs in a mean), workers, time_UNIT and cpu_UNIT ({', '.join(_SECONDS)}), size_UNIT in total and"
+    f" each_UNIT per worker ({', '.join(_BYTES)}), rate_UNIT_s"
 )
 
 
@@ -33,13 +33,15 @@ def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -
     for word in named:
         column, equals, role = word.rpartition("=")
         if not equals or not _is_role(role):
-            raise Problem(f"--columns: {word!r}: write column=role; roles are {WORDS}")
+            raise Problem(f"--columns must be column=role (got {word!r}); roles are {WORDS}")
         if column not in header:
-            raise Problem(f"--columns: {table} has no column {column!r}; it has {', '.join(header)}")
+            raise Problem(f"--columns: {table} lacks the column {column!r}; its columns are {', '.join(header)}")
         if "`" in column:
-            raise Problem(f"--columns: {column!r} has a backquote, which no expression can name; rename the column")
+            raise Problem(f"--columns: a column name must not contain a backquote (got {column!r}); rename the column")
         if role in roles and role not in ("arm", "within"):
-            raise Problem(f"--columns: {roles[role][0]!r} and {column!r} are both {role}; name one")
+            raise Problem(
+                f"--columns: {roles[role][0]!r} and {column!r} both have the role {role}; keep a single column"
+            )
         roles.setdefault(role, []).append(column)
     numbers = {column: "number" for role, columns in roles.items() if role not in _TEXTS for column in columns}
     kinds = {column: numbers.get(column, "text") for columns in roles.values() for column in columns}
@@ -49,7 +51,9 @@ def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -
     amount = size or (f"{each} * {workers}" if each else "")
     rate = next((role for role in roles if role.startswith("rate_")), "")
     if not time and not rate:
-        raise Problem(f"--columns: name a time or a rate; roles are {WORDS}")
+        raise Problem(
+            f"--columns: no column is a time or a rate; add column=time_UNIT or column=rate_UNIT_s; roles are {WORDS}"
+        )
     sizes = [columns[0] for role, columns in roles.items() if role.startswith(("size_", "each_"))]
     within = [*roles.get("within", []), *roles.get("direction", []), *sizes]
     spec = {"table": table, "kinds": kinds, "within": within, "arms": roles.get("arm") or roles.get("input") or within}
@@ -65,7 +69,7 @@ def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -
         spec |= {"rate": roles[rate][0], "unit": f"{unit}/s"}
         spec |= {"amount": f"{amount} / {_BYTES[unit]}"} if amount else {}
     if not spec["arms"]:
-        raise Problem(f"--columns: name what is compared, as column=arm; roles are {WORDS}")
+        raise Problem(f"--columns: no column names the arms; add column=arm; roles are {WORDS}")
     return spec
 
 
@@ -81,7 +85,7 @@ def list_wrong_rates(spec: dict, texts: pd.DataFrame) -> list[str]:
     lines = []
     for level, rows in wrong.groupby(by, sort=False):
         worst = rows.loc[rows["percent"].abs().idxmax()]
-        rest = f", {len(rows)} of them" if len(rows) > 1 else ""
+        rest = f", the largest of {len(rows)} deviations" if len(rows) > 1 else ""
         lines.append(
             f"  {by} {level}: {spec['rate']} {worst['printed']:g}, but amount / time is {worst['recomputed']:g}"
             f" ({worst['percent']:+.1f} %){rest}"

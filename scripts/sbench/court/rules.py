@@ -23,23 +23,23 @@ MORE = 1.1
 # Largest number of series that a text names.
 _MOST = 4
 _MISSING = {
-    "repeat": "what tells repeats apart",
-    "input": "what was read",
-    "work": "the work that was done",
-    "workers": "the number of workers",
-    "batches_of": "the tasks of each list",
-    "items": "the items of each task",
-    "part": "the time of each task",
-    "sample": "the times of single steps",
-    "steps": "the order of the steps",
-    "time": "the times",
+    "repeat": "identifiers of repeats",
+    "input": "names of the data",
+    "work": "work per run, such as the number of files",
+    "workers": "number of workers",
+    "batches_of": "tasks of each list",
+    "items": "items of each task",
+    "part": "time of each task",
+    "sample": "times of single steps",
+    "steps": "order of the steps",
+    "time": "times",
     "over": "a series of sizes or workers",
-    "machine": "the type of the machine",
-    "through": "what bounds it",
-    "rate": "a printed rate",
-    "amount": "the amounts that were moved",
+    "machine": "machine type",
+    "through": "limiting part of the machine",
+    "rate": "printed rates",
+    "amount": "bytes or objects moved",
     "cpu": "CPU seconds",
-    "readings": "a size that can be read in two ways",
+    "readings": "a size with two possible meanings",
 }
 
 
@@ -78,9 +78,9 @@ def _list_lacking(needs: str, data: Timings) -> list[str]:
 def _judge_view(rule: "Rule", needs: str, data: Timings) -> tuple:
     spec = data.spec
     if "absent" in spec:
-        return rule.name, rule.method, spec["table"], UNTOLD, f"{spec['absent']} is not there"
+        return rule.name, rule.method, spec["table"], UNTOLD, f"{spec['absent']} is missing"
     if data.frame.empty:
-        return rule.name, rule.method, spec["table"], UNTOLD, f"there is no row with {spec.get('rows', 'numbers')}"
+        return rule.name, rule.method, spec["table"], UNTOLD, f"no rows with {spec.get('rows', 'numbers')}"
     outcome, text = rule.test(data)
     assumed = f"; assuming that {spec['assuming']}" if "assuming" in spec and "amount" in needs else ""
     return rule.name, rule.method, spec["table"], outcome, text + assumed
@@ -89,7 +89,7 @@ def _judge_view(rule: "Rule", needs: str, data: Timings) -> tuple:
 def _build_unknown_row(rule: "Rule", views: Sequence[Timings]) -> tuple:
     lacks = min((_list_lacking(rule.needs.partition("|")[0], view) for view in views), key=len)
     words = dict.fromkeys(_MISSING[role] for role in lacks)
-    return rule.name, rule.method, "", UNTOLD, f"not known: {', '.join(words)}"
+    return rule.name, rule.method, "", UNTOLD, f"missing: {', '.join(words)}"
 
 
 def _judge_repeats(data: Timings) -> tuple[str, str]:
@@ -97,10 +97,12 @@ def _judge_repeats(data: Timings) -> tuple[str, str]:
     few = counts < MIN_BLOCKS
     text = f"{prose.format_count(len(counts), 'cell')} with {_format_counts(counts, 'repeat')} each"
     if "averaged" in data.spec:
-        text += (
-            f", printed as the mean of {prose.format_span(data.get_values('averaged'), '{:g}'.format)}, not one by one"
-        )
-    return (BROKEN, f"{text}: too few repeats for a verdict in {few.sum()}") if few.any() else (KEPT, text)
+        text += f" (only the mean of {prose.format_span(data.get_values('averaged'), '{:g}'.format)} runs)"
+    return (
+        (BROKEN, f"{text}; {'all' if few.all() else few.sum()} have too few repeats for a verdict")
+        if few.any()
+        else (KEPT, text)
+    )
 
 
 def _judge_inputs(data: Timings) -> tuple[str, str]:
@@ -112,7 +114,7 @@ def _judge_inputs(data: Timings) -> tuple[str, str]:
     for (name, runs), (_, of_runs) in zip(data.split_by_level(sets), data.split_by_level(counts), strict=True):
         different = runs.nunique()
         same &= different == 1
-        what = f"the same {of_runs.iloc[0]:,}" if different == 1 else f"{different} different sets"
+        what = f"the same {of_runs.iloc[0]:,} values" if different == 1 else f"{different} different sets"
         texts.append(f"{name}{prose.format_count(len(runs), 'run')} read {what} of {data.spec['input']}")
     return KEPT if same else BROKEN, "; ".join(texts)
 
@@ -120,13 +122,15 @@ def _judge_inputs(data: Timings) -> tuple[str, str]:
 def _judge_work(data: Timings) -> tuple[str, str]:
     if "work" not in data.spec:
         outcome, growth = _judge_growth(data)
-        return outcome, f"not known: the work that was done{growth}"
+        missing = f"missing: {_MISSING['work']}"
+        return outcome, "; ".join(filter(None, (growth, missing) if outcome == BROKEN else (missing, growth)))
     texts, same = [], True
     for what, column in data.spec["work"].items():
         for name, runs in data.split_by_level(data.group_by_cell(data.compute_column(column)).sum()):
             same &= runs.nunique() == 1
             texts.append(
-                f"{name}{prose.format_span(runs, '{:,.0f}'.format)} {what} in {prose.format_count(len(runs), 'run')}"
+                f"{name}{prose.format_span(runs, '{:,.0f}'.format)} {what} per run in "
+                f"{prose.format_count(len(runs), 'run')}"
             )
     return KEPT if same else BROKEN, "; ".join(texts)
 
@@ -145,12 +149,14 @@ def _judge_growth(data: Timings) -> tuple[str, str]:
         return UNTOLD, ""
     least = steps.loc[(steps["longer"] / steps["more"]).idxmin()]
     others = steps[(steps[over] == least[over]) & (steps.index != least.name)]
-    named = format_levels(tuple(least[name] for name in data.series_columns)) or "it"
-    beside = f", all others {prose.format_span(others['longer'])}×" if len(others) else ""
+    named = format_levels(tuple(least[name] for name in data.series_columns)) or "the series"
+    beside = f"; all others: {prose.format_span(others['longer'])}×" if len(others) else ""
     undone = len(others) and least["longer"] < others["longer"].min() / 2
-    step = f"from {over} {least['before']:g} to {least[over]:g}, {named} took {prose.format_ratio(least['longer'])}×"
-    text = f"{step} the time for {prose.format_ratio(least['more'])}× the work{beside}"
-    return (BROKEN, f"; but {text}") if undone else (UNTOLD, f"; {text}")
+    text = (
+        f"{named} took {prose.format_ratio(least['longer'])}× as long for {prose.format_ratio(least['more'])}× the work"
+        f" (from {over} {least['before']:g} to {least[over]:g}{beside})"
+    )
+    return (BROKEN, text) if undone else (UNTOLD, text)
 
 
 def _judge_idle_workers(data: Timings) -> tuple[str, str]:
@@ -163,13 +169,13 @@ def _judge_idle_workers(data: Timings) -> tuple[str, str]:
     beside = _find_parallel_lists(data)
     alone = lists[~beside.reindex(lists.index, fill_value=False)]
     idle = alone[alone["tasks"] < alone["workers"]]
-    text = f"{len(idle):,} of {len(alone):,} lists of tasks leave workers without one"
+    text = f"in {len(idle):,} of {len(alone):,} task lists some workers had nothing to do"
     if len(idle):
         worst = idle.loc[(idle["tasks"] / idle["workers"]).idxmin()]
-        text += f", up to {worst['workers'] - worst['tasks']:g} of {worst['workers']:g}"
+        text += f" (at worst {worst['workers'] - worst['tasks']:g} of {worst['workers']:g})"
     if beside.any():
-        text += f"; {int(beside.sum()):,} more ran side by side, so their workers may have had tasks of others"
-    text += f"; {odd:,} are not those of a ceil division"
+        text += f"; {int(beside.sum()):,} more ran in parallel, so their workers may have had tasks of other lists"
+    text += f"; {odd:,} lists differ from a ceil division" if odd else "; all lists are ceil-divided"
     return BROKEN if len(idle) or odd else KEPT if len(alone) else UNTOLD, text
 
 
@@ -200,14 +206,14 @@ def _judge_speed_ups(data: Timings) -> tuple[str, str]:
             if excess > MORE and (worst is None or excess > worst[0]):
                 worst = excess, level, few, many, fast / slow
     if not steps:
-        return UNTOLD, "no series has two numbers of workers"
+        return UNTOLD, "each series has a single number of workers"
     if worst is None:
-        return KEPT, f"in {prose.format_count(steps, 'step')} to more workers none is more than proportional"
+        return KEPT, f"no superlinear speed-up in {prose.format_count(steps, 'step')} to more workers"
     _, level, few, many, ratio = worst
-    where = f" at {format_levels(level if isinstance(level, tuple) else (level,))}" if names else ""
+    where = f"{format_levels(level if isinstance(level, tuple) else (level,))}: " if names else ""
     return BROKEN, (
-        f"from {few:g} to {many:g} workers{where} it is {prose.format_ratio(ratio)}× as fast, more than {many / few:g}×"
-        ": what one run leaves in a cache may serve the next"
+        f"{where}{many:g} workers are {prose.format_ratio(ratio)}× as fast as {few:g}, more than {many / few:g}×; an"
+        " earlier run may have filled a cache"
     )
 
 
@@ -220,11 +226,12 @@ def _judge_first_access(data: Timings) -> tuple[str, str]:
             if ratios[-1] >= FIRST and series.iloc[0] > series.iloc[1:].max():
                 slower.append(f"{format_levels(level[: len(data.cell_columns)])} ({prose.format_number(ratios[-1])}×)")
     if not ratios:
-        return UNTOLD, "no series has three steps"
+        return UNTOLD, "each series has fewer than three steps"
     span = prose.format_span(ratios)
-    text = f"the first {data.spec['steps']} of {len(ratios)} series took {span}× the median of the others"
+    text = f"in {len(ratios)} series the first {data.spec['steps']} took {span}× the median of the others"
     if slower:
-        text += f", and longer than any other in {len(slower)}, but counts with them: {'; '.join(slower[:_MOST])}"
+        text += f"; in {len(slower)} it was the slowest (at least {FIRST}× the median) and is averaged: "
+        text += "; ".join(slower[:_MOST])
     return BROKEN if slower else KEPT, text
 
 
@@ -236,16 +243,17 @@ def _judge_rates(data: Timings) -> tuple[str, str]:
         )
         return (
             KEPT,
-            f"no rate is printed; means of tasks' rates are {prose.format_span(ratios)}× the rates of the means",
+            f"the table prints no rates; means of rates would be {prose.format_span(ratios)}× the rate of the totals",
         )
     amount, time = data.spec["amount"], data.spec["time"]
     wrong = derived.select_disagreeing(data.texts, data.spec["rate"], f"({amount}) / ({time})")
     count, above = int(data.get_values("rate").notna().sum()), int((wrong["percent"] > 0).sum())
     below = len(wrong) - above
     if not len(wrong):
-        return KEPT, f"all {count} printed rates follow from amount / time"
-    text = f"{len(wrong)} of {count} printed rates do not follow from amount / time: {above} are above it, by up to "
-    text += f"{wrong['percent'].max():.1f} %, as means of rates are, and {below} below"
+        return KEPT, f"all {count} printed rates agree with amount / time"
+    text = f"{len(wrong)} of {count} printed rates differ from amount / time: {above} higher"
+    text += f" (as means of rates are, by up to {wrong['percent'].max():.1f} %)" if above else ""
+    text += f", {below} lower"
     # A mean of rates is arithmetic; a rate of totals is the harmonic mean, which is never larger.
     text += ", which is impossible for a mean of rates" if below and "averaged" in data.spec else ""
     return BROKEN if above > below or (below and "averaged" in data.spec) else UNTOLD, text
@@ -254,7 +262,7 @@ def _judge_rates(data: Timings) -> tuple[str, str]:
 def _describe_cpu(data: Timings) -> tuple[str, str]:
     shares = data.group_by_cell(data.get_values("cpu")).sum() / data.group_by_cell(data.get_values("time")).sum()
     parts = [f"{format_levels(level)} {100 * share:.0f} %" for level, share in shares.items()]
-    return KEPT, f"CPU seconds in percent of the time: {'; '.join(parts)}"
+    return KEPT, f"CPU time in percent of the elapsed time: {'; '.join(parts)}"
 
 
 def _judge_readings(data: Timings) -> tuple[str, str]:
@@ -264,15 +272,15 @@ def _judge_readings(data: Timings) -> tuple[str, str]:
     with np.errstate(divide="ignore"):
         distance = np.log(pd.DataFrame(values).div(printed, axis=0)).abs().dropna()
     if distance.empty:
-        return UNTOLD, "there is no rate"
+        return UNTOLD, "the table contains no rate"
     nearest = distance.idxmin(axis=1).value_counts()
     wrong = {words: len(derived.select_disagreeing(data.texts, rate, text)) for words, text in readings.items()}
     parts = [
-        f"{nearest.get(words, 0)} are nearest to {words}, {len(distance) - wrong[words]} follow from it"
+        f"{nearest.get(words, 0)} fit “{words}” best ({len(distance) - wrong[words]} within rounding)"
         for words in readings
     ]
     outcome = KEPT if nearest.idxmax() == data.spec["stated"] else BROKEN
-    return outcome, f"stated is {data.spec['stated']}; of {len(distance)} rates {'; '.join(parts)}"
+    return outcome, f"stated: “{data.spec['stated']}”; of {len(distance)} rates, {', '.join(parts)}"
 
 
 def _format_counts(counts: pd.Series, noun: str) -> str:
@@ -291,14 +299,14 @@ class Rule:
 
 RULES = (
     Rule(REPEATS, "5, 17", "repeat", _judge_repeats),
-    Rule("all arms read the same", "3", "input", _judge_inputs),
+    Rule("all arms read the same data", "3", "input", _judge_inputs),
     Rule("the work is the same in every run", "9", "work|over amount time", _judge_work),
     Rule("every worker has a task", "12", "workers batches_of items", _judge_idle_workers),
-    Rule("more workers are at most proportionally faster", "8", "workers time", _judge_speed_ups),
-    Rule("the first access is not averaged in", "7", "sample steps", _judge_first_access),
-    Rule("no plateau is at the machine's ceiling", "20", "over amount time", judge_plateaus),
-    Rule("no rate is above the machine's ceiling", "20", "machine through", judge_ceilings),
+    Rule("no superlinear speed-up", "8", "workers time", _judge_speed_ups),
+    Rule("averages exclude a slow first access", "7", "sample steps", _judge_first_access),
+    Rule("no plateau at the machine's ceiling", "20", "over amount time", judge_plateaus),
+    Rule("no rate above the machine's ceiling", "20", "machine through", judge_ceilings),
     Rule("rates are totals divided by total time", "16", "rate amount time|items part", _judge_rates),
-    Rule("CPU seconds are beside the times", "14", "cpu time", _describe_cpu),
-    Rule("a size means what is stated", "3, 16", "rate readings", _judge_readings),
+    Rule("CPU seconds are printed with the times", "14", "cpu time", _describe_cpu),
+    Rule("sizes have their stated meaning", "3, 16", "rate readings", _judge_readings),
 )

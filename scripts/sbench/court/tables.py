@@ -1,4 +1,4 @@
-"""Makes of what a study has published the tables that its notebook reads, as of a run of one's own."""
+"""Build the tables that a study's notebook reads from the published data, in the form of a run's tables."""
 
 import argparse
 import importlib
@@ -23,16 +23,14 @@ def main(argv: list[str] | None = None) -> int:
     """Write the tables and facts.json into `--out`; list unavailable raw files among the limits."""
     parser = argparse.ArgumentParser(prog="module.py sbench.court.tables", description=__doc__)
     parser.add_argument("--study", required=True, help="name of the study")
-    parser.add_argument("--sources", type=Path, required=True, help="YAML: where each study's data come from")
-    parser.add_argument(
-        "--printed", type=Path, required=True, help="folder of the tables that the study prints, as CSV"
-    )
-    parser.add_argument("--raw", default="", help="folder that holds the raw files; without it they are downloaded")
+    parser.add_argument("--sources", type=Path, required=True, help="YAML with the sources of each study")
+    parser.add_argument("--printed", type=Path, required=True, help="folder of the study's printed tables, as CSV")
+    parser.add_argument("--raw", default="", help="folder of the raw files (default: download them)")
     parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
     given = parser.parse_args(argv)
     studies = raw_data.read_sources(given.sources)
     if given.study not in studies:
-        raise Problem(f"{given.sources} has no study {given.study}; name one of {', '.join(studies)}")
+        raise Problem(f"--study must be a study of {given.sources} (got {given.study}); use {', '.join(studies)}")
     spec = studies[given.study]
     local = Path(given.raw) if given.raw else None
     files, absent = raw_data.fetch_files(spec, given.printed, local, given.out / "raw")

@@ -37,9 +37,9 @@ def check_driver(effective: dict, library: str, driver: str) -> Iterator[str]:
     if effective.get("hdf5") != library:
         yield f"the library under test is HDF5 {effective.get('hdf5')}, not {library}"
     if effective["driver"] != driver:
-        yield f"files were opened with driver {effective['driver']}, not {driver}"
+        yield f"the reader opened files with driver {effective['driver']}, not {driver}"
     if drivers.get_driver(driver).optional and not effective.get(driver):
-        yield f"the library has no {driver.upper()}"
+        yield f"the library lacks {driver.upper()}"
 
 
 @rule(3)
@@ -48,7 +48,7 @@ def check_injected(record: dict) -> Iterator[str]:
     injected = record.get("injected")
     if injected and not injected["count"]:
         gets, first = injected["gets"], injected["first"]
-        yield f"no fault was injected: of {gets} GETs number {first} was to be the first; let faults come more often"
+        yield f"no fault was injected: the first was due at GET {first}, the cell sent {gets}; inject faults more often"
 
 
 @rule(6)
@@ -77,7 +77,7 @@ def _list_lost_pages(state: dict) -> Iterator[str]:
     after = state["resident_after"]
     if state["asked"] == "warm" and after is not None and after < page_cache.WARM_AT_LEAST:
         resident = page_cache.format_percent(after)
-        yield f"the page cache lost pages while the cell ran ({resident} resident after), warm was asked"
+        yield f"the page cache lost pages while the cell ran ({resident} resident at its end), expected warm"
 
 
 @rule(9)
@@ -91,9 +91,9 @@ def check_work(work: dict) -> Iterator[str]:
     )
     for done, expected, what in names:
         if expected in work and work.get(done) != work[expected]:
-            yield f"{work.get(done)} {what} were done, {work[expected]} asked"
+            yield f"expected {work[expected]} {what}, got {work.get(done)}"
     if work.get("checksum") != work.get("checksum_asked"):
-        yield "the values that were read do not have the checksum of the manifest"
+        yield "the checksum of the values read differs from the manifest"
 
 
 @rule(10)
@@ -102,7 +102,7 @@ def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -
     kind, _, size = read_cache.partition("-")
     level = drivers.format_read_cache(kind, sizes.parse_size(size)) if size else kind
     if level not in (DEFAULT, made := effective.get("read_cache", "none")):
-        yield f"the driver made a read cache {made} out of {read_cache}"
+        yield f"the driver set the read cache to {made}, not {read_cache}"
     requested, held = drivers.parse_page_buffer(page_buffer), effective.get("page_buffer_bytes", 0)
     if requested not in (UNSET, held):
         # Rounding down to whole pages keeps the label true. The library does all of this silently.
@@ -111,13 +111,13 @@ def check_caches(effective: dict, page_buffer: str, read_cache: str = DEFAULT) -
         elif held > requested:
             yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
         elif held != requested - requested % effective["page_size"]:
-            yield f"the library made a page buffer of {held} bytes out of {requested}"
+            yield f"the library set a page buffer of {held} bytes, not {requested}"
     nbytes, slots = effective.get("rdcc_nbytes"), effective.get("rdcc_nslots")
     if nbytes not in (None, effective["rdcc_nbytes_asked"]):
-        yield f"the library made a chunk cache of {nbytes} bytes out of {effective['rdcc_nbytes_asked']}"
+        yield f"the library set a chunk cache of {nbytes} bytes, not {effective['rdcc_nbytes_asked']}"
     # 0 leaves the number to the library; earlier records lack it.
     if (requested := effective.get("rdcc_nslots_asked", 0)) not in (0, slots):
-        yield f"the library made a chunk cache of {slots} slots out of {requested}"
+        yield f"the library set a chunk cache of {slots} slots, not {requested}"
 
 
 @rule(10)
@@ -125,7 +125,7 @@ def check_workers(effective: dict) -> Iterator[str]:
     """Check that as many Dask workers were alive as requested."""
     alive, wanted = effective["workers"], effective["workers_asked"]
     if alive != wanted:
-        yield f"{alive} workers were alive, {wanted} asked"
+        yield f"expected {wanted} workers, {alive} were alive"
 
 
 @rule(10)
@@ -133,14 +133,14 @@ def check_nodes(effective: dict, settings: dict) -> Iterator[str]:
     """Check that a cell of several nodes ran on that number of nodes."""
     nodes = int(settings["cell"].get("nodes", 1))
     if nodes > 1 and (used := len(set(effective["ran_on"]))) != nodes:
-        yield f"{nodes} nodes were asked for, {used} were used"
+        yield f"expected {nodes} nodes, the cell ran on {used}"
 
 
 @rule(11)
 def check_requests(record: dict, settings: dict) -> Iterator[str]:
     """Check that the record counts requests to an embedded server."""
     if settings["store"].get("server") == "embedded" and not record["requests"].get("GET", {}).get("count"):
-        yield "no request reached the embedded server, or none was counted"
+        yield "the embedded server counted no GET: requests did not arrive, or counting failed"
 
 
 @rule(20)
@@ -148,7 +148,7 @@ def check_bytes(record: dict, fetched: int | None) -> Iterator[str]:
     """Check that readers got no more bytes than the server offered; `fetched`: their least number, None if unknown."""
     offered = record.get("requests", {}).get("GET", {}).get("bytes_offered")
     if offered is not None and fetched is not None and offered < fetched:
-        yield f"too fast to be true: {fetched:,} bytes had to come from the store, which offered {offered:,}"
+        yield f"too fast to be true: the reader got at least {fetched:,} bytes, the store offered {offered:,}"
 
 
 @rule(20)
@@ -156,5 +156,5 @@ def check_rate(network: dict | None, sent: int, seconds: float) -> Iterator[str]
     """Check that the emulated network could carry the bytes within a window, at the rate that all connections share."""
     shared = networks.compute_rate_limit(network) * networks.MIB
     if sent > shared * (seconds + networks.SLACK_S) * networks.TOLERANCE:
-        most = f"the emulated network lets through {shared / networks.MIB:g} MiB/s"
-        yield f"too fast to be true: {sent / networks.MIB:.1f} MiB came within {seconds:.3f} s, and {most}"
+        most = f"the limit of the emulated network is {shared / networks.MIB:g} MiB/s"
+        yield f"too fast to be true: {sent / networks.MIB:.1f} MiB arrived within {seconds:.3f} s, but {most}"

@@ -57,12 +57,12 @@ def expect_plain(config: dict, where: str) -> None:
     for place, value in _walk_values(config):
         if isinstance(value, str) and (control := _CONTROL.search(value)):
             raise Problem(
-                f"{where}: {place}: {_format_value(value)} has the control character {control[0]!r}; leave it out"
+                f"{where}: {place}: {_format_value(value)} has the control character {control[0]!r}; remove it"
             )
     if len(json.dumps(config, default=str, skipkeys=True)) > _MOST_JSON:
         raise Problem(
-            f"{where}: has more than {_MOST_JSON:,} characters as JSON, which is more than a command can carry;"
-            " measure in several runs, and name folders or patterns instead of files"
+            f"{where}: must have at most {_MOST_JSON:,} characters as JSON, to fit into a command;"
+            " split it into several runs, or name folders or patterns instead of files"
         )
 
 
@@ -136,13 +136,13 @@ def _build_validator(config: dict) -> jsonschema.protocols.Validator:
         there = list(config[part]) if isinstance(config.get(part), dict) else []
         if absent := [name for name in _to_list(value) if name not in there]:
             yield jsonschema.ValidationError(
-                f"{_format_value(absent[0])} is not among {part}: {', '.join(map(str, there))}"
+                f"{_format_value(absent[0])} is not defined in {part}; known: {', '.join(map(str, there))}"
             )
 
     def check_files(_: Any, pattern: str, value: object, node: dict) -> Errors:
         there = sorted(path.stem for path in Path(pattern).parent.glob(f"*{Path(pattern).suffix}"))
         if absent := [name for name in _to_list(value) if name not in there]:
-            yield jsonschema.ValidationError(f"there is no {pattern.format(absent[0])}: {', '.join(there)}")
+            yield jsonschema.ValidationError(f"{pattern.format(absent[0])} does not exist; known: {', '.join(there)}")
 
     keywords = {
         "properties": check_properties,
@@ -180,7 +180,7 @@ def _describe_error(error: jsonschema.ValidationError) -> str:
     described = _find_description(error)
     if variables := part.get("x-credentials"):
         # The mistake may be a password in it.
-        return f"{place} is not understood{described}; credentials stand in the environment, as {variables}, never here"
+        return f"{place} is not valid{described}; set credentials in the environment ({variables}), never here"
     match error.validator:
         case "additionalProperties":
             keys = list(part.get("properties", {}))
@@ -195,20 +195,20 @@ def _describe_error(error: jsonschema.ValidationError) -> str:
             needs = ((name, other) for name, others in due.items() for other in others if name in value)
             name, missing = next((name, other) for name, other in needs if other not in value)
             meaning = _format_description(part["properties"][missing].get("description", ""))
-            return f"{place}: {name} needs {missing} beside it{meaning}"
+            return f"{place}: {name} requires {missing}{meaning}"
         case "enum":
-            return f"{place}: {_format_value(value)} is none of {', '.join(map(str, due))}"
+            return f"{place}: {_format_value(value)} is not one of {', '.join(map(str, due))}"
         case "type":
             wanted = _to_list(due)
             replacement = _describe_replacement(value, wanted)
             return f"{place}: {_format_value(value)} is not of type {' or '.join(wanted)}{replacement}{described}"
         case "pattern" | "anyOf" | "oneOf":
             replacement = _describe_replacement(value, ["integer"])
-            return f"{place}: {_format_value(value)} is not understood{replacement}{described}"
+            return f"{place}: {_format_value(value)} is not valid{replacement}{described}"
         case "not" if isinstance(value, dict):
-            return f"{place}: {' and '.join(due['required'])} exclude each other; drop one"
+            return f"{place}: {' and '.join(due['required'])} exclude each other; remove one of them"
         case "not":
-            return f"{place}: {_format_value(value)} is taken; choose another name"
+            return f"{place}: {_format_value(value)} is a reserved name; choose another"
         case "x-names" | "x-file":
             return f"{place}: {error.message}"
         case _:
@@ -239,20 +239,27 @@ def _validate_names(config: dict, where: str) -> None:
     """Check that files of libraries and factors of comparisons exist, and ask each study for its mistakes."""
     for name, library in config["libraries"].items():
         if library["kind"] == "conda" and not Path(f"envs/{name}.yaml").is_file():
-            raise Problem(f"{where}: libraries.{name}: there is no envs/{name}.yaml, from which conda would make it")
+            raise Problem(
+                f"{where}: libraries.{name}: envs/{name}.yaml does not exist; conda creates the environment from it"
+            )
         if "lock" in library and not Path(library["lock"]).is_file():
-            raise Problem(f"{where}: libraries.{name}.lock: there is no {library['lock']}; make lock writes the locks")
+            raise Problem(
+                f"{where}: libraries.{name}.lock: {library['lock']} does not exist; correct the path, or run make lock"
+            )
     for study, section in config["studies"].items():
         for number, comparison in enumerate(section["compare"]):
             if (factor := comparison["factor"]) not in get_factors(study):
                 place = f"studies.{study}.compare[{number}].factor"
-                raise Problem(f"{where}: {place}: {factor!r} is no factor of {study}: {', '.join(get_factors(study))}")
+                raise Problem(
+                    f"{where}: {place}: {factor!r} is not a factor of {study}; known: {', '.join(get_factors(study))}"
+                )
         # A reference needs the same factors, as in the study's published counterpart.
         there = [f"published/{path.parent.name}" for path in Path("results/published").glob(f"{study}/audit")]
         if absent := [name for name in _to_list(section.get("reference", [])) if name not in there]:
-            choice = f"name {there[0]}" if there else "nothing is published with its factors"
+            choice = f"name {there[0]}" if there else "remove it, as no published study has the same factors"
             raise Problem(
-                f"{where}: studies.{study}.reference: there is no {_format_value(absent[0])} of {study}; {choice}"
+                f"{where}: studies.{study}.reference: {_format_value(absent[0])} is not published data of {study};"
+                f" {choice}"
             )
         try:
             mistake = next(studies.get_study(study).list_mistakes(config), "")
@@ -276,4 +283,6 @@ def validate_only(config: dict, where: str) -> None:
             raise Problem(f"{where}: only.{factor}: no study of this run has this factor; known: {', '.join(levels)}")
         if unknown := [level for level in wanted if str(level) not in levels[factor]]:
             choices = ", ".join(sorted(levels[factor]))
-            raise Problem(f"{where}: only.{factor}: {_format_value(unknown[0])} is no level of it; known: {choices}")
+            raise Problem(
+                f"{where}: only.{factor}: {_format_value(unknown[0])} is not a level of {factor}; known: {choices}"
+            )

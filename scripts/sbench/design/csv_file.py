@@ -8,7 +8,7 @@ import pandas as pd
 
 from sbench.probe.program import Problem
 
-TEXT, COUNT, AMOUNT = "a text", "a whole number", "a number above 0"
+TEXT, COUNT, AMOUNT = "a non-empty text", "a whole number", "a number above 0"
 # For example, 2560 (~2.5 TiB) is a number with a note.
 PRINTED = "a number above 0, N/A, or a number with a note in brackets"
 # Rows in memory twice at a time.
@@ -40,17 +40,17 @@ def read_table(path: Path, kinds: Mapping[str, str], remedy: str = "", *, printe
     table = pd.concat(parts)
     alike = table[pd.concat(hashes).duplicated(keep=False)]
     if (twice := alike.duplicated()).any():
-        raise Problem(f"{path}: row {_find_first_row(twice)} is there twice{end}")
+        raise Problem(f"{path}: row {_find_first_row(twice)} repeats another row{end}")
     return table if printed else table[[*kinds, *(column for column in table if column not in kinds)]]
 
 
 def _expect_columns(path: Path, table: pd.DataFrame, kinds: Mapping[str, str], end: str) -> None:
     if missing := [column for column in kinds if column not in table]:
         parted = [words for mark, words in _OTHERS.items() if mark in str(table.columns[0])]
-        why = f", and is parted by {parted[0]} and not by commas" if parted else f" among {', '.join(table.columns)}"
+        why = f"; separate columns by commas, not {parted[0]}" if parted else f" (found: {', '.join(table.columns)})"
         raise Problem(f"{path} lacks the column {missing[0]}{why}{end}")
     if table.empty:
-        raise Problem(f"{path} has no rows{end}")
+        raise Problem(f"{path} contains no rows{end}")
 
 
 def _convert_column(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
@@ -64,7 +64,9 @@ def _convert_column(path: Path, values: pd.Series, kind: str, end: str) -> pd.Se
         wrong &= (values != "N/A") | (kind != PRINTED)
     if wrong.any():
         value = values[wrong].iloc[0]
-        raise Problem(f"{path}: row {_find_first_row(wrong)}, column {values.name}: {value!r} is not {kind}{end}")
+        raise Problem(
+            f"{path}: row {_find_first_row(wrong)}, column {values.name}: must be {kind} (got {value!r}){end}"
+        )
     return converted.astype("int64") if kind == COUNT else converted
 
 

@@ -58,8 +58,8 @@ def expect_unchanged(environment: dict) -> None:
     for imported in environment.get("imported", ()):
         if software.get_identity(_get_path(imported)) != imported:
             raise Problem(
-                f"library {environment['library']}: {_get_path(imported)} is not what it was when this run began;"
-                " give it another name, so that one run measures one library"
+                f"library {environment['library']}: {_get_path(imported)} has changed since this run began;"
+                " give the library another name, so that all its records measure the same files"
             )
 
 
@@ -73,8 +73,8 @@ def expect_promised(environment: dict, seen: dict) -> None:
         version = seen["distributions"].get(package["name"], "none")
         if version != package["version"]:
             raise Problem(
-                f"library {environment['library']} has {package['name']} {version}, not {package['version']} as it was"
-                f" built; remove the environment of {environment['python']} and run again"
+                f"library {environment['library']} has {package['name']} {version}, but was built with"
+                f" {package['version']}; remove the environment of {environment['python']} and run again"
             )
 
 
@@ -116,8 +116,8 @@ def describe_unseen_records(kept: Iterable[Kept]) -> list[str]:
     """Count the measured records without a fingerprint, in words; return nothing if all have it."""
     measured = [one for one in kept if one.record and one.record["status"] == "done"]
     count = sum(not read_fingerprint(one) for one in measured)
-    line = f"{count} of {len(measured)} records have no fingerprint of the software that measured them"
-    return [f"{line}: their arms are compared by measuring code, data and lock alone"] if count else []
+    line = f"{count} of {len(measured)} records lack a fingerprint of the measuring software"
+    return [f"{line}: checks of their arms cover only measuring code, data and lock"] if count else []
 
 
 @cache

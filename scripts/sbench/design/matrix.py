@@ -48,8 +48,8 @@ def expand_matrix(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     # Too many cells to list: count them instead.
     if (many := sum(math.prod(map(len, mapping.values())) for mapping in mappings)) * times > _MOST_RECORDS:
         raise Problem(
-            f"studies.{study}.matrix: {many:,} combinations, {times:,} times each, are more than"
-            f" {_MOST_RECORDS:,} records; take fewer levels or repeats"
+            f"studies.{study}.matrix: must give at most {_MOST_RECORDS:,} records (got {many:,} combinations,"
+            f" {times:,} times each); remove levels or repeats"
         )
     cells: dict[str, Cell] = {}
     omitted: dict[str, Omitted] = {}
@@ -67,13 +67,13 @@ def expand_matrix(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     originals = list(cells.values())
     if mappings and not cells:
         why = "; ".join(sorted({one.reason for one in omitted.values()}))
-        raise Problem(f"studies.{study}.matrix: no cell of it can exist ({why})")
+        raise Problem(f"studies.{study}.matrix: all combinations are impossible ({why})")
     # The levels of imported results are in their files.
     for comparison in [] if section.get("imports") else section["compare"]:
         factor, baseline = comparison["factor"], str(comparison["baseline"])
         if all(cell.levels[factor] != baseline for cell in originals):
             reasons = sorted({one.reason for one in omitted.values() if one.levels[factor] == baseline})
-            why = "; ".join(reasons) or "it is not in the matrix"
+            why = "; ".join(reasons) or "the matrix lacks this level"
             raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({why})")
     steady = studies.get_study(study).select_steady(originals)
     chosen = random.Random(f"{config['seed']} control").sample(steady, min(section["control_cells"], len(steady)))
@@ -123,7 +123,7 @@ def select_cells(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
 def _check_caches(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield an obstacle if a cell needs warm caches of a service elsewhere, which nobody here can fill (METHOD 8)."""
     if levels.get("cache") == "warm" and stores.get_store(config["stores"][levels["store"]]).elsewhere:
-        yield f"store {levels['store']} is elsewhere: its caches cannot be filled on purpose; take cold"
+        yield f"store {levels['store']} is remote, and its caches cannot be warmed from here; use cache: cold"
 
 
 def _get_needs(cell: Cell) -> tuple[str | None, str]:

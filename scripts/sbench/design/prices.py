@@ -45,7 +45,7 @@ def compute_bill(config: dict, totals: Totals, seconds: float) -> Bill | None:
         parts += _list_store_parts(name, store, own, machine, prices)
     priced = [(part, part.usd) for part in parts if part.usd is not None]
     usd, dates = sum(amount for _, amount in priced), sorted({part.as_of for part, _ in priced} - {""})
-    shown = ", ".join(f"{amount:.2f} {part.words}" for part, amount in priced) or "nothing of it has a price"
+    shown = ", ".join(f"{amount:.2f} {part.words}" for part, amount in priced) or "no known prices"
     lacking = [part.words for part in parts if part.usd is None]
     line = (
         f"about {seconds / 3600:.1f} h, {totals['requests']:,.0f} requests, {totals['bytes'] / 2**30:,.0f} GiB;"
@@ -64,7 +64,7 @@ def _build_machine_part(machine: Mapping | None, prices: Mapping, hours: float) 
     hourly = machine.get("usd_per_hour", listed.get("usd_per_hour"))
     if hourly is None:
         where = f"{machine['type']} in {machine['region']}"
-        return _Part(None, f"the machine ({PRICES} has no {where}; write its usd_per_hour beside its type)")
+        return _Part(None, f"the machine ({PRICES} lacks {where}; add usd_per_hour to machine)")
     as_of = "" if "usd_per_hour" in machine else listed["as_of"]
     return _Part(hours * hourly, f"machine ({hours:.1f} h of {machine['type']} at {hourly:g})", as_of)
 
@@ -75,7 +75,7 @@ def _list_store_parts(
     region = store.spec.get("region", "")
     of_region = prices["stores"].get(store.billed_service, {}).get(region)
     if not of_region:
-        yield _Part(None, f"requests to {name} ({PRICES} has no price of them)")
+        yield _Part(None, f"requests to {name} ({PRICES} lacks their price)")
         return
     each, out = of_region["requests"], of_region["transfer"]
     for what, verb in (("gets", "GET"), ("puts", "PUT")):

@@ -18,7 +18,7 @@ SCHEMA = Path(__file__).with_name("record.yaml")
 REQUESTS = "requests.csv.gz"
 _SHOWN = 40
 _REMEDY = "remove it and run again"
-EDITED = "its digest does not fit, so it is not what was written: put it back as it was, or remove it and run again"
+EDITED = "the record was edited, as its digest does not match; restore it, or remove it and run again"
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ def read_record(path: Path, run: str, study: str, levels: Mapping[str, str] | No
         # Reject a record that is nested too deeply here, rather than while the report is made.
         compute_digest(record)
     except RecursionError:
-        raise Problem(f"{path} is nested too deeply to be read; {_REMEDY}") from None
+        raise Problem(f"{path} is nested too deeply; {_REMEDY}") from None
     for key, due in (("run", run), ("study", study), ("name", path.parent.name), ("repeat", _parse_repeat(path))):
         if record[key] != due:
             what = "cell" if key == "name" else key
-            raise Problem(f"{path} is the record of another {what}, {record[key]}; {_REMEDY}")
+            raise Problem(f"{path} is a record of another {what} ({record[key]}); {_REMEDY}")
     if levels is None:
         return record
     for factor in sorted(record["cell"].keys() | levels.keys()):
         before = get_added_factors(study).get(factor, "")
         level, due = record["cell"].get(factor, before), levels.get(factor, before)
         if level != due:
-            raise Problem(f"{path} was measured with {factor} {level or 'unknown'}, its folder says {due or 'nothing'}")
+            raise Problem(f"{path} has {factor} {level or 'unknown'}, but the cell of its folder has {due or 'none'}")
     return record
 
 
@@ -91,7 +91,7 @@ def read_records(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str,
                 print(f"left out: {problem}", file=sys.stderr)
                 yield Kept(cell, levels, repeat, path, None, str(problem))
     if strange := {path.name for path in folder.glob("*/")} - cells.keys():
-        print(f"{folder}: {len(strange)} cells that the matrix does not have are left out", file=sys.stderr)
+        print(f"{folder}: left out {len(strange)} cells that are not in the matrix", file=sys.stderr)
 
 
 def list_failure_reasons(path: Path, folder: Path, run: str) -> list[str]:
@@ -176,7 +176,7 @@ def expect_sound(record: object, name: str, remedy: str = "") -> None:
             raise Problem(f"{name}: {what} lacks {', '.join(lacking)}{remedy}") from None
         text = json.dumps(error.value, default=str)
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        raise Problem(f"{name}: {what} must {rule}, it is {shown}{remedy}") from None
+        raise Problem(f"{name}: {what} must {rule} (got {shown}){remedy}") from None
 
 
 def read_sample_columns() -> dict[str, dict]:

@@ -91,8 +91,8 @@ class Study:
         data, library = settings.get("data", {}), settings.get("library", {})
         if control == COPIED:
             apart = "files" not in data or (stores.get_store(settings["store"]).has_separate_data and "at" not in data)
-            return "" if data and apart else "its data are read where they lie, which is one place"
-        return "" if library.get("kind") in ("source", "wheel") else "its library is not built here"
+            return "" if data and apart else "the cell reads its data in place, without a copy"
+        return "" if library.get("kind") in ("source", "wheel") else "the workflow does not build its library"
 
     def is_in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
         """Return whether cells run in the order of the matrix, as each leaves traces in the next."""
@@ -246,7 +246,7 @@ def check_readable(levels: dict[str, str], config: dict) -> Iterator[str]:
     if not driver.supports_store(stores.get_store(store)):
         yield f"driver {levels['driver']} does not read a {store['kind']} store"
     if store.get("tls") and driver.trusts_system(library["hdf5"]) and (why := trust.describe_mount_obstacle()):
-        yield f"{levels['library']} cannot be made to trust store {levels['store']} here ({why}); run as root"
+        yield f"{levels['library']} cannot trust the certificate of store {levels['store']} here ({why}); run as root"
     if "device" in store:
         yield "files cannot be read from a raw device"
     # The build shows the content of a user-supplied wheel or lock that replaces h5py's standard wheel.
@@ -256,7 +256,7 @@ def check_readable(levels: dict[str, str], config: dict) -> Iterator[str]:
         and of_h5py
         and not load_pinned_sources()["wheels"].get(library["hdf5"], {}).get(levels["driver"])
     ):
-        yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
+        yield f"{levels['library']} is a wheel without {levels['driver'].upper()}"
     yield from check_distributions(levels, config, driver.needs, f"driver {levels['driver']}")
 
 
@@ -266,11 +266,11 @@ def check_node_count(levels: dict[str, str], config: dict, processes: int | None
     if nodes == 1:
         return
     if store.embedded:
-        yield f"an embedded server is reached from its own machine only, not from {nodes} nodes"
+        yield f"an embedded server is reachable from a single machine only, not from {nodes} nodes"
     if processes is None:
-        yield "a multiple of the cores is of one machine; write how many workers several nodes have together"
+        yield "a multiple of the cores applies to a single machine; write the total number of workers of all nodes"
     elif processes < nodes or processes % nodes:
-        yield f"{processes} cannot be divided among {nodes} nodes"
+        yield f"{processes} processes do not divide evenly among {nodes} nodes"
 
 
 def check_distributions(levels: dict[str, str], config: dict, needs: Sequence[str], what: str) -> Iterator[str]:

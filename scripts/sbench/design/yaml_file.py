@@ -15,7 +15,7 @@ _DEEPEST = 32
 _LONGEST_TEXT = 1000
 # Count aliases and merges as if written out; a file of that size without them stays below the limit.
 _MOST_NODES = 2**18
-_TOO_DEEP = f"is nested deeper than {_DEEPEST} levels, or holds itself through an alias, which no configuration does"
+_TOO_DEEP = f"must have at most {_DEEPEST} levels of nesting, and no alias to itself"
 
 
 def read_mapping(file: Path) -> dict:
@@ -33,12 +33,12 @@ def read_mapping(file: Path) -> dict:
         node = loader.get_single_node()
         for count, (place, part, is_key) in enumerate(_walk_nodes(file, node) if node else ()):
             if count == _MOST_NODES:
-                raise Problem(f"{file} has more than {count:,} entries, its aliases written out; use fewer of them")
+                raise Problem(f"{file} must have at most {count:,} entries with expanded aliases; use fewer of them")
             if isinstance(part, yaml.MappingNode):
                 _expect_once(file, place, part)
             elif isinstance(part, yaml.ScalarNode) and len(part.value) > _LONGEST_TEXT:
                 raise Problem(
-                    f"{_format_place(file, part)}: a text or a number has at most {_LONGEST_TEXT:,} characters"
+                    f"{_format_place(file, part)}: a text or a number must have at most {_LONGEST_TEXT:,} characters"
                 )
             elif isinstance(part, yaml.ScalarNode) and part.style is None and file.suffix != ".json":
                 _expect_as_written(file, place, part, loader.construct_object(part), is_key)
@@ -51,24 +51,24 @@ def read_mapping(file: Path) -> dict:
         words = str(getattr(error, "problem", None) or error).partition("\n")[0]
         raise Problem(f"{file} is not YAML{f' at line {mark.line + 1}' if mark else ''}: {words}") from error
     if not isinstance(values, dict):
-        raise Problem(f"{file} holds no mapping; see config/config.yaml for an example")
+        raise Problem(f"{file} must contain a mapping; see config/config.yaml for an example")
     return values
 
 
 def _read_text(file: Path) -> str:
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            raise Problem(f"{file} is no plain file; name a file of config/")
+            raise Problem(f"{file} is not a regular file; name a file of config/")
         with open(file, "rb") as opened:
             data = opened.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise Problem(f"{file} has more than {_MOST_BYTES // 2**10} KiB, which no configuration has")
+            raise Problem(f"{file} must have at most {_MOST_BYTES // 2**10} KiB; split it into several runs")
         return data.decode("utf-8")
     except OSError as error:
         raise Problem(f"{file} cannot be read: {error.strerror}; name a file of config/") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise Problem(f"{file} is not UTF-8 at line {line}; save it in that encoding") from error
+        raise Problem(f"{file} is not UTF-8 at line {line}; save it as UTF-8") from error
 
 
 def _format_place(file: Path, node: yaml.Node) -> str:
@@ -78,7 +78,7 @@ def _format_place(file: Path, node: yaml.Node) -> str:
 def _walk_nodes(file: Path, node: yaml.Node, place: str = "", depth: int = 0) -> Iterator[tuple[str, yaml.Node, bool]]:
     """Yield (place, node, whether it is a key) of a node and all nodes within it."""
     if depth > _DEEPEST:
-        raise Problem(f"{_format_place(file, node)}: what begins here {_TOO_DEEP}")
+        raise Problem(f"{_format_place(file, node)}: this value {_TOO_DEEP}")
     yield place, node, False
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):
@@ -98,7 +98,7 @@ def _expect_once(file: Path, place: str, node: yaml.MappingNode) -> None:
         if isinstance(key, yaml.ScalarNode) and first.setdefault((key.tag, key.value), key) is not key:
             name = f"{place}.{key.value}" if place else key.value
             line = first[key.tag, key.value].start_mark.line + 1
-            raise Problem(f"{_format_place(file, key)}: {name} stands here and at line {line}; keep one of them")
+            raise Problem(f"{_format_place(file, key)}: {name} repeats the key of line {line}; keep one of them")
 
 
 def _expect_as_written(file: Path, place: str, node: yaml.ScalarNode, value: object, is_key: bool) -> None:
@@ -112,5 +112,5 @@ def _expect_as_written(file: Path, place: str, node: yaml.ScalarNode, value: obj
         is_name = place.startswith(("libraries", "only")) or ".matrix" in place
         mangled = number and str(value) != text and (is_name or isinstance(value, int))
     if mangled:
-        instead = f", or write {value} where a number is meant" if number and not is_key else ""
+        instead = f", or write {value} for a number" if number and not is_key else ""
         raise Problem(f"{_format_place(file, node)}: {place}: YAML reads {text} as {value}; quote it{instead}")

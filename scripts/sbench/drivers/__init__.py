@@ -209,13 +209,13 @@ def check_levels(levels: Mapping[str, str]) -> Iterator[str]:
     """Yield a reason for each page buffer, read cache or chunk cache that the driver lacks."""
     driver, name = get_driver(levels["driver"]), levels["driver"]
     if levels["page_buffer"] != "unset" and not driver.page_buffers:
-        yield f"driver {name} has no page buffer; take unset"
+        yield f"driver {name} lacks a page buffer; set page_buffer to unset"
     kind = levels.get("read_cache", DEFAULT).partition("-")[0]
     if kind not in (DEFAULT, *driver.read_caches):
-        others = f" (it has {', '.join(driver.read_caches)})" if driver.read_caches else ""
-        yield f"driver {name} has no read cache {kind}{others}; take {DEFAULT}"
+        others = f" (supported: {', '.join(driver.read_caches)})" if driver.read_caches else ""
+        yield f"driver {name} does not support read cache {kind}{others}; set read_cache to {DEFAULT}"
     if levels.get("chunk_cache", DEFAULT) != DEFAULT and not driver.chunk_caches:
-        yield f"driver {name} has no chunk cache of HDF5; take {DEFAULT}"
+        yield f"driver {name} does not use HDF5's chunk cache; set chunk_cache to {DEFAULT}"
 
 
 def encode_object(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
@@ -256,7 +256,7 @@ def convert_failures(driver: str, what: str, *failures: type[Exception]) -> Iter
         kind, words = type(error).__name__, " ".join(str(error).partition("\n\n")[0].split())
         if isinstance(error, (TypeError, AttributeError, AssertionError)) or " " not in words:
             # The library has failed unexpectedly: its message is not meant for users, or is only a name.
-            words = f"it fails with {kind}" + (f" ({words})" if words else "")
+            words = f"unexpected {kind}" + (f" ({words})" if words else "")
         raise Unable(f"{driver} cannot read {what}: {words}") from error
 
 

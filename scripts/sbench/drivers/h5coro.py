@@ -58,9 +58,9 @@ class _File:
         name, meta = path.strip("/"), self._read_metadata(path)
         ranges, shape = _compute_ranges(path, where, meta.dimensions)
         if 0 in shape:
-            raise Unable(f"h5coro cannot read {path}: it gives nothing where there are no values")
+            raise Unable(f"h5coro cannot read {path}: it does not return an array for an empty selection")
         if meta.layout != H5Dataset.CHUNKED_LAYOUT and list(shape) != meta.dimensions:
-            raise Unable(f"h5coro cannot read a part of {path}: it gives other values where a dataset has no chunks")
+            raise Unable(f"h5coro cannot read a part of {path}: it returns wrong values for datasets without chunks")
         with convert_failures("h5coro", path, *_FAILURES), _Words() as words:
             part = {"dataset": name, "hyperslice": ranges}
             values = self._file.readDatasets([part]).datasets[name].values
@@ -93,11 +93,11 @@ class _File:
         with convert_failures("h5coro", path, *_FAILURES), _Words() as words:
             meta = self._file.readDatasets([name], metaOnly=True).datasets[name].meta
         if meta.type not in (H5Metadata.FIXED_POINT_TYPE, H5Metadata.FLOATING_POINT_TYPE):
-            raise Unable(f"h5coro cannot read {path}: {words.last or 'it is neither of integers nor of floats'}")
+            raise Unable(f"h5coro cannot read {path}: {words.last or 'it supports only integers and floats'}")
         if meta.big_endian:
-            raise Unable(f"h5coro cannot read {path}: it takes big-endian numbers for little-endian ones")
+            raise Unable(f"h5coro cannot read {path}: it reads big-endian numbers as little-endian")
         if meta.filter[H5Metadata.SHUFFLE_FILTER] and not meta.filter[H5Metadata.DEFLATE_FILTER]:
-            raise Unable(f"h5coro cannot read {path}: it leaves values shuffled that are not compressed")
+            raise Unable(f"h5coro cannot read {path}: it does not unshuffle uncompressed values")
         return meta
 
     def _expect_true(self, path: str, value: object) -> None:
@@ -108,7 +108,7 @@ class _File:
             return
         meta = self._file.metadataTable[path]
         if value is None or meta.big_endian or (meta.ndims and meta.type == H5Metadata.STRING_TYPE):
-            raise Unable(f"h5coro cannot read the tree: it has no true value of the attribute {path}")
+            raise Unable(f"h5coro cannot read the tree: it does not return the correct value of attribute {path}")
 
 
 class _Words(logging.Handler):
@@ -140,7 +140,7 @@ def _compute_ranges(path: str, where: Where, dimensions: list[int]) -> tuple[lis
     for part, length in zip(parts, dimensions, strict=True):
         start, stop, step = part.indices(length) if isinstance(part, slice) else (part % length, part % length + 1, 1)
         if step != 1:
-            raise Unable(f"h5coro cannot read {path}: it knows no steps")
+            raise Unable(f"h5coro cannot read {path}: it does not support steps")
         ranges.append([start, max(start, stop)])
         shape += [max(0, stop - start)] * isinstance(part, slice)
     return ranges, tuple(shape)

@@ -154,7 +154,7 @@ class _File:
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
         if self._left_out:
-            raise Unable(f"{self._driver} cannot read the tree: {self._left_out} objects of it are not in the index")
+            raise Unable(f"{self._driver} cannot read the tree: {self._left_out} objects are not in the index")
         yield "/", None, dict(self._group.attrs)
         listed = self._group.members(max_depth=None) if self._paths is None else None
         for path, item in ((path, self._group[path]) for path in self._paths) if listed is None else listed:

@@ -56,7 +56,7 @@ class _Ros3(Driver):
     def open(self, address: str, access: Access) -> "File":
         plist = build_access_list(access)
         if not hasattr(plist, "set_fapl_ros3"):
-            raise Problem("this library has no ROS3 driver; name a library of kind source")
+            raise Problem("this library lacks the ROS3 driver; name a library of kind source")
         key, secret, token = (word.encode() for word in get_credentials(access.store))
         plist.set_fapl_ros3(access.store["region"].encode(), key, secret)
         if token:
@@ -133,7 +133,7 @@ class _BlockCache:
             return None
         block, total = ctypes.c_size_t(), ctypes.c_size_t()
         if call(ctypes.c_int64(self._plist.id), ctypes.byref(block), ctypes.byref(total), None) < 0:
-            raise Problem("HDF5 does not tell of its block cache")
+            raise Problem("HDF5 does not report its block cache")
         return block.value if total.value else 0
 
     def set_level(self, level: str) -> None:
@@ -143,9 +143,9 @@ class _BlockCache:
         if call:
             total = ctypes.c_size_t(max(size, _BLOCKS_BYTES))
             if call(ctypes.c_int64(self._plist.id), ctypes.c_size_t(size), total, ctypes.c_bool(True)) < 0:
-                raise Problem(f"HDF5 does not set a block cache {level}")
+                raise Problem(f"HDF5 rejects the block cache {level}")
         elif size:
-            raise Unable(f"ros3 has no read cache {level} in this library: HDF5 has it since 2.2")
+            raise Unable(f"ros3 does not support read cache {level} in this library: HDF5 must be 2.2 or newer")
 
 
 def read_chunk_cache(file: "h5py.File") -> dict[str, int]:
@@ -206,7 +206,7 @@ def get_credentials(store: dict) -> tuple[str, str, str]:
         return "", "", ""
     key, secret, token = (os.environ.get(name, "") for name in (*KEYS, "AWS_SESSION_TOKEN"))
     if not (key and secret):
-        raise Problem("no S3 credentials in the environment; set them, or say anonymous: true")
+        raise Problem(f"no S3 credentials in the environment; set {' and '.join(KEYS)}, or write anonymous: true")
     return key, secret, token
 
 

@@ -92,7 +92,7 @@ class _Tree:
         group, _, name = path.rpartition("/")
         variables = self._open_group(group or "/").variables
         if name not in variables:
-            raise Unable(f"xarray cannot read {path}: its engine h5netcdf leaves it out")
+            raise Unable(f"xarray cannot read {path}: its engine h5netcdf omits it")
         with convert_failures("xarray", path, TypeError, ValueError):
             values = variables[name][where].values
         # Strings of variable length, the only type that HDF5 has for them.

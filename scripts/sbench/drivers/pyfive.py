@@ -42,7 +42,7 @@ class _File:
             dataset = self._file[path]
             if isinstance(dataset.id._ptype, P5SequenceType):
                 # For some sequences it returns their addresses.
-                raise NotImplementedError("it does not read sequences")
+                raise NotImplementedError("it does not support sequences")
             return dataset[where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:

@@ -96,8 +96,8 @@ def _make_config(query: Query) -> Path:
     place = find_place(own, given, at, of_set)
     some = _select_usable(_select_sample(of_set), datasets, accesses)
     datasets = [*datasets, *_list_exclusions(some, datasets)]
-    print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.format_size(sum(one.bytes for one in some))}")
-    print(f"read over {place.words}", flush=True)
+    print(f"{len(of_set)} files, a sample of {len(some)}: {sizes.format_size(sum(one.bytes for one in some))}")
+    print(f"store: {place.words}", flush=True)
     versions = [(one.where, one.bytes, one.version) for one in some]
     question = build_permanent_name("advise", wanted, asdict(accesses), datasets, query.store, given, versions)
     name = query.name or question
@@ -116,7 +116,7 @@ def _make_config(query: Query) -> Path:
         write_json(asks, question)
         write_json(config, _build_config(name, trial, _build_locations(trial, some[0], at)))
     elif json.loads(asks.read_text(encoding="utf-8")) != question:
-        raise Problem(f"{results} is advice on another question, or on files that changed since; give another --name")
+        raise Problem(f"{results} answers another question, or its files have changed since; choose another --name")
     return config
 
 
@@ -167,7 +167,7 @@ def _ensure_python(results: Path) -> str:
     spec = ("--library", _READERS, "--spec", json.dumps(_LIBRARY), "--out", str(artefact))
     done = subprocess.run(build_command("build_library", *spec), check=False)
     if done.returncode:
-        raise Problem("the library that reads could not be built; the lines above have the reason")
+        raise Problem("the build of the reading library failed; see the reason in the lines above")
     return read_json(artefact)["python"]
 
 
@@ -195,7 +195,7 @@ def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None
     now = {one.where: (one.bytes, one.version) for one in after}
     for one in before:
         if now.get(one.where) != (one.bytes, one.version):
-            raise Problem(f"{one.where} changed while it was copied; try again when nobody writes to it")
+            raise Problem(f"{one.where} changed during the copy; try again when no process writes to it")
 
 
 def _build_config(name: str, trial: Trial, where: dict) -> dict:
@@ -259,7 +259,7 @@ def _describe_plan(config: Path, repeats: int) -> str:
     }
     totals = cost.compute_totals(costs)
     return (
-        f"{len(once)} ways to read are measured once, then {repeats} times with {len(cells) - len(once)} controls: "
+        f"{len(once)} ways to read: a probe of each, then {repeats} repeats with {len(cells) - len(once)} controls, "
         f"{cost.describe_time(totals, totals['seconds_beside'])} in all"
     )
 

@@ -135,9 +135,7 @@ def describe_outcome(run: Results) -> dict:
 def show_ways(page: Page, run: Results) -> None:
     """Show all ways with forecasts and measurements, and the copies, if the run is for advice."""
     if facts := get_advice_facts(run):
-        page.show_section(
-            "What was considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)])
-        )
+        page.show_section("Ways considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)]))
         page.show_table(_build_ways_table(run, facts), "")
 
 
@@ -146,12 +144,10 @@ def _draw_ways(advice: Advice, run: Results) -> Figure:
     several = len(advice.shares) > 1
     rows = pd.DataFrame([row for *_, row in tried])
     labels = [f"{way.layout}, {way.name}" + f", {level}" * several for way, level, _ in tried]
-    title = f"Against the files as they are, {advice.base.name}"
+    title = f"Against the original files, {advice.base.name}"
     panels = (comparisons.build_panel(rows, labels, title, run),) if tried else ()
     caption = comparisons.write_caption(run, rows) if tried else ""
-    return Figure(
-        "advice", "What was measured", caption, panels, comparisons.select_numbers(run, rows) if tried else rows
-    )
+    return Figure("advice", "Measured ways", caption, panels, comparisons.select_numbers(run, rows) if tried else rows)
 
 
 def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:

@@ -55,7 +55,7 @@ def run_bisect(query: Query, is_sure: bool) -> int:
     steps = math.ceil(math.log2(len(of.names) - 1))
     print(
         f"{of.package}: {len(of.names)} {'commits' if of.clone else 'releases'} from {of.names[0]} to {of.names[-1]},"
-        f" both ends and about {steps} step{'s' * (steps != 1)} to measure; the workflow's words: {bisection.log}",
+        f" both ends and about {steps} step{'s' * (steps != 1)} to measure; log: {bisection.log}",
         flush=True,
     )
     return report_bisection(bisection, partial(print, flush=True), format_command(query))
@@ -69,49 +69,50 @@ def report_bisection(bisection: Bisection, say: Say, command: str) -> int:
     change, outcome = Change(first, last), "changed"
     if seen.like == FIRST:
         outcome = "same"
-        say(f"{of.package} {first} and {last} take the same {metric}; none between them was measured")
+        say(f"{of.package} {first} and {last} agree in {metric}; no release between them was measured")
     elif seen.like == UNDECIDED:
         outcome = "undecided"
         step = _describe_next_step(bisection, change)
-        say(f"undecided: whether {of.package} {first} and {last} differ in {metric}; {step}")
+        say(f"undecided: {of.package} {first} and {last} were not shown to differ in {metric}; {step}")
     else:
         change = find_change(of.names, bisection.measure_release, say)
         if metric == SECONDS and not change.undecided:
-            say(f"{change.before} and {change.after} are built again in other folders, and all four measured in turn")
+            say(f"building {change.before} and {change.after} again in other folders, to measure all four builds")
             confirm_change(change, of.names, bisection.check_rebuilt)
         outcome = "undecided" if change.undecided or change.unconfirmed else outcome
         _report_change(bisection, change, say)
-    say(f"page: {bisection.make_pages(command, outcome, change)}; sbench archive {bisection.run} packs it")
+    say(f"page: {bisection.make_pages(command, outcome, change)}; archive it with sbench archive {bisection.run}")
     return _UNDECIDED_STATUS if outcome == "undecided" else 0
 
 
 def _report_change(bisection: Bisection, change: Change, say: Say) -> None:
     of, metric, before, after = bisection.of, bisection.metric, change.before, change.after
+    next_step = _describe_next_step(bisection, change)
     for one, other in change.others:
-        say(f"there is another change between {one} and {other}: sbench bisect {of.package} {one} {other} finds it")
+        say(f"another change lies between {one} and {other}; find it with sbench bisect {of.package} {one} {other}")
     if change.undecided:
-        where = f"{of.package} {before} → {after}, since {change.undecided} differs from neither end"
-        say(f"undecided: where {metric} changed within {where}; {_describe_next_step(bisection, change)}")
+        why = f"{change.undecided} was not shown to differ from either end"
+        say(f"undecided: {of.package} {before} → {after} changed {metric}, but {why}; {next_step}")
         return
     if change.unconfirmed:
-        where = f"between {of.package} {before} and {after} changed {metric}"
-        say(f"undecided: which release {where}; {change.unconfirmed}; {_describe_next_step(bisection, change)}")
+        where = f"between {of.package} {before} and {after} was confirmed to change {metric}"
+        say(f"undecided: no release {where}; {change.unconfirmed}; {next_step}")
         return
     skipped = f" (or {', '.join(change.skipped)}, which could not be measured)" if change.skipped else ""
     differs = (f"{name} {old} → {new}" for name, old, new in bisection.list_differences(before, after))
     locks = [str(path) for path in map(bisection.get_lock_path, (before, after)) if path.exists()]
     say(
         f"{of.package} {before} → {after}{skipped} changed {metric} from {bisection.format_figure(before)} to"
-        f" {bisection.format_figure(after)} (records in {bisection.records}); what else differs:"
-        f" {', '.join(differs) or 'nothing'}; lock files: {', '.join(locks or ['envs/measure.lock of both'])};"
-        f" {_describe_next_step(bisection, change)}"
+        f" {bisection.format_figure(after)} (records in {bisection.records}); other differences:"
+        f" {', '.join(differs) or 'none'}; lock files: {', '.join(locks or ['envs/measure.lock of both'])};"
+        f" {next_step}"
     )
 
 
 def _describe_next_step(bisection: Bisection, change: Change) -> str:
     """Describe the command that measures both releases again, with a page."""
     only = f"library={bisection.get_library_name(change.before)},{bisection.get_library_name(change.after)}"
-    return f"type sbench run {bisection.file} --name {bisection.run}-again --only {only} to measure both again"
+    return f"measure both again with sbench run {bisection.file} --name {bisection.run}-again --only {only}"
 
 
 def format_command(query: Query) -> str:
@@ -144,14 +145,14 @@ def _build_bisection(query: Query, is_sure: bool) -> Bisection:
         package, clone = release_range.read_package_name(package, query.last), package
     if package not in list_packages():
         raise Problem(
-            f"{package} is no library to bisect: name one of {', '.join(list_packages())}, or the folder of a clone"
+            f"the library must be one of {', '.join(list_packages())}, or the folder of a clone (got {package})"
         )
     if query.metric not in METRICS:
-        raise Problem(f"--metric {query.metric}: name one of {', '.join(METRICS)}")
+        raise Problem(f"--metric must be one of {', '.join(METRICS)} (got {query.metric})")
     files = list(query.files)
     if files and get_bucket(files):
         raise Problem(
-            f"--files {files[0]}: requests are counted by the embedded server only; name files on this machine"
+            f"--files must be on this machine, because only the embedded server counts requests (got {files[0]})"
         )
     if files:
         describe_first({"files": files, "datasets": ["/**"]})

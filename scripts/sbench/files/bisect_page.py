@@ -41,8 +41,8 @@ def show_releases(page: Page, run: Results) -> None:
         skipped, others = section["skipped"].items(), section["others"]
         lines = [words.fill("skipped", release=release, reason=reason) for release, reason in skipped]
         lines += [words.fill("other change", before=before, after=after) for before, after in others]
-        page.show_section("Not measured, and other changes", bullets(lines))
-        page.show_section("What was read, in this order", bullets(reads.describe_orders(run)))
+        page.show_section("Skipped releases and other changes", bullets(lines))
+        page.show_section("Order of the reads", bullets(reads.describe_orders(run)))
 
 
 def _get_section(run: Results) -> dict:
@@ -121,7 +121,7 @@ def _draw_requests(run: Results) -> Figure:
     """Draw each request of both releases, whether or not the run compares their times."""
     both = [_find_cell(run, _get_section(run)[end]) for end in ("before", "after")]
     if any(cell is None for cell in both):
-        return Figure("requests-in-time", "Requests, one by one", "", (), pd.DataFrame())
+        return Figure("requests-in-time", "Timeline of requests", "", (), pd.DataFrame())
     states = " | ".join(dict.fromkeys(run.get_cache_states(pd.DataFrame(both))))
     sides = zip(("baseline", "contender"), both, strict=True)
     pair = {key: cell[of] for side, cell in sides for key, of in ((side, "library"), (f"{side}_cell", "cell"))}

@@ -128,7 +128,7 @@ class Bisection:
         if self.metric == SECONDS:
             self._measure_releases([first, release, last])
             before, after = self._list_verdicts([first, release, last], release)
-            ratios = f"{format_ratio(before)} of that of {first}, {format_ratio(after)} of that of {last}"
+            ratios = f"{format_ratio(before)} against {first}, {format_ratio(after)} against {last}"
             return Seen(judge_release(before, after), f"{self.describe_figure(release)}, {ratios}")
         self._measure_releases([release])
         figure, ends = self.read_figure(release), (self.read_figure(first), self.read_figure(last))
@@ -145,13 +145,13 @@ class Bisection:
             self._measure_releases(names)
             figures = [self.read_figure(name) for name in names]
         except Unusable as problem:
-            raise Problem(f"{problem}; name another release, or mend that") from None
-        words = f"the first, {first}: {self.describe_figure(first)}; the last, {last}: {self.describe_figure(last)}"
+            raise Problem(f"{problem}; fix the cause, or name another release") from None
+        words = f"first {first}: {self.describe_figure(first)}; last {last}: {self.describe_figure(last)}"
         if self.metric != SECONDS:
             return Seen(FIRST if len(set(figures)) == 1 else LAST, words)
         verdict = self._list_verdicts(names, last)[0]
         self._whole = verdict["ratio"]
-        return Seen(judge_last(verdict), f"{words}, {format_ratio(verdict)} of that of the first")
+        return Seen(judge_last(verdict), f"{words}, {format_ratio(verdict)} against the first")
 
     def check_rebuilt(self, before: str, after: str) -> str:
         """Rebuild two releases in other folders, measure all four builds in turn, and return `find_doubt` of them."""
@@ -172,7 +172,7 @@ class Bisection:
         of_release = [record for _, record in sorted(self._read_records(release).items())]
         usable = [record for record in of_release if not validity.list_faults(record)]
         if not usable:
-            faults = validity.list_faults(of_release[0]) if of_release else ["it has no record"]
+            faults = validity.list_faults(of_release[0]) if of_release else ["it lacks a record"]
             raise Unusable(f"{self.get_library_name(release)} cannot be measured: {'; '.join(faults)}")
         if self.metric == SECONDS:
             return statistics.median(record["seconds"]["total"] for record in usable)
@@ -309,4 +309,4 @@ class Bisection:
                 status = process.wait()
             words.seek(begin)
             problems = [line.partition("problem: ")[2].strip() for line in words if "problem: " in line]
-        return problems[0] if problems else f"the workflow ended with status {status}; its words are in {self.log}"
+        return problems[0] if problems else f"the workflow ended with status {status}; see {self.log}"

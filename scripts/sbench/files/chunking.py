@@ -136,7 +136,7 @@ def _describe_mismatch(level: str, kind: Kind, names: Sequence[str], better: tup
         return sizes.format_size(round(nbytes * len(names)))
 
     of = names[0] if len(names) == 1 else f"{len(names)} datasets such as {names[0]}"
-    fault = f"the chunks {kind.chunks} of {of} do not suit it" if kind.chunks else f"{of} has no chunks"
+    fault = f"the chunks {kind.chunks} of {of} do not suit it" if kind.chunks else f"{of} is contiguous"
     selected = count_selected_bytes(kind, level) * kind.stored
     fetched = compute_cost(kind._replace(chunks=better), level).bytes
     text = f"{level} fetches {format_size(compute_cost(kind, level).bytes)} for {format_size(selected)}: {fault}"

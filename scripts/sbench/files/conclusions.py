@@ -47,18 +47,18 @@ def list_conclusions(looked: Looked) -> Iterator[str]:
     )
     for part in (*parts, _describe_lacking_filters):
         yield from part(looked)
-    yield "What is worth it for what you read is tried by sbench advise."
+    yield "Run sbench advise to measure which changes pay off for your reads."
 
 
 def _describe_prefetch(looked: Looked) -> Iterator[str]:
     if not 0 < (largest := max(looked.bytes)) <= ROS3_FIRST_BYTES:
         return
     elsewhere = sizes.format_count(looked.elsewhere, "dataset")
-    but = f", but not the values of {elsewhere} in other files" if looked.elsewhere else ""
+    but = f", except the values of {elsewhere} in other files" if looked.elsewhere else ""
     several = "The file has" if len(looked.bytes) == 1 else "The largest file has"
     yield (
-        f"{several} {sizes.format_size(largest)}, and ROS3 fetches the first {sizes.format_size(ROS3_FIRST_BYTES)} of a"
-        f" file when it opens it: it comes whole with that, however it is laid out and whatever is read{but}."
+        f"{several} {sizes.format_size(largest)}, and ROS3 fetches the first {sizes.format_size(ROS3_FIRST_BYTES)} when"
+        f" it opens a file: the open fetches the whole file, whatever its layout and the datasets to read{but}."
     )
 
 
@@ -76,8 +76,8 @@ def _describe_metadata(looked: Looked) -> Iterator[str]:
     worst = _find_worst(looked, lambda held: 0 if held.page_size else held.requests)
     if worst and not worst.page_size and worst.requests >= _MANY_REQUESTS:
         yield (
-            f"Metadata lie among the values{_format_file(worst, looked)}: opening the file and finding its"
-            f" {sizes.format_count(worst.objects, 'object')} takes {worst.requests:,} requests of ROS3 behind the first"
+            f"Metadata are scattered among the values{_format_file(worst, looked)}: opening the file and finding its"
+            f" {sizes.format_count(worst.objects, 'object')} takes {worst.requests:,} requests of ROS3 beyond the first"
             f" {sizes.format_size(ROS3_FIRST_BYTES)} ({_format_seconds(worst.requests)}); HDF5 2.2 fetches blocks of"
             f" 16 MiB there. {_describe_metadata_remedy(worst)}"
         )
@@ -89,7 +89,7 @@ def _describe_small_pages(looked: Looked) -> Iterator[str]:
         yield (
             f"Pages of {sizes.format_size(worst.page_size)} are small{_format_file(worst, looked)}: even with a page"
             f" buffer, opening the file and finding its {sizes.format_count(worst.objects, 'object')} takes"
-            f" {worst.page_requests:,} requests of ROS3 behind the first {sizes.format_size(ROS3_FIRST_BYTES)}"
+            f" {worst.page_requests:,} requests of ROS3 beyond the first {sizes.format_size(ROS3_FIRST_BYTES)}"
             f" ({_format_seconds(worst.page_requests)}). {_describe_metadata_remedy(worst)}"
         )
 
@@ -98,9 +98,11 @@ def _describe_metadata_remedy(contents: Contents) -> str:
     """Describe how to reduce the requests for metadata."""
     page = next((page for page in _PAGES if page >= contents.metadata), None)
     if not page or page == contents.page_size:
-        return f"They take {sizes.format_size(contents.metadata)}; fewer and larger datasets need fewer requests."
+        return (
+            f"The metadata take {sizes.format_size(contents.metadata)}; fewer and larger datasets need fewer requests."
+        )
     command = _build_repack_command("-S PAGE -G", page)
-    return f"A copy in pages of {sizes.format_size(page)} has them all in its first page: {command}"
+    return f"A copy with pages of {sizes.format_size(page)} holds all metadata in its first page: {command}"
 
 
 def _describe_old_index(looked: Looked) -> Iterator[str]:
@@ -111,8 +113,8 @@ def _describe_old_index(looked: Looked) -> Iterator[str]:
     size = sizes.format_size(sum(length for _, length in group.reads))
     yield (
         f"Group {group.path}{_format_file(worst, looked)} has {group.members:,} members in an index of the format"
-        f" before HDF5 1.8: finding one by its name takes {sizes.format_count(len(group.reads), 'read')} and {size}. A"
-        ' copy in the latest format (libver="latest"), which old releases cannot read, has one that is read in'
+        f" before HDF5 1.8: finding a member by name takes {sizes.format_count(len(group.reads), 'read')} and {size}. A"
+        ' copy in the latest format (libver="latest"), which old releases cannot read, has an index that HDF5 reads in'
         f" parts: {_build_repack_command('-L')}; a few large datasets need neither."
     )
 
@@ -170,8 +172,8 @@ def _describe_small_datasets(looked: Looked) -> Iterator[str]:
         share = format_share(count_bytes(small), count_bytes(worst.datasets))
         yield (
             f"{sizes.format_count(len(small), 'dataset')} of less than {sizes.format_size(SMALL)}"
-            f"{_format_file(worst, looked)} hold {share}: each is a request whose round trip takes longer than its"
-            " bytes; reading ahead or keeping blocks gains."
+            f"{_format_file(worst, looked)} hold {share}: each takes a request, whose round trip is longer than the"
+            " transfer of its bytes; read-ahead or a block cache helps."
         )
 
 
@@ -187,7 +189,7 @@ def _describe_small_chunks(looked: Looked) -> Iterator[str]:
     yield (
         f"{number:,} chunks{_format_file(worst, looked)} take less than {sizes.format_size(SMALL)} each and hold"
         f" {format_share(count_bytes(small), count_bytes(worst.datasets))}, {most.chunks:,} of them in {most.path}:"
-        f" where nothing is kept, each is a request ({_format_seconds(number)} for all); larger chunks need fewer."
+        f" without a cache each takes a request ({_format_seconds(number)} for all); larger chunks need fewer requests."
     )
 
 
@@ -228,7 +230,9 @@ def _describe_uncached(datasets: list[Stored], cache: str) -> str:
     words = f"Chunks of {sizes.format_size(most.chunk)} ({most.path}{others}) are larger than {cache}"
     cost = f"reading {most.path} takes {most.pieces:,} reads instead of {most.chunks:,}"
     if most.filters:
-        cost = f"each access to one fetches {sizes.format_size(most.bytes // most.chunks)} and unpacks them again"
+        cost = (
+            f"each access to a chunk fetches {sizes.format_size(most.bytes // most.chunks)} and decompresses them again"
+        )
     return f"{words}: {cost}. Open the file with rdcc_nbytes={1 << (most.chunk - 1).bit_length()} (chunk_cache)."
 
 
@@ -238,7 +242,7 @@ def _describe_lacking_filters(looked: Looked) -> Iterator[str]:
         lacking.setdefault(entry.detail, []).append(entry.path)
     for detail, paths in lacking.items():
         more = f" and {len(paths) - 1:,} more" * (len(paths) > 1)
-        yield f"{paths[0]}{more} cannot be read without {detail}. Runs leave them out."
+        yield f"{paths[0]}{more} cannot be read without {detail}. Runs omit them."
 
 
 def _find_worst(looked: Looked, amount: Callable[[Contents], int]) -> Contents | None:

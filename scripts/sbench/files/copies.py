@@ -150,8 +150,8 @@ def expect_room(folder: Path, needed: int) -> None:
     """Raise a Problem if the disk of a folder has too few free bytes."""
     if (free := shutil.disk_usage(folder).free) < needed:
         raise Problem(
-            f"{folder} has {sizes.format_size(free)} free, and copies take up to {sizes.format_size(needed)};"
-            " free some, name fewer files, or another folder (--scratch)"
+            f"{folder} has {sizes.format_size(free)} free, but copies take up to {sizes.format_size(needed)};"
+            " free space, name fewer files, or another folder (--scratch)"
         )
 
 
@@ -173,7 +173,7 @@ def _run_tool(command: list[str]) -> None:
 
 
 def _describe_status(code: int) -> str:
-    return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it gave no reason, and status {code}"
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code} without a reason"
 
 
 def _parse_reason(words: str) -> str:

@@ -50,7 +50,7 @@ def _compare_dataset(before: h5py.File, path: str, after: h5py.File, copied: str
         return (
             ""
             if all(_is_same_block(original, copy, block) for block in blocks)
-            else f"{path} has other values in the copy"
+            else f"{path} has different values in the copy"
         )
     except Unable as error:
         return f"{path} {error}"

@@ -51,7 +51,7 @@ def compute_forecasts(
     command = build_command("sbench.files.forecast_requests", python=[python])
     done = subprocess.run(command, input=json.dumps(posed), capture_output=True, text=True, check=False)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
+        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise Problem(f"requests cannot be forecast: {last.removeprefix('problem: ')}")
     answers = iter(json.loads(done.stdout))
     return [_sum_files(one, [next(answers) for _ in one.paths], network) for one in questions]

@@ -1,7 +1,7 @@
-"""What reading files will ask a store for: HDF5's own reads are watched once, and each driver's cache plays on them.
+"""Forecast the requests of reading files: record HDF5's reads once, and replay them through the cache of each driver.
 
-No driver takes part. Requests are taken as one after the other, so that seconds are those of one worker; what the
-library and the driver compute is left out. It runs in the interpreter of a library with h5py and fsspec.
+No driver takes part. Forecasts assume sequential requests of a single worker, and leave out computing in the library
+and the driver. It runs in the interpreter of a library with h5py and fsspec.
 """
 
 import argparse

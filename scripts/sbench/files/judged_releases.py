@@ -101,13 +101,13 @@ def find_doubt(rows: Sequence[dict], whole: float) -> str:
     than two builds of the same release.
     """
     if any(row["verdict"] not in ORDERED for row in rows):
-        return "not told apart in all of two builds each"
+        return "not all pairs of their builds differ"
     logs = [math.log(row["ratio"]) for row in rows]
     if min(logs) < 0 < max(logs) or min(map(abs, logs)) < abs(math.log(whole)) / 2:
-        return "less than half of the ratio of the last to the first in one of two builds each"
+        return "less than half of the ratio last/first, or the other direction, in a pair of their builds"
     of_builds = (logs[0] - logs[1], logs[2] - logs[3], logs[0] - logs[2], logs[1] - logs[3])
     if _APART * max(map(abs, of_builds)) > min(map(abs, logs)):
-        return "two builds of one of them differ by more"
+        return f"the difference is less than {_APART}× that between two builds of the same release"
     return ""
 
 

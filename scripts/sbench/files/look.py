@@ -47,10 +47,8 @@ def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], a
     if as_json:
         print_json(looked.to_json() | {"meaning": meaning})
     else:
-        print(
-            *looked.format_lines(), "", "What that means over a network", *(f"  {line}" for line in meaning), sep="\n"
-        )
-    print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
+        print(*looked.format_lines(), "", "Reading over a network", *(f"  {line}" for line in meaning), sep="\n")
+    print(f"read in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     if looked.bad:
         more = [f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED)
         raise Problem("; ".join([*looked.bad[:_NAMED], *more]))

@@ -94,8 +94,8 @@ class Looked:
         reads = [len(held.reads) for held in self.contents]
         beyond = [held.requests for held in self.contents]
         yield (
-            f"opening a file and finding all that is in it takes {_format_span(reads, '{:,}'.format)} reads,"
-            f" {_format_span(beyond, '{:,}'.format)} of them behind its first {sizes.format_size(ROS3_FIRST_BYTES)}"
+            f"opening a file and finding all its objects takes {_format_span(reads, '{:,}'.format)} reads,"
+            f" {_format_span(beyond, '{:,}'.format)} of them beyond the first {sizes.format_size(ROS3_FIRST_BYTES)}"
         )
 
 

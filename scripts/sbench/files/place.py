@@ -64,7 +64,7 @@ def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
     """
     given = {"latency_ms": latency, "per_connection_mib_s": rate}
     if any(value is not None and value < 1 for value in given.values()):
-        raise Problem("--latency (ms) and --rate (MiB/s) are whole numbers from 1")
+        raise Problem("--latency (ms) and --rate (MiB/s) must be at least 1")
     return {key: value for key, value in given.items() if value is not None}
 
 
@@ -77,7 +77,7 @@ def parse_store(address: str) -> dict | None:
     if not address:
         return None
     if not (bucket := addresses.get_bucket(address)):
-        raise Problem(f"{address} is no place in a bucket; write --store s3://bucket/prefix")
+        raise Problem(f"--store must be s3://bucket/prefix (got {address})")
     prefix = address.removeprefix(addresses.IN_BUCKET).partition("/")[2].strip("/")
     return build_store_entry(bucket) | {"prefix": prefix, "upload": True}
 

@@ -75,7 +75,7 @@ class Trial:
         paged, cache = self._read_first_file()
         original = ways.list_arms(ORIGINAL, self._is_from_s3, paged, cache)
         if reason := self._add_forecasts([Question(list(original), self._object, self.datasets)])[0]:
-            raise Problem(f"{self._object[0]} cannot be read so: {reason}")
+            raise Problem(f"{self._object[0]} cannot be read: {reason}")
         layouts = {layout.name: layout for layout in self._list_layouts()}
         self._try_layouts(layouts.values())
         page = min(self._select_arms(layouts), key=self._compute_rank, default=Arm("paged-1MiB", "")).layout.partition(
@@ -189,7 +189,7 @@ class Trial:
     def _write_options(self) -> Path | None:
         """Write h5repack options for other chunks: a file for all, or a folder if files differ; None without gain."""
         if len(self.every) > _MANY_FILES:
-            print(f"the chunks of {len(self.every):,} files are examined", flush=True)
+            print(f"examining the chunks of {len(self.every):,} files", flush=True)
         texts = {copies.get_copy_name(path, self.is_mirrored): self._list_options(path) for path in self.every}
         texts |= {path.name: self._list_options(path) for path in self.files}
         if not any(texts.values()):

@@ -129,13 +129,13 @@ class Call:
         """Raise a Problem if no interpreter can run the programs, or if jobs of an earlier call are in a queue."""
         if self._python.startswith(".venv") and not Path(self._python).exists():
             raise Problem(
-                f"what the programs import is neither in {sys.prefix} (no {list_missing_packages()[0]}) nor is there a"
-                " .venv: type `make setup` and the same again, or add `--sdm conda`"
+                f"{sys.prefix} lacks {list_missing_packages()[0]}, and .venv does not exist; run `make setup` and"
+                " repeat the command, or add `--sdm conda`"
             )
         if jobs := slurm.list_queued_jobs(Path.cwd()):
             raise Problem(
-                f"jobs of an earlier call are in the queue ({' '.join(jobs)}): wait until they end, or scancel them,"
-                " and type the same again"
+                f"jobs of an earlier call are in the queue ({' '.join(jobs)}); wait until they end, or scancel them,"
+                " and repeat the command"
             )
 
     def get_constraints(self) -> dict[str, str]:

@@ -81,7 +81,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     """Measure one cell once and write its record, unless it has a record, even a failed record: its block is closed."""
     with contextlib.suppress(Problem):
         if "status" in read_json(arguments.out):
-            print(f"{arguments.out} is there and stays; sbench run --again measures its cell again", file=log)
+            print(f"{arguments.out} exists and is kept; sbench run --again measures its cell again", file=log)
             return
     began, started = time.monotonic(), session.get_session_time()
     for needed in blocks.read_needs(arguments.blocks, arguments.repeat):
@@ -137,7 +137,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     facts = record.pop("host", facts)
     if replaced := store.list_replaced_files(manifest.get("files", []), location, env):
         raise Problem(
-            f"{replaced[0]} was replaced or changed since it was examined; end what writes to it, remove"
+            f"{replaced[0]} was replaced or changed after its examination; stop the program that writes to it, remove"
             f" {provision['manifest']} and run again"
         )
     if failed := study.check_label(record, settings, manifest):
@@ -337,7 +337,7 @@ class _Child:
             selector.register(self._answers, selectors.EVENT_READ)
             while True:
                 if served and served.list_dead_servers():
-                    raise Problem(f"{' and '.join(served.list_dead_servers())} ended while the cell was measured")
+                    raise Problem(f"{' and '.join(served.list_dead_servers())} ended during the measurement")
                 if not selector.select(_POLL_S):
                     continue
                 line = self._answers.readline()
@@ -370,7 +370,7 @@ def _stop_after(name: str, limit_s: float) -> Iterator[None]:
     """End a `with` block at its time limit, even while it waits for a server that hangs."""
 
     def raise_ended(signal_number: int, frame: object) -> None:
-        words = f"{name} was ended after its time limit of {limit_s:g} s; raise time_limit_s"
+        words = f"{name} exceeded its time limit of {limit_s:g} s; raise time_limit_s"
         raise Ended(words, timed_out_s=limit_s)
 
     signal.signal(signal.SIGALRM, raise_ended)
@@ -385,10 +385,10 @@ def describe_ending(name: str, status: int, log: Path) -> str:
     """Describe the end of a failed program: by a signal from outside, or by itself, with its last line of output."""
     name = name.removeprefix("sbench.")
     if status == -signal.SIGKILL:
-        return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
+        return f"{name} was killed (SIGKILL) by a user or, for lack of memory, by the kernel"
     how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     # Skip the closing bracket of an error of many lines.
     lines = [line for line in lines if re.search(r"\w", line)]
     problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
-    return f"{name} ended {how}: {(problems or lines or ['it said nothing'])[-1]}"
+    return f"{name} ended {how}: {(problems or lines or ['no output'])[-1]}"

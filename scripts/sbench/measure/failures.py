@@ -29,7 +29,9 @@ def report_failures(config: dict, reports: Path, log: Path) -> bool:
     old = {path for path, record in attempts.items() if now and record.get("session") != now}
     lines = _describe_failed_steps({path: failed[path] for path in failed.keys() - old}, f"{reports}/index.html")
     if amiss := sorted(failed.keys() - attempts.keys()):
-        lines.append(f"What is no record was moved to {move_aside(results, amiss)}; the next call makes it again.")
+        lines.append(
+            f"Failed builds and data were moved to {move_aside(results, amiss)}; the next call makes them again."
+        )
     lacking = [
         line
         for study in config["only"].get("study", config["studies"])
@@ -70,7 +72,7 @@ def _describe_lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[s
     selected, sessions = matrix.select_cells(cells, config["only"]), blocks.read_measured_blocks(config, cells)
     if sessions and (lacking := len(blocks.choose_blocks(config, selected, sessions).blocks)):
         due = studies.get_study(study).count_repeats(config)
-        yield f"{study}: some comparisons lack {lacking} of {due} blocks; the next call appends them, of all cells"
+        yield f"{study}: some comparisons lack {lacking} of {due} blocks; the next call appends them for all cells"
     results = Path("results", config["run"])
     by_cell = {
         cell.name: {path for _, path in records.list_repeats(results / study / "records" / cell.name)}

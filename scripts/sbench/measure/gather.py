@@ -211,8 +211,7 @@ def list_hosts(record: dict) -> list[dict]:
 def describe_unsealed(measured: list[dict]) -> list[str]:
     """Count the records that precede digests, in words; return nothing if all have it."""
     count = sum("digest" not in record for record in measured)
-    words = "were edited since they were written is not known, and they count"
-    line = f"{count} of {len(measured)} records are from before records had a digest: whether they {words}"
+    line = f"{count} of {len(measured)} records predate digests: they count, but later edits would not be noticed"
     return [line] if count else []
 
 

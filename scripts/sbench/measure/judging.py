@@ -29,7 +29,7 @@ _SAME = {
     "data": "the data differ",
     "logical_bytes": "the amount of data differs",
     "packages": "the Python packages differ",
-    "verified": "whether checksums are within the timed pass differs",
+    "verified": "the place of checksums, inside or outside the timed pass, differs",
 }
 LOST = "one arm lost more records, which may be the slow ones"
 OTHER_SOFTWARE = "the software differs"
@@ -252,7 +252,7 @@ class _Family:
         gone = {"failed, invalid or missing in an arm": ~complete & (pd.notna(status[0]) | pd.notna(status[1]))}
         for column, what in _TOGETHER.items():
             gone[f"measured {what}, {NOT_USED}"] = complete & self._mismatches[column][:, number]
-        gone["ended by the time limit in an arm, and taken as that long"] = used & (
+        gone["ended by the time limit in an arm, with the limit as its time"] = used & (
             _is_true(ended[0]) | _is_true(ended[1])
         )
         for how, those in gone.items():
@@ -390,13 +390,13 @@ def _is_true(values: np.ndarray) -> Flags:
 
 def _describe_verdict(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:
     if verdict.verdict == Outcome.TOO_FEW:
-        return f"{verdict.blocks} complete blocks, {MIN_BLOCKS} are needed"
+        return f"{verdict.blocks} complete blocks, a verdict needs {MIN_BLOCKS}"
     if verdict.verdict != Outcome.NO_EVIDENCE:
         return ""
     bound, level = 1 + equivalence_percent / 100, stats.compute_level(looks)
     if 1 / bound <= verdict.low and verdict.high <= bound:
         return f"the medians are the same, the means may not be: {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
-    needed = f"{level:.2g}" + (f", seen for the {_ORDINALS.get(looks, f'{looks}th')} time" if looks > 1 else "")
+    needed = f"{level:.2g}" + (f" at the {_ORDINALS.get(looks, f'{looks}th')} look" if looks > 1 else "")
     if verdict.p <= level:
         return f"p <= {needed}, but the interval includes 1"
     excludes = verdict.low > 1 or verdict.high < 1

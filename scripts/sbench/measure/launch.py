@@ -78,7 +78,7 @@ def make_plan(
         paths = list(map(os.path.abspath, imports))
         changes["studies"] = {name: {"imports": paths} for name, own in config["studies"].items() if "imports" in own}
         if not changes["studies"]:
-            raise Problem(f"{file} has no study that imports results; name another configuration")
+            raise Problem(f"{file} contains no study that imports results; name another configuration")
         for importing, section in changes["studies"].items():
             config["studies"][importing] |= section
         configuration.expect_plain(config, "the command line")
@@ -112,7 +112,7 @@ def print_plan(plan: Plan, as_json: bool = False) -> int:
         print_json({"run": plan.config["run"], "studies": by_study})
         return 0
     for what, fine, detail in preflight.check_inputs(plan.config):
-        print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
+        print(f"{'' if fine else 'FAILED '}{what}: {detail}")
     for note in preflight.check_begun_libraries(plan.config):
         print(note)
     _print_costs(plan, listed=True)
@@ -189,7 +189,7 @@ def _get_snakemake() -> str:
 
 def _parse_cores(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
-        raise Problem(f"{text!r} is no number of cores; write for example --cores 2")
+        raise Problem(f"--cores must be a number of cores, such as --cores 2 (got {text!r})")
     return int(text)
 
 
@@ -201,7 +201,7 @@ def _parse_run_name(text: str) -> str:
     """
     with contextlib.suppress(ValueError):
         float(text)
-        raise Problem(f"{text!r} is a number, and no name of a run here; put a letter before it, as --name day-{text}")
+        raise Problem(f"--name must not be a number (got {text!r}); put a letter before it, such as --name day-{text}")
     return text
 
 
@@ -271,18 +271,18 @@ def _print_costs(plan: Plan, listed: bool) -> float:
         jobs = sum(max(to_do for _, to_do, *_ in own.cells) for own in costs.values() if own.cells)
         least, most = (cost.format_duration(jobs * each) for each in _JOB_S)
         say(
-            f"with --workflow-profile profiles/slurm: a job for each of {jobs} blocks costs about {least} to"
-            f" {most} more, and their time in the queue"
+            f"with --workflow-profile profiles/slurm: {jobs} blocks, each a job, take about {least} to {most} more,"
+            " plus their time in the queue"
         )
-    parts = [f"{cost.format_duration(building)} build {', '.join(sorted(built))}"] * bool(built)
-    parts += [f"{cost.format_duration(beside)} make data and pages"] * bool(beside)
+    parts = [f"{cost.format_duration(building)} to build {', '.join(sorted(built))}"] * bool(built)
+    parts += [f"{cost.format_duration(beside)} for data and pages"] * bool(beside)
     seconds = totals["seconds"] + building + beside
     say(
         "in all: "
         + f"{sizes.format_count(len(cells), 'cell')}, {sizes.format_count(int(totals['records']), 'record')}: "
         * bool(cells)
         + cost.describe_time(totals, building + beside)
-        + f", of which {' and '.join(parts)}" * bool(parts)
+        + f", including {' and '.join(parts)}" * bool(parts)
         + ", nothing to build" * (not built)
         + f"; report: reports/{config['run']}/index.html"
     )
@@ -301,8 +301,8 @@ def _require_consent(config: dict, costs: dict[str, Cost], yes: bool) -> None:
     # Data that go directly into a store elsewhere need no room here.
     if (needed := totals["made_bytes"]) > (free := shutil.disk_usage(".").free):
         raise Problem(
-            f"results/ has {free / 2**30:.1f} GiB free, and {needed / 2**30:.1f} GiB of data are to be generated; free"
-            " some or make the data smaller"
+            f"results/ has {free / 2**30:.1f} GiB free, but the run generates {needed / 2**30:.1f} GiB of data; free"
+            " disk space or make the data smaller"
         )
     sums = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
     sums |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
@@ -311,9 +311,9 @@ def _require_consent(config: dict, costs: dict[str, Cost], yes: bool) -> None:
     above = [f"{key} {sums[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if sums[key] > limit]
     if not above or yes:
         return
-    line = f"this run is above the limits of ask_above: {', '.join(above)}"
+    line = f"this run exceeds the limits of ask_above: {', '.join(above)}"
     if not sys.stdin.isatty():
-        raise Problem(f"{line}; give --yes, or raise them in the configuration")
+        raise Problem(f"{line}; add --yes, or raise the limits in the configuration")
     if input(f"{line}. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
         raise Problem("nothing was started")
 
@@ -323,27 +323,25 @@ def _describe_pairing(
 ) -> Iterator[str]:
     compare, names = config["studies"][study]["compare"], {cell.name for cell in selected}
     if opened.blocks and opened.blocks[0] > 1:
-        why = "what an earlier session left out is not filled up, as a cell needs its partners beside it"
+        why = "incomplete blocks stay incomplete, as compared cells must share a session"
         if opened.blocks[-1] == studies.get_study(study).count_repeats(config):
-            why = f"there are to be {opened.blocks[-1]}"
+            why = f"the configuration sets {opened.blocks[-1]} repeats"
         elif opened.conditional:
-            why = (
-                f"{sizes.format_count(len(opened.fresh), 'cell')} without any record, to be measured beside the others"
-            )
+            why = f"{sizes.format_count(len(opened.fresh), 'cell')} without a record must share blocks with the others"
         yield f"{_format_blocks(opened.blocks)}, of {sizes.format_count(len(names), 'cell')}, appended: {why}"
     if opened.blocks and (cut := blocks.count_cut_pairs(cells, names, compare)):
-        yield f"{sizes.format_count(cut, 'comparison')} with cells that are not asked for: not in these blocks"
+        yield f"{sizes.format_count(cut, 'comparison')} not in these blocks: they need cells that are not selected"
     if (
         opened.blocks
         and opened.draw is None
         and compare
         and studies.get_study(study).count_repeats(config) >= MIN_BLOCKS
     ):
-        yield "cells in the order of the matrix, as each leaves traces in the next: they are not comparable"
+        yield "cells run in the order of the matrix, as each affects the next: they are not comparable"
     if opened.anew and (cut := blocks.count_cut_pairs(cells, opened.anew.keys(), compare)):
         anew = sizes.format_count(len(opened.anew), "cell")
         others = sizes.format_count(cut, "comparison")
-        yield f"{anew} measured again, without the other side of {others}: sbench run measures both"
+        yield f"{anew} measured again without the other arm of {others}; sbench run measures both"
 
 
 def _format_blocks(blocks_opened: list[int]) -> str:
@@ -361,8 +359,8 @@ def _expect_measured(config: dict, cells: Iterable[Cell], words: Sequence[str]) 
     measured = [cell.name for cell in cells if (base / cell.study / "records" / cell.name).is_dir()]
     for word in words:
         if not any(name.startswith(word) for name in measured):
-            among = " and is asked for" if config["only"] else ""
-            raise Problem(f"no measured cell of {base} begins with {word!r}{among}; sbench plan lists the names")
+            selected = "selected and " if config["only"] else ""
+            raise Problem(f"no {selected}measured cell of {base} begins with {word!r}; sbench plan lists the names")
 
 
 def _remove_lock(command: list[str]) -> None:
@@ -376,5 +374,7 @@ def _remove_lock(command: list[str]) -> None:
     for process in psutil.process_iter(["cmdline", "cwd"]):
         programs = {os.path.basename(word) for word in (process.info["cmdline"] or [])[:2]}
         if "snakemake" in programs and process.info["cwd"] == os.getcwd():
-            raise Problem(f"another run is going on in this folder (process {process.pid}): wait, or use another clone")
+            raise Problem(
+                f"another run is in progress in this folder (process {process.pid}); wait, or use another clone"
+            )
     subprocess.run([*command, "--unlock"], capture_output=True, check=True)

@@ -40,13 +40,15 @@ def run_checks(file: str, as_json: bool = False) -> int:
     for what, fine, detail in list_findings(config):
         made.append({"check": what, "passed": bool(fine), "detail": detail})
         if not as_json:
-            sign = ("ok    ", "green") if fine else ("AMISS ", "red")
+            sign = ("ok    ", "green") if fine else ("FAILED", "red")
             console.print(sign[0], style=sign[1], end=" ")
             print(f"{what}: {detail}", flush=True)
     if as_json:
         print_json({"checks": made})
     elif slurm.has_nodes_elsewhere():
-        print(f"This machine was looked at. Cells run on the nodes of Slurm: srun ./sbench check {file}")
+        print(
+            f"These checks are of this machine. Cells run on nodes of Slurm; check them too: srun ./sbench check {file}"
+        )
     return int(not all(one["passed"] for one in made))
 
 
@@ -57,7 +59,7 @@ def list_findings(config: dict) -> Iterator[Finding]:
         f"Linux, {host.read_facts()['cpu']}, {host.count_usable_cores()} cores" if linux else "only Linux is supported"
     )
     yield "system", linux, machine
-    yield _run_check("loopback", lambda: f"servers can listen on 127.0.0.1, as on port {find_free_port()}")
+    yield _run_check("loopback", lambda: f"servers can listen on 127.0.0.1 (tried port {find_free_port()})")
     yield _run_check("shared memory", expect_shared_memory)
     yield from _check_tools(config)
     yield from check_inputs(config, _install_wheels)
@@ -76,10 +78,10 @@ def list_findings(config: dict) -> Iterator[Finding]:
 def _list_disk_use(cached: Path, results: Path) -> Iterator[Finding]:
     runs = {path: _count_bytes(path) for path in results.glob("[!.]*") if path.name not in _COMMITTED and path.is_dir()}
     if cached.exists():
-        yield "cache", True, f"{sizes.format_size(_count_bytes(cached))} of what is built; rm -r {cached} removes it"
+        yield "cache", True, f"{sizes.format_size(_count_bytes(cached))} of builds; rm -r {cached} removes them"
     if runs:
         largest = max(runs, key=lambda path: runs[path])
-        detail = f"{sizes.format_size(sum(runs.values()))}, of which {largest} has {sizes.format_size(runs[largest])}"
+        detail = f"{sizes.format_size(sum(runs.values()))}, most in {largest} ({sizes.format_size(runs[largest])})"
         yield "results", True, f"{detail}; rm -r results/<run> reports/<run> removes a run"
 
 
@@ -139,8 +141,8 @@ def check_begun_libraries(config: dict) -> Iterator[str]:
             before = describe_origin(build["hdf5_source"], build.get("added", ()))
             if has_user_parts(build) and (now := resolve_origin(library)) != before:
                 yield (
-                    f"library {name} is {now} by now; run {config['run']} began with {before} and builds nothing again:"
-                    " give the run another name (--name) to measure it as it is"
+                    f"library {name} has changed: it is {now}, run {config['run']} began with {before} and keeps that"
+                    " build; give the run another name (--name) to measure the present library"
                 )
 
 
@@ -187,7 +189,7 @@ def _list_uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use
 def _check_folder(folder: Path, use: _Use) -> Iterator[Finding]:
     """Write a file to a folder and check whether the uses of the run work with it."""
     if amiss := _check_presence(folder, use.made):
-        yield f"{folder} there", False, amiss
+        yield f"folder {folder}", False, amiss
         return
     try:
         folder.mkdir(exist_ok=True)
@@ -204,7 +206,7 @@ def _check_folder(folder: Path, use: _Use) -> Iterator[Finding]:
         yield f"{folder} writable", False, f"{error.strerror}; make it writable or name another folder"
         return
     free = shutil.disk_usage(folder).free
-    remedy = "" if free >= use.size else "; free some or make the data smaller"
+    remedy = "" if free >= use.size else "; free disk space or make the data smaller"
     yield f"{folder} free", free >= use.size, f"{free / 2**30:.1f} GiB, {use.size / 2**30:.1f} needed{remedy}"
 
 
@@ -212,15 +214,15 @@ def _check_presence(folder: Path, made: bool) -> str:
     if folder.exists() and not folder.is_dir():
         return "is a file, not a folder; move it, or correct the store's path"
     if made and not folder.absolute().parent.is_dir():
-        return f"there is no {folder.parent}; mount it, or correct the store's path"
+        return f"{folder.parent} does not exist; mount it, or correct the store's path"
     return "" if made or folder.is_dir() else "no such folder; mount the volume there, or correct the store's path"
 
 
 def _test_cache_state(path: Path, kind: str) -> str:
     cold, warm = (page_cache.set_cache_state(state, [path])["state"] for state in ("cold", "warm"))
     if (cold, warm) != ("cold", "warm"):
-        raise Problem(f"cold gives {cold}, warm gives {warm} on {kind}; cells there will be unverified or invalid")
-    return f"can be made cold and warm, and verified, on {kind}"
+        raise Problem(f"cold gives {cold}, warm gives {warm} on {kind}; expect unverified or invalid cells there")
+    return f"cold and warm states work, and can be verified, on {kind}"
 
 
 def _test_attributes(path: Path, kind: str) -> str:
@@ -228,8 +230,8 @@ def _test_attributes(path: Path, kind: str) -> str:
         os.setxattr(path, "user.preflight", b"1")
     except OSError as error:
         raise Problem(
-            f"no user attributes on {kind} ({error.strerror});"
-            " the embedded server needs them: put the clone on another file system"
+            f"{kind} does not support user attributes ({error.strerror}), which the embedded server needs;"
+            " put the clone on another file system"
         ) from error
     return "user attributes work (the embedded server needs them)"
 

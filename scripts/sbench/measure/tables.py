@@ -67,13 +67,13 @@ def read_matrix(path: Path | str) -> pd.DataFrame:
         matrix = mark_doubles(pd.read_csv(path, dtype=str, keep_default_na=False))
         return matrix[matrix["omitted"] == ""][["cell", *list_factors(matrix), "twin_of"]].reset_index(drop=True)
     except (OSError, ValueError, KeyError) as error:
-        raise Problem(f"{path} is no matrix of cells ({error}); remove it and run again") from error
+        raise Problem(f"{path} is not a matrix of cells ({error}); remove it and run again") from error
 
 
 def mark_doubles(matrix: pd.DataFrame) -> pd.DataFrame:
     """Return a matrix with each cell once; a repeated row becomes omitted, with that reason."""
     doubled = (matrix["cell"] != "") & matrix["cell"].duplicated()
-    reason = "another row of matrix.csv is of the same cell: " + matrix["cell"]
+    reason = "another row of matrix.csv has the same cell: " + matrix["cell"]
     return matrix.assign(omitted=matrix["omitted"].mask(doubled, reason), cell=matrix["cell"].mask(doubled, ""))
 
 
@@ -191,7 +191,7 @@ def _read_exchanges(cell: str, path: Path) -> Iterator[pd.DataFrame]:
         try:
             yield pd.read_csv(path, dtype={"status": str})[["repeat", *EXCHANGE]].assign(cell=cell)
         except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
-            print(f"left out: {path} holds no requests ({error})", file=sys.stderr)
+            print(f"left out: {path} is not a table of requests ({error})", file=sys.stderr)
 
 
 def _build_run(record: dict) -> dict:

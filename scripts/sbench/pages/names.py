@@ -128,7 +128,8 @@ def format_seconds_with_interval(value: float, low: float, high: float) -> str:
 
 def format_seconds_span(values: Iterable[float]) -> str:
     """Format times as "1.02 s", "1.02–2.40 s" or "980 ms–1.02 s"."""
-    return prose.format_span(values, format_seconds)
+    values = [value for value in values if math.isfinite(value)]
+    return prose.format_span(values, format_seconds) if values else "unknown"
 
 
 def format_two_digits(value: float) -> str:

@@ -52,7 +52,7 @@ def show_opening(
     """
     if own:
         reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
-        show_first_screen(page, run, own.headline, own.picture, {"Why": reasons, "What to do next": list(own.to_do)})
+        show_first_screen(page, run, own.headline, own.picture, {"Why": reasons, "Next steps": list(own.to_do)})
         return
     leads = leaders.find_leads(run) if run.report.contest else []
     said = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
@@ -62,7 +62,7 @@ def show_opening(
     advice = run.select_sentences([*leaders.write_others(leads, run), *recommendation.list_recommendations(run)])
     advice += recommendation.describe_needed_repeats(run)
     (picture, rest), (few, _) = (comparisons.draw_deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
-    show_first_screen(page, run, headline, picture, {"Why": reasons, "What to do next": advice}, few)
+    show_first_screen(page, run, headline, picture, {"Why": reasons, "Next steps": advice}, few)
     if rest.panels:
         with page.fold(f"and {prose.format_count(len(rest.numbers), 'more comparison')}"):
             page.show_figure(rest)
@@ -110,7 +110,7 @@ def show_first_screen(
             "headline": headline,
             "picture": page.save_picture(few or picture),
         },
-        **{"advice": beside.get("What to do next", []), "cells": len(run.cells)},
+        **{"advice": beside.get("Next steps", []), "cells": len(run.cells)},
         **({"summary": {"caption": summary.caption, "rows": summary.frame.to_dict("records")}} if summary else {}),
         **{kind: int(run.cells[kind].sum()) for kind in ("failed", "invalid")},
     }
@@ -240,9 +240,9 @@ def _list_days(facts: dict) -> list[str]:
 def show_left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
     """Show failed and invalid repeats, combinations left out, and earlier failed attempts."""
     if "published" in run.facts:
-        page.show_text(f"The study does not publish failed {repeat}s or omitted combinations.")
+        page.show_text(f"The study does not publish failed {prose.make_plural(repeat)} or omitted combinations.")
         return
-    page.show_table(cell_tables.build_trouble_table(run), f"All {repeat}s are valid.")
+    page.show_table(cell_tables.build_trouble_table(run), f"All {prose.make_plural(repeat)} are valid.")
     page.show_table(cell_tables.build_omitted_table(run.matrix, run.report.added), "The matrix omits no combination.")
     page.show_table(cell_tables.build_attempt_table(run.facts), "Earlier attempts: no failures.")
 

@@ -38,10 +38,13 @@ def format_list(parts: Iterable[str], last: str = "and") -> str:
 
 def format_count(number_of: int, noun: str) -> str:
     """Format a count as "1 block", "6 blocks", "2 libraries"."""
-    if number_of == 1:
-        return f"1 {noun}"
+    return f"1 {noun}" if number_of == 1 else f"{number_of} {make_plural(noun)}"
+
+
+def make_plural(noun: str) -> str:
+    """Return the plural of a noun."""
     plural = re.sub(r"(?<![aeiou])y$", "ie", noun) if noun.endswith("y") else re.sub(r"ss$", "sse", noun)
-    return f"{number_of} {plural}s"
+    return f"{plural}s"
 
 
 def capitalize_first(text: str) -> str:

@@ -107,8 +107,8 @@ TEMPLATES = {
     "alarms of parts": "in {alarms} of {of} of its parts",
     "too few to judge": "too few complete blocks to judge any",
     "slowed unjudged": "Planted slowdowns of {shares}: {outcome}.",
-    "slowed": "Sensitivity, over {runs} on this machine: planted slowdowns detected: {shares}; false alarms: "
-    "{alarms} of {of}{bound}.{reached}",
+    "slowed": "Sensitivity, over {runs} on this machine: planted slowdowns detected: {shares}; false alarms: {alarms} "
+    "of {of}{bound}.{reached}",
     "slowed detected": "{percent} in {detected} of {of}",
     "alarms bound": " (upper bound {percent})",
     "waits": " Actual slowdowns in this run: {shares}.",
@@ -129,8 +129,8 @@ TEMPLATES = {
     "bootstrap CI over blocks, and a sign-flip test of whole blocks, corrected for all comparisons of a factor.",
     "method of verdicts": "Verdict {verdict}: {meaning}.",
     "method of metrics": "Verdicts use the {title}; the other metrics locate a difference.",
-    "method of repeats": "Figures show all repeats; outliers stay. Failed and invalid repeats are shown, but enter "
-    "no verdict.",
+    "method of repeats": "Figures show all repeats; outliers stay. Failed and invalid repeats are shown, but enter no "
+    "verdict.",
     "families": "The comparisons of a factor on a metric are a family. If nothing differs, at most {percent} % of "
     "runs report a difference in a family. Families here: {parts}.",
     "families that decide": "{many} on the deciding metric (together at most {percent} %)",
@@ -138,8 +138,8 @@ TEMPLATES = {
     # Limits of the data.
     "invalid": '{repeats} of {cells} broke a rule of measuring and {be} in no verdict: see "Failed, invalid and left '
     'out".',
-    "edited": '{repeats} of {cells} {been} edited after it was written and {be} in no verdict: see "Failed, '
-    'invalid and left out".',
+    "edited": '{repeats} of {cells} {been} edited after it was written and {be} in no verdict: see "Failed, invalid '
+    'and left out".',
     "failed": '{repeats} of {cells} failed: see "Failed, invalid and left out".',
     "few repeats of cells": "{cells} {have} fewer than {needed} valid repeats, too few for a verdict.",
     "cold": '"Cold" refers to the page caches of the reading machines and of an embedded server; caches of '
@@ -184,8 +184,8 @@ TEMPLATES = {
     "by neither": "requests and bytes do not explain it",
     # Captions of figures, and parts that not all have.
     "marks": "Small marks: repeats; large mark and bar: their summary with its 95 % CI, from 6 repeats on.",
-    "grey marks": "Grey and hollow: published values, from other machines with unknown cache states; in no summary "
-    "or verdict.",
+    "grey marks": "Grey and hollow: published values, from other machines with unknown cache states; in no summary or "
+    "verdict.",
     "first panels": " The first {drawn} of {of} panels are drawn; the numbers have all.",
     "dotted bound": " Dotted lines or stars: the highest rate of the {bound} in the panel's cells.",
     "performance ratio": "Median {title} at the arm's smallest level divided by the median here; above 1 is faster. "
@@ -194,8 +194,9 @@ TEMPLATES = {
     "table of ratios": "{value}, medians. Above 1: faster than {base} under the same conditions.",
     "table at a glance": "{new} vs {old}, a column per metric. The {title} decides; the other columns locate a "
     "difference.",
-    "table of verdicts": "All comparisons on the {title}: ratio first name / second name, block by block; p, corrected "
-    "for all comparisons of the factor; looks, the times that the verdict was read as blocks were added.{where}",
+    "table of verdicts": "All comparisons on the {title}: ratio first name / second name, block by block; p, "
+    "corrected for all comparisons of the factor; looks, the times that the verdict was read as blocks were "
+    "added.{where}",
     "colours of verdicts": "the verdict, grey if undecided",
     "table of requests": "Requests and bytes that reached the store within the timed window (medians over the "
     "repeats), connections opened, and the mean number of requests in flight while there was any. Amplification: "
@@ -205,8 +206,8 @@ TEMPLATES = {
     "table of harness": "Median cost of the harness. The {title} includes only planning and dispatch; empty work, "
     "which moves no bytes, shows their cost. Start-up and verification are not included.",
     "colours of harness": "the harness takes more than {percent} % of the {title}",
-    "table of trouble": "Failed repeats, and repeats that broke a rule of measuring ([INVALID]) or changed after "
-    "they were written ([EDITED]): shown, but in no verdict.",
+    "table of trouble": "Failed repeats, and repeats that broke a rule of measuring ([INVALID]) or changed after they "
+    "were written ([EDITED]): shown, but in no verdict.",
     "table of omitted": "Combinations of the matrix that were not measured.",
     "table of attempts": "Earlier failures, moved aside and repeated.",
     "table of machine": "The measuring machine.",

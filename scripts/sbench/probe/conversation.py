@@ -58,7 +58,7 @@ class Step:
         """Return the next line from the step."""
         line = sys.stdin.readline()
         if not line:
-            raise Problem("this program is started by scripts/step.py, which says what to measure, and that is gone")
+            raise Problem("scripts/step.py closed the connection; start measuring programs through scripts/step.py")
         return json.loads(line)
 
 

@@ -92,7 +92,7 @@ class Workers:
         first, *others = self.run_on_nodes(software.compute_library_hashes) if len(set(self.nodes)) > 1 else [{}]
         for other in others:
             if differ := sorted(name for name in first.keys() & other.keys() if first[name] != other[name]):
-                raise Problem(f"nodes have different {', '.join(differ)}; install the same on all of them")
+                raise Problem(f"nodes have different {', '.join(differ)}; install the same version on all nodes")
         return {
             name: file for files in self.run_on_each(software.list_loaded_libraries) for name, file in files.items()
         }
@@ -130,8 +130,9 @@ def expect_no_losses(limit: str = "") -> Iterator[None]:
     try:
         yield
     except (FutureCancelledError, KilledWorker, NoValidWorkerError, NoWorkerError) as error:
-        why = f"; workers may take {limit}: give them more memory, or smaller chunks" if limit else ""
-        words = f"a Dask worker was lost before its task was done{why}; its words are in the log"
+        memory = f" (workers may use {limit})" if limit else ""
+        remedy = "give workers more memory, or smaller chunks, and " if limit else ""
+        words = f"a Dask worker was lost before it finished its task{memory}; {remedy}look into the log"
         raise Problem(words) from error
 
 
@@ -167,7 +168,7 @@ def _start_on_nodes(nodes: int, count: int, threads: int, folder: Path) -> Itera
 def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
     for what, process in zip(("Dask's scheduler", "srun"), started, strict=True):
         if process.poll() is not None:
-            raise Problem(f"{what} ended with status {process.returncode} before all Dask workers were there")
+            raise Problem(f"{what} ended with status {process.returncode} before all Dask workers had started")
 
 
 def _build_environment(settings: dict[str, object]) -> dict[str, str]:
@@ -243,7 +244,7 @@ def _start_locally(count: int, threads: int, processes: bool, memory_bytes: int)
         except RuntimeError as error:
             if find_refusal(error):
                 raise
-            raise Problem("a Dask worker ended as it was started; its words are in the log") from error
+            raise Problem("a Dask worker ended during its start; look into the log") from error
         client = stack.enter_context(Client(stack.enter_context(local)))
         workers = Workers(client, count)
         yield workers, time.perf_counter() - start

@@ -30,8 +30,8 @@ _FAMILY, _SPLIT = b"NCSAfami", b"NCSAmult"
 _NETCDF3 = "convert it: nccopy -k nc4 in.nc out.nc"
 _GET_AGAIN = "copy or download it again"
 _JOIN = "join them: h5repart -family_to_single 'name%d.h5' joined.h5, with the pattern of their names"
-_UNITE = "copy it into one file with the driver that wrote it (of h5py: driver='split')"
-_NO_LOCKS = "if its file system has no locks, set HDF5_USE_FILE_LOCKING=FALSE"
+_UNITE = "copy it into a single file with the driver that wrote it (in h5py: driver='split')"
+_NO_LOCKS = "if its file system does not support locks, set HDF5_USE_FILE_LOCKING=FALSE"
 _MATLAB = "a MAT-file of a version before 7.3", "save it in MATLAB with -v7.3, or read it with SciPy"
 # Of level 4: the type of the values in tens (P), and of the matrix in ones (T).
 _MATLAB4 = frozenset(10 * values + matrix for values in range(6) for matrix in range(3))
@@ -139,14 +139,20 @@ def _name_fault(where: str, head: bytes, size: int, error: Exception) -> str:
         return f"it is a part of a split file; {_UNITE}"
     if cut := re.search(r"eof = (\d+), sblock->base_addr = (\d+), stored_eof = (\d+)", words):
         there, before, whole = map(int, cut.groups())
-        return f"it is truncated, {there + before:,} of {whole:,} bytes are there; {_GET_AGAIN}"
+        return f"it is truncated to {there + before:,} of {whole:,} bytes; {_GET_AGAIN}"
     if size < _LEAST_BYTES:
-        return f"it is truncated within its first {_LEAST_BYTES} bytes; {_GET_AGAIN}"
+        return f"it is truncated to fewer than {_LEAST_BYTES} bytes; {_GET_AGAIN}"
     if "already open for" in words:
-        return "it is marked as being written; wait for its writer, or, if that was killed, use h5clear -s"
+        return (
+            "its header marks it as open for writing; wait for the writer, or run h5clear -s if the writer was killed"
+        )
     if isinstance(error, OSError) and "lock file" in words:
         busy = error.errno in (errno.EAGAIN, errno.EACCES)
-        return "a program that writes it has locked it; end that" if busy else f"{format_error(error)}; {_NO_LOCKS}"
+        return (
+            "another program has locked it for writing; end that program"
+            if busy
+            else f"{format_error(error)}; {_NO_LOCKS}"
+        )
     return format_error(error)
 
 
@@ -193,7 +199,9 @@ def _name_text(head: bytes) -> str:
     if text.lower().startswith(("<!doctype html", "<html")):
         return " but a page of HTML: is it the address of a web page? download the file itself"
     if code := re.search(r"<Error>.*<Code>(\w+)</Code>", text, re.DOTALL):
-        return f" but a store's error message ({code[1]}); download it again, with credentials if it needs some"
+        return (
+            f" but a store's error message ({code[1]}); download it again, with credentials if the store requires them"
+        )
     kind = _MARKUP.get(text[:1]) or f"text ({text.partition(chr(10))[0].rstrip()[:_SHOWN]!r})"
     return f" but {kind}; name the data instead"
 

@@ -26,7 +26,7 @@ def iter_limited(paths: Iterable, what: object) -> Iterator:
     for number, path in enumerate(paths):
         if number == MOST:
             raise Problem(
-                f"{what}: more than {MOST:,} files and folders lie there; name a folder further down, or files"
+                f"{what}: must contain at most {MOST:,} files and folders; name a folder further down, or files"
             )
         yield path
 

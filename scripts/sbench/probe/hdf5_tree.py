@@ -68,7 +68,9 @@ def walk_links(file: h5py.File) -> Iterator[Link]:
             if len(stack) < DEPTH:
                 stack.append(_iter_links(link.object, link.path, seen))
             else:
-                yield Link(link.path, error=RecursionError(f"it lies in {DEPTH:,} groups; what it holds is left out"))
+                yield Link(
+                    link.path, error=RecursionError(f"it is nested in {DEPTH:,} groups; its members are left out")
+                )
 
 
 def list_members(group: Link) -> Iterator[Link]:

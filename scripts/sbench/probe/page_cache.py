@@ -176,4 +176,4 @@ def describe_mismatch(state: dict, of: str = "", when: str = "") -> str | None:
     if wanted == "any" or state["state"] in (wanted, "unverified", "elsewhere"):
         return None
     resident = format_percent(state["resident_before"])
-    return f"the page cache{of} was {state['state']} ({resident} resident){when}, {wanted} was asked"
+    return f"the page cache{of} was {state['state']} ({resident} resident){when}, expected {wanted}"

@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 _STARTS = 3
 # Seconds that a process may take to end when asked to.
 PATIENCE_S = 3.0
-_WORDS = "its words are at the end of the step's log"
+_WORDS = "look at the end of the step's log"
 # The folder of the C library's semaphores and MPICH's shared memory.
 _SHARED = "/dev/shm"
 _libc = ctypes.CDLL(None)
@@ -65,7 +65,7 @@ def run_process(
     except OSError as error:
         if error.filename:
             raise
-        raise Problem(f"{command[0]} was not started: {describe_refusal(error)}") from error
+        raise Problem(f"{command[0]} did not start: {describe_refusal(error)}") from error
     try:
         yield process
     finally:
@@ -139,9 +139,7 @@ def expect_shared_memory() -> str:
         multiprocessing.Lock()
     except (OSError, ImportError) as error:
         why = getattr(error, "strerror", None) or error
-        raise Problem(
-            f"{_SHARED} cannot be used ({why}); mount a tmpfs there that all may write to (mode=1777)"
-        ) from error
+        raise Problem(f"{_SHARED} cannot be used ({why}); mount a world-writable tmpfs there (mode=1777)") from error
     return _SHARED
 
 
@@ -154,7 +152,7 @@ def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: floa
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise Problem(f"{name} ended with status {process.returncode} as it started; {_WORDS}")
+            raise Problem(f"{name} ended with status {process.returncode} during its start; {_WORDS}")
         if is_listening(process.pid, port):
             return
         time.sleep(0.005)

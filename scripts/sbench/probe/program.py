@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 _FREE = "; free the disk or make the folder writable"
-_END = "; end what takes processes, memory or open files (ulimit -a) and run again"
-_LOOK = "; look for faults of the disk (dmesg) and run again"
+_END = "; end programs that use many processes, open files or much memory (ulimit -a) and run again"
+_LOOK = "; check the disk for errors (dmesg) and run again"
 # Refusals of the system without the name of a file, with their remedies. A full disk is noticed when an open file is
 # flushed, which no longer knows its name.
-_REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
+_REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("the output", _FREE))
 _REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
 _REFUSED[errno.EADDRNOTAVAIL] = (
     "127.0.0.1",
-    "; bring up the loopback (ip link set lo up, ip address add 127.0.0.1/8 dev lo), or end what takes all ports",
+    "; bring up the loopback (ip link set lo up, ip address add 127.0.0.1/8 dev lo), or end programs that hold"
+    " all ports",
 )
-_REFUSED |= {errno.EIO: ("what was read or written", _LOOK)}
+_REFUSED |= {errno.EIO: ("input or output", _LOOK)}
 _REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection", "; run again"))
 # The failed system call in an error message of HDF5.
 _OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
@@ -215,8 +216,8 @@ def expect_folders(run: str) -> None:
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK):
             raise Problem(
-                f"{os.path.relpath(there)} is no folder that can be written:"
-                " move what is in the way, change its permissions, or mount its file system writable"
+                f"{os.path.relpath(there)} is not a writable folder;"
+                " move the file that blocks it, change its permissions, or mount its file system writable"
             )
 
 
@@ -310,7 +311,7 @@ def read_json(path: Path | str) -> dict:
 def expect_file(path: Path | str) -> None:
     """Raise a Problem if a path is a folder, a device, or a pipe, which would block a reader, and not a file."""
     if os.path.exists(path) and not os.path.isfile(path):
-        raise Problem(f"{path} is a folder, a pipe or a device, and no file; move it away and run again")
+        raise Problem(f"{path} is a folder, a pipe or a device, not a file; move it away and run again")
 
 
 def read_yaml(path: Path | str) -> dict:
@@ -324,7 +325,7 @@ def read_yaml(path: Path | str) -> dict:
 
 def _refuse_constant(constant: str) -> None:
     # Python's parser accepts NaN and Infinity as numbers.
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a number of JSON")
 
 
 def parse_dataset_options(argv: list[str] | None, description: str, settings: str) -> argparse.Namespace:
@@ -334,7 +335,9 @@ def parse_dataset_options(argv: list[str] | None, description: str, settings: st
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
-    parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="the manifest to write; generated files go to its folder"
+    )
     parser.add_argument("--settings", required=True, type=parse_json_object, help=settings)
     options = parser.parse_args(argv)
     # A further copy (METHOD 6) has the same content in another place.
@@ -355,7 +358,7 @@ def parse_json_object(text: str, name: str = "", remedy: str = "") -> dict:
     except ValueError as error:
         raise Problem(f"{name} is not JSON ({error}){remedy}") from error
     except RecursionError:
-        raise Problem(f"{name} is nested too deeply to be read{remedy}") from None
+        raise Problem(f"{name} is nested too deeply{remedy}") from None
     if not isinstance(value, dict):
-        raise Problem(f"{name} holds no JSON object{remedy}")
+        raise Problem(f"{name} must contain a JSON object{remedy}")
     return value

@@ -13,7 +13,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of a size such as "64MiB", or raise a Problem if it is not a size."""
     match = re.fullmatch(r"(\d+)(KiB|MiB|GiB|TiB|)", text)
     if not match:
-        raise Problem(f"{text!r} is no size; write a number and its unit, such as 64MiB")
+        raise Problem(f"a size must be a number with a unit, such as 64MiB (got {text!r})")
     return int(match[1]) * _UNITS[match[2]]
 
 

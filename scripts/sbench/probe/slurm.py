@@ -30,7 +30,7 @@ def build_srun_command(nodes: int, tasks: int) -> list[str]:
     """
     if "SLURM_JOB_ID" not in os.environ or not shutil.which("srun"):
         raise Problem(
-            f"{nodes} nodes are asked for outside a job of Slurm; start Snakemake with --workflow-profile"
+            f"{nodes} nodes require a job of Slurm; start Snakemake with --workflow-profile"
             " profiles/slurm, or in a job (docs/hpc.md)"
         )
     # Tasks may use all cores of their node, like processes of a machine; tasks beyond the cores are flagged, not
@@ -55,6 +55,6 @@ def list_queued_jobs(folder: Path) -> list[str]:
     except subprocess.CalledProcessError:
         return []
     except subprocess.TimeoutExpired as error:
-        raise Problem(f"squeue does not answer within {_PATIENCE_S} s; try again when Slurm does") from error
+        raise Problem(f"squeue does not answer within {_PATIENCE_S} s; try again when Slurm responds") from error
     jobs = (line.split("|", 2) for line in done.stdout.splitlines())
     return [number for number, where, what in jobs if where == str(folder) and what.startswith(_OF_RULES)]

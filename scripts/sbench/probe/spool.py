@@ -42,5 +42,5 @@ def _convert_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise Problem(
-            f"a temporary file cannot be written: {describe_cause(error)}, or set TMPDIR to another folder"
+            f"cannot write a temporary file: {describe_cause(error)}, or set TMPDIR to another folder"
         ) from error

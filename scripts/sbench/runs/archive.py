@@ -60,9 +60,9 @@ def read_study_names(results: Path, order: Sequence[str] = ()) -> dict[str, str]
     """
     facts = {path.parent.name: read_json(path) for path in sorted(results.glob("*/facts.json"))}
     if not facts:
-        raise Problem(f"{results} has no tables; measure first (sbench run), or name another run")
+        raise Problem(f"{results} lacks tables; measure first (sbench run), or name another run")
     if older := [study for study, of in facts.items() if _list_lacking_keys(of, _FACTS)]:
-        raise Problem(f"{results / older[0] / 'facts.json'} is of an earlier version; sbench run makes it again")
+        raise Problem(f"{results / older[0] / 'facts.json'} is from an earlier version; write it again with sbench run")
     first = sorted(facts, key=lambda study: order.index(study) if study in order else len(order))
     return {study: facts[study]["name"] for study in first}
 
@@ -111,18 +111,18 @@ def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
         Problem: the file is not an archive, or a file in it differs from the manifest.
     """
     if path.exists() and not path.is_file():
-        raise Problem(f"{path} is no file, so no archive of a run")
+        raise Problem(f"{path} must be a file, the archive of a run")
     with tempfile.TemporaryDirectory(prefix="archive.") as work:
         try:
             with tarfile.open(path, "r:xz") as archive:
                 manifest = _unpack_archive(archive, path, Path(work))
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-            raise Problem(f"{path} is not an archive of a run, or not all of it ({error})") from error
+            raise Problem(f"{path} is not an archive of a run, or is incomplete ({error})") from error
         results, held = Path(work, manifest["run"]), {}
         with contextlib.suppress(Problem):
             held = read_study_names(results)
         if held != manifest["studies"] or build_permanent_name(results.name, sorted(held.values())) != manifest["name"]:
-            raise Problem(f"{path}: {MANIFEST} does not name the studies that it holds; get the archive again")
+            raise Problem(f"{path}: {MANIFEST} must name the studies of the archive; get the archive again")
         yield results, manifest
 
 
@@ -153,7 +153,9 @@ def make_tables_again(results: Path, manifest: Mapping, source: Path) -> None:
     for study, due in manifest["studies"].items():
         _make_study_tables(results, study, source)
         if (name := read_json(results / study / "facts.json")["name"]) != due:
-            raise Problem(f"{source}: its records and configuration are {name}, {MANIFEST} says otherwise")
+            raise Problem(
+                f"{source}: the hash of its records and configuration is {name}, which differs from {MANIFEST}"
+            )
 
 
 def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
@@ -161,23 +163,29 @@ def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
     members, room = iter(archive), _MOST_TIMES * path.stat().st_size
     first = next(members, None)
     if not first or first.name != MANIFEST or not first.isfile() or first.size > min(room, _MOST_OF_MANIFEST):
-        raise Problem(f"{path} is not an archive of a run: it does not begin with {MANIFEST}")
+        raise Problem(f"{path} is not an archive of a run: it must begin with {MANIFEST}")
     text = archive.extractfile(first).read()
     manifest = parse_json_object(text.decode(errors="replace"), f"{path}: {MANIFEST}")
     if missing := _list_lacking_keys(manifest, _KEYS):
         raise Problem(f"{path}: {MANIFEST} lacks {missing[0]}; get the archive again")
     expect_name(manifest["run"], f"{path}: the run")
     if strange := sorted(manifest["studies"].keys() - set(list_studies())):
-        raise Problem(f"{path} has a study that is not known here, {strange[0]}; get a newer version of this project")
+        raise Problem(
+            f"{path} contains the study {strange[0]}, which this version does not know; use a newer version of"
+            " this project"
+        )
     due = dict(manifest["files"])
     for member in members:
         digest, room = due.pop(member.name, None), room - member.size
         if room < 0:
-            raise Problem(f"{path} holds more than {_MOST_TIMES} times its size, so no records; get the archive again")
+            raise Problem(
+                f"{path} unpacks to more than {_MOST_TIMES} times its size, which records never do; get the"
+                " archive again"
+            )
         if not digest or _write_member(archive, member, work / manifest["run"]) != digest:
-            raise Problem(f"{path}: {member.name!r} is not what was archived; get the archive again")
+            raise Problem(f"{path}: {member.name!r} differs from the archived file; get the archive again")
     if due:
-        raise Problem(f"{path}: {next(iter(due))!r} is not there; get the archive again")
+        raise Problem(f"{path}: {next(iter(due))!r} is missing; get the archive again")
     return manifest
 
 
@@ -209,9 +217,11 @@ def expect_name(name: str, what: str) -> str:
         Problem: the name is malformed, or names other pages.
     """
     if name in _TAKEN:
-        raise Problem(f"{what}: {name} is the folder of other pages; give --name another name")
+        raise Problem(f"{what}: {name} already contains other pages; choose another --name")
     if not _NAME.fullmatch(name):
-        raise Problem(f"{what}: {name!r} is no name of a run: letters, digits, dots, hyphens and underscores")
+        raise Problem(
+            f"{what}: the name of a run must consist of letters, digits, dots, hyphens and underscores (got {name!r})"
+        )
     return name
 
 
@@ -221,7 +231,7 @@ def _expect_same(reports: Path, manifest: Mapping) -> None:
         study = path.name.removesuffix("_answers.json")
         shown = read_json(path).get("name")
         if study not in manifest["studies"] or shown != manifest["studies"][study]:
-            raise Problem(f"{reports} shows {shown or 'other records'}; give --name another name for these pages")
+            raise Problem(f"{reports} shows {shown or 'other records'}; choose another --name for these pages")
 
 
 def _make_study_tables(results: Path, study: str, source: Path) -> None:
@@ -240,4 +250,6 @@ def _make_study_tables(results: Path, study: str, source: Path) -> None:
             cause = mistake
         raise Problem(f"{source}: {study}: {cause}") from None
     if other := sorted(path.name for path, content in before.items() if path.read_bytes() != content):
-        print(f"{study}: this version makes other tables than were archived: {', '.join(other)}", file=sys.stderr)
+        print(
+            f"{study}: this version writes different tables than the archived ones: {', '.join(other)}", file=sys.stderr
+        )

@@ -35,7 +35,7 @@ def print_citation(source: str, by: str) -> int:
         text = format_citation(Path("results", source or configuration.load_config(DEFAULT_CONFIG)["run"]), by)
     print(*text.splitlines(), sep="\n")
     if not by:
-        print(f"write who measured in place of {_NOBODY}, or type the same with --by 'Ada Lovelace'", file=sys.stderr)
+        print(f"replace {_NOBODY} by your name, or add --by 'Ada Lovelace'", file=sys.stderr)
     return 0
 
 

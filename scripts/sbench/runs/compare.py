@@ -57,7 +57,7 @@ def compare_runs(
     """
     rules = [_parse_rule(text.strip()) for text in fail_on.split(",") if text.strip()]
     if keep and Path(keep).suffix != sides.BASELINE:
-        raise Problem(f"--keep {keep}: the name of a baseline ends with {sides.BASELINE}")
+        raise Problem(f"the name of a baseline must end with {sides.BASELINE} (got --keep {keep})")
     first = sides.load_side(base)
     if keep:
         sides.write_baseline(first, Path(keep))
@@ -71,7 +71,7 @@ def report_comparison(
     """Write tables and pages of the studies that both sides have, print the outcome, and return the status."""
     results, reports = Path("results", OUT), Path("reports", OUT)
     if run_there := next(results.glob("*/records"), None):
-        raise Problem(f"{run_there} is of a run of that name, and comparisons are written there: rename {results}")
+        raise Problem(f"{run_there} belongs to a run named compare, and comparisons need that folder; rename {results}")
     answers, outcomes, status = [], {}, 0
     # Compare first, so that a Problem leaves the pages of the previous comparison.
     compared = {study: compare_study(study, base, other, paired, rules) for study in _list_common_studies(base, other)}
@@ -215,13 +215,13 @@ def _list_warnings(facts: Mapping) -> list[str]:
         return []
     base, other = facts["sides"]
     where = f"{other} was measured {describe_elsewhere(facts['apart'])} than {base}"
-    seen = f"; of these sessions alone {prose.format_list(warned)}" if (warned := facts["outcome"]["warned"]) else ""
-    return [f"{prose.format_list(times)}: not judged, as {where}{seen}; measure both in turn (docs/ci.md)"]
+    seen = f"; from these sessions only: {prose.format_list(warned)}" if (warned := facts["outcome"]["warned"]) else ""
+    return [f"{prose.format_list(times)}: not judged, because {where}{seen}; measure both in turn (docs/ci.md)"]
 
 
 def _parse_rule(text: str) -> Rule:
     if not (match := _RULE.fullmatch(text)):
-        raise Problem(f"{text!r} is nothing to fail on; write for example 'slower > 10 %, more requests'")
+        raise Problem(f"--fail-on must be a rule such as 'slower > 10 %, more requests' (got {text!r})")
     return match[1], float(match[2] or 0)
 
 
@@ -229,10 +229,12 @@ def _list_common_studies(base: Side, other: Side) -> list[str]:
     """List the studies of both sides; raise a Problem if they lack a common study, or share a session."""
     common = [study for study in base.records if study in other.records]
     if not common:
-        raise Problem(f"the sides have no study in common: {', '.join(base.records)}; {', '.join(other.records)}")
+        raise Problem(f"the sides must share a study: {', '.join(base.records)}; {', '.join(other.records)}")
     for study in common:
         if shared := sorted(base.get_sessions(study) & other.get_sessions(study)):
-            raise Problem(f"both sides have run {shared[0][0]}, session {shared[0][1] or 'unknown'}: name other runs")
+            raise Problem(
+                f"both sides have run {shared[0][0]}, session {shared[0][1] or 'unknown'}: name two different runs"
+            )
     return common
 
 
@@ -263,7 +265,10 @@ def _judge_cells(
 ) -> list[stats.Verdict]:
     """Judge each cell, by pairs of sessions if `units` is given; cells with different data are not comparable."""
     if units and len(units[0]) != len(units[1]):
-        raise Problem(f"{len(units[0])} sessions and {len(units[1])} are no pairs; leave out what has no partner")
+        raise Problem(
+            f"--paired requires equal numbers of sessions (got {len(units[0])} and {len(units[1])}); leave out"
+            " sessions without a partner"
+        )
     if not pairs:
         return []
     base, other, *means = (
@@ -359,12 +364,14 @@ def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> d
     figures = [set(map(" in ".join, side.records[study][["figure", "unit"]].to_numpy())) for side in (base, other)]
     if len(set.union(*figures)) > 1:
         a, b = (" and ".join(sorted(of)) for of in figures)
-        raise Problem(f"{study}: {names[0]} has {a}, {names[1]} has {b}; compare runs of one version of this project")
+        raise Problem(
+            f"{study}: {names[0]} has {a}, {names[1]} has {b}; compare runs of the same version of this project"
+        )
     merged = {
         key: {name: of for one in parts for name, of in (one.get(key) or {}).items()} for key in ("libraries", "stores")
     }
     return {
-        **{"run": f"{names[1]} against {names[0]}", "study": study, "sides": names, **merged},
+        **{"run": f"{names[1]} vs {names[0]}", "study": study, "sides": names, **merged},
         "question": f"Does {names[1]} differ from {names[0]}?",
         "equivalence_percent": max(one.get("equivalence_percent", EQUIVALENCE_PERCENT) for one in parts),
         "settings": (newest.get("settings") or {}) | {"compare": []},

@@ -47,13 +47,13 @@ def write_observations(results: Path) -> str:
     """
     table = build_observations(results)
     if table.empty:
-        raise Problem(f"{results} has no records; measure first (sbench run), or name another run: sbench export RUN")
+        raise Problem(f"{results} lacks records; measure first (sbench run), or name another run: sbench export RUN")
     file = results / "export" / results.name
     with replace_file(f"{file}.parquet") as parquet:
         table.to_parquet(parquet, index=False)
         write_csv(Path(f"{file}.csv"), table)
     summary = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
-    print(f"{file}.parquet and .csv: {summary}; docs/results.md says how to read them")
+    print(f"{file}.parquet and .csv: {summary}; docs/results.md describes them")
     return f"{file}.parquet"
 
 
@@ -86,7 +86,7 @@ def write_page_tables(results: Path) -> str:
     shutil.rmtree(out, ignore_errors=True)
     gathered = [study for study in schema.list_studies() if (results / study / "facts.json").is_file()]
     counts = {study: exported.write_tables(study, results / study, out) for study in gathered}
-    return ", ".join(f"{count} of {study}" for study, count in counts.items()) or "none, no study has a page yet"
+    return ", ".join(f"{count} of {study}" for study, count in counts.items()) or "none: no study has a page yet"
 
 
 @cache

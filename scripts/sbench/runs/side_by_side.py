@@ -75,7 +75,7 @@ def show_comparison(page: Page, tables: Path | str, facts: Path | str) -> None:
     primary = pages.select_findings(findings.list_findings(run), run)
     (picture, rest), (few, _) = (comparisons.draw_deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
     why = [*run.select_sentences(answer.list_reasons(run, primary)), *describe_counts(counts)]
-    beside = {"Why": why, "What to do next": _list_next_steps(run)}
+    beside = {"Why": why, "Next steps": _list_next_steps(run)}
     page.show_text(heading(1, run.report.title))
     sentence = f"{describe_totals(counts, run.facts['sides'])}{describe_rules(run.facts)}{words}"
     pages.show_first_screen(page, run, sentence, picture, beside, few, summary=_build_summary_table(run, counts))
@@ -84,15 +84,15 @@ def show_comparison(page: Page, tables: Path | str, facts: Path | str) -> None:
             page.show_figure(rest)
     decided = sorted((one for one in primary if one.is_decided), key=lambda finding: -finding.size)
     pages.show_findings(page, run, decided, [], [one for one in primary if not one.is_decided])
-    page.show_section("What this cannot say", bullets(list_limits(run)))
+    page.show_section("Limits of this comparison", bullets(list_limits(run)))
     page.show_text(heading(2, "Both sides"))
-    page.show_table(_build_times_table(run), "The sides have no cell in common.")
+    page.show_table(_build_times_table(run), "The two sides share no cells.")
     page.show_table(_build_counts_table(counts, run), "")
-    page.show_table(_build_lone_table(tables, run), "Each side has every cell of the other.")
+    page.show_table(_build_lone_table(tables, run), "Both sides have the same cells.")
     page.show_text(heading(2, "What else differs"))
     page.show_table(
         _build_differences_table(tables),
-        "Nothing that is recorded: machine, configuration, libraries and code are alike.",
+        "No recorded difference: machine, configuration, libraries and code are equal.",
     )
 
 
@@ -104,7 +104,7 @@ def describe_rules(facts: dict) -> str:
     if said["broken"]:
         return bold(f"Fails: {prose.format_list(said['broken'])}.") + " "
     parts = [f"Passes: {prose.format_list(said['passed'])}" if said["passed"] else "Neither fails nor passes"]
-    parts += [f"warning: {prose.format_list(said['warned'])}, of these sessions alone"] if said["warned"] else []
+    parts += [f"warning, from these sessions only: {prose.format_list(said['warned'])}"] if said["warned"] else []
     parts += [f"not decided: {prose.format_list(said['open'])}"] if said["open"] else []
     return bold(f"{'; '.join(parts)}.") + " "
 
@@ -120,7 +120,7 @@ def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
         return ""
     both = {name: rows for name in _MOVED if name in counts and len(rows := _select_alike(counts, name))}
     if not both:
-        return bold("Requests and bytes are not compared: one side has no counts, or the sides read other data.") + " "
+        return bold("Requests and bytes are not compared: a side lacks counts, or the sides read different data.") + " "
     texts = [_format_change(name, *rows[[f"{name}_base", f"{name}_other"]].sum()) for name, rows in both.items()]
     many = max(map(len, both.values()))
     together = f", {many} cells together" if many > 1 else ""
@@ -135,7 +135,7 @@ def render_headline(run: Results) -> str:
 def _write_headline(run: Results) -> Said:
     rows = run.get_comparisons()
     if rows.empty:
-        return "The two sides have no cell in common.", ()
+        return "The two sides share no cells.", ()
     base, other = run.facts["sides"]
     if rows["of_sessions"].ne("").any():
         rows = rows[rows["of_sessions"] != ""]
@@ -163,8 +163,9 @@ def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
     base, other = run.facts["sides"]
     seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
     return (
-        f"{other} was measured {describe_elsewhere(run.facts['apart'])} than {base}, so no verdict is on what was"
-        f" changed. These sessions alone: {prose.format_list(seen)} of {prose.format_count(len(rows), 'cell')}, ratios"
+        f"{other} was measured {describe_elsewhere(run.facts['apart'])} than {base}, so the change itself gets no"
+        " verdict."
+        f" These sessions only: {prose.format_list(seen)} of {prose.format_count(len(rows), 'cell')}, ratios"
         f" of {run.report.metrics[0].title} {prose.format_span(rows['ratio'])}."
     )
 
@@ -173,7 +174,7 @@ def describe_counts(counts: pd.DataFrame) -> list[str]:
     """Describe each count that both sides have in a sentence: the number of cells by outcome."""
     lines = []
     for name in (name for name in sessions.COUNTS if name in counts):
-        outcomes = counts.loc[counts[name] != "", name].replace("one repeat", "not decided, as there is one repeat,")
+        outcomes = counts.loc[counts[name] != "", name].replace("one repeat", "undecided with a single repeat")
         if outcomes.empty:
             continue
         by_outcome = [
@@ -200,14 +201,16 @@ def _format_change(name: str, base: float, other: float) -> str:
 def list_limits(run: Results) -> list[str]:
     """List the limits of a comparison of runs."""
     lines = [
-        "Sessions are what is repeated: who repeats a run within one day compares that day, and not what was changed.",
-        "Machine, configuration, libraries and code may differ beside what is meant: below stands all that does.",
+        "The session is the unit of repetition: runs of a single day compare days as well as the change.",
+        "Machine, configuration, libraries and code may differ, too; the table below lists all recorded differences.",
     ]
     if apart := int((run.get_comparisons()["note"] == "the data differ").sum()):
-        lines.append(f"In {prose.format_count(apart, 'cell')} both sides read other data, so no times are compared.")
+        lines.append(
+            f"In {prose.format_count(apart, 'cell')} the two sides read different data, so times are not compared."
+        )
     if where := describe_elsewhere(run.facts["apart"]):
         lines.append(
-            f"The second side was measured {where}: what differs between these cannot be told from what was changed."
+            f"The second side was measured {where}: differences between these cannot be separated from the change."
         )
     return lines
 
@@ -217,18 +220,18 @@ def _build_report(report: Report, sides: list[str], column: str) -> Report:
     metric, unit = report.metrics[0], column.rpartition("_")[2]
     value = Value(column, prose.capitalize_first(metric.title), unit)
     own = {"scaling": None, "contest": None, "along": "", "harness": (), "effective": (), "moved": (), "panels": ()}
-    title = f"{report.title}: {sides[1]} against {sides[0]}"
+    title = f"{report.title}: {sides[1]} vs {sides[0]}"
     factors = (Factor("run"), *report.factors)
     return replace(report, title=title, headline="run", factors=factors, values=(value,), unit="session", **own)
 
 
 def _list_next_steps(run: Results) -> list[str]:
     if run.get_comparisons().empty:
-        return ["Measure both sides with one configuration: cells are compared where all their levels are alike."]
+        return ["Measure both sides with the same configuration: only cells with equal levels are compared."]
     of = run.facts["sessions_of"]
-    due, again = run.facts["sessions_due"], f"each under another name ({code('sbench run --name <name>')})"
+    due, again = run.facts["sessions_due"], f"each with its name ({code('sbench run --name <name>')})"
     if run.facts["apart"]:
-        return [f"Measure both sides in turn on one machine (A B B A …), {due} sessions of each, {again}."]
+        return [f"Measure both sides in turn on the same machine (A B B A …), {due} sessions of each, {again}."]
     if (lacking := due - min(of)) < 1:
         return []
     more = prose.format_count(lacking, "more session")
@@ -256,7 +259,7 @@ def _build_times_table(run: Results) -> Table:
     over = {"verdict": [_COLOURS.get(verdict, "") for verdict in rows["verdict"]]}
     caption = (
         f"{column.title}, median of all repeats of a side [95 % CI]; ratio of the sessions' medians, second side / "
-        "first, with the exact 95 % CI of sessions where they are enough."
+        "first, with the exact 95 % CI of sessions if there are enough."
     )
     return Table("times", caption, frame, over=over, meaning="the second side is slower, or faster", numbers=rows)
 
@@ -280,7 +283,7 @@ def _build_counts_table(counts: pd.DataFrame, run: Results) -> Table:
     for name in there:
         both = rows[[f"{name}_base", f"{name}_other"]].astype(float).itertuples(index=False)
         frame[name] = [_format_change(name, *pair).removesuffix(f" {name}") for pair in both]
-    caption = f"What {base} → {other} asked for and got, where it is not the same; medians."
+    caption = f"Requests and bytes that differ, {base} → {other}; medians."
     over = {name: [_COLOURS.get(outcome, "") for outcome in rows[name]] for name in there}
     return Table("counts", caption, frame, over=over, meaning="the second side has more, or fewer", numbers=counts)
 
@@ -306,7 +309,7 @@ def _build_summary_table(run: Results, counts: pd.DataFrame) -> Table:
     frame[f"{metric} / {unit}"] = [" → ".join(map(prose.format_number, both)) for both in times]
     frame["verdict"] = rows["verdict"].fillna("")
     first = rows[there].isin(_DIFFER).any(axis=1).sort_values(ascending=False, kind="stable").index
-    caption = f"{' → '.join(run.facts['sides'])}: medians of each cell; those whose counts differ come first."
+    caption = f"{' → '.join(run.facts['sides'])}: medians of each cell; cells with different counts first."
     return Table("summary", caption, frame.loc[first].reset_index(drop=True))
 
 
@@ -321,7 +324,7 @@ def _build_lone_table(tables: Path | str, run: Results) -> Table:
     table = read_table(Path(tables) / "alone.csv", ("only in", *run.report.names))
     varies = [name for name in table if name == "only in" or table[name].nunique() > 1]
     frame = table[varies].rename(columns=lambda name: run.report.get_factor(name).title)
-    return Table("alone", "Cells that only one side has.", frame, numbers=table)
+    return Table("alone", "Cells of a single side.", frame, numbers=table)
 
 
 def _build_differences_table(tables: Path | str) -> Table:
@@ -329,5 +332,5 @@ def _build_differences_table(tables: Path | str) -> Table:
     table = read_table(path, ())
     table = table.astype(str).where(table.notna(), "")
     short = table.apply(lambda column: column.map(lambda text: text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"))
-    caption = "What is recorded of machines, configuration, libraries and code, and is not the same on both sides."
+    caption = "Recorded differences of machines, configuration, libraries and code."
     return Table("differences", caption, short, numbers=table)

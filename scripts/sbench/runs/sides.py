@@ -64,7 +64,7 @@ def load_side(sources: Sequence[str]) -> Side:
             before = [side.records[study]] if study in side.records else []
             if before and (twice := side.get_sessions(study) & set(records[UNIT].itertuples(index=False, name=None))):
                 run, session = min(twice)
-                raise Problem(f"{source}: run {run}, session {session or 'unknown'}, is named twice on one side")
+                raise Problem(f"{source}: run {run}, session {session or 'unknown'}, is named twice on the same side")
             side.records[study] = pd.concat([*before, records], ignore_index=True).fillna({"control": ""})
             side.facts.setdefault(study, []).extend(facts)
     return side
@@ -92,12 +92,14 @@ def _open_folders(source: str) -> Iterator[list[Path]]:
     elif source.startswith(PUBLISHED):
         folder = Path("results", source, "tables")
         if not (folder / "facts.json").exists():
-            raise Problem(f"{folder} has no tables; sbench published makes those of the published studies")
+            raise Problem(f"{folder} contains no tables; write them with sbench published")
         yield [folder]
     else:
         folders = [path.parent for path in sorted(Path("results", source).glob("*/facts.json"))]
         if not folders:
-            raise Problem(f"{source!r} is no run of results/, archive (*{archive.SUFFIX}), baseline or published study")
+            raise Problem(
+                f"{source!r} is not a run in results/, an archive (*{archive.SUFFIX}), a baseline or a published study"
+            )
         yield folders
 
 
@@ -105,7 +107,7 @@ def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
     """Read the facts to keep of a study, without machines, folders and addresses, and its records."""
     facts, path = read_json(folder / "facts.json"), folder / "records.csv"
     if not path.exists():
-        raise Problem(f"{path} is not there: its tables are of an earlier version; sbench run makes them again")
+        raise Problem(f"{path} is missing: the tables are from an earlier version; write them again with sbench run")
     kept = {name: facts[name] for name in _FACTS if name in facts}
     # Keep only the keys that identify the order of reads.
     kept["reads"] = [{key: one[key] for key in ("access", "sha256")} for one in kept.get("reads", [])]
@@ -113,7 +115,9 @@ def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
     try:
         return kept, _parse_records(path.read_text(encoding="utf-8"), kept, run=kept["run"])
     except (KeyError, ValueError) as error:
-        raise Problem(f"{path} is damaged, or of an earlier version ({error}); sbench run makes it again") from error
+        raise Problem(
+            f"{path} is damaged, or from an earlier version ({error}); write it again with sbench run"
+        ) from error
 
 
 def _parse_records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
@@ -142,7 +146,7 @@ def _get_machine(facts: dict) -> str:
 def _read_baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
     content = read_json(path)
     if content.get("baseline") != 1:
-        raise Problem(f"{path} is no baseline; sbench compare RUN… --keep {path} writes one")
+        raise Problem(f"{path} is not a baseline; write it with sbench compare RUN… --keep {path}")
     try:
         parts = list(content["studies"].items())
         facts = {study: _validate_facts(of["facts"]) for study, of in parts}

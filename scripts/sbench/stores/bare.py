@@ -39,7 +39,7 @@ class _File:
             wanted = min(_BUFFER, -(-(end - offset) // _PAGE) * _PAGE)
             count = os.preadv(self._file, [self._view[:wanted]], offset)
             if not count:
-                raise Problem(f"{self._folder / name} ended before all of it was read")
+                raise Problem(f"{self._folder / name} ended before the end of the read")
             offset += count
 
     def close(self) -> None:
@@ -73,13 +73,13 @@ class Http:
             answer = self._send_request("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})
             first = time.perf_counter()
             if answer.status not in (200, 206):
-                raise Problem(f"{place} answers {answer.status} {answer.reason} to a bare request")
+                raise Problem(f"{place}: a bare request failed with {answer.status} {answer.reason}")
             while count := answer.readinto(self._buffer):
                 done += count
         except (OSError, http.client.HTTPException) as error:
             raise Problem(f"{place}: a bare request failed ({type(error).__name__}: {error})") from error
         if done != length:
-            raise Problem(f"{place} gave {done} of {length} bytes to a bare request")
+            raise Problem(f"{place}: a bare request returned {done} of {length} bytes")
         return first
 
     def _send_request(self, method: str, name: str, headers: dict[str, str]) -> http.client.HTTPResponse:

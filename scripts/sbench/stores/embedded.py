@@ -110,7 +110,7 @@ class AccessLog(Requests):
             _OPENER.open(f"{self._url}/mark-{mark}", timeout=_MARK_LIMIT_S).close()
         with self._news:
             if not self._news.wait_for(lambda: self._seen >= mark, _MARK_LIMIT_S):
-                raise Problem("the server does not write its log any more: the requests cannot be counted")
+                raise Problem("the server stopped writing its access log, so requests cannot be counted; run again")
 
     def close(self) -> None:
         """Wait for the end of the server's output."""
@@ -162,7 +162,7 @@ class StatsD(Requests):
         while time.monotonic() - max(called, self._last) < _QUIET_S or select.select([self._socket], [], [], 0)[0]:
             time.sleep(0.005)
         if lost := self.count_dropped():
-            raise Problem(f"{lost} of the server's reports of its requests were lost: the requests cannot be counted")
+            raise Problem(f"{lost} StatsD packets of the server were lost, so requests cannot be counted; run again")
 
     def count_dropped(self) -> int:
         """Return the number of packets that the kernel has dropped since construction (proc(5), net/udp, drops)."""
@@ -276,7 +276,7 @@ class Proxy:
                 return answer.read().decode()
         except OSError as error:
             reason = getattr(error, "reason", error)
-            raise Problem(f"the emulated network does not answer: {reason}; run again") from error
+            raise Problem(f"the proxy of the emulated network does not respond: {reason}; run again") from error
 
 
 @dataclass

@@ -26,4 +26,7 @@ def record_fault(fault: dict, passed: dict) -> dict:
 def check_fault(level: str, name: str, store: dict) -> Iterator[str]:
     """Yield the reason if a store cannot inject faults."""
     if level != NONE and store.get("network") is None:
-        yield f"store {name} has no proxy that injects faults; give it server: embedded and network: {{}}"
+        yield (
+            "fault injection requires an embedded store with a network;"
+            f" add server: embedded and network: {{}} to store {name}"
+        )

@@ -49,8 +49,8 @@ def describe_measured(networks: list[dict]) -> str:
         statistics.median(network[key] for network in measured) for key in ("round_trip_s", "connect_s", "mib_s")
     )
     return (
-        f"as measured, a request without data took {trip * 1000:.3g} ms, the first of a connection"
-        f" {connect * 1000:.3g} ms more, and one request at a time brought {rate:.3g} MiB/s"
+        f"measured network: {trip * 1000:.3g} ms for a request without data, {connect * 1000:.3g} ms more for the first"
+        f" request of a connection, {rate:.3g} MiB/s for a single request"
     )
 
 
@@ -86,7 +86,7 @@ def measure_network(getter: Http, name: str, nbytes: int) -> dict:
         begun = getter.read_range(name, 0, nbytes) if nbytes else 0
         rate = {"mib_s": nbytes / MIB / (time.perf_counter() - begun)} if nbytes else {}
     except (OSError, HTTPException) as error:
-        raise Problem(f"the store does not answer bare requests ({type(error).__name__}: {error})") from error
+        raise Problem(f"the store does not respond to bare requests ({type(error).__name__}: {error})") from error
     finally:
         getter.close()
     return {"round_trip_s": trip, "connect_s": max(0.0, first - trip), **rate}

@@ -97,7 +97,7 @@ class Reader(ABC):
 
     def build_changed_error(self, name: str) -> Changed:
         """Return the error for an object that is not the identified object."""
-        return Changed(f"{self.describe_object(name)} was replaced or truncated while it was measured")
+        return Changed(f"{self.describe_object(name)} was replaced or truncated during the measurement")
 
     def count_requests(self, attempts: int, retries: int = 0) -> None:
         """Count requests from any thread."""

@@ -108,7 +108,7 @@ class Store(ABC):
         Raises:
             Problem: obstore does not read such a store.
         """
-        raise Problem(f"obstore does not read a store of kind {self.spec['kind']}")
+        raise Problem(f"obstore cannot read a store of kind {self.spec['kind']}")
 
     def list_node_variables(self) -> dict[str, str]:
         """Return the environment variables with which an HSDS node stores objects in this store.
@@ -116,7 +116,7 @@ class Store(ABC):
         Raises:
             Problem: HSDS does not support such a store.
         """
-        raise Problem(f"HSDS does not store in a store of kind {self.spec['kind']}")
+        raise Problem(f"HSDS cannot write to a store of kind {self.spec['kind']}")
 
     def create_server(self, binaries: dict, folder: Path) -> Server | None:
         """Return the embedded server of the objects in `folder`, or None for a kind without a server."""
@@ -253,7 +253,7 @@ class ObjectStore(Store):
                 target.make_holder()
                 yield target, reader
         if status := served.processes[self.served_by].returncode:
-            raise Problem(f"{self.served_by} ended with status {status} before it had saved its files; run again")
+            raise Problem(f"{self.served_by} exited with status {status} before saving its files; run again")
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
         """List the embedded server's files that hold bytes of objects; empty if the store is not embedded."""
@@ -280,8 +280,8 @@ class ObjectStore(Store):
         account, provided = url.rpartition("/")[0], provision.get("account_url")
         if provided not in (None, account):
             raise Problem(
-                f"the data were put into {provided}, and the environment names {account} now; name the first again,"
-                " or give each account a store of its own, with its account_url"
+                f"the data are in {provided}, but the environment names {account}; set the environment to the first,"
+                " or add a store with account_url for each account"
             )
         # The user's existing objects have their key in the location.
         where = provision["location"]
@@ -303,14 +303,14 @@ class ObjectStore(Store):
     def describe_limits(self, file_systems: Set[str]) -> str:
         """Describe the caches that the benchmark does not control, or the emulation."""
         if not self.embedded:
-            return "the service's own caches and its other users are not controlled"
+            return "caches and other users of the service are not controlled"
         server, others = self.emulated
-        emulated, spec = "no network at all", self.spec.get("network")
+        emulated, spec = "no emulated network", self.spec.get("network")
         if spec is not None:
             emulated = f"an emulated network: {', '.join(networks.format_parts(spec)) or 'a proxy without limits'}"
         return (
-            f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
-            f"{emulated}, {'' if self.spec.get('tls') else 'no '}TLS; not a verdict on {others}"
+            f"{server} on the loopback of the same machine, sharing its cores with the readers; "
+            f"{emulated}; {'' if self.spec.get('tls') else 'no '}TLS; not a verdict on {others}"
         )
 
 

@@ -114,17 +114,20 @@ def _upload_file(target: Target, reader: Reader, entry: dict, path: Path | None,
     name, size = entry["name"], entry["bytes"]
     key, part = target.build_object_key(name), choose_part_bytes(size, target.most_parts, entry.get("part_bytes", 0))
     if not target.writable:
-        raise Problem(f"{key} is not in {target.where} as generated; upload it, or give credentials and drop anonymous")
+        raise Problem(
+            f"{key} in {target.where} is missing or differs from the manifest; upload it, or set credentials and"
+            " remove anonymous:"
+        )
     say(f"uploading {key} ({size} bytes)")
     with open_entry(entry, path) as source:
         target.upload_object(name, source, size, part, Progress(f"uploading {key}", size, say))
     if not _has_parts(target, entry):
         raise Problem(
-            f"{key} was to have parts of {part} bytes, and has {target.fetch_part_bytes(name)} in {target.where};"
+            f"{key} in {target.where} must have parts of {part} bytes (got {target.fetch_part_bytes(name)});"
             " choose another part_size"
         )
     if not _has_object(target, reader, entry, say):
-        raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
+        raise Problem(f"{key} in {target.where}: the data read back differ from the data uploaded")
 
 
 def open_entry(entry: dict, path: Path | None) -> BinaryIO:
@@ -138,9 +141,7 @@ def choose_part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
     Raise Problem if the requested size needs too many parts.
     """
     if requested and requested * most_parts < size:
-        raise Problem(
-            f"{size} bytes in parts of {requested} are more than {most_parts} parts; choose a larger part_size"
-        )
+        raise Problem(f"{size} bytes need more than {most_parts} parts of {requested} bytes; choose a larger part_size")
     return requested or max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
 
 

@@ -39,12 +39,12 @@ def build_command_prefix(env: Mapping[str, str]) -> list[str]:
 def describe_mount_obstacle() -> str:
     """Return the reason if processes here cannot have private mounts, else ""."""
     if not shutil.which("unshare"):
-        return "unshare (util-linux) is not there"
+        return "unshare (util-linux) is missing"
     tried = subprocess.run(
         [*_build_unshare_command(), "mount", "--bind", "/", "/"], capture_output=True, text=True, check=False
     )
     words = " ".join(tried.stderr.split())
-    return "" if not tried.returncode else words or f"unshare ended with status {tried.returncode}"
+    return "" if not tried.returncode else words or f"unshare exited with status {tried.returncode}"
 
 
 def _build_unshare_command() -> list[str]:

@@ -45,7 +45,7 @@ def judge(
     new  faster       6    0.8  0.79  0.82  0.03              1.05
     """
     if baseline not in blocks or len(blocks.columns) < 2:
-        raise ValueError(f"the blocks have no column {baseline!r}, or no other one; they have {list(blocks.columns)}")
+        raise ValueError(f"blocks must have a column {baseline!r} and at least another (got {list(blocks.columns)})")
     arms = blocks.columns.drop([baseline])
     logs = _take_logs(blocks)
     d = logs[arms].to_numpy() - logs[[baseline]].to_numpy()
@@ -88,9 +88,9 @@ def compare_sessions(
     write    same       4   1.00  0.96  1.04  1.00
     """
     if list(base.columns) != list(other.columns):
-        raise ValueError(f"the sides have different columns: {list(base.columns)} and {list(other.columns)}")
+        raise ValueError(f"both sides must have the same columns (got {list(base.columns)} and {list(other.columns)})")
     if paired and len(base) != len(other):
-        raise ValueError(f"pairs need as many sessions on both sides: {len(base)} and {len(other)}")
+        raise ValueError(f"pairs require equal numbers of sessions (got {len(base)} and {len(other)})")
     logs = [_take_logs(side).to_numpy() for side in (base, other)]
     return _make_table(sessions.judge_sessions(logs[0], logs[1], paired, equivalence_percent, seed), base.columns)
 
@@ -98,7 +98,7 @@ def compare_sessions(
 def _take_logs(times: pd.DataFrame) -> pd.DataFrame:
     numbers = times.astype(float)
     if (numbers <= 0).any(axis=None) or np.isinf(numbers).any(axis=None):
-        raise ValueError("times are positive numbers; write NaN where there is none")
+        raise ValueError("times must be positive numbers; write NaN for a missing time")
     return numbers.transform(np.log)
 
 

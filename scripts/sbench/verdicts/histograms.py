@@ -166,7 +166,7 @@ def compute_bounds(values: Sequence[float]) -> Percentile:
     finite = np.asarray(values, dtype=float)
     finite = finite[np.isfinite(finite)]
     if not len(finite):
-        return Percentile(math.nan, math.nan, math.nan, math.nan, "no job has this percentile")
+        return Percentile(math.nan, math.nan, math.nan, math.nan, "this percentile is missing in all jobs")
     return Percentile(float(np.median(finite)), float(finite.min()), float(finite.max()), math.nan)
 
 

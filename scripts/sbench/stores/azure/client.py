@@ -34,8 +34,8 @@ from sbench.stores.reading import Absent
 PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
 # The scope of azure-identity's tokens.
 _AUDIENCE = "https://storage.azure.com/.default"
-_RIGHTS = "the credentials may not do this: check their role (Storage … Data …), the SAS token's rights or the firewall"
-_GONE = "is gone: remove the provision's artefact and run again"
+_RIGHTS = "the credentials lack permission: check their role (Storage … Data …), the SAS token's rights or the firewall"
+_GONE = "no longer exists: remove the artefact of its provisioning step and run again"
 _REMEDIES = {
     **dict.fromkeys(
         ("AuthenticationFailed", "AuthorizationFailure", "InvalidAuthenticationInfo"),
@@ -47,14 +47,14 @@ _REMEDIES = {
         for what in ("Permission", "Protocol", "ResourceType", "Service", "SourceIP")
     },
     "InsufficientAccountPermissions": _RIGHTS,
-    "ContainerNotFound": "make the container, or correct its name in the configuration",
-    "ShareNotFound": "make the share, or correct its name in the configuration",
+    "ContainerNotFound": "create the container, or correct its name in the configuration",
+    "ShareNotFound": "create the share, or correct its name in the configuration",
     "BlobNotFound": f"the object {_GONE}",
     "ResourceNotFound": f"the object {_GONE}",
     "ParentNotFound": f"the folder {_GONE}",
-    "ConditionNotMet": "the object was replaced while it was read",
-    "ServerBusy": "the account's limits are reached: read less at once, or later",
-    "OperationTimedOut": "the service was too slow: run again, or later",
+    "ConditionNotMet": "the object was replaced during the read",
+    "ServerBusy": "the account throttles requests: lower the concurrency, or run again later",
+    "OperationTimedOut": "the service timed out: run again later",
 }
 _NO_HOLDER = ("ContainerNotFound", "ShareNotFound")
 
@@ -93,10 +93,10 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: ob
         client = Client.from_connection_string(text, **{argument: name}, **options)
         ours = not url or urlsplit(client.url)[1:3] == urlsplit(f"{url}/{name}")[1:3]
     except ValueError as error:
-        which = f"{CONNECTION} is no connection string" if text else "the store's account_url is no URL of an account"
-        raise Problem(f"{which} of Azure Storage; copy it anew, and a SAS token into {SAS} alone") from error
+        must = f"{CONNECTION} must be a connection string" if text else "account_url must be the URL of an account"
+        raise Problem(f"{must} of Azure Storage; copy it again, without a SAS token (set {SAS} to it)") from error
     if not ours:
-        raise Problem(f"{CONNECTION} is of another account than the store's account_url {url}; correct one of them")
+        raise Problem(f"{CONNECTION} and the store's account_url {url} name different accounts; correct one of them")
     return client
 
 
@@ -158,30 +158,30 @@ def _describe_error(error: AzureError, where: str) -> str:
     name = type(error).__name__
     if isinstance(error, ClientAuthenticationError) and error.response is None:
         if name == "AzureSigningError":
-            return f"{where}: the account's key is no key; correct it in {CONNECTION}"
-        return f"no Azure credentials for {where}: set {CONNECTION} or {SAS}, or log in (az login)"
+            return f"{where}: the account key is malformed; correct it in {CONNECTION}"
+        return f"no Azure credentials for {where}; set {CONNECTION} or {SAS}, or log in (az login)"
     if isinstance(error, HttpResponseError) and (error.status_code or 0) >= 400:
         code = getattr(error, "error_code", None)
         code = str(getattr(code, "value", code) or "")
         remedy = _REMEDIES.get(code, "see the service's documentation of this code")
         if error.status_code in (401, 403):
             remedy = _check_expiry() or remedy
-        return f"{where} answers {error.status_code} {code or error.reason}; {remedy}"
+        return f"{where}: request failed with {error.status_code} {code or error.reason}; {remedy}"
     if isinstance(error, ServiceRequestError):
         return f"{where} cannot be reached ({name}); check account_url or {CONNECTION}, and the network"
-    return f"{where}: the answer was cut or did not come ({name}); check the network and run again"
+    return f"{where}: the response was cut or did not arrive ({name}); check the network and run again"
 
 
 def _expect_storage(where: str, response: PipelineResponse) -> None:
     """Raise Problem unless a response comes from Azure Storage, which puts its version into each."""
     answer = response.http_response
     if answer.status_code < 400 and "x-ms-version" not in answer.headers:
-        raise Problem(f"{where} answers, but not as Azure Storage does; check account_url or {CONNECTION}")
+        raise Problem(f"{where} does not respond like Azure Storage; check account_url or {CONNECTION}")
 
 
 def _expect_account(url: str | None) -> None:
     if not url:
-        raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
+        raise Problem(f"no Azure account; set {CONNECTION}, or account_url of the store")
 
 
 def _choose_credential(url: str | None, env: Mapping[str, str]):
@@ -189,7 +189,7 @@ def _choose_credential(url: str | None, env: Mapping[str, str]):
     if token := env.get(SAS):
         return AzureSasCredential(token.lstrip("?"))
     if not url.startswith("https:"):
-        raise Problem(f"account_url {url} is not https, over which alone azure-identity sends its tokens; set {SAS}")
+        raise Problem(f"account_url must be https for azure-identity's tokens (got {url}); correct it, or set {SAS}")
     from azure.identity import DefaultAzureCredential
 
     # It logs every attempt at length; the line of `convert_errors` names the remedy.
@@ -205,7 +205,7 @@ def _check_expiry() -> str | None:
             with contextlib.suppress(ValueError):
                 date = datetime.fromisoformat(end)
                 if date.replace(tzinfo=date.tzinfo or UTC) < datetime.now(UTC):
-                    return f"the SAS token in {name} has expired at {end}; make a new one"
+                    return f"the SAS token in {name} expired at {end}; create a new token"
     return None
 
 

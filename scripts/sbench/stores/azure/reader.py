@@ -70,7 +70,7 @@ class Reader(reading.Reader):
             into = _Into(part)
             stream.readinto(into)
             if into.written != len(part):
-                raise Problem(f"{self.describe_object(name)}: {into.written} of {len(part)} bytes came; run again")
+                raise Problem(f"{self.describe_object(name)}: received {into.written} of {len(part)} bytes; run again")
 
         self._call_service(name, needed, lambda: self.fetch_pieces(parts, fetch_part))
 

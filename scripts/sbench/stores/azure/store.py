@@ -103,7 +103,7 @@ def _read_connection() -> str:
     """Return the account's connection string, which HSDS needs and obstore accepts."""
     if text := os.environ.get(CONNECTION):
         return text
-    raise Problem(f"HSDS and Zarr take the credentials of Azure from {CONNECTION}; set it")
+    raise Problem(f"HSDS and Zarr need the Azure credentials in {CONNECTION}; set it")
 
 
 def list_extent_files(folder: Path) -> list[Path]:

@@ -32,7 +32,7 @@ def read_credentials() -> tuple[str, str]:
         lines = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
         values = {key.strip().upper(): value.strip() for key, _, value in lines} | values
     if missing := [name for name in NAMES if not values.get(name)]:
-        raise Problem(f"no credentials for the HDF service: set {missing[0]}, or write it into {FILE}")
+        raise Problem(f"missing credentials for the HDF service; set {missing[0]}, or write it to {FILE}")
     return values[NAMES[0]], values[NAMES[1]]
 
 
@@ -55,7 +55,7 @@ class Hsds(Store):
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
         """Raise Problem, because only the service knows its objects."""
-        raise Problem("a service has no objects that a bare request could ask for")
+        raise Problem("an HDF service does not expose its objects to bare requests")
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the checks of the credentials and of the service that takes them."""
@@ -65,13 +65,14 @@ class Hsds(Store):
     def describe_limits(self, file_systems: Set[str]) -> str:
         """Describe the caches and users that the benchmark does not control."""
         how = f" ({self.spec['deployment']})" if "deployment" in self.spec else ""
-        return f"a service elsewhere{how}; its nodes, their caches and its other users are not controlled"
+        return f"a remote service{how}; its nodes, their caches and its other users are not controlled"
 
     def _expect_service(self) -> str:
         """Return the service's version; raise Problem if it does not answer, is not ready or refuses the user."""
         about = self._fetch_json("/about")
         if about.get("state") != "READY":
-            raise Problem(f"{self.spec['endpoint']}: the service is {about.get('state', 'no HDF service')}; try later")
+            state = about.get("state", "no state")
+            raise Problem(f"{self.spec['endpoint']}: the HDF service must be READY (got {state}); try again later")
         self._fetch_json(f"/?domain={self.spec['folder']}")
         return f"HSDS {about.get('hsds_version', '')}, {about.get('node_count', '?')} data nodes"
 
@@ -82,11 +83,11 @@ class Hsds(Store):
             with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            what = {401: "refuses the credentials", 403: "does not let the user in", 404: "has no such folder"}
-            said = what.get(error.code, f"answers {error.code} {error.reason}")
-            raise Problem(f"{self.spec['endpoint']}{path}: the service {said}") from error
+            reasons = {401: "refuses the credentials", 403: "denies access", 404: "does not find the folder"}
+            reason = reasons.get(error.code, f"responds with {error.code} {error.reason}")
+            raise Problem(f"{self.spec['endpoint']}{path}: the service {reason}") from error
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise Problem(f"{self.spec['endpoint']} does not answer as an HDF service: {error}") from error
+            raise Problem(f"{self.spec['endpoint']} does not respond as an HDF service: {error}") from error
 
 
 KINDS = {"hsds": Hsds}

@@ -44,7 +44,7 @@ class Reader(reading.Reader):
         def fetch_part(offset: int, part: memoryview) -> None:
             self.count_requests(1)
             if not fill(file, offset, part):
-                raise Changed(f"{self.get_path(name)} ended before all of it was read")
+                raise Changed(f"{self.get_path(name)} ended before the end of the read")
 
         with self._convert_errors(name, "read"):
             self.fetch_pieces(self.split_extents(extents, view), fetch_part)
@@ -52,7 +52,7 @@ class Reader(reading.Reader):
     def expect_unchanged(self, name: str, identity: Identity) -> None:
         """Raise Changed unless the path leads to the identified file, unmodified."""
         if self._read_identity(name) != identity:
-            raise Changed(f"{self.get_path(name)} was replaced or changed while it was measured")
+            raise Changed(f"{self.get_path(name)} was replaced or changed during the measurement")
 
     def close(self) -> None:
         """Close files and threads."""
@@ -78,7 +78,7 @@ class Reader(reading.Reader):
         try:
             status = os.stat(self.get_path(name))
         except FileNotFoundError as error:
-            raise Changed(f"{self.get_path(name)} was removed while it was measured") from error
+            raise Changed(f"{self.get_path(name)} was removed during the measurement") from error
         return Identity(status.st_size, f"inode {status.st_ino}, modified {status.st_mtime_ns}")
 
     @contextlib.contextmanager
@@ -91,7 +91,7 @@ class Reader(reading.Reader):
                 raise Problem(f"{path} cannot be {done}: {describe_cause(error)}") from error
             kind = host.find_mount(path)["file_system"]
             raise Problem(
-                f"{path}: {kind} has no direct input (O_DIRECT); leave direct out of cache for this store"
+                f"{path}: {kind} does not support direct I/O (O_DIRECT); remove direct from cache for this store"
             ) from error
 
 

@@ -26,18 +26,18 @@ class Posix(Store):
     ) -> dict:
         """Copy or generate the files in the store's folder."""
         if not self.files:
-            raise Problem("a store with a shell gets no data: name one without, for a study that has data")
+            raise Problem("a store with a shell cannot hold data; for a study with data, name a store without shell:")
         folder = Path(self.spec.get("path", folder)) / dataset
         local = [path for _, path in files]
         if "path" in self.spec:
             if not (above := folder.absolute().parents[1]).is_dir():
                 # An unmounted file system would be measured as the disk beneath it.
-                raise Problem(f"there is no {above}; mount the file system, or correct the store's path")
+                raise Problem(f"{above} does not exist; mount the file system, or correct the store's path")
         elif None not in local:
             # Names may contain folders.
             folders = {str(path).removesuffix(f"/{entry['name']}") for entry, path in files}
             if len(folders) != 1:
-                raise Problem(f"the files of {dataset} lie in several folders; put them into one")
+                raise Problem(f"the files of {dataset} must be in a single folder (got {len(folders)}); move them")
             return {"location": {"folder": folders.pop()}, "local_files": list(map(str, local))}
         for entry, path in files:
             _ensure_file(entry, path, folder / entry["name"], say)
@@ -53,8 +53,8 @@ class Posix(Store):
     def describe_limits(self, file_systems: Set[str]) -> str:
         """Describe the caches that the benchmark does not control."""
         if far := sorted(file_systems & _FAR):
-            return f"a file system elsewhere ({', '.join(far)}); its servers' caches and other users are not known"
-        return "a local file system; what the hypervisor and the device keep in their caches is not controlled"
+            return f"a remote file system ({', '.join(far)}); caches and other users of its servers are not controlled"
+        return "a local file system; caches of the hypervisor and the device are not controlled"
 
 
 def _ensure_file(entry: dict, path: Path | None, target: Path, say: transfer.Say) -> None:
@@ -64,8 +64,8 @@ def _ensure_file(entry: dict, path: Path | None, target: Path, say: transfer.Say
     with transfer.open_entry(entry, path) as source, replace_file(target) as part, open(part, "wb") as copy:
         shutil.copyfileobj(source, copy, transfer.MIB)
     if compute_file_digest(target) != entry["sha256"]:
-        raise Problem(f"{target} reads back differently than it was written")
-    say(f"{'made' if path is None else 'copied'} {target}")
+        raise Problem(f"{target}: the data read back differ from the data written")
+    say(f"{'generated' if path is None else 'copied'} {target}")
 
 
 KINDS = {"posix": Posix}

@@ -28,27 +28,27 @@ from sbench.stores.reading import Absent, Denied
 from sbench.stores.s3 import ENDPOINT, KEYS
 
 _NO_CREDENTIALS = (
-    "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
-    " or say anonymous: true"
+    "no S3 credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
+    " or write anonymous: true"
 )
 _CORRECT_REGION = "correct region in the configuration, or AWS_REGION"
 _OF_ANOTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "301", "IllegalLocationConstraintException")
 NO_RANGE = ("InvalidRange", "416")
 _LOG_IN = "log in again: the session has expired"
 _REMEDIES = {
-    "NoSuchBucket": "make the bucket, or correct its name",
+    "NoSuchBucket": "create the bucket, or correct its name",
     "InvalidBucketName": "correct the bucket's name",
-    "NoSuchKey": "the object is gone: remove the provision's artefact and run again",
-    "AccessDenied": "check the bucket's policy and the credentials; without any only public data are read",
+    "NoSuchKey": "the object no longer exists: remove the artefact of its provisioning step and run again",
+    "AccessDenied": "check the bucket's policy and the credentials; without credentials only public data can be read",
     "InvalidObjectState": "the object is archived: restore it first",
     "AuthorizationHeaderMalformed": "the service refuses the credentials or the region: check them",
-    "PermanentRedirect": f"the bucket lies in another region: {_CORRECT_REGION}",
+    "PermanentRedirect": f"the bucket is in another region: {_CORRECT_REGION}",
     "ProfileNotFound": "correct AWS_PROFILE",
     "InvalidRegionError": _CORRECT_REGION,
-    "ValueError": "write the endpoint as http://host:port, or https",
-    "RequestTimeTooSkewed": "set this machine's clock",
+    "ValueError": "write the endpoint as http://host:port or https://host:port",
+    "RequestTimeTooSkewed": "correct the clock of this machine",
     **dict.fromkeys(
-        ("SlowDown", "ServiceUnavailable", "503"), "the service's limits are reached: read less at once, or later"
+        ("SlowDown", "ServiceUnavailable", "503"), "the service throttles requests: lower the concurrency, or run later"
     ),
     **dict.fromkeys(
         ("InvalidAccessKeyId", "XAdminUserNotFound", "SignatureDoesNotMatch", "PartialCredentialsError"),
@@ -111,9 +111,7 @@ def _build_region_hook(store: dict) -> Callable[..., None]:
             return
         there = error.get("Region") or answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
         if there not in (None, store["region"]):
-            raise Problem(
-                f"bucket {store['bucket']} lies in region {there}, not in {store['region']}; {_CORRECT_REGION}"
-            )
+            raise Problem(f"bucket {store['bucket']} is in region {there}, not in {store['region']}; {_CORRECT_REGION}")
 
     return expect_region
 
@@ -145,7 +143,7 @@ def build_store_entry(bucket: str) -> dict:
     """
     endpoint = os.environ.get(f"{ENDPOINT}_S3") or os.environ.get(ENDPOINT)
     if "@" in (endpoint or ""):
-        raise Problem(f"{ENDPOINT} holds credentials; give them as {' and '.join(KEYS)}, and the address without them")
+        raise Problem(f"{ENDPOINT} must not contain credentials; move them to {' and '.join(KEYS)}")
     with convert_errors():
         region = os.environ.get("AWS_REGION") or boto3.Session().region_name or "us-east-1"
     entry = {"kind": "s3", "bucket": bucket, "prefix": "", "region": region, "anonymous": False}
@@ -161,7 +159,7 @@ def _expect_no_endpoint_elsewhere(endpoint: str | None) -> None:
     """Raise Problem if a variable would send requests for AWS to another service."""
     for name in (f"{ENDPOINT}_S3", ENDPOINT):
         if os.environ.get(name) and not endpoint:
-            raise Problem(f"{name} is set, but the store has no endpoint; name it as the store's endpoint, or unset it")
+            raise Problem(f"{name} is set, but the store lacks an endpoint; add endpoint: to the store or unset {name}")
 
 
 class Target(transfer.Target):
@@ -270,9 +268,9 @@ def _list_pages(s3, store: dict, place: str, wanted: dict) -> Iterator[dict]:
     except ClientError as error:
         if error.response["Error"].get("Code") != "AccessDenied":
             raise
-        credentials = "give credentials" if store["anonymous"] else "check the credentials"
+        credentials = "set credentials" if store["anonymous"] else "check the credentials"
         raise Problem(
-            f"{place} may not be listed; name its objects one by one instead of a folder or pattern, or {credentials}"
+            f"no permission to list {place}; name each object instead of a folder or pattern, or {credentials}"
         ) from error
 
 
@@ -335,13 +333,13 @@ def convert_errors(place: str = "") -> Iterator[None]:
     except NoCredentialsError as error:
         raise NoCredentials from error
     except (BotoCoreError, ValueError) as error:
-        remedy = _REMEDIES.get(type(error).__name__, "correct AWS's variables, or its files in ~/.aws")
+        remedy = _REMEDIES.get(type(error).__name__, "correct the AWS_* variables, or the files in ~/.aws")
         words = " ".join(str(error).split()).rstrip(".")
-        raise Problem(f"the S3 client refuses its settings: {words}; {remedy}") from error
+        raise Problem(f"the S3 client rejects its settings: {words}; {remedy}") from error
 
 
 def _describe_wrong_service(place: str) -> str:
-    return f"{place} answers, but not as S3 does; check the endpoint"
+    return f"{place} does not respond like S3; check the endpoint"
 
 
 def _describe_error(error: ClientError, place: str) -> str:
@@ -351,4 +349,4 @@ def _describe_error(error: ClientError, place: str) -> str:
     if code not in _REMEDIES and kind.startswith("text/html"):
         return _describe_wrong_service(place)
     remedy = _REMEDIES.get(code, "see the service's documentation of this code")
-    return f"{place} answers {code} to {error.operation_name}; {remedy}"
+    return f"{place}: {error.operation_name} failed with {code}; {remedy}"

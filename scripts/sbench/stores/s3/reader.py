@@ -70,7 +70,7 @@ class Reader(reading.Reader):
             if done == len(part):
                 return
         raise Problem(
-            f"{self.describe_object(name)}: answers were cut {_ATTEMPTS} times, {done} of {len(part)} bytes came;"
+            f"{self.describe_object(name)}: responses were cut {_ATTEMPTS} times, received {done} of {len(part)} bytes;"
             " check the network and run again"
         )
 

@@ -184,7 +184,7 @@ class Rest:
         )
         values = np.empty(piece.bytes, np.uint8)
         view = memoryview(values)
-        with _convert_errors(f"an answer of {len(view)} bytes"):
+        with _convert_errors(f"a response of {len(view)} bytes"):
             # urllib3 waits for all requested bytes, so read the first byte alone.
             done = answer.raw.readinto(view[:1])
             first = time.perf_counter() - began
@@ -192,7 +192,7 @@ class Rest:
             while done < len(view) and (count := answer.raw.readinto(view[done : done + _PIECE])):
                 done += count
         if done < len(view):
-            raise Broken(f"HSDS sent {done} of {len(view)} bytes; its words are in the log")
+            raise Broken(f"HSDS sent {done} of {len(view)} bytes; see its output in the log")
         return _reshape_values(values.view(self._target.dtype), piece), first
 
     def get_json(self, piece: Piece) -> tuple[np.ndarray, None]:
@@ -253,7 +253,7 @@ def _convert_errors(what: str) -> Iterator[None]:
     except (requests.RequestException, HTTPError, OSError) as error:
         if (status := getattr(error, "errno", None) or 0) >= _WRONG:
             raise Refused(f"HSDS answered {what} with", status, error.strerror) from error
-        raise Broken(f"HSDS did not go on with {what}: {type(error).__name__}") from error
+        raise Broken(f"HSDS did not complete {what}: {type(error).__name__}") from error
 
 
 def _get_dataset(file: h5pyd.File) -> h5pyd.Dataset:
@@ -261,7 +261,7 @@ def _get_dataset(file: h5pyd.File) -> h5pyd.Dataset:
     try:
         return file[DATASET]
     except KeyError as error:
-        raise Problem(f"HSDS has no dataset {DATASET} in {file.filename}; it was not stored") from error
+        raise Problem(f"HSDS lacks the dataset {DATASET} in {file.filename}: it was not stored") from error
 
 
 def _build_selection(piece: Piece) -> dict[str, str]:

@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, RuntimeError) as error:
         path.unlink(missing_ok=True)
         raise Problem(
-            f"{out.parent} cannot be written: {describe_cause(error, '; free the disk or make it writable')}"
+            f"{out.parent} cannot be written: {describe_cause(error, '; free disk space, or make it writable')}"
         ) from error
     crc = zlib.crc32(array)
     manifest = {"manifest": 1, "status": "done", "dataset": options.dataset, "settings": options.settings}

@@ -35,7 +35,7 @@ def read_printed(path: Path) -> list[dict]:
     remedy = "correct studies.arrays.published"
     table = csv_file.read_table(path, COLUMNS, remedy)
     if not table["test"].isin(TESTS).all():
-        raise Problem(f"{path} has rates of other tests than {' and '.join(TESTS)}; {remedy}")
+        raise Problem(f"{path} must have rates of the tests {' and '.join(TESTS)} only; {remedy}")
     return [
         {
             **{name: row[name] for name in _OF_RATE},
@@ -66,8 +66,8 @@ def build_published_table(run: Results) -> Table:
         rows.append(row | dict(zip(HERE, own, strict=True)))
     machines = list(dict.fromkeys(printed["machine"]))
     caption = (
-        "Published rates in MiB/s (printed as MB/s) by machine, and what was measured here with the same array. As "
-        "published: writes until they are acknowledged, reads from memory."
+        "Published rates in MiB/s (printed as MB/s) by machine, and rates measured here with the same array. As "
+        "published: writes until acknowledged, reads from memory."
     )
     frame = pd.DataFrame(rows)[[*keys, *machines, *HERE]]
     return Table("published", caption, frame, dict.fromkeys(machines, names.format_rate))

@@ -177,4 +177,4 @@ def _wait_until_ready(service: Service) -> None:
                 service.ready_s = time.perf_counter() - service.began
                 return
         time.sleep(_PAUSE_S)
-    raise Problem(f"HSDS was not ready within {READY_S} s; its words are in the log")
+    raise Problem(f"HSDS was not ready within {READY_S} s; see its output in the log")

@@ -44,38 +44,38 @@ class Arrays(Study):
         bands = pieces.split_rows(shape, clients)
         largest = next(pieces.iter_pieces(shape, bands[0], cell.access, limit)).bytes
         reasons = {
-            "an array lies in files, or in objects of S3 or Azure Blob": bool(
+            "an array must be in files, or in objects of S3 or Azure Blob": bool(
                 {"device", "shell", "share"} & entry.keys()
             ),
-            f"{', '.join(others)}: of a service only; take the default": others and not service,
-            "the library has one request under way at a time; take concurrency unset": (
+            f"{', '.join(others)}: only for a service; use the default": others and not service,
+            "the library has a single request in flight; set concurrency to unset": (
                 backend == "library" and cell.concurrency != "unset"
             ),
             "the HDF5 library does not write to an object store": backend == "library" and writes and not store.files,
             "a chunk is larger than the array": shape.chunk_rows > shape.rows or shape.chunk_columns > shape.columns,
-            f"a chunk is larger than what a data node holds, {sizes.format_size(_HOLDS)}; take smaller chunks": (
+            f"a chunk must fit into the memory of a data node, {sizes.format_size(_HOLDS)}; use smaller chunks": (
                 service and shape.padded_bytes // shape.chunks > _HOLDS
             ),
             "the array has fewer rows of chunks than clients": len(bands) < clients,
-            "only a read has a state of the cache; take cache any": not reads and cell.cache != "any",
-            "limits and faults are those of a service of the workflow's own": trials and (not service or running),
-            "a service is asked through the backend hsds": running and not service,
-            "a service elsewhere has the nodes and limits that it has; take the defaults": running
+            "only a read has a cache state; set cache to any": not reads and cell.cache != "any",
+            "limits and faults require a service that the workflow starts": trials and (not service or running),
+            "a service requires the backend hsds": running and not service,
+            "a remote service has fixed nodes and limits; use the defaults": running
             and (
                 cell.concurrency != "unset"
                 or any(levels[name] != level for name, level in _OF_SERVICE.items() if name != "protocol")
             ),
-            "trials choose their own requests; take protocol client, access whole, 1 client and concurrency unset": (
+            "trials choose their requests; set protocol client, access whole, 1 client and concurrency unset": (
                 trials and any(levels[name] != level for name, level in _OF_TRIALS.items())
             ),
-            "a store is slowed where the service keeps files": cell.operation == "faults" and not store.files,
-            f"trials ask for up to {MOST} times the request limit, more than the array has": (
+            "slowing a store requires a service that keeps files": cell.operation == "faults" and not store.files,
+            f"trials request up to {MOST} times the request limit, which exceeds the array": (
                 trials and MOST * limit > shape.bytes
             ),
-            f"without streaming HSDS refuses requests of {sizes.format_size(largest)}; take pieces": (
+            f"without streaming HSDS refuses requests of {sizes.format_size(largest)}; use pieces": (
                 service and not trials and cell.streaming == "off" and largest >= limit
             ),
-            "a text of so many numbers is above the request limit; take pieces and a higher limit, or binary": (
+            "a text of so many numbers exceeds the request limit; use pieces and a higher limit, or binary": (
                 service and cell.protocol == "json" and pieces.TEXT * largest >= limit
             ),
         }

@@ -14,7 +14,7 @@ def check_size(manifest: dict, label: str) -> Iterator[str]:
     """Check that objects have the size of their label."""
     size = manifest["layout"]["size_bytes"]
     if size != sizes.parse_size(label):
-        yield f"{manifest['dataset']}: objects have {size} bytes, {label} was asked"
+        yield f"{manifest['dataset']}: objects must have {label} (got {size} bytes)"
 
 
 @rule(8)
@@ -34,4 +34,7 @@ def check_memory(memory: dict) -> Iterator[str]:
     """Check that no process grew by more than the allowed bytes, an operation and a spare."""
     grown, allowed = memory["growth_bytes"], memory["allowed_bytes"]
     if grown > allowed:
-        yield f"a process grew by {sizes.format_size(grown)}, {sizes.format_size(allowed)} are allowed"
+        yield (
+            f"the memory of a process must grow by at most {sizes.format_size(allowed)} (got"
+            f" {sizes.format_size(grown)})"
+        )

@@ -182,7 +182,7 @@ class MpiIo(Independent):
             identities = None
         # Either all processes open the file, or no process does.
         if not self.comm.allreduce(identities is not None, MPI.LAND):
-            raise Changed(f"{self._path} was replaced or changed as the cell began")
+            raise Changed(f"{self._path} was replaced or changed at the start of the cell")
         try:
             self._file = MPI.File.Open(self.comm, str(self._path), MPI.MODE_RDONLY)
             self._set_view()
@@ -199,7 +199,7 @@ class MpiIo(Independent):
             at += one.bytes
             done += self._count_received(one, None if cut else check)
         if cut:
-            raise Changed(f"{self._path} ended before all of it was read")
+            raise Changed(f"{self._path} ended before the end of the read")
         return done
 
     def get_hints(self) -> dict[str, str]:

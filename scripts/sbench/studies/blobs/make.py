@@ -40,11 +40,11 @@ def build_manifest(settings: dict) -> dict:
         Problem: the settings do not describe objects.
     """
     if settings.keys() != _SETTINGS:
-        raise Problem(f"objects have the settings {', '.join(sorted(_SETTINGS))}, not {', '.join(sorted(settings))}")
+        raise Problem(f"settings of objects must be {', '.join(sorted(_SETTINGS))} (got {', '.join(sorted(settings))})")
     given = read_fields(Data, settings)
     size, count, seed = sizes.parse_size(given.size), given.objects, given.seed
     if size < 1 or not isinstance(count, int) or count < 1 or not isinstance(seed, int) or seed < 0:
-        raise Problem(f"{settings} describe no objects: size and number are at least 1, the seed at least 0")
+        raise Problem(f"size and number of objects must be at least 1, the seed at least 0 (got {settings})")
     files = [content.build_entry(f"{number:04d}.bin", size, seed, number) for number in range(count)]
     lines = "\n".join(f"{file['name']} {file['bytes']} {file['sha256']}" for file in files)
     return {

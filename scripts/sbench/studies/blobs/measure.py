@@ -78,9 +78,9 @@ def _list_faults(outcome: dict) -> list[str]:
     faults = [*outcome["changed"]]
     states = [line for row in outcome["samples"] for line in row.pop("not_as_asked")]
     if states:
-        faults.append(states[0] + (f"; so were {len(states) - 1} other states" if states[1:] else ""))
+        faults.append(states[0] + (f"; {len(states) - 1} other states, too" if states[1:] else ""))
     if wrong := outcome["blocks_wrong"]:
-        faults.append(f"{wrong} blocks were read that do not have the checksum of the manifest")
+        faults.append(f"{wrong} blocks differ from the checksums of the manifest")
     return faults
 
 
@@ -169,7 +169,7 @@ def read_stripe(file: str) -> dict[str, str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
-        return {"unknown": f"lfs getstripe says nothing of {file} ({type(error).__name__}); put lfs on the path"}
+        return {"unknown": f"lfs getstripe {file} failed ({type(error).__name__}); add lfs to the path"}
     pairs = [line.split(":", 1) for line in done.stdout.splitlines() if ":" in line]
     return {name.strip().removeprefix("lmm_"): value.strip() for name, value in pairs}
 

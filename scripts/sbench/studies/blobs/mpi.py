@@ -78,7 +78,7 @@ class Ranks:
                 with contextlib.suppress(json.JSONDecodeError):
                     return json.loads(line)
             elif '{"event": ' in line:
-                raise Problem("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
+                raise Problem("the MPI launcher adds text to the output of rank 0; remove its option for labels")
             _print_line(line)
         status = self._process.wait()
         self._listener.join(_PATIENCE_S)
@@ -119,7 +119,7 @@ class Ranks:
             return f"MPI process {rank} of {self._count} was ended by a signal ({words})"
         if status < 0:
             return f"{self.launcher} was ended by signal {-status} ({signal.strsignal(-status)})"
-        return f"{self.launcher} ended with status {status} before all was read: {self._last or 'it said nothing'}"
+        return f"{self.launcher} ended with status {status} before the end of the reads: {self._last or 'no output'}"
 
 
 def _print_line(line: str) -> None:
@@ -187,8 +187,8 @@ def _build_launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
     per_node = str(-(-count // nodes))
     if mpi.hostfile and (there := count_slots(Path(mpi.hostfile))) < count:
         raise Problem(
-            f"{mpi.hostfile} has {there} slots for {count} processes; add hosts (name:slots, a line each),"
-            " or ask for fewer processes"
+            f"{mpi.hostfile} has {there} slots for {count} processes; add hosts (name:slots, one per line),"
+            " or reduce the processes"
         )
     if mpi.launcher:
         return [word.replace("{nodes}", str(nodes)).replace("{per_node}", per_node) for word in mpi.launcher]
@@ -206,7 +206,7 @@ def count_slots(hostfile: Path) -> int:
     hosts = read_hosts(hostfile)
     counts = [host.partition(":")[2] or "1" for host in hosts]
     if wrong := [host for host, many in zip(hosts, counts, strict=True) if not (many.isascii() and many.isdigit())]:
-        raise Problem(f"{hostfile}: {wrong[0]!r} is no host:slots")
+        raise Problem(f"{hostfile}: a line must be host:slots (got {wrong[0]!r})")
     return sum(map(int, counts))
 
 
@@ -217,7 +217,7 @@ def read_hosts(hostfile: Path) -> list[str]:
     except OSError as error:
         raise Problem(f"{hostfile} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise Problem(f"{hostfile} is not in UTF-8: byte {error.start + 1}; save it as that") from error
+        raise Problem(f"{hostfile} must be UTF-8 (invalid byte {error.start + 1}); convert it") from error
     return [words[0] for line in lines if (words := line.partition("#")[0].split())]
 
 
@@ -228,7 +228,7 @@ def expect_same_software(hosts: list[str], versions_of: list[dict[str, str]]) ->
         if differ := sorted(name for name in first.keys() | other.keys() if first.get(name) != other.get(name)):
             name, versions = differ[0], [one.get(differ[0], "none") for one in (other, first)]
             raise Problem(
-                f"rank {rank} on {hosts[rank]} runs other software than rank 0: {name} {versions[0]}, not"
+                f"rank {rank} on {hosts[rank]} runs different software than rank 0: {name} {versions[0]}, not"
                 f" {versions[1]}; install the same lock on all nodes"
             )
 

@@ -21,7 +21,7 @@ class Pattern:
     Attributes:
         gives: "whole" (an object), "section" (contiguous) or "pieces" (interleaved).
         by: "each" (a process reads its share), "broadcast" or "scatter" (rank 0 reads for all), "mpi-io" or
-            "collective" (the MPI library reads, for each process by itself or for all together; files only).
+            "collective" (the MPI library reads, for independently or for all together; files only).
         one_each: whether each process has a separate object.
         title: title of the report's table of sizes.
         explained: legend of the picture in the report.
@@ -58,60 +58,60 @@ class Pattern:
 PATTERNS = {
     "single-file": Pattern(
         "whole",
-        title="Each process reads the whole of one object (single file, multiple readers)",
-        explained="every process reads the whole of one object (SFMR)",
+        title="Each process reads the whole of the same object (single file, multiple readers)",
+        explained="every process reads the whole of the same object (SFMR)",
     ),
     "multiple-files": Pattern(
         "whole",
         one_each=True,
-        title="Each process reads the whole of an object of its own (multiple files, multiple readers)",
+        title="Each process reads the whole of a different object (multiple files, multiple readers)",
         explained="rank i reads the whole of object i (MFMR)",
     ),
     "broadcast": Pattern(
         "whole",
         "broadcast",
         title="One process reads the whole object and broadcasts it",
-        explained="rank 0 reads the whole object, MPI_Bcast gives all of it to every process; compare single-file",
+        explained="rank 0 reads the whole object, MPI_Bcast sends it to every process; compare single-file",
     ),
     "sections": Pattern(
         "section",
-        title="Each process reads its own contiguous section",
-        explained="every process reads its own contiguous section of one object",
+        title="Each process reads a contiguous section",
+        explained="every process reads a contiguous section of the same object",
     ),
     "sections-interleaved": Pattern(
         "pieces",
         title="Each process reads every P-th piece",
-        explained="every process reads every P-th piece of one object",
+        explained="every process reads every P-th piece of the same object",
     ),
     "scatter": Pattern(
         "section",
         "scatter",
         title="One process reads the whole object and scatters its sections",
-        explained="rank 0 reads the whole object, MPI_Scatterv gives each process its section; compare sections",
+        explained="rank 0 reads the whole object, MPI_Scatterv sends each process its section; compare sections",
     ),
     "mpi-io": Pattern(
         "section",
         "mpi-io",
-        title="Contiguous sections through MPI-IO, each process by itself",
-        explained="sections through MPI_File_read_at, each process by itself",
+        title="Contiguous sections through MPI-IO, independently",
+        explained="sections through MPI_File_read_at, independently",
     ),
     "mpi-io-interleaved": Pattern(
         "pieces",
         "mpi-io",
-        title="Interleaved pieces through MPI-IO, each process by itself",
-        explained="interleaved pieces through an MPI file view, each process by itself",
+        title="Interleaved pieces through MPI-IO, independently",
+        explained="interleaved pieces through an MPI file view, independently",
     ),
     "mpi-io-collective": Pattern(
         "section",
         "collective",
         title="Contiguous sections through MPI-IO, collectively",
-        explained="sections through MPI_File_read_at_all: the MPI library decides who reads what",
+        explained="sections through MPI_File_read_at_all: the MPI library assigns the reads",
     ),
     "mpi-io-collective-interleaved": Pattern(
         "pieces",
         "collective",
         title="Interleaved pieces through MPI-IO, collectively",
-        explained="interleaved pieces through a file view, read together: the MPI library decides who reads what",
+        explained="interleaved pieces through a file view, collectively: the MPI library assigns the reads",
     ),
 }
 FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.has_single_reader)

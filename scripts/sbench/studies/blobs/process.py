@@ -52,7 +52,7 @@ def serve_parent(comm: MPI.Comm) -> None:
     settings = read_fields(Settings, job["settings"])
     if comm.size != int(processes := settings.cell.processes):
         raise Problem(
-            f"{processes} MPI processes were asked for and {comm.size} are together;"
+            f"MPI must start {processes} processes (got {comm.size});"
             " does the launcher belong to the MPI library (library under mpi)?"
         )
     process = Process(comm, job, settings)
@@ -159,10 +159,12 @@ class Process:
         for number, entry in enumerate(self._files):
             answers = {one[number] for one in everybody if number in one}
             if len(answers) > 1:
-                self._changed.append(f"{entry['name']} was replaced while the cell began")
+                self._changed.append(f"{entry['name']} was replaced at the start of the cell")
             for answer in answers:
                 if answer.size != entry["bytes"]:
-                    self._changed.append(f"{entry['name']} has {answer.size} bytes, the manifest says {entry['bytes']}")
+                    self._changed.append(
+                        f"{entry['name']} must have {entry['bytes']} bytes, as in the manifest (got {answer.size})"
+                    )
         self._merge_changes()
 
     def _merge_changes(self) -> None:
@@ -298,7 +300,7 @@ class Process:
             "samples": self._samples,
             "distributed": distributed,
             "changed": self._changed,
-            "verified": "in a pass of its own" if self._several else "after every iteration",
+            "verified": "in a separate pass" if self._several else "after every iteration",
             "checksum": verify.compute_checksum(lines) if lines else None,
             "ranks": [one["rank"] for one in gathered],
             "operations": max(one["operations"] for one in gathered),

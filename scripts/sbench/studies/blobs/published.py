@@ -60,11 +60,11 @@ def _read_parts(path: Path) -> list[pd.DataFrame]:
     lines.seek(0)
     pattern = next((pattern for word, pattern in _PATTERNS.items() if word in path.name.lower()), "")
     if not pattern:
-        raise Problem(f"{path}: name the file after its pattern: {', '.join(_PATTERNS)}")
+        raise Problem(f"{path}: the file must be named after its pattern: {', '.join(_PATTERNS)}")
     table = pd.read_csv(lines, dtype=str, keep_default_na=False, skipinitialspace=True)
     for column in table.columns[1:]:
         if not _COLUMN.fullmatch(column):
-            raise Problem(f"{path}: the column {column!r} is neither a latency in s nor a bandwidth in MiB/s")
+            raise Problem(f"{path}: a column must be a latency in s or a bandwidth in MiB/s (got {column!r})")
     printed = {"pattern": pattern, "size": table.iloc[:, 0].str.extract(r"^(\d+)", expand=False) + unit[1]}
     parts = []
     for store in dict.fromkeys(_COLUMN.fullmatch(column)[1] for column in table.columns[1:]):

@@ -37,25 +37,28 @@ class Blobs(Study):
             needed = max(part["processes"]) if own else 1
             for size in part["size"]:
                 if not _get_for_size(section.iterations, size):
-                    yield f"studies.blobs.iterations: how often {size} is read is not said"
+                    yield f"studies.blobs.iterations lacks {size}; add its number of iterations"
                 if not _get_for_size(section.time_limit_s, size):
-                    yield f"studies.blobs.time_limit_s: how long a cell of {size} may take is not said"
+                    yield f"studies.blobs.time_limit_s lacks {size}; add its limit in seconds"
                 if (there := _get_for_size(section.data["objects"], size)) < needed:
-                    one = "; each process has one of its own" if own else ""
-                    few = f"{there} of {size} are fewer than the {needed} that the matrix reads"
+                    one = "; each process reads a different object" if own else ""
+                    few = f"the matrix reads {needed} of {size} (got {there})"
                     yield f"studies.blobs.data.objects: {few}{one}"
         yield from _list_never_compared(section.compare, {name for part in parts for name in part["pattern"]})
         launcher, hostfile, library = section.mpi.launcher, section.mpi.hostfile, section.mpi.library
         most = max(count for part in parts for count in part["processes"])
         if hostfile and not Path(hostfile).is_file():
-            yield f"studies.blobs.mpi.hostfile: there is no {hostfile}"
+            yield f"studies.blobs.mpi.hostfile: {hostfile} does not exist"
         elif hostfile and (there := count_slots(Path(hostfile))) < most:
-            yield f"studies.blobs.mpi.hostfile: {hostfile} has {there} slots, the matrix asks for {most} processes"
+            yield (
+                f"studies.blobs.mpi.hostfile: {hostfile} must have {most} slots for the processes of the matrix"
+                f" (got {there})"
+            )
         several = any(max(part["nodes"]) > 1 for part in parts)
         if launcher and several and not any(word in part for word in BY_NODES for part in launcher):
-            yield f"studies.blobs.mpi.launcher: cells of several nodes need {' or '.join(BY_NODES)} in one of its words"
+            yield f"studies.blobs.mpi.launcher: it must contain {' or '.join(BY_NODES)} for cells of several nodes"
         if library and "/" in library and not Path(library).is_file():
-            yield f"studies.blobs.mpi.library: there is no {library}"
+            yield f"studies.blobs.mpi.library: {library} does not exist"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield the reasons why a combination of levels cannot exist."""
@@ -65,16 +68,16 @@ class Blobs(Study):
         direct, own = cell.cache == "direct", cell.objects == "own" and not pattern.is_split
         reasons = {
             "objects cannot be read from a raw device": "device" in entry,
-            f"MPI-IO reads files, not a store of the kind {kind}": pattern.mpi_io and not store.files,
-            f"O_DIRECT is for files, not for a store of the kind {kind}": direct and not store.files,
+            f"MPI-IO reads files, not stores of kind {kind}": pattern.mpi_io and not store.files,
+            f"O_DIRECT requires files (got a store of kind {kind})": direct and not store.files,
             "MPI-IO opens its file itself, without O_DIRECT": pattern.mpi_io and direct,
-            "MPI-IO reads one operation of a process at a time": pattern.mpi_io and cell.concurrency != "1",
-            "an embedded server is reached from its own machine only, and a hostfile may name others": (
+            "MPI-IO reads a single operation of a process at a time": pattern.mpi_io and cell.concurrency != "1",
+            "an embedded server is reachable only from its machine, but a hostfile may name other machines": (
                 store.embedded and hostfile
             ),
-            f"{cell.pattern} reads an object for each process already": own and pattern.one_each,
-            f"{cell.pattern} reads one object": own and pattern.is_read_once,
-            "each process reading an object of its own is the pattern multiple-files": (
+            f"{cell.pattern} already reads an object per process": own and pattern.one_each,
+            f"{cell.pattern} reads a shared object": own and pattern.is_read_once,
+            "an object per process is the pattern multiple-files": (
                 own and not (pattern.one_each or pattern.is_read_once)
             ),
         }
@@ -84,13 +87,13 @@ class Blobs(Study):
         limit = read_object_limits().get(kind)
         if limit and sizes.parse_size(cell.size) > limit["gib"] * 2**30:
             largest = sizes.format_size(limit["gib"] * 2**30)
-            yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
+            yield f"an object of {kind} must have at most {largest} ({limit['as_of']}; {limit['source']})"
 
     def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the launcher, or the memory of this machine; cells check the memory of other machines."""
         mpi = read_fields(Section, self.get_section(config)).mpi
         if launcher := mpi.launcher:
-            remedy = "load the cluster's module for it, or correct mpi.launcher"
+            remedy = "load its module, or correct mpi.launcher"
             yield f"tool {launcher[0]}", lambda: find_tool(launcher[0], remedy=remedy, trial=())
         if not (mpi.launcher or mpi.hostfile):
             yield "memory", lambda: _expect_memory(cells)
@@ -173,14 +176,14 @@ def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
     if operation < patterns.PAGE:
         yield f"an operation_size of {cell.operation_size} is smaller than a page"
     elif pattern.by == "scatter" and operation < block:
-        yield f"scatter cuts operations into whole blocks, of {sizes.format_size(block)} in an object of {cell.size}"
+        yield f"scatter cuts operations into blocks of {sizes.format_size(block)} in an object of {cell.size}"
     # Largest operation of all processes; interleaved, each piece is a chunk.
     buffer = min(operation, -(-size // int(cell.processes)) if pattern.is_split else size)
     chunks = -(-buffer // chunk)
     if concurrency > chunks and pattern.gives != "pieces":
         has = f"{chunks} chunk{'s' * (chunks != 1)} of {cell.chunk_size}"
-        of = f"what a process asks for at {cell.size}"
-        yield f"{concurrency} requests in flight need as many chunks: {of} has {has}"
+        of = f"a request of a process at {cell.size}"
+        yield f"{concurrency} requests in flight require as many chunks: {of} has {has}"
     held = buffer + 2 * min(chunk, buffer) * concurrency
     if copies and held > operation + memory.SPARE:
         yield (
@@ -202,7 +205,7 @@ def _expect_memory(cells: Sequence[Cell]) -> str:
     needed, count = max(needs)
     free = memory.compute_available_bytes()
     processes = "process needs" if count == 1 else "processes need"
-    words = f"{count} {processes} {sizes.format_size(needed)}, {sizes.format_size(free)} are free"
+    words = f"{count} {processes} {sizes.format_size(needed)}, {sizes.format_size(free)} free"
     if needed > free:
         raise Problem(f"{words}; choose a smaller operation_size, or fewer processes")
     return words
@@ -212,7 +215,7 @@ def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[s
     """Yield comparisons whose arms deliver different amounts, which no run can judge."""
     for number, entry in enumerate(compare):
         if entry["factor"] == "size":
-            yield f"studies.blobs.compare[{number}]: objects of different sizes deliver different amounts; drop it"
+            yield f"studies.blobs.compare[{number}]: objects of different sizes deliver different amounts; remove it"
     bases = {entry["baseline"] for entry in compare if entry["factor"] == "pattern"}
     alone = sorted(
         name for name in names if not any((name in patterns.WHOLE) == (base in patterns.WHOLE) for base in bases)
@@ -220,8 +223,8 @@ def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[s
     # With another factor a pattern is compared with itself.
     if bases and alone and all(entry["factor"] == "pattern" for entry in compare):
         yield (
-            f"studies.blobs.compare: {', '.join(alone)} deliver other amounts than"
-            f" {', '.join(sorted(bases))}, so nothing is compared with them; add"
+            f"studies.blobs.compare: {', '.join(alone)} deliver different amounts than"
+            f" {', '.join(sorted(bases))}, so no comparison includes them; add"
             f" {{factor: pattern, baseline: {alone[0]}}}"
         )
 

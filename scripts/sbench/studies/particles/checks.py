@@ -9,18 +9,18 @@ from sbench.design.checks import rule
 def check_particles(layout: dict, label: int | str, particles: int) -> Iterator[str]:
     """Check that a snapshot has the particles of its label."""
     if layout["particles"] != particles:
-        yield f"the snapshot has {layout['particles']} particles, {label} was asked"
+        yield f"the snapshot must have {label} particles (got {layout['particles']})"
 
 
 @rule(9)
 def check_chunks(work: dict) -> Iterator[str]:
     """Check that every chunk was read as often as it was listed."""
     if work["chunks_twice"]:
-        yield f"{work['chunks_twice']} chunks were read more or less often than they were listed"
+        yield f"{work['chunks_twice']} chunks were not read exactly as often as listed"
 
 
 @rule(10)
 def check_threads(effective: dict, threads: int) -> Iterator[str]:
     """Check that workers had the threads of the label."""
     if effective["threads"] != threads:
-        yield f"workers had {effective['threads']} threads, {threads} were asked"
+        yield f"workers must have {threads} threads (got {effective['threads']})"

@@ -55,7 +55,7 @@ def list_source_files(source: Path) -> list[Path]:
     """
     paths = [path for path in source.glob("*") if is_named_hdf5(path.name)] if source.is_dir() else [source]
     if not paths or not all(path.exists() for path in paths):
-        raise Problem(f"{source}: no HDF5 file is there; correct studies.particles.data.files")
+        raise Problem(f"{source} contains no HDF5 file; correct studies.particles.data.files")
     return sorted(paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in path.name.split(".")])
 
 
@@ -81,7 +81,7 @@ def make_snapshot(data: Data, out: Path) -> list[Path]:
             path.unlink(missing_ok=True)
             path.with_suffix(".part").unlink(missing_ok=True)
         raise Problem(
-            f"{out.parent} cannot be written: {describe_cause(error, '; free the disk or make it writable')}"
+            f"{out.parent} cannot be written: {describe_cause(error, '; free disk space, or make it writable')}"
         ) from error
     return paths
 

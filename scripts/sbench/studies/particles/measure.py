@@ -56,7 +56,7 @@ def measure_cell(step: Step) -> dict:
             empty = measured.measure_empty_iteration()
         files = cluster.list_loaded_libraries()
         if replaced := cluster.list_replaced():
-            raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
+            raise Problem(f"Dask replaced workers {replaced} during the measurement")
     return measured.build_record(facts, files, cluster_start, empty)
 
 
@@ -79,7 +79,7 @@ class _Measured:
         self._rereads, self._store = int(cell.rereads), settings.store
         self._method = methods.METHODS[cell.method]
         if cell.selection not in manifest["expected"]:
-            raise Problem(f"{job['manifest']}: the files have no Coordinates or no BoxSize; take the selection all")
+            raise Problem(f"{job['manifest']}: the files lack Coordinates or BoxSize; set selection to all")
         self._expected = manifest["expected"][cell.selection]
         buffer = drivers.parse_page_buffer(cell.page_buffer)
         self._access = drivers.Access(cell.driver, buffer, settings.rdcc_nbytes, settings.store)
@@ -132,8 +132,8 @@ class _Measured:
             size = path.stat().st_size if path.exists() else 0
             if size != entry["bytes"]:
                 raise Problem(
-                    f"{path} has {size} bytes, and had {entry['bytes']} when it was described: it was changed since;"
-                    f" bring it back, or remove {self._manifest} and run again"
+                    f"{path} changed: its size must be {entry['bytes']} bytes, as in the manifest (got {size});"
+                    f" restore it, or remove {self._manifest} and run again"
                 )
 
     def _convert_to_parquet(self) -> None:
@@ -287,7 +287,7 @@ class _Measured:
             raise Problem("workers run different libraries")
         opened = [row["effective"] for row in accounts if row["effective"]]
         if any(one != opened[0] for one in opened):
-            raise Problem("files were not opened alike in all processes")
+            raise Problem("processes opened the files with different settings")
         client = accounts[-1]
         others = [row for row in accounts if row["process"] != client["process"]]
         readers = {row["process"] for row in accounts if row["chunks"]}

@@ -260,47 +260,47 @@ def count(file):
 
 if __name__ == "__main__":
     client = dask.distributed.Client(n_workers={workers}, threads_per_worker={threads})
-    # Name your own here, in their order.
+    # Replace by your files, in order.
     files = sorted(glob.glob("snapshot.*.hdf5"), key=lambda file: int(file.split(".")[-2]))
     chunks = [(f, s, min(s + {chunk}, n)) for f in files for n in [count(f)] for s in range(0, n, {chunk})]
     {lines}"""
 METHODS = {
     "serial": Method(
         _run_serial,
-        "one loop reads chunk after chunk, then all is joined",
+        "a loop reads the chunks in turn, then joins them",
         dask=False,
         load="np.concatenate([read(*chunk) for chunk in chunks])",
         add="np.concatenate([read(*chunk) for chunk in chunks]).sum()",
     ),
     "preallocated": Method(
         _run_preallocated,
-        "one loop reads chunk after chunk into one array",
+        "a loop reads the chunks in turn into an array",
         reduces=False,
         dask=False,
         load="into_one(chunks)",
     ),
     "chunkwise": Method(
         _run_chunkwise,
-        "one loop reduces chunk after chunk",
+        "a loop reduces the chunks in turn",
         loads=False,
         dask=False,
         add="sum(add(*chunk) for chunk in chunks)",
     ),
     "delayed": Method(
         _run_delayed,
-        "a delayed task per chunk; what they return is put together in the client",
+        "a delayed task per chunk; the client joins the results",
         load="np.concatenate(dask.compute(*[dask.delayed(read, pure=False)(*chunk) for chunk in chunks]))",
         add="sum(dask.compute(*[dask.delayed(add, pure=False)(*chunk) for chunk in chunks]))",
     ),
     "futures": Method(
         _run_futures,
-        "a future per chunk, each a task of its own; what they return is put together",
+        "a future per chunk, each a separate task; the client joins the results",
         load="np.concatenate(client.gather([client.submit(read, *chunk, pure=False) for chunk in chunks]))",
         add="sum(client.gather([client.submit(add, *chunk, pure=False) for chunk in chunks]))",
     ),
     "futures-pure": Method(
         lambda task: _run_futures(task, pure=True),
-        "a future per chunk as Dask submits it by default: tasks that read the same run once",
+        "a future per chunk with the defaults of Dask: equal tasks run once",
         pure=True,
     ),
     "array": Method(
@@ -322,7 +322,7 @@ METHODS = {
     ),
     "yt-delayed": Method(
         lambda task: _run_delayed(task, _reduce_yt_chunk, _build_yt_arguments),
-        "a delayed task per chunk, which is sent yt's chunk with its dataset as yt pickles them",
+        "a delayed task per chunk, which receives yt's chunk and dataset as yt pickles them",
         yt=True,
         arguments=_build_yt_arguments,
     ),

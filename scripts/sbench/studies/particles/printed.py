@@ -44,7 +44,7 @@ def read_printed(path: Path) -> list[dict]:
     for row in table.to_dict("records"):
         chunks = _CHUNKS.search(row["stage"])
         if not chunks or row["method"] not in called:
-            what = f"{row['stage']}, {row['method']} is no timing of the published study's"
+            what = f"{row['stage']}, {row['method']} is not a timing of the published study"
             raise Problem(f"{path}: {what}; {remedy}")
         operation, method = called[row["method"]]
         deviation = None if pd.isna(row["std_s"]) else row["std_s"]
@@ -86,8 +86,8 @@ def build_printed_table(run: Results) -> Table:
             }
         )
     caption = (
-        "The published timings, mean ± standard deviation, with 4 workers of 2 threads, and what was measured here "
-        "with as many particles, cut and listed alike. Published futures that list a chunk again read it once."
+        "The published timings, mean ± standard deviation, with 4 workers of 2 threads, and times measured here "
+        "with the same numbers of particles and lists of chunks. Published futures that repeat a chunk read it once."
     )
     digits = dict.fromkeys(("published: × as fast as serial", "measured: × as fast as serial"), prose.format_ratio)
     return Table("published", caption, pd.DataFrame(rows), digits)

@@ -109,24 +109,25 @@ def describe_files(paths: list[Path], group: str, field: str) -> list[dict]:
     files = [_describe_file(path, group, field) for path in paths]
     if wrong := {file.pop("of") for file in files} - {None, len(files)}:
         raise Problem(
-            f"{paths[0].parent} has {len(files)} files, the headers say {wrong.pop()}; name all of a snapshot"
+            f"{paths[0].parent} must have {wrong.pop()} files, as in the headers (got {len(files)}); name all"
+            " files of the snapshot"
         )
     if not any(file["particles"] for file in files):
-        raise Problem(f"{paths[0].parent} has no particles of {group}; correct studies.particles.data")
+        raise Problem(f"{paths[0].parent} contains no particles of {group}; correct studies.particles.data")
     return files
 
 
 def _describe_file(path: Path, group: str, field: str) -> dict:
     with _open_file(path) as file:
         if not isinstance(dataset := file.get(f"{group}/{field}"), h5py.Dataset):
-            raise Problem(f"{path} has no {group}/{field}; correct group or field of studies.particles.data")
+            raise Problem(f"{path} lacks {group}/{field}; correct group or field of studies.particles.data")
         if dataset.ndim != 1 or dataset.dtype.kind not in "fiu":
-            raise Problem(f"{path}: {group}/{field} is not one number for each particle; choose another field")
+            raise Problem(f"{path}: {group}/{field} must be a single number per particle; choose another field")
         header = dict(file["Header"].attrs) if "Header" in file else {}
         count, stored, said = len(dataset), dataset.id.get_storage_size(), header.get("NumPart_ThisFile")
         kind = group.removeprefix("PartType")
         if said is not None and kind.isdigit() and int(said[int(kind)]) != count:
-            raise Problem(f"{path}: its header says {int(said[int(kind)])} particles, {field} has {count}")
+            raise Problem(f"{path}: {field} must have {int(said[int(kind)])} values, as in the header (got {count})")
         places = f"{group}/{PLACES}" in file
         box = float(np.max(header["BoxSize"])) if places and "BoxSize" in header else None
     return {
@@ -146,16 +147,20 @@ def _compute_expected(files: list[tuple[Path, int]], group: str, field: str, reg
         count, total, crc = count + len(values), total + float(values.sum()), zlib.crc32(values, crc)
         low, high = min(low, values.min(initial=low)), max(high, values.max(initial=high))
     if not count:
-        raise Problem(f"{files[0][0].parent} has no particles in the region; take the selection all")
+        raise Problem(f"{files[0][0].parent} contains no particles in the region; set selection to all")
     if not np.isfinite(total):
-        raise Problem(f"{files[0][0].parent}: {group}/{field} has values that are not finite; choose another field")
+        raise Problem(
+            f"{files[0][0].parent}: {group}/{field} contains values that are not finite; choose another field"
+        )
     edges, mean = np.linspace(low, high, BINS + 1), total / count
     squares, histogram = 0.0, np.zeros(BINS, int)
     for values in blocks():
         squares += float(((values - mean) ** 2).sum())
         histogram += np.histogram(values, edges)[0]
     if not np.isfinite(squares):
-        raise Problem(f"{files[0][0].parent}: {group}/{field} has values too large to square; choose another field")
+        raise Problem(
+            f"{files[0][0].parent}: {group}/{field} contains values too large to square; choose another field"
+        )
     return {
         **{"count": count, "sum": total, "mean": mean, "variance": squares / count, "crc32": f"{crc:08x}"},
         **{"region": region, "edges": edges.tolist(), "histogram": histogram.tolist()},

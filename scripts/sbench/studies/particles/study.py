@@ -54,9 +54,9 @@ class Particles(Study):
         wanted = {str(level) for mapping in list_mappings(section) for level in mapping["particles"]}
         own = read_fields(Data, section["data"]).files
         if own and wanted != {"own"}:
-            yield "studies.particles.matrix.particles: data.files are your own; write particles: [own]"
+            yield "studies.particles.matrix.particles: data.files requires particles: [own]"
         if not own and "own" in wanted:
-            yield "studies.particles.data.files is missing: particles: [own] needs it"
+            yield "studies.particles.data.files is missing; particles: [own] requires it"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield the reasons why a combination of levels cannot exist."""
@@ -70,19 +70,19 @@ class Particles(Study):
         reasons = {
             f"{name} does not load": load and not method.loads,
             f"{name} does not reduce": not load and not method.reduces,
-            "a load holds all values in memory; a limit of it is for reductions": limited and load,
-            f"{name} reads in the client, which no memory limit of Dask's concerns": limited and not method.dask,
-            f"a worker of Dask's needs {sizes.format_size(_LEAST_MEMORY)} for itself and what it reads: raise memory": (
+            "a load holds all values in memory; use a memory limit only with reductions": limited and load,
+            f"{name} reads in the client, which Dask's memory limit does not cover": limited and not method.dask,
+            f"a Dask worker needs at least {sizes.format_size(_LEAST_MEMORY)}; raise memory": (
                 limited and sizes.parse_size(cell.memory) < int(cell.workers) * _LEAST_MEMORY
             ),
             "Dask limits the memory of processes, not of threads": limited and cell.pool == "threads",
-            "workers on several nodes are processes; take the pool processes": spread and cell.pool == "threads",
-            "Dask's limit of memory is for one machine": spread and limited,
-            "a Parquet copy holds the field alone; take the selection all": copied and cell.selection != "all",
-            "a Parquet copy has no page buffer; take unset": copied and cell.page_buffer != "unset",
-            f"yt opens and cuts files by itself: take {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
-            "yt reads all data once, however often chunks are listed; take rereads 1": once,
-            "tasks that read the same are there where chunks are listed again": method.pure and cell.rereads == "1",
+            "workers on several nodes must be processes; set pool to processes": spread and cell.pool == "threads",
+            "Dask's memory limit works only on a single machine": spread and limited,
+            "a Parquet copy contains only the field; set selection to all": copied and cell.selection != "all",
+            "a Parquet copy lacks a page buffer; set page_buffer to unset": copied and cell.page_buffer != "unset",
+            f"yt opens and cuts files itself: set {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
+            "yt reads all data once, however often chunks are listed; set rereads to 1": once,
+            "equal tasks exist only if rereads is above 1": method.pure and cell.rereads == "1",
         }
         yield from (reason for reason, holds in reasons.items() if holds)
         yield from check_distributions(levels, config, ("yt",) if method.yt else (), f"method {name}")

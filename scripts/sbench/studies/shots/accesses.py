@@ -39,11 +39,12 @@ def parse_accesses(text: str) -> Accesses:
         level = level or selection.ALL
         if not _LEVEL.fullmatch(level) or selection.find_mistake(level):
             raise Problem(
-                f"{text!r} is no access: write files or datasets, then all, metadata, [0:100, ...] or 1/10, several"
-                " with their shares behind a semicolon, as in --access 'files [0:100, ...] 70 %; all 30 %'"
+                f"an access must be files or datasets, then all, metadata, [0:100, ...] or 1/10 (got {text!r});"
+                " separate several"
+                " by semicolons, with shares, as in --access 'files [0:100, ...] 70 %; all 30 %'"
             )
         if level in shares:
-            raise Problem(f"{text!r} names {level} twice; give it one share")
+            raise Problem(f"{text!r} contains {level} twice; merge the two shares")
         shares[level] = share
     return Accesses(unit, _resolve_shares(text, shares))
 
@@ -53,5 +54,5 @@ def _resolve_shares(text: str, shares: dict[str, float | None]) -> dict[str, flo
     if not given:
         return dict.fromkeys(shares, 1 / len(shares))
     if len(given) < len(shares) or not 99 <= sum(given) <= 101 or 0 in given:
-        raise Problem(f"the shares in {text!r} are not 100 % together; give each access one, such as 70 %")
+        raise Problem(f"the shares in {text!r} must add up to 100 %; give each access a share, such as 70 %")
     return {level: share / sum(given) for level, share in shares.items()}

@@ -21,7 +21,7 @@ def get_bucket(what: str | Sequence[str]) -> str:
     """
     buckets = set(map(_parse_bucket, [what] if isinstance(what, str) else what))
     if len(buckets) != 1:
-        raise Problem("the files of a set lie in one bucket, or all of them here; make two sets of them")
+        raise Problem("the files of a set must be in the same bucket, or all on this machine; split the set")
     return buckets.pop()
 
 
@@ -32,10 +32,10 @@ def _parse_bucket(place: str) -> str:
     if not place.startswith(IN_BUCKET):
         # The query may hold a signature.
         public = place.partition("?")[0]
-        raise Problem(f"{public} is not read; {_describe_remedy(address[1].lower(), public.partition('://')[2])}")
+        raise Problem(f"{public} is not supported; {_describe_remedy(address[1].lower(), public.partition('://')[2])}")
     bucket = address[2].partition("/")[0]
     if not re.fullmatch(r"[A-Za-z0-9._-]+", bucket):
-        raise Problem(f"{place}: no bucket is called {bucket!r}; write s3://bucket/key")
+        raise Problem(f"{place}: {bucket!r} is not a valid bucket name; write s3://bucket/key")
     return bucket
 
 
@@ -47,4 +47,4 @@ def _describe_remedy(scheme: str, rest: str) -> str:
     if aws := _OF_AWS.fullmatch(rest):
         region = f" (region {aws['region']})" if aws["region"] else ""
         return f"name its bucket: {IN_BUCKET}{'/'.join(filter(None, (aws['bucket'], unquote(aws['path']))))}{region}"
-    return "download it, or name its bucket: s3://bucket/key, of a service other than AWS with its endpoint"
+    return "download it, or name its bucket: s3://bucket/key, with the endpoint if the service is not AWS"

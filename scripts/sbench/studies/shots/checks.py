@@ -13,7 +13,7 @@ def check_layout(manifest: dict, label: dict) -> Iterator[str]:
     promised = {"layout"} if "files" in label else label.keys() - (set() if label.get("paged") else {"page_size"})
     for key in sorted(promised & layout.keys() - {"shots", "signals"}):
         if layout[key] != label[key]:
-            yield f"{manifest['dataset']}: {key} was asked to be {label[key]}, the files have {layout[key]}"
+            yield f"{manifest['dataset']}: {key} must be {label[key]} as configured (got {layout[key]} in the files)"
 
 
 @rule(3)
@@ -22,4 +22,4 @@ def check_pages(effective: dict, layout: dict) -> Iterator[str]:
     for key in ("paged", "page_size") if layout["paged"] else ("paged",):
         # None: user files differ, and the record may read only some of them.
         if layout[key] is not None and effective.get(key, layout[key]) != layout[key]:
-            yield f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}"
+            yield f"{key} must be {layout[key]} as in the manifest (got {effective[key]} in the files that were read)"

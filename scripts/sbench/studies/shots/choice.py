@@ -136,7 +136,9 @@ class _Chooser:
         if not new or self._is_unwanted(link):
             return
         if len(new) > 1:
-            raise Problem(f"{self._where}: {link.name} is meant by {new[0]} and by {new[1]}; leave one of them out")
+            raise Problem(
+                f"{self._where}: {link.name} matches both {new[0]} and {new[1]}; remove one of these patterns"
+            )
         entry = build_entry(link)
         if not entry.reason and (obstacle := self._find_obstacle(entry.dataset)):
             entry = replace(entry, reason=obstacle[0], detail=obstacle[1])
@@ -151,7 +153,7 @@ class _Chooser:
             outside = [path for path in find_holders(dataset).files if not path.is_relative_to(self._root)]
             if outside:
                 at = os.path.relpath(min(outside), self._root)
-                return where, f"{at} is outside the folder of the set; name it among the files, too"
+                return where, f"{at} is outside the folder of the set; add it to the files"
         return None
 
     def _is_unwanted(self, link: hdf5_tree.Link) -> bool:
@@ -186,8 +188,8 @@ def describe_left_out(entries: Iterable[Entry]) -> str:
 def describe_empty_choice(choice: Choice, patterns: Sequence[str], where: str) -> str:
     """Return why patterns leave nothing to read in a file."""
     if left_out := choice.list_left_out():
-        return f"{where} has nothing that can be read: {describe_left_out(left_out)}"
+        return f"{where} contains nothing readable: {describe_left_out(left_out)}"
     if list(patterns) == [ALL]:
-        return f"{where} has no datasets"
-    some = f"; it has {', '.join(choice.others)}" if choice.others else ""
-    return f"{where} has no dataset that {', '.join(patterns)} means{some}"
+        return f"{where} contains no datasets"
+    some = f"; available: {', '.join(choice.others)}" if choice.others else ""
+    return f"no dataset of {where} matches {', '.join(patterns)}{some}"

@@ -12,7 +12,7 @@ from sbench.probe.program import shorten_name
 from sbench.studies.shots import elsewhere, selection
 from sbench.studies.shots.files import list_lacking_filters
 
-LACKS_FILTER = "a filter is lacking"
+LACKS_FILTER = "a filter is missing"
 
 
 class Dataset(h5py.Dataset):
@@ -64,7 +64,7 @@ def build_entry(link: hdf5_tree.Link) -> Entry:
         raise link.error
     detail = f"to {link.target}" if link.target else ""
     if link.error:
-        detail = f"{link.target} is not there" if link.kind == hdf5_tree.SOFT else format_error(link.error)
+        detail = f"{link.target} does not exist" if link.kind == hdf5_tree.SOFT else format_error(link.error)
     return Entry(link.name, reason=link.kind or "cannot be opened", detail=detail)
 
 
@@ -79,7 +79,7 @@ def describe_excess(dataset: h5py.Dataset, level: str) -> str:
     size = (selection.count_elements(place, shape) + math.prod(dataset.chunks or (0,))) * dataset.dtype.itemsize
     if size < memory.SPARE or size <= (free := memory.compute_free_bytes()):
         return ""
-    return f"{sizes.format_size(size)} are needed, and {sizes.format_size(free)} of memory are free"
+    return f"it needs {sizes.format_size(size)} of memory (free: {sizes.format_size(free)})"
 
 
 def _find_obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def _find_obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
         kind = dataset.dtype
         _expect_conversion(dataset.id.get_type(), kind)
     except Exception as error:
-        return "h5py has no such type", _describe_type(dataset.id.get_type(), error)
+        return "h5py does not support the type", _describe_type(dataset.id.get_type(), error)
     try:
         created = dataset.id.get_create_plist()
         if _has_references(kind):
@@ -108,7 +108,7 @@ def _expect_conversion(kind: h5py.h5t.TypeID, values: np.dtype) -> None:
     """Raise TypeError if HDF5 cannot convert a file's type to the type in memory; numbers and texts always convert."""
     plain = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING)
     if kind.get_class() not in plain and h5py.h5t.find(kind, h5py.h5t.py_create(values)) is None:
-        raise TypeError("HDF5 does not convert it")
+        raise TypeError("HDF5 does not convert the type")
 
 
 def _describe_type(kind: h5py.h5t.TypeID, error: Exception) -> str:

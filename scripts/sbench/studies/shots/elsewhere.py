@@ -88,7 +88,7 @@ def _merge_holders(parts: Iterable[Holders]) -> Holders:
 def _find_external_file(name: bytes) -> Holders:
     # HDF5 resolves the name in the working directory.
     path = Path(os.fsdecode(name))
-    return Holders(frozenset({path.absolute()}), "" if path.is_file() else f"its file {path} is not there", True)
+    return Holders(frozenset({path.absolute()}), "" if path.is_file() else f"its file {path} does not exist", True)
 
 
 def _iter_block_holders(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Iterator[Holders]:
@@ -105,10 +105,10 @@ def _find_block_holders(file: h5py.File, name: str, path: str, seen: set[tuple])
     if name == _SAME:
         return _find_source_holders(file, path, seen)
     if file.driver == _FILE_OBJECT:
-        return Holders(amiss=f"its source {name} is another object")
+        return Holders(amiss=f"its source {name} is not a dataset")
     there = _resolve_source(name, file.filename)
     if not there:
-        return Holders(amiss=f"its source {name} is not there")
+        return Holders(amiss=f"its source {name} does not exist")
     try:
         with h5py.File(there) as source:
             held = _find_source_holders(source, path, seen)
@@ -121,7 +121,7 @@ def _find_block_holders(file: h5py.File, name: str, path: str, seen: set[tuple])
 def _find_source_holders(file: h5py.File, path: str, seen: set[tuple]) -> Holders:
     source = file.get(path)
     if not isinstance(source, h5py.Dataset):
-        return Holders(amiss=f"its source {path} is not there")
+        return Holders(amiss=f"its source {path} does not exist")
     held = _find_holders(source, seen)
     if source.file.filename == file.filename:
         return held

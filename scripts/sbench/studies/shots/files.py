@@ -45,7 +45,7 @@ def list_lacking_filters(dataset: h5py.Dataset) -> list[str]:
 
 def describe_lacking(number: int, name: str) -> str:
     """Describe a filter with the reason why HDF5 may lack it."""
-    return f"{name}, which {'this HDF5 was built without' if number in _FILTERS else 'HDF5 has only as a plugin'}"
+    return f"{name}, which {'this HDF5 lacks' if number in _FILTERS else 'is available only as a plugin of HDF5'}"
 
 
 def _get_filter_name(number: int, name: str) -> str:

@@ -43,7 +43,7 @@ def describe_first(data: dict, levels: Iterable[str] = ()) -> First:
             choice = choose_datasets(file, data["datasets"], source.where, root=source.root)
             if choice.meant:
                 words = _describe_file(file, source, choice, list(levels) or [selection.ALL])
-                also = f"; {len(lacking)} before it with nothing to read" if lacking else ""
+                also = f"; the {len(lacking)} files before it contain nothing to read" if lacking else ""
                 return First(
                     get_creation_facts(file)["paged"],
                     f"{words}, {sizes.format_count(len(of_set), 'file')}{also}",
@@ -62,7 +62,7 @@ def _describe_file(file: h5py.File, source: Source, choice: Choice, levels: Sequ
     fewer = "".join(
         f", {some} by {level}" for level, some in _count_selected(source, meant, levels) if some < len(meant)
     )
-    return f"{source.where} is {paged}, {sizes.format_count(len(meant), 'dataset')} of it read{fewer}{also}"
+    return f"{source.where} is {paged}, {sizes.format_count(len(meant), 'dataset')} to read{fewer}{also}"
 
 
 def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> list[Entry]:
@@ -70,7 +70,7 @@ def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> lis
     large = [(dataset, describe_excess(dataset, level)) for dataset in meant]
     entries = [Entry(one.name, one, reason=f"too large to be read by {level}", detail=why) for one, why in large if why]
     if len(entries) == len(meant):
-        raise Problem(f"{source.where} has nothing that can be read: {describe_left_out(entries)}")
+        raise Problem(f"{source.where} contains nothing readable: {describe_left_out(entries)}")
     return entries
 
 
@@ -81,5 +81,5 @@ def _count_selected(source: Source, meant: Sequence[Dataset], levels: Iterable[s
             places = (selection.iter_places(level, one.shape or (), one.chunks) for one in meant)
             some = sum(next(of_dataset, None) is not None for of_dataset in places)
             if not some:
-                raise Problem(f"the selection {level} leaves nothing to read of {source.where}; choose a larger one")
+                raise Problem(f"the selection {level} is empty for {source.where}; choose a larger selection")
             yield level, some

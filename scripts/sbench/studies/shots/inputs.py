@@ -24,8 +24,8 @@ from sbench.studies.shots.addresses import IN_BUCKET, get_bucket
 from sbench.studies.shots.files import build_regex
 
 _WILD = re.compile(r"[*?\[]")
-_BELOW = "means those below it, too"
-_IS_ZARR = "is not an HDF5 file but a Zarr store; copy it with xarray: open_zarr, then to_netcdf"
+_BELOW = "includes files below it"
+_IS_ZARR = "is a Zarr store, not an HDF5 file; copy it with xarray: open_zarr, then to_netcdf"
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _describe_error(path: str, error: OSError) -> str:
         return error.strerror
     target = os.readlink(path)
     remedy = "fetch its content: git annex get" if "/annex/objects/" in target else "correct it"
-    return f"it is a link to {target}, which is not there; {remedy}"
+    return f"it is a link to {target}, which does not exist; {remedy}"
 
 
 def find_sources(what: str | Sequence[str], store: dict | None = None) -> list[Source]:
@@ -119,7 +119,9 @@ def find_sources(what: str | Sequence[str], store: dict | None = None) -> list[S
     if store:
         return _list_bucket_sources(wanted, store)
     if get_bucket(wanted):
-        raise Problem(f"{wanted[0]} is in a bucket, where only sets are read; write files: {{mine: {wanted[0]}}}")
+        raise Problem(
+            f"{wanted[0]} is in a bucket, which only sets of files support; write files: {{mine: {wanted[0]}}}"
+        )
     return _list_local_sources(wanted)
 
 
@@ -149,8 +151,8 @@ def _expand_pattern(pattern: str) -> list[str]:
     if files := [path for path in matches if not os.path.isdir(path) or _is_zarr(path)]:
         return files
     if matches:
-        raise Problem(f"{pattern} means folders only; {pattern.rstrip('/')}/*.h5 means the files in them")
-    raise Problem(f"{pattern}: no file is there; correct the path or the pattern")
+        raise Problem(f"{pattern} matches only folders; write {pattern.rstrip('/')}/*.h5 for their files")
+    raise Problem(f"no file matches {pattern}; correct the path or the pattern")
 
 
 def _list_folder(folder: str) -> list[str]:
@@ -159,7 +161,7 @@ def _list_folder(folder: str) -> list[str]:
     named = [path for path in there if formats.is_named_hdf5(path.name)]
     files = named or [path for path in there if _is_hdf5(path)]
     if not files:
-        raise Problem(f"{folder} has no HDF5 file of its own; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
+        raise Problem(f"{folder} contains no HDF5 file directly; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
     return list(map(str, files))
 
 
@@ -220,7 +222,7 @@ def _find_objects(store: Store, address: str) -> dict[str, tuple[int, dict]]:
         matches = _choose_hdf5(address, store.list_objects(key, below=False))
     if objects := {name: entry for name, entry in matches.items() if not name.endswith("/")}:
         return objects
-    raise Problem(f"{address}: no object is there; correct the address or the pattern")
+    raise Problem(f"no object matches {address}; correct the address or the pattern")
 
 
 def _find_object_or_folder(store: Store, address: str, key: str) -> dict[str, tuple[int, dict]]:
@@ -239,7 +241,7 @@ def _choose_hdf5(folder: str, listed: dict[str, tuple[int, dict]]) -> dict[str, 
         raise Problem(f"{folder} {_IS_ZARR}")
     files = {key: entry for key, entry in listed.items() if formats.is_named_hdf5(key)}
     if listed and not files:
-        raise Problem(f"{folder} has no HDF5 object of its own; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
+        raise Problem(f"{folder} contains no HDF5 object directly; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
     return files
 
 

@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         'make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
         '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each; '
-        'or {"files": "folder"}: describe one\'s own files, of any tree beside "datasets": ["/**"] and "layout"; '
+        'or {"files": "folder"}: describe existing files, for any tree with "datasets": ["/**"] and "layout"; '
         '"part_size" is passed on to the stores',
     )
     settings = options.settings
@@ -108,7 +108,7 @@ def make_files(settings: Settings, out: Path) -> dict:
     except (OSError, RuntimeError) as error:
         discard_parts(folder)
         raise Problem(
-            f"{folder} cannot be written: {format_error(error)}; free the disk or make it writable"
+            f"{folder} cannot be written: {format_error(error)}; free disk space, or make it writable"
         ) from error
     facts = describe_files(find_sources([str(folder / name) for name in contents]))
     validate_files(settings, shots, written, facts)
@@ -126,7 +126,7 @@ def remove_earlier_files(folder: Path) -> None:
         except OSError:
             ours = False
         if not ours:
-            raise Problem(f"{path} was not made by {GENERATOR} and is left alone; choose another folder or move it")
+            raise Problem(f"{path} was not made by {GENERATOR} and stays as it is; choose another folder, or move it")
         path.unlink()
 
 
@@ -230,14 +230,14 @@ def validate_files(settings: Settings, shots: dict, written: dict, facts: dict) 
     expected = asdict(settings) | counts | ({} if settings.paged else {"page_size": None})
     for key in ("layout", "paged", "page_size", "deflate", "shots", *counts):
         if facts["layout"][key] != expected[key]:
-            raise Problem(
-                f"{key} is {facts['layout'][key]!r} in the files where {expected[key]!r} was asked; report this"
-            )
+            raise Problem(f"{key} must be {expected[key]!r} in the files (got {facts['layout'][key]!r}); report this")
     for signals in facts["objects"].values():
         for parts_of in signals.values():
             for name, *read in parts_of["datasets"]:
                 if tuple(read) != written[name]:
-                    raise Problem(f"{parts_of['file']}: {name} does not read back as written; check the disk")
+                    raise Problem(
+                        f"{parts_of['file']}: {name} differs from the written values when read back; check the disk"
+                    )
 
 
 if __name__ == "__main__":

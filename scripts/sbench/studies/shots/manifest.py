@@ -27,7 +27,9 @@ from sbench.studies.shots.inputs import Source, find_sources
 
 # Maximum of reads in a manifest, because each cell loads it.
 _MOST_READS = 200_000
-_TOO_MANY = f"more than {_MOST_READS:,} reads of datasets or chunks; name fewer datasets or files, or select less"
+_TOO_MANY = (
+    f"more than {_MOST_READS:,} reads of datasets or chunks; name fewer datasets or files, or a smaller selection"
+)
 
 
 def describe_set(settings: dict) -> dict:
@@ -163,11 +165,11 @@ class _Contents:
         wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
         idle = [one for one in wanted if one not in self.groups and self.level != selection.METADATA]
         if idle and (entries := self.first_left_out.get(idle[0])):
-            raise Problem(f"of {layout}, nothing that {idle[0]} means can be read: {describe_left_out(entries)}")
+            raise Problem(f"{layout}: nothing that matches {idle[0]} is readable: {describe_left_out(entries)}")
         if idle:
-            raise Problem(f"no file of {layout} has a dataset that {idle[0]} means; correct the pattern")
+            raise Problem(f"no dataset in the files of {layout} matches {idle[0]}; correct the pattern")
         if not self.objects:
-            raise Problem(f"the selection {self.level} leaves nothing to read of these datasets; choose a larger one")
+            raise Problem(f"the selection {self.level} is empty for these datasets; choose a larger selection")
 
 
 def _is_odd(link: hdf5_tree.Link) -> bool:
@@ -225,7 +227,7 @@ def _compute_place_checksum(source: Source, dataset: Dataset, place: selection.P
     except (TypeError, ValueError, MemoryError) as error:
         raise Unable(format_error(error)) from error
     except (OSError, RuntimeError) as error:
-        remedy = f'leave it out by the pattern "!{dataset.name}"'
+        remedy = f'exclude it with the pattern "!{dataset.name}"'
         raise Problem(f"{source.where}: {dataset.name} cannot be read: {format_error(error)}; {remedy}") from error
 
 

@@ -67,11 +67,11 @@ def measure_cell(step: Step) -> dict:
             record["seconds"]["verify"] = untimed["seconds"]["verify"]
         replaced = cluster.list_replaced()
     if replaced:
-        raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
+        raise Problem(f"Dask replaced workers {replaced} during the measurement")
     record["seconds"] |= {"cluster_start": cluster_start, "null": null}
     if "index" in record:
         record["seconds"]["index"] = record["index"].pop("seconds")
-    return record | {"verified": "within the timed pass" if step.job["far"] else "in a pass of its own"}
+    return record | {"verified": "within the timed pass" if step.job["far"] else "in a separate pass"}
 
 
 def count_workers(level: str) -> int:
@@ -87,7 +87,7 @@ def select_objects(settings: Settings, manifest: dict, repeat: int) -> list[str]
     available = list(manifest["objects" if access == "files" else access])
     if isinstance(wanted, list):
         if absent := [name for name in wanted if name not in available]:
-            raise Problem(f"read_{access}: {', '.join(absent)} is not in the data, which have {', '.join(available)}")
+            raise Problem(f"read_{access}: {', '.join(absent)} is not in the data (available: {', '.join(available)})")
         return wanted
     if wanted == 0 or wanted >= len(available):
         return available
@@ -265,7 +265,7 @@ def _merge_effective(library: list[dict], facts: list[dict]) -> dict:
     """Merge the workers' libraries and the settings at all opens (METHOD 10); raise a Problem if they differ."""
     differing = {key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)}
     if opened := sorted(differing - {"paged", "page_size"}):
-        raise Problem(f"files were not opened alike: {', '.join(opened)} differ between opens")
+        raise Problem(f"files were opened with different settings: {', '.join(opened)} differ between opens")
     if any(one != library[0] for one in library):
         raise Problem("workers run different libraries")
     # User files may differ in pages.

@@ -45,7 +45,7 @@ def no_degradation(cells):
 @claims.quantifies(
     "Total Runtime and Peformance, initialization read as starting the workers",
     ">0.1",
-    "s that are not of its only task",
+    "s outside its only task",
     "shots (cluster start is timed apart)",
 )
 def runtime_includes(reads):
@@ -83,7 +83,7 @@ def same_files_signals(reads):
 @claims.compares(
     "introduction, reading one file: the file of each number of workers",
     "1",
-    "different files that old and new read",
+    "different files read by old and new",
     "shots: the same files in all arms, by checksum",
 )
 def same_files_shots(reads):
@@ -186,10 +186,10 @@ def signals_all_files(reads):
 
 
 @claims.quantifies(
-    "after cell 9, read as one signal after the other: the total is no less than all signals' slowest tasks",
+    "after cell 9, signals in sequence: the total is at least the sum of all signals' slowest tasks",
     "<=1",
-    "factor of the sum of all signals' slowest tasks against the total",
-    "shots: objects one after the other",
+    "sum of all signals' slowest tasks / total",
+    "shots: objects in sequence",
 )
 def signals_one_at_a_time(reads):
     """`obj-type = signals` means all signals from all the files were read, one at a time."""

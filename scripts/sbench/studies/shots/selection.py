@@ -18,7 +18,7 @@ def find_mistake(level: str) -> str:
         try:
             _parse_spans(level, (1,) * len(level))
         except ValueError:
-            return f"selection {level} is none that numpy knows; write it as [0:100, ...]"
+            return f"selection {level} must be an index of numpy, such as [0:100, ...]"
     return ""
 
 

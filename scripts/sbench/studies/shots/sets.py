@@ -20,13 +20,14 @@ def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
         bucket = get_bucket(what)
         if bucket and not _find_store(bucket, config):
             yield (
-                f"{where}.files.{name}: no store has the bucket {bucket}; add one, {{kind: s3, bucket: {bucket}}}, with"
-                " its endpoint or region, and anonymous: true where no credentials are needed"
+                f"{where}.files.{name}: no store has the bucket {bucket}; add a store"
+                f" {{kind: s3, bucket: {bucket}}} with"
+                " its endpoint or region, and anonymous: true if it needs no credentials"
             )
         if isinstance(patterns := data.get("datasets"), dict) and name not in patterns:
             yield f"{where}.datasets: {name} is missing"
     if isinstance(patterns := data.get("datasets"), dict) and (strange := patterns.keys() - data["files"].keys()):
-        yield f"{where}.datasets: {min(strange)} is none of the sets {', '.join(data['files'])}"
+        yield f"{where}.datasets: {min(strange)} is not a set (sets: {', '.join(data['files'])})"
 
 
 def get_data_settings(section: dict, config: dict, levels: dict[str, str]) -> dict:
@@ -50,16 +51,16 @@ def list_obstacles(cell: Levels, config: dict, files: dict | str | None) -> Iter
     own, store = isinstance(files, dict), config["stores"][cell.store]
     if own and (bucket := get_bucket(files[cell.layout])):
         if cell.store != _find_store(bucket, config):
-            yield f"the files of {cell.layout} lie in the bucket {bucket}, where they are read by another store"
+            yield f"the files of {cell.layout} are in the bucket {bucket}, which another store reads"
     elif own and stores.get_store(store).elsewhere and not store.get("upload"):
-        unasked = "one's own files are not uploaded to a service elsewhere unless its store says upload: true"
-        yield f"the files of {cell.layout} lie here, and {unasked}"
+        unasked = "user files are uploaded to a remote service only if its store sets upload: true"
+        yield f"the files of {cell.layout} are on this machine; {unasked}"
     if own != (cell.access in ("files", "datasets")):
-        yield f"access {cell.access} is for {'files with shots' if own else 'sets of files of your own'}"
+        yield f"access {cell.access} is for {'files with shots' if own else 'sets of user files'}"
     if cell.selection != selection.ALL and not own:
-        yield f"selection {cell.selection} is for sets of files of your own; shots are read as a whole"
+        yield f"selection {cell.selection} is for sets of user files; shots are read as a whole"
     if cell.selection == selection.METADATA and drivers.get_driver(cell.driver).reads_copy:
-        yield f"driver {cell.driver} does not walk a file's tree"
+        yield f"driver {cell.driver} cannot walk a file's tree"
 
 
 @lru_cache

@@ -37,7 +37,7 @@ def describe_files(of_set: Iterable[Source], values: bool = True) -> dict:
         for shot, signals in held.items():
             if twice := objects.setdefault(shot, {}).keys() & signals.keys():
                 raise Problem(
-                    f"{source.where} holds shot {shot}, signal {min(twice)} again; name one file for each only"
+                    f"{source.where} contains shot {shot}, signal {min(twice)} again; name a single file for each"
                 )
             objects[shot].update(signals)
         digest = {"sha256": compute_file_digest(Path(source.where))} if values else {}
@@ -46,7 +46,7 @@ def describe_files(of_set: Iterable[Source], values: bool = True) -> dict:
         orders.append((len(held), order))
         levels |= deflate
     if not objects:
-        raise Problem("no HDF5 file with shots is there; name some, or a folder that holds them")
+        raise Problem("no HDF5 file with shots found; name files, or a folder with such files")
     pairs = [entry["datasets"] for signals in objects.values() for entry in signals.values()]
     names = sorted({signal for signals in objects.values() for signal in signals})
     return {
@@ -92,10 +92,10 @@ def _read_source(source: Source, values: bool) -> tuple[dict, str, int | None, s
 
 def _iter_signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.Dataset]]:
     if not isinstance(file.get("shots"), h5py.Group) or not len(file["shots"]):
-        raise Problem(f"{path} has no group /shots with shots in it; is it another kind of HDF5 file?")
+        raise Problem(f"{path} must contain a group /shots with shots; is it another kind of HDF5 file?")
     for shot, group in file["shots"].items():
         if not isinstance(group, h5py.Group) or not isinstance(group.get("signals"), h5py.Group):
-            raise Problem(f"{path} has no group /shots/{shot}/signals; is it another kind of HDF5 file?")
+            raise Problem(f"{path} must contain a group /shots/{shot}/signals; is it another kind of HDF5 file?")
         for signal, dataset in group["signals"].items():
             if isinstance(dataset, h5py.Dataset):
                 yield shot, signal, dataset

@@ -60,12 +60,12 @@ class Shots(Study):
         levels = list(sets) if isinstance(sets, dict) else _LAYOUTS
         for mapping in list_mappings(section):
             if strange := [level for level in mapping["layout"] if level not in levels]:
-                yield f"{where}.matrix.layout: {strange[0]} is none of {', '.join(levels)}"
+                yield f"{where}.matrix.layout: {strange[0]} must be one of {', '.join(levels)}"
             yield from filter(None, map(selection.find_mistake, mapping["selection"]))
         if isinstance(sets, dict):
             yield from own_sets.find_mistakes(data, config, f"{where}.data")
         elif "datasets" in data:
-            yield f"{where}.data.datasets: it is for sets of files of any tree: files: {{mine: data/*.h5}}"
+            yield f"{where}.data.datasets: requires sets of files of any tree: files: {{mine: data/*.h5}}"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
@@ -77,7 +77,7 @@ class Shots(Study):
         yield from faults.check_fault(cell.fault, cell.store, config["stores"][cell.store])
         yield from check_node_count(levels, config, None if cell.workers.endswith("x") else int(cell.workers))
         if cell.layout != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
-            yield f"a file of one shot or one signal has no order; {cell.layout} needs two of each"
+            yield f"{cell.layout} requires at least two shots and two signals"
 
     def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user files in the configuration, each with a function that describes them."""
@@ -216,11 +216,11 @@ def _describe_user_files(section: dict) -> str:
     words = f"{first.where} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
     layouts = {level for mapping in list_mappings(section) for level in mapping["layout"]}
     if layouts != {facts["layout"]}:
-        raise Problem(f"{words}; the matrix says {', '.join(sorted(layouts))}: write the layout that the files have")
+        raise Problem(f"{words}; the matrix has {', '.join(sorted(layouts))}: write the layout of the files")
     buffers = {level for mapping in list_mappings(section) for level in mapping["page_buffer"]} - {"unset", "0"}
     if buffers and not facts["page_size"]:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
-        raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
+        raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or set page_buffer to "0" or unset')
     return words
 
 
@@ -234,7 +234,7 @@ def _describe_user_set(study: Shots, config: dict, name: str) -> str:
     buffers = {level for mapping in levels for level in mapping["page_buffer"]} - {"unset", "0"}
     if buffers and not looked.paged:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
-        raise Problem(f'{looked.words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
+        raise Problem(f'{looked.words}; {ask}: repack it (h5repack -S PAGE), or set page_buffer to "0" or unset')
     wanted = study.get_section(config).get("read_files", _READ["read_files"])
     if wanted > looked.files and any("files" in mapping["access"] for mapping in levels):
         return f"{looked.words}; read_files is {wanted}, so each record reads all of them"

@@ -9,14 +9,14 @@ from sbench.design.checks import rule
 def check_finished(record: dict) -> Iterator[str]:
     """Check that the battery finished a job."""
     if not record["samples"]:
-        yield [*record["faults"], "no job of the battery was finished"][0]
+        yield [*record["faults"], "the battery finished no job"][0]
 
 
 @rule(9)
 def check_jobs(work: dict) -> Iterator[str]:
     """Check that the battery did all jobs."""
     if work["jobs_done"] < work["jobs_asked"]:
-        yield f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"
+        yield f"{work['jobs_done']} of {work['jobs_asked']} jobs done"
 
 
 @rule(10)

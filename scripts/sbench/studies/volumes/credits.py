@@ -17,6 +17,8 @@ from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.promises import Volume, compute_promises
 from sbench.studies.volumes.series import Series, get_started_utc
 
+# Part of the text on a volume whose type lacks credits.
+NO_CREDITS = "has no burst credits"
 # Least ratio of the mean latency to the mean latency before that makes a change a collapse.
 COLLAPSE = 1.5
 # A bucket counts as full from this share on, and as spent up to 1 - FULL.
@@ -89,18 +91,18 @@ def build_credit_tables(
 
 def _describe_credits(row: dict, volume: Volume, spent: Sequence[Spent], carried: bool) -> str:
     name = volume.volume_type if math.isnan(volume.size_gib) else f"{volume.size_gib:g} GiB {volume.volume_type}"
-    seen = f"a collapse was seen at job {row['observed_number']}" if row["observed_job"] else "no collapse was seen"
+    seen = f"latency rose at job {row['observed_number']}" if row["observed_job"] else "latency did not rise"
     if math.isnan(volume.credits):
-        return f"{volume.note or f'a {name} volume has no credits that could run out'}; {seen}"
+        return f"{volume.note or f'a {name} volume {NO_CREDITS}'}; {seen}"
     if not spent:
-        unknown = "the volume's size" if math.isnan(volume.baseline_iops) else "what the jobs asked for, or when,"
-        return f"the credits of a {name} volume cannot be modelled, as {unknown} is not known; {seen}"
-    ending = f"last longer than these jobs ({spent[-1].credits_end / 1e6:.1f} million are left)"
+        unknown = "the size of the volume" if math.isnan(volume.baseline_iops) else "the work or the time of the jobs"
+        return f"the burst credits of a {name} volume cannot be modelled, as {unknown} is unknown; {seen}"
+    ending = f"last longer than these jobs ({spent[-1].credits_end / 1e6:.1f} million left)"
     if row["predicted_job"]:
         ending = f"run out in job {row['predicted_number']}"
-    start = "what the battery before has left" if carried else "a full bucket"
+    start = "credits left by the previous battery" if carried else "a full bucket"
     each = f"{row['ios_per_write']:.2f} device I/Os per write: {row['ios_per_write_source']}"
-    return f"by the model the credits of a {name} volume {ending}; {seen} (from {start}; {each})"
+    return f"the model predicts that the burst credits of a {name} volume {ending}; {seen} (from {start}; {each})"
 
 
 def find_collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
@@ -125,7 +127,7 @@ def estimate_ios_per_write(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volum
     time = float((slow["seconds"] + slow["pause_s"]).sum(skipna=False))
     if writes > 0 and volume.baseline_iops * time / writes >= 1:
         return volume.baseline_iops * time / writes, "throttled segment (hindsight)"
-    return 1.0, "assumed (the least there is)"
+    return 1.0, "assumed (the minimum)"
 
 
 def compute_spending(

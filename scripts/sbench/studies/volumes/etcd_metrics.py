@@ -12,7 +12,7 @@ METRICS = {
     "backend_commit": "etcd_disk_backend_commit_duration_seconds",
 }
 _LINE = re.compile(
-    r"etcd_disk_(?P<metric>wal_fsync|backend_commit)_duration_seconds_(?P<what>bucket|sum|count)"
+    r"etcd_disk_(?P<metric>wal_fsync|backend_commit)_duration_seconds_(?P<part>bucket|sum|count)"
     r"(?:\{(?P<labels>[^}]*)\})?\s+(?P<value>[0-9.eE+-]+)"
 )
 _LABEL = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
@@ -29,7 +29,7 @@ def parse_jobs(text: str) -> list[Job]:
     try:
         return _parse_metrics(text)
     except (ValueError, OverflowError) as error:
-        raise Problem("has a histogram of etcd's with a number that is none") from error
+        raise Problem("is damaged: a histogram of etcd has an invalid number") from error
 
 
 def _parse_metrics(text: str) -> list[Job]:
@@ -38,8 +38,8 @@ def _parse_metrics(text: str) -> list[Job]:
         labels = dict(_LABEL.findall(line["labels"] or ""))
         value, host = float(line["value"]), labels.get("instance") or labels.get("pod") or ""
         parts = histograms.setdefault((line["metric"], host), {"bounds": {}})
-        if line["what"] != "bucket":
-            parts[line["what"]] = value
+        if line["part"] != "bucket":
+            parts[line["part"]] = value
         elif "le" in labels:
             # A later reading of the same counters replaces an earlier reading.
             parts["bounds"][float(labels["le"])] = value
@@ -51,7 +51,7 @@ def _build_job(metric: str, host: str, parts: dict) -> Job:
     n = sum(count for *_, count in ranges)
     total = parts.get("sum")
     if parts.get("count", n) != n:
-        raise Problem(f"has {parts['count']:.0f} operations of {name}, and {n} in its buckets")
+        raise Problem(f"has {parts['count']:.0f} operations of {name}, but {n} in its buckets")
     latency = {"n": n, "max": None, "stddev": None, "percentiles": {}, "bins": {}, "ranges": ranges}
     latency["mean"] = total * _NS / n if n and total else None
     columns = build_latency_columns("sync", latency) | {"runtime_s": total, "error": 0}
@@ -67,7 +67,7 @@ def _list_ranges(bounds: dict[float, float], name: str) -> Iterator[tuple[int, i
     floor, below = 0, 0
     for bound, counted in sorted(bounds.items()):
         if counted < below:
-            raise Problem(f"has buckets of {name} of which a higher one holds less than a lower one")
+            raise Problem(f"has cumulative buckets of {name} that decrease")
         high = _ENDLESS if bound == float("inf") else round(bound * _NS)
         if counted > below:
             yield floor, high, int(counted - below)

@@ -137,7 +137,7 @@ class Tree:
         """Read the jobs of a file; a file with log lines may lack jobs."""
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
         if (first := self._marks.get((parent, mark), name)) != name:
-            return self.add_left_out(name, f"has the content of {first}, which is taken once")
+            return self.add_left_out(name, f"has the same content as {first}, which counts once")
         try:
             jobs = etcd_metrics.parse_jobs(text)
             documents, wrong = ([], "") if jobs else fio_text.parse_documents(text)
@@ -152,7 +152,7 @@ class Tree:
             except Problem as problem:
                 problems.append(str(problem))
         for problem in dict.fromkeys(problems):
-            self.add_left_out(name, problem + ("; the rest of it is read" if jobs else ""))
+            self.add_left_out(name, problem + ("; the rest was read" if jobs else ""))
         if PurePosixPath(name).name == "background.json" and jobs:
             folder.background = jobs[0]
         elif jobs:
@@ -199,7 +199,7 @@ class Tree:
         faults = [f"{EARLY}: {status}"] if status != "complete" else []
         faults += fio_jobs.name_jobs(timed)
         if len(versions) > 1:
-            faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")
+            faults.append(f"jobs ran with different versions of fio: {', '.join(versions)}")
         options, samples, histograms = {}, [], {}
         for number, job in enumerate(timed, 1):
             whole = replace(job, **self._spool.load_value(job.place))
@@ -315,23 +315,23 @@ def _check_job(job: Job) -> Iterator[str]:
         yield f"{job.errors} operations failed"
     writes, done = columns["write_ios"], columns["read_bytes"] + columns["write_bytes"]
     if job.unlike:
-        yield "fio told of unlike jobs as one (group_reporting), so none can be judged: give each a file of its own"
+        yield "fio merged jobs with different options (group_reporting); write each job to a separate file"
         return
     due, asked_s = fio_options.compute_asked_bytes(options), fio_options.compute_asked_seconds(options, done)
     if job.signal or seconds < _WHOLE * asked_s:
         of = f" of {asked_s:g}" if asked_s else ""
-        yield f"it was ended early, after {seconds:.3g}{of} s{f', by {job.signal}' if job.signal else ''}"
+        yield f"it ended early, after {seconds:.3g}{of} s{f', by {job.signal}' if job.signal else ''}"
     if due and abs(done - due[0]) > due[1]:
-        yield f"{done} bytes were read and written, {due[0]} asked"
+        yield f"it read and wrote {done} bytes instead of {due[0]}"
     elif not done:
-        yield "nothing was read or written"
+        yield "it read and wrote 0 bytes"
     syncs, counts = columns.get("sync_N"), fio_options.compute_asked_syncs(options, writes)
     if off := fio_options.find_latency_switch(options):
-        yield f"its latencies were switched off by {off}"
+        yield f"{off} switched its latencies off; remove that option"
     elif counts and "sync_lat_mean_ms" not in columns and counts[0] > counts[1]:
-        yield f"{job.version} does not say how long it took to force writes to the disk"
+        yield f"{job.version} lacks the latencies of fsync and fdatasync"
     elif counts and syncs is not None and abs(syncs - counts[0]) > counts[1]:
-        yield f"{writes} writes were forced to the disk {syncs} times, {counts[0]:.0f} asked"
+        yield f"it synced {writes} writes {syncs} times instead of {counts[0]:.0f}"
     for operation, own in job.histograms.items():
         counted, n = sum(own.numbers[own.width - 1 :: own.width]), columns[f"{operation}_N"]
         if n is not None and counted != n:
@@ -340,4 +340,4 @@ def _check_job(job: Job) -> Iterator[str]:
         n, mean_ms = columns.get(f"{operation}_N"), columns.get(f"{operation}_lat_mean_ms")
         took_s, most_s = (n or 0) * (mean_ms or 0) / 1000, (seconds + _CLOCK_S) * fio_options.count_in_flight(options)
         if took_s > _MORE * most_s:
-            yield f"its latencies of {operation} add up to {took_s:.3g} s, more than {most_s:.3g} s of its run time"
+            yield f"its {operation} latencies add up to {took_s:.3g} s, more than run time × depth = {most_s:.3g} s"

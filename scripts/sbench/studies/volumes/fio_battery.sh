@@ -9,36 +9,36 @@ usage() {
     cat <<'END'
 fio_battery.sh --battery NAME --cluster NAME --directory DIR --job FILE (--out DIR | --tar) [options]
 
-Runs a job of fio again and again in DIR and keeps fio's JSON, with the load, the free space and the disk's counters
-before and after each run, in a folder {battery}_{cluster}-fio-{hostname}.
+Runs a job of fio many times in DIR. Keeps fio's JSON, and the load, the free space and the counters of the disk before
+and after each run, in a folder {battery}_{cluster}-fio-{hostname}.
 
-  --battery NAME, --cluster NAME  what the battery is called, such as b2 and t1
-  --directory DIR                 a folder on the volume under test; the files lie in DIR/storage-benchmarks-fio, which
+  --battery NAME, --cluster NAME  name of the battery, such as b2 and t1
+  --directory DIR                 a folder on the volume under test; the files are in DIR/storage-benchmarks-fio, which
                                   is emptied and removed at the end
-  --device DEVICE --erase         instead of --directory: a raw block device that nothing uses; what is on it is lost
-  --job FILE                      the job file; it has one job, [fio_io], which is called fio_io_a1, fio_io_a2 … here
-  --jobs N, --pause SECONDS       how often it runs (50), and the time between two runs (10)
-  --at-least SECONDS              how long it goes on at least, with more runs if need be (0)
-  --background FILE               a job that runs meanwhile, from before the first run until after the last
-  --background-directory DIR      where it does (on the volume under test)
-  --out DIR                       the folder of results is made in DIR
-  --tar                           the folder of results goes to standard output, as .tar.gz
-  --time-limit SECONDS            no run begins after it, and one under way is ended; what was measured is kept
-  --reserve MIB                   what must stay free on the file system beside the files (256)
-  --watch-input                   end, as at the time limit, when standard input ends: who started this is gone; after
-                                  the line "enough" on it, the jobs that are done are all that there are to be
+  --device DEVICE --erase         instead of --directory: an unused raw block device; its content is lost
+  --job FILE                      the job file, with a single job, [fio_io]; its runs are named fio_io_a1, fio_io_a2 …
+  --jobs N, --pause SECONDS       number of runs (50), and the time between two runs (10)
+  --at-least SECONDS              shortest time of the battery; further runs follow if necessary (0)
+  --background FILE               a job that runs from before the first run until after the last
+  --background-directory DIR      folder of the background job (default: on the volume under test)
+  --out DIR                       make the folder of results in DIR
+  --tar                           write the folder of results to standard output, as .tar.gz
+  --time-limit SECONDS            start no run after it, and end a run in progress; the results so far are kept
+  --reserve MIB                   free space to leave on the file system, in addition to the files (256)
+  --watch-input                   end, as at the time limit, when standard input ends, as the caller has ended; after the
+                                  line "enough" on it, the finished jobs are the whole battery
   --job-text TEXT --job-name NAME, --background-text TEXT --background-name NAME
                                   text and name of a job instead of its file
 
-collect_fio.sh runs it on another machine, with nothing but fio and a shell there, and brings the results back into the
-folder --out (the current one) as {battery}_{cluster}-fio-{hostname}.tar.gz, which `sbench import` reads. It has the same
-options; --job is config/fio/etcd-published.fio by default. COMMAND … is what comes before `sh` to get a shell there:
+collect_fio.sh runs it on another machine, which needs only fio and a shell, and writes the results to the folder --out
+(the current folder) as {battery}_{cluster}-fio-{hostname}.tar.gz, which `sbench import` reads. It has the same options;
+--job is config/fio/etcd-published.fio by default. COMMAND … is the command that opens a shell there if `sh` follows it:
 
   collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- ssh root@host
   collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- podman exec -i etcd
   collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- oc debug --quiet node/NAME -- chroot /host
 
-Status: 0 complete; 1 interrupted or failed, and what was measured is kept; 2 nothing was begun, or nothing came back.
+Status: 0 complete; 1 interrupted or failed, with the results so far; 2 nothing was started, or no results came back.
 END
 }
 
@@ -59,7 +59,7 @@ main() {
     check_tools
     exec 3<&0
     claimed='' child='' background='' ended='' failed='' alarm='' watcher='' stopping='' sufficient='' done_jobs=0
-    temp=$(mktemp -d "${TMPDIR:-/tmp}/fio_battery.XXXXXX") || refuse "no folder can be made in ${TMPDIR:-/tmp}"
+    temp=$(mktemp -d "${TMPDIR:-/tmp}/fio_battery.XXXXXX") || refuse "cannot make a folder in ${TMPDIR:-/tmp}"
     trap clean_up EXIT
     trap '' PIPE
     trap 'end_early "signal HUP"' HUP
@@ -88,12 +88,12 @@ read_options() {
         --) [ -z "$elsewhere" ] || return 0 ;;
         --erase | --tar | --watch-input | --elsewhere) set_option "$1" yes && shift && continue ;;
         esac
-        [ $# -gt 1 ] && [ "$2" != -- ] || refuse "$1 is no option, or has no value; --help lists the options"
+        [ $# -gt 1 ] && [ "$2" != -- ] || refuse "$1 is not an option, or lacks its value; --help lists the options"
         case $1 in
         --job | --background) read_job "$1" "$2" ;;
         --battery | --cluster | --directory | --device | --jobs | --at-least | --pause | --out | --time-limit | --reserve | \
             --job-text | --job-name | --background-text | --background-name | --background-directory) set_option "$1" "$2" ;;
-        *) refuse "$1 is no option; --help lists the options" ;;
+        *) refuse "$1 is not an option; --help lists the options" ;;
         esac
         shift 2
     done
@@ -109,7 +109,7 @@ set_option() {
 
 # Sets text and name of a job, or of the background, to those of a file.
 read_job() {
-    [ -f "$2" ] || refuse "there is no job file $2"
+    [ -f "$2" ] || refuse "the job file $2 does not exist; correct the path"
     text=$(cat "$2") || refuse "the job file $2 cannot be read"
     name=${2##*/}
     set_option "$1-text" "$text" && set_option "$1-name" "${name%.fio}"
@@ -118,25 +118,25 @@ read_job() {
 check_options() {
     check_name --battery "$battery"
     check_name --cluster "$cluster"
-    case $battery in *_*) refuse "--battery: '$battery' has a _, which parts it from the cluster in the names of results" ;; esac
-    [ -n "$job_text" ] || refuse "no job: name its file with --job"
+    case $battery in *_*) refuse "--battery must not contain _, which separates battery and cluster in names of results (got '$battery')" ;; esac
+    [ -n "$job_text" ] || refuse "--job is missing; name a job file"
     check_name --job-name "$job_name"
     [ -z "$background_text" ] || check_name --background-name "$background_name"
     [ -n "$background_text" ] || [ -z "$background_directory" ] || refuse "--background-directory needs --background"
     check_number --jobs "$jobs" whole
-    [ "$jobs" -gt 0 ] || refuse "--jobs: 0 jobs measure nothing"
+    [ "$jobs" -gt 0 ] || refuse "--jobs must be at least 1 (got 0)"
     check_number --at-least "$at_least" whole
     check_number --pause "$pause"
     check_number --reserve "$reserve" whole
     [ -z "$time_limit" ] || check_number --time-limit "$time_limit"
-    [ -n "$directory$device" ] || refuse "no volume: name a folder on it with --directory"
+    [ -n "$directory$device" ] || refuse "--directory is missing; name a folder on the volume"
     [ -z "$directory" ] || [ -z "$device" ] || refuse "--directory and --device exclude each other"
-    [ -z "$device" ] || [ -n "$erase" ] || refuse "what is on $device would be lost; add --erase if it may be"
+    [ -z "$device" ] || [ -n "$erase" ] || refuse "the battery would erase $device; add --erase to allow this"
     [ -z "$device" ] || [ -z "$background_text" ] || [ -n "$background_directory" ] ||
-        refuse "a raw device has no room for the background's files; name --background-directory"
+        refuse "a raw device cannot hold the files of the background job; add --background-directory"
     case $directory$background_directory in *"
-"*) refuse "--directory: the name of a folder ends with its line; rename it" ;; esac
-    [ -n "$out$tar" ] || refuse "no place for the results: name --out DIR, or --tar for standard output"
+"*) refuse "--directory: the name of a folder must not contain a line break; rename the folder" ;; esac
+    [ -n "$out$tar" ] || refuse "--out is missing; name a folder for the results, or add --tar for standard output"
     [ -z "$out" ] || [ -z "$tar" ] || refuse "--out and --tar exclude each other"
 }
 
@@ -144,15 +144,15 @@ check_name() {
     [ -n "$2" ] || refuse "$1 is missing"
     case $2 in
     [!A-Za-z0-9]* | *[!A-Za-z0-9._-]* | *-fio-*)
-        refuse "$1: '$2' is no name here; it has letters, digits, dots, _ and -, and no -fio-"
+        refuse "$1 must be a name of letters, digits, dots, _ and -, without -fio- (got '$2')"
         ;;
     esac
 }
 
 check_number() {
     case $2 in
-    '' | . | *[!0-9.]* | *.*.*) refuse "$1: '$2' is no number" ;;
-    *.*) [ $# -eq 2 ] || refuse "$1: '$2' is no whole number" ;;
+    '' | . | *[!0-9.]* | *.*.*) refuse "$1 must be a number (got '$2')" ;;
+    *.*) [ $# -eq 2 ] || refuse "$1 must be a whole number (got '$2')" ;;
     esac
 }
 
@@ -172,7 +172,7 @@ check_tools() {
     *) refuse "fio on $host does not start: $fio_version" ;;
     esac
     for tool in cat cut date df du env flock grep ln mkdir mktemp mv readlink rm rmdir sed sleep tail tr ${tar:+tar gzip}; do
-        command -v "$tool" >/dev/null || refuse "$tool is not on $host; it is in coreutils, util-linux or a package of its name, and in busybox"
+        command -v "$tool" >/dev/null || refuse "$tool is not on $host; install coreutils, util-linux, $tool or busybox"
     done
 }
 
@@ -195,13 +195,13 @@ check_job() {
     printf '%s\n' "$3" >"$1" || refuse "$temp cannot be written to"
     sections=$(sed -n 's/^[[:space:]]*\[\([^]]*\)\].*/\1/p' "$1" | grep -vx global)
     [ "$sections" = fio_io ] ||
-        refuse "$2.fio: a job file here has one job, [fio_io]; this one has: $(printf '%s' "${sections:-none}" | tr '\n' ' ')"
+        refuse "$2.fio must have a single job, [fio_io] (got: $(printf '%s' "${sections:-none}" | tr '\n' ' '))"
     for key in directory filename filename_format opendir include; do
         ! grep -q "^[[:space:]]*${key}[[:space:]=]" "$1" ||
-            refuse "$2.fio says $key; the battery says where the files lie: drop the line"
+            refuse "$2.fio must not set $key, because the battery places the files; remove the line"
     done
-    words=$("$fio" --parse-only "$1" 2>&1) || refuse "$2.fio: fio says: $(printf '%s\n' "$words" | last_words)"
-    bytes=$(bytes_of "$(option "$1" size filesize)") || refuse "$2.fio: how large are its files? Write size=200m or the like"
+    words=$("$fio" --parse-only "$1" 2>&1) || refuse "$2.fio: fio refuses it: $(printf '%s\n' "$words" | last_words)"
+    bytes=$(bytes_of "$(option "$1" size filesize)") || refuse "$2.fio must give the size of its files; add a line such as size=200m"
     processes=$(option "$1" numjobs)
     bytes=$((bytes * ${processes:-1}))
 }
@@ -259,8 +259,8 @@ check_beside() {
 
 # Prints the true path of a folder that files can be made in.
 folder_of() {
-    [ -d "$1" ] || refuse "there is no folder $1 on $host"
-    [ -w "$1" ] || refuse "$1 is not writable; make it so, or name another folder"
+    [ -d "$1" ] || refuse "the folder $1 does not exist on $host; correct the path"
+    [ -w "$1" ] || refuse "$1 is not writable; change its permissions, or name another folder"
     (cd "$1" && pwd -P) || refuse "$1 cannot be entered"
 }
 
@@ -279,8 +279,8 @@ read_space() {
 check_free() {
     read_space "$1"
     [ "$free_bytes" -ge "$(($2 + reserve * 1048576))" ] ||
-        refuse "$1 has $((free_bytes / 1048576)) MiB free; the files need $((($2 + 1048575) / 1048576)) and $reserve are to" \
-            "stay free (--reserve): free some, or name another folder"
+        refuse "$1 has $((free_bytes / 1048576)) MiB free; the files need $((($2 + 1048575) / 1048576)), and $reserve must" \
+            "stay free (--reserve); free some space, or name another folder"
 }
 
 # Sets what is known of the mount that holds the directory, and block to the name of the device below it, if there is.
@@ -303,11 +303,11 @@ find_mount() {
 
 # Refuses a device that anything uses: only a disk or partition that is nobody's may be written over.
 check_device() {
-    [ -b "$device" ] || refuse "$device is no block device of $host"
-    [ -w "$device" ] || refuse "$device is not writable; call this as root"
+    [ -b "$device" ] || refuse "$device is not a block device of $host"
+    [ -w "$device" ] || refuse "$device is not writable; run this as root"
     device=$(readlink -f "$device")
     block=${device##*/}
-    [ -e "/sys/class/block/$block/size" ] || refuse "$device is unknown to /sys/class/block"
+    [ -e "/sys/class/block/$block/size" ] || refuse "$device is not in /sys/class/block"
     for part in "/sys/class/block/$block/partition" "/sys/class/block/$block/"*/partition; do
         part=${part%/partition}
         [ ! -e "$part/dev" ] || check_unused "${part##*/}" "$(cat "$part/dev")"
@@ -339,7 +339,7 @@ check_unused() {
         done
     )
     [ -z "$users" ] ||
-        refuse "/dev/$1 is in use by $(printf '%s\n' "$users" | sed -n 1p): only a device that nothing uses is written to"
+        refuse "/dev/$1 is in use by $(printf '%s\n' "$users" | sed -n 1p); name an unused device"
 }
 
 # --- Whose it is ---
@@ -348,20 +348,20 @@ check_unused() {
 # takes it back however the process ends. Its file, which says whose it is, marks the folder as a battery's.
 claim() {
     for link in "$1" "$1/lock"; do
-        [ ! -L "$link" ] || refuse "$link is a link, which no battery made; remove it"
+        [ ! -L "$link" ] || refuse "$link is a link, which batteries do not make; remove it"
     done
     if [ -d "$1" ] && [ ! -f "$1/lock" ] && ! rmdir "$1" 2>/dev/null; then
-        refuse "$1 has files that are no battery's; move them away"
+        refuse "$1 has files of other programs; move them away"
     fi
     mkdir -p "$1" && true 2>/dev/null >>"$1/lock" || refuse "$1 cannot be made"
     if [ -z "$claimed" ]; then held=8 && exec 8>>"$1/lock"; else held=9 && exec 9>>"$1/lock"; fi
     # Whoever had the folder may have removed it meanwhile.
     flock -n "$held" && [ "$1/lock" -ef "/proc/$$/fd/$held" ] ||
-        refuse "another battery is under way in $1 (process $(tail -n 1 "$1/lock")): wait for it"
+        refuse "another battery is running in $1 (process $(tail -n 1 "$1/lock")); wait for its end"
     if [ -s "$1/lock" ]; then
         end_strays "$1"
         rm -rf "$1/files" "$1/background"
-        say "removed what a battery that was killed left in $1"
+        say "removed the files that a killed battery left in $1"
     fi
     printf '%s\n' $$ >>"$1/lock" || refuse "$1/lock cannot be written to"
     claimed="$claimed$1
@@ -388,7 +388,7 @@ release() {
     printf '%s' "$claimed" | while read -r folder; do
         end_strays "$folder"
         rm -rf "$folder/files" "$folder/background" "$folder/lock"
-        rmdir "$folder" || say "$folder is not empty: it has files that are no battery's"
+        rmdir "$folder" || say "$folder is not empty: it has files of other programs"
     done
     claimed=''
 }
@@ -412,7 +412,7 @@ clean_up() {
 make_results() {
     title=${battery}_$cluster-fio-$host
     results=${out:-$temp}/$title
-    [ ! -e "$results" ] || refuse "$results is there already; move it away, or give the battery another name"
+    [ ! -e "$results" ] || refuse "$results exists already; move it away, or give the battery another name"
     mkdir -p "$results" || refuse "$results cannot be made"
     mv "$temp/job.fio" "$results/job.fio"
     zero=0 && read_time && zero=$now epoch=$(date +%s)
@@ -424,7 +424,7 @@ make_results() {
 
 # Sets now to the hundredths of a second since the battery began, by a clock that nobody sets.
 read_time() {
-    read -r now _ </proc/uptime || refuse "/proc/uptime cannot be read: end what takes open files (ulimit -n)"
+    read -r now _ </proc/uptime || refuse "/proc/uptime cannot be read; close programs with many open files, or raise ulimit -n"
     now=$((${now%.*} * 100 + 1${now#*.} - 100 - zero))
 }
 
@@ -667,7 +667,7 @@ finish() {
     [ -z "$failed" ] || outcome="failed: $failed" code=1
     write_facts "$outcome"
     release
-    say "battery ${battery}_$cluster: $outcome${ended:+ ($ended)}, $done_jobs jobs done, $jobs asked"
+    say "battery ${battery}_$cluster: $outcome${ended:+ ($ended)}, $done_jobs of $jobs jobs done"
     [ -z "$tar" ] || (cd "$temp" && tar -cf - "$title") | gzip -c
     exit "$code"
 }
@@ -677,19 +677,19 @@ finish() {
 # Runs the battery through the command after --, and brings its results back.
 collect() {
     while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
-    [ $# -gt 1 ] || refuse "how is the other machine reached? Add for example: -- ssh root@host"
+    [ $# -gt 1 ] || refuse "the command for a shell on the other machine is missing; add for example: -- ssh root@host"
     shift
     out=${out:-.}
     [ -n "$job_text" ] || read_job --job "$(dirname "$0")/../../../config/fio/etcd-published.fio"
     check_options
-    [ -d "$out" ] && [ -w "$out" ] || refuse "$out is no folder that can be written to"
+    [ -d "$out" ] && [ -w "$out" ] || refuse "$out must be a writable folder; correct --out"
     ask_name "$@"
-    temp=$(mktemp -d "$out/.collect_fio.XXXXXX") || refuse "no folder can be made in $out"
+    temp=$(mktemp -d "$out/.collect_fio.XXXXXX") || refuse "cannot make a folder in $out"
     exec 3<&0
     watcher=''
     trap 'rm -rf "$temp"; [ -z "$watcher" ] || kill "$watcher" 2>/dev/null' EXIT
     trap '' PIPE
-    mkfifo "$temp/input" || refuse "no pipe can be made in $out"
+    mkfifo "$temp/input" || refuse "cannot make a pipe in $out"
     "$@" sh -s <"$temp/input" >"$temp/tarball" &
     shell=$! ended='' sufficient=''
     trap hang_up HUP INT TERM
@@ -701,7 +701,7 @@ collect() {
     exec 4>&-
     # Where the battery itself refused, it has said why.
     [ "$status" -ne 2 ] || exit 2
-    check_tarball "$temp/tarball" || refuse "no whole results came back from $host ('$*' ended with status $status)"
+    check_tarball "$temp/tarball" || refuse "the results from $host are incomplete ('$*' ended with status $status)"
     mv "$temp/tarball" "$out/$title.tar.gz" || refuse "$out/$title.tar.gz cannot be written"
     say "$out/$title.tar.gz: $outcome"
     [ "$outcome" = complete ]
@@ -712,10 +712,10 @@ collect() {
 ask_name() {
     host=$(printf 'uname -n\n' | "$@" sh -s | tail -n 1)
     case $host in
-    '' | *[!A-Za-z0-9._-]*) refuse "'$*' does not lead to a shell: asked for its name, it said '$host'" ;;
+    '' | *[!A-Za-z0-9._-]*) refuse "'$*' must open a shell that prints its host's name (got '$host')" ;;
     esac
     title=${battery}_$cluster-fio-$host
-    [ ! -e "$out/$title.tar.gz" ] || refuse "$out/$title.tar.gz is there already; move it away, or give the battery another name"
+    [ ! -e "$out/$title.tar.gz" ] || refuse "$out/$title.tar.gz exists already; move it away, or give the battery another name"
 }
 
 # Prints the options that have a value, in quotes for a shell to read; files are not over there, so texts of jobs.
@@ -732,7 +732,7 @@ quoted_options() {
 # Ends the battery over there by ending its standard input; it sends what it has measured.
 # shellcheck disable=SC2329  # traps call it
 hang_up() {
-    say "ending the battery on $host; once more to give up its results"
+    say "ending the battery on $host; interrupt again to give up its results"
     exec 4>&-
     trap 'kill "$shell" 2>/dev/null; exit 2' HUP INT TERM
 }

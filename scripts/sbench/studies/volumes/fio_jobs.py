@@ -98,7 +98,7 @@ def name_jobs(jobs: list[Job]) -> list[str]:
         by_id.setdefault(job.id, []).append(job)
     for twice, alike in by_id.items():
         if len(alike) > 1:
-            faults.append(f"{twice} is there {len(alike)} times: {', '.join(sorted({job.file for job in alike}))}")
+            faults.append(f"job {twice} occurs {len(alike)} times: {', '.join(sorted({job.file for job in alike}))}")
         for number, job in enumerate(alike[1:], 2):
             job.id = f"{twice}-{number}"
     return faults

@@ -43,10 +43,10 @@ def parse_job_file(text: str) -> dict[str, str]:
     try:
         parser.read_string(text)
     except configparser.Error as error:
-        raise Problem(f"no job file of fio: {' '.join(str(error).split())}") from error
+        raise Problem(f"not a job file of fio: {' '.join(str(error).split())}") from error
     jobs = [section for section in parser.sections() if section != "global"]
     if len(jobs) != 1:
-        raise Problem(f"a job file here has one job, this one has {len(jobs)}: {', '.join(jobs)}")
+        raise Problem(f"a job file must have exactly 1 job (got {len(jobs)}: {', '.join(jobs) or 'none'})")
     shared = dict(parser["global"]) if parser.has_section("global") else {}
     return {_normalize_key(key): value or "1" for key, value in (shared | dict(parser[jobs[0]])).items()}
 
@@ -54,7 +54,7 @@ def parse_job_file(text: str) -> dict[str, str]:
 def compute_total_bytes(options: Mapping[str, str]) -> int:
     """Return the bytes of all files of a job: its size times its processes."""
     if "size" not in options:
-        raise Problem("a job file here says the size of its files: size=…")
+        raise Problem("a job file must give the size of its files; add size=…")
     return _parse_bytes(options["size"]) * int(options.get("numjobs", 1))
 
 
@@ -232,7 +232,9 @@ def _parse_bytes(text: str) -> int:
     """Return the bytes of "2300", "16k", "200m" or "1GiB"."""
     match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
     if not match:
-        raise Problem(f"{text!r} is no size; write it as 2300, 16k, 200m or 1g")
+        raise Problem(
+            f"a size must be a whole number, with or without a unit, such as 2300, 16k, 200m or 1g (got {text!r})"
+        )
     # fio counts in powers of two with or without an i in the prefix, as kb_base=1024 is its default.
     return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
 
@@ -241,7 +243,7 @@ def _parse_seconds(text: str) -> float:
     """Return the seconds of "30", "30s" or "2m"."""
     match = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]*)\s*", text, re.IGNORECASE)
     if not match or match[2].lower() not in _SECONDS:
-        raise Problem(f"{text!r} is no time; write it as 30, 30s or 2m")
+        raise Problem(f"a time must be a number, with or without a unit, such as 30, 30s or 2m (got {text!r})")
     return float(match[1]) * _SECONDS[match[2].lower()]
 
 

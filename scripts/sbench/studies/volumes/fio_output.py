@@ -82,12 +82,12 @@ def parse_jobs(output: dict) -> list[Job]:
     version = str(output["fio version"])
     number = re.search(r"(\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < (2, 99):
-        raise Problem(f"is of {version}; fio 3 and later are read")
+        raise Problem(f"is from {version}; use fio 3 or later")
     entries = _list_objects(output.get("jobs"))
     # With several clients, fio adds an entry for all of them together.
     entries += [entry for entry in _list_objects(output.get("client_stats")) if entry.get("jobname") != fio_text.ALL]
     if not entries:
-        raise Problem("has no jobs in it")
+        raise Problem("contains no jobs")
     shared = _get_options(output.get("global options"))
     disks: dict[str, dict] = {}
     for disk in _list_objects(output.get("disk_util")):
@@ -121,7 +121,7 @@ def _build_job(entries: list[dict], version: str, shared: dict, disks: dict, end
     options = shared | _get_options(entries[0].get("job options"))
     columns, histograms, seconds = {}, {}, 0.0
     if any("mixed" in entry for entry in entries):
-        raise Problem("counts reads and writes together (unified_rw_reporting), which cannot be told apart")
+        raise Problem("counts reads and writes together; remove unified_rw_reporting from the job")
     for operation in OPERATIONS:
         sections = [part if isinstance(part := entry.get(operation), dict) else {} for entry in entries]
         latency = _merge_latencies([part for section in sections if (part := _parse_latency(section, operation))])
@@ -164,7 +164,7 @@ def _compute_traffic(sections: list[dict], kind: str) -> tuple[dict[str, float |
     ios = [_get_count(section, "total_ios", kind) or 0 for section in sections]
     runtimes = [_get_number(section, "runtime", kind) for section in sections]
     if any(count and runtime == 0 for count, runtime in zip(ios, runtimes, strict=True)):
-        raise Problem(f"says that operations of {kind} took no time")
+        raise Problem(f"has operations of {kind} with a run time of 0")
     seconds = max(runtime or 0 for runtime in runtimes) / 1000
     nbytes = sum(_get_count(section, "io_bytes", kind) or 0 for section in sections)
     columns = {f"{kind}_ios": sum(ios), f"{kind}_bytes": nbytes}
@@ -193,7 +193,7 @@ def _parse_latency(section: dict, operation: str) -> dict | None:
         return None
     ordered = [ns for _, ns in sorted(percentiles.items())]
     if ordered != sorted(ordered):
-        raise Problem(f"has percentiles of {operation} of which a higher one is less than a lower one")
+        raise Problem(f"has percentiles of {operation} that decrease")
     most = math.inf if latency["max"] is None else latency["max"] * (1 + _BUCKET) + 1
     for what, ns in (latency | {"percentile": max(ordered, default=0), "bin": max(bins, default=0)}).items():
         if (ns or 0) > most:
@@ -241,13 +241,13 @@ def _parse_bins(part: object) -> dict[int, int]:
     try:
         bins = {int(ns): count for ns, count in part.items()}
     except ValueError as error:
-        raise Problem("is damaged: its bins are no numbers") from error
+        raise Problem("is damaged: its bins must be numbers") from error
     if not set(map(type, bins.values())) <= {int}:
-        raise Problem("is damaged: its bins are no numbers")
+        raise Problem("is damaged: its bins must be numbers")
     if min(bins, default=0) < 0 or min(bins.values(), default=0) < 0:
         raise Problem("has a bin below zero")
     if max(bins, default=0) > _MOST or sum(bins.values()) > _MOST:
-        raise Problem("has bins of more than fio can have counted")
+        raise Problem("has bins that exceed any count of fio")
     return {ns: bins[ns] for ns in sorted(bins) if bins[ns]}
 
 
@@ -293,13 +293,13 @@ def _get_number(part: dict, key: str, of: str = "") -> float | None:
         return value
     shown = json.dumps(value)
     shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-    raise Problem(f"has {f'{of} {key}'.strip()} {shown}, which fio cannot have measured")
+    raise Problem(f"has {f'{of} {key}'.strip()} {shown}, which is impossible")
 
 
 def _get_count(part: dict, key: str, of: str = "") -> int | None:
     value = _get_number(part, key, of)
     if value is not None and value != int(value):
-        raise Problem(f"has {f'{of} {key}'.strip()} {value:g}, which is no whole number")
+        raise Problem(f"has {f'{of} {key}'.strip()} {value:g}, which must be a whole number")
     return None if value is None else int(value)
 
 

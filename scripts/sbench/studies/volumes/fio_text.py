@@ -16,7 +16,7 @@ from sbench.probe.program import Problem
 # Keys that fio's documents lack. Of latencies: the ns by which percentiles may be rounded up. Of a document: the signal
 # that ended fio. Of a job: the names of the unlike jobs merged in it.
 ROUNDED, SIGNAL, MIXED = "rounded_ns", "ended by", "unlike jobs"
-NOTHING = "holds no results of fio"
+NOTHING = "contains no fio results"
 KINDS = ("read", "write", "trim")
 _KEY = re.compile(r'"fio version"\s*:')
 _VERSION = re.compile(r"(?:hostname=.*, fio=)?(fio-\d+\.[\w.-]+?)(?:, flags=\d+)?\s*$")
@@ -48,10 +48,10 @@ _TRAFFIC = re.compile(
     r"\((?P<size>[\d.]+)(?P<unit>[KMGTP]?)i?B/(?P<ms>\d+)msec\)"
 )
 _LATENCY = re.compile(
-    r"\s*(?P<what>[sc]?lat|sync) \((?P<unit>[num])sec\): min=\s*(?P<min>[\d.]+[kMG]?), max=\s*(?P<max>[\d.]+[kMG]?), "
+    r"\s*(?P<name>[sc]?lat|sync) \((?P<unit>[num])sec\): min=\s*(?P<min>[\d.]+[kMG]?), max=\s*(?P<max>[\d.]+[kMG]?), "
     r"avg=\s*(?P<mean>[\d.]+[kMG]?), stdev=\s*(?P<stddev>[\d.]+[kMG]?)"
 )
-_PERCENTILES = re.compile(r"\s*(?P<what>[sc]?lat|sync) percentiles \((?P<unit>[num])sec\):")
+_PERCENTILES = re.compile(r"\s*(?P<name>[sc]?lat|sync) percentiles \((?P<unit>[num])sec\):")
 _PERCENTILE = re.compile(r"([\d.]+)th=\[\s*(?:>=\s*)?(\d+)\s*\]")
 _ISSUED = re.compile(r"\s*issued rwts?\s*: total=(?P<total>[\d,]+) short=(?P<short>[\d,]+)")
 _DISK = re.compile(r"\s+(?P<name>[\w-]+): ios=(?P<reads>\d+)/(?P<writes>\d+),.* util=(?P<util>[\d.]+)%")
@@ -72,9 +72,9 @@ def parse_documents(text: str) -> tuple[list[dict], str]:
     except Problem as problem:
         wrong = str(problem)
     except (ValueError, IndexError, KeyError, OverflowError):
-        wrong = "is damaged: fio's output has a line with a number that is none"
+        wrong = "is damaged: a line of fio's output has an invalid number"
     if not kept:
-        terse = "is fio's terse output, which has no latencies of fsync; write --output-format=json+"
+        terse = "is fio's terse output, which lacks latencies of fsync; use --output-format=json+"
         raise Problem(wrong or (terse if _TERSE.search(text) else NOTHING))
     return kept, wrong
 
@@ -114,10 +114,10 @@ def _parse_json(text: str) -> Iterator[dict]:
         except json.JSONDecodeError as error:
             which = f" in output {number} of {len(begins)}" if len(begins) > 1 else ""
             if "Unterminated" in error.msg or re.fullmatch(r'\s*[\w".+-]*\s*', part[error.pos :]):
-                raise Problem(f"is cut off{which}: fio was stopped, or the file was not copied whole") from error
+                raise Problem(f"is cut off{which}: fio was interrupted, or the copy is incomplete") from error
             raise Problem(f"is damaged{which} in line {error.lineno} of fio's output ({error.msg})") from error
         except ValueError as error:
-            raise Problem("is damaged: it has a number of more digits than fio can have counted") from error
+            raise Problem("is damaged: a number has too many digits") from error
         signal = _SIGNALLED.search(text, ended, begin)
         ended = len(text) - len(part) + end
         yield document | ({SIGNAL: signal[1]} if signal else {})
@@ -125,7 +125,7 @@ def _parse_json(text: str) -> Iterator[dict]:
 
 def _refuse_constant(constant: str) -> None:
     """Refuse NaN and Infinity, which fio does not write in this spelling."""
-    raise Problem(f"has the number {constant}, which fio cannot have measured")
+    raise Problem(f"has the number {constant}, which is impossible")
 
 
 def _find_documents(value: object) -> Iterator[dict]:
@@ -217,13 +217,13 @@ def _add_line(line: str, entry: dict, section: dict) -> dict:
         # A later line has the exact count.
         section["total_ios"] = round(_parse_number(match["iops"]) * int(match["ms"]) / 1000)
     elif match := _LATENCY.match(line):
-        section = entry.setdefault("sync", {}) if match["what"] == "sync" else section
-        unit, part = _UNITS[match["unit"]], section.setdefault(_get_latency_key(match["what"]), {})
+        section = entry.setdefault("sync", {}) if match["name"] == "sync" else section
+        unit, part = _UNITS[match["unit"]], section.setdefault(_get_latency_key(match["name"]), {})
         part |= {key: unit * _parse_number(match[key]) for key in ("min", "max", "mean", "stddev")}
         _update_rounding(part, unit * _compute_resolution(match["max"]))
     elif match := _PERCENTILES.match(line):
-        section = entry.setdefault("sync", {}) if match["what"] == "sync" else section
-        section["unit"], section["of"] = match["unit"], _get_latency_key(match["what"])
+        section = entry.setdefault("sync", {}) if match["name"] == "sync" else section
+        section["unit"], section["of"] = match["unit"], _get_latency_key(match["name"])
     elif line.lstrip().startswith("|") and "of" in section:
         unit, part = _UNITS[section["unit"]], section.setdefault(section["of"], {})
         part.setdefault("percentile", {}).update({p: unit * int(ns) for p, ns in _PERCENTILE.findall(line)})

@@ -39,12 +39,11 @@ _BEGUN = re.compile(r"\[\w+\] (\d+) of \d+, ")
 _TIME_LIMIT_S = 36_000
 _NAME = 60  # characters of the volume's name
 _NEXT = {
-    "below": "this is no proof: caches and burst credits last longer than {seconds} s; call without --quick to decide",
-    Outcome.MEETS: "it holds for this load at this hour; burst credits last longer: measure a volume that has them for "
-    "hours (docs/volumes.md)",
-    Outcome.MISSES: "put {limit}'s data on a faster volume, or move other load off this one, and call again",
-    Outcome.UNDECIDED: "call again at another hour or with a longer PAUSE; jobs that differ widely mean that something "
-    "else uses the volume",
+    "below": "this is not a verdict: caches and burst credits outlast {seconds} s; run without --quick to decide",
+    Outcome.MEETS: "it holds for this load at this hour; measure volumes with burst credits for hours: docs/volumes.md",
+    Outcome.MISSES: "move {limit}'s data to a faster volume, or other load off this volume, and run again",
+    Outcome.UNDECIDED: "run again at another hour or with a longer --pause; if jobs differ widely, something else uses "
+    "the volume",
 }
 Say = Callable[[str], None]
 
@@ -62,7 +61,7 @@ def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_j
     limit, place = get_limit(limit_name), require_folder(directory)
     pause_s = float(pause) if re.fullmatch(r"\d+(\.\d+)?", pause) else math.inf
     if pause_s > 86400:
-        raise Problem(f"--pause {pause}: write the seconds between two batteries, from 0 to 86400")
+        raise Problem(f"--pause must be the seconds between two batteries, from 0 to 86400 (got {pause})")
     folder = RESULTS / f"{limit['name']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     console, course = Console(stderr=True, highlight=False, markup=False), Course(limit)
     try:
@@ -73,7 +72,7 @@ def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_j
             )
     except KeyboardInterrupt:
         so_far = course.describe_reason().splitlines() if course.rows else []
-        ended = f"interrupted; the volume is clean, and what was measured is in {folder}"
+        ended = f"interrupted; the volume is clean, and the results so far are in {folder}"
         print(*so_far, ended, sep="\n", file=sys.stderr)
         return _INTERRUPTED
     after = _NEXT[word].format(limit=limit["name"], seconds=_QUICK_S)
@@ -83,7 +82,7 @@ def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_j
         answer = {"word": word, "limit": limit["name"], "limit_ms": limit["p99_ms"], **whole, "reason": reason}
         print_json(answer | {"next": after, "report": command})
     else:
-        print(word, *reason.splitlines(), f"Next: {after}.", f"The report: {command}", sep="\n")
+        print(word, *reason.splitlines(), f"Next: {after}.", f"Report: {command}", sep="\n")
     return STATUS[word]
 
 
@@ -104,7 +103,7 @@ def get_limit(name: str) -> dict:
     """Return a documented limit, with the job that its application's documentation recommends."""
     names = [name for name, entry in config_files.read_facts(config_files.LIMITS)["limits"].items() if "job" in entry]
     if name not in names:
-        raise Problem(f"--limit {name}: name one of {', '.join(names)}")
+        raise Problem(f"--limit must be one of {', '.join(names)} (got {name})")
     return limits.resolve_limits([name])[0]
 
 
@@ -112,7 +111,7 @@ def require_folder(name: str) -> Path:
     """Return the folder to measure in; raise a Problem if it is missing or in memory, or fio is missing."""
     place = Path(name)
     if not place.is_dir():
-        raise Problem(f"{name} is no folder: name one on the volume, such as /var/lib/etcd")
+        raise Problem(f"{name} is not a folder; name a folder on the volume, such as /var/lib/etcd")
     if memory := host.find_memory_backing(place):
         study.refuse_memory(place, memory)
     find_tool("fio", remedy=study.NO_FIO)
@@ -184,9 +183,9 @@ class Course:
         if self.rows[0]["verdict"] == Outcome.UNDECIDED and Outcome.MISSES in (row["verdict"] for row in self.rows):
             lines.append(f"  {self.rows[0]['reason']}; a busier hour is as likely as a slow volume")
         if not self.is_borne_out:
-            lines.append("  the jobs as fio printed them do not bear this out: a fault of this program, to be reported")
+            lines.append("  fio's output of the jobs does not support this: a bug of this program; please report it")
         if self.is_unproven and self.rows[0]["verdict"] == Outcome.MEETS:
-            lines.append("  the kernel counts no writes of this volume, so nothing shows that they reached a disk")
+            lines.append("  the kernel counts no writes of this volume: evidence that they reached a disk is missing")
         return "\n".join([*lines, *self._list_consequences()])
 
     def _list_consequences(self) -> list[str]:
@@ -243,7 +242,7 @@ def judge_volume(
     clock = _Clock(settings, pause_s, 1 if quick else BATTERIES)
     for number in range(1, clock.batteries + 1):
         if number > 1:
-            say(f"a pause of {pause_s:g} s")
+            say(f"pausing for {pause_s:g} s")
             time.sleep(pause_s)
         say(clock.describe_progress(number))
         course.batteries.append(_run_battery(settings, folder, number, clock, course, show))
@@ -313,6 +312,6 @@ def _run_battery(settings: Settings, folder: Path, number: int, clock: _Clock, c
     battery = read_results()
     if battery["faults"]:
         raise Problem(
-            f"battery {number} of {clock.batteries}: {battery['faults'][0]}; what was measured is in {folder}"
+            f"battery {number} of {clock.batteries}: {battery['faults'][0]}; the results so far are in {folder}"
         )
     return battery

@@ -13,7 +13,7 @@ from sbench.design.matrix import compute_digest
 from sbench.probe import globs, provenance
 from sbench.probe.program import Problem, replace_file, run_main, shorten_name
 from sbench.probe.spool import Spool
-from sbench.studies.volumes import battery_work, config_files, fio, fio_facts, fio_options, packed
+from sbench.studies.volumes import battery_work, config_files, fio, fio_facts, fio_options, fio_text, packed
 from sbench.studies.volumes.checks import check_jobs, check_output
 
 _OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
@@ -29,12 +29,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="the records, JSON")
     arguments = parser.parse_args(argv)
     if not arguments.imports:
-        raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
+        raise Problem("imports must name at least 1 tarball, folder or file, as a path or as from: path")
     batteries, left_out = read_batteries(expand_imports(arguments.imports), spool := Spool())
     if not batteries:
         first = f": {left_out[0]['file']} {left_out[0]['reason']}" if left_out else ""
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
-        raise Problem(f"no results of fio were found{first}{more}")
+        raise Problem(f"found no fio results{first}{more}")
     code = provenance.describe_code(provenance.list_loaded_modules())
     with replace_file(arguments.out) as part, open(part, "w", encoding="utf-8") as file:
         before = '{"status":"done","records":[\n'
@@ -68,11 +68,13 @@ def list_sources(imports: Iterable[str | dict]) -> list[Path]:
         for path in _find_places(entry["from"]):
             files = _list_files(path)
             if not files:
-                raise Problem(f"imports: {path} holds no file; put fio's results there")
+                raise Problem(f"imports: {path} contains no files; put fio's results there")
             paths.update(files)
     for path in sorted(paths):
         if _ODD.search(str(path)):
-            raise Problem(f"imports: {shorten_name(str(path))} has a brace or a control character in it; rename it")
+            raise Problem(
+                f"imports: {shorten_name(str(path))} has a brace or a control character in its name; rename it"
+            )
     return sorted(paths)
 
 
@@ -96,19 +98,19 @@ def read_batteries(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], l
                 )
             elif battery["facts"]:
                 status = battery["facts"].get("status", "no status")
-                left_out.append({"file": place, "reason": f"tells of a battery without results: {status}"})
+                left_out.append({"file": place, "reason": f"describes a battery without results: {status}"})
             count += jobs
         left_out += tree.left_out
         if not tree.left_out and not count:
-            left_out.append({"file": source, "reason": "holds no results of fio"})
+            left_out.append({"file": source, "reason": fio_text.NOTHING})
     holders: dict[str, dict] = {}
     for battery in sorted(batteries, key=lambda each: (each["jobs"], len(each["entry"]) > 1), reverse=True):
         marks = set(battery["marks"])
         first = next((holders[mark] for mark in battery["marks"] if mark in holders), battery)
         if first["source"] != battery["source"]:
             both, more = len(marks & {*first["marks"]}), len(marks - {*first["marks"]})
-            reason = f"holds {both} jobs that {first['source']} holds too: they are taken once"
-            reason += f", and {more} more, which are not taken" if more else ""
+            reason = f"repeats {both} jobs of {first['source']}, which count once"
+            reason += f"; its {more} other jobs are ignored" if more else ""
             left_out.append({"file": battery["source"], "reason": reason})
         holders |= dict.fromkeys(marks, first)
     kept = {id(battery) for battery in holders.values()}
@@ -214,8 +216,8 @@ def _find_places(pattern: str) -> list[Path]:
         raise Problem(f"imports: {shorten_name(pattern)}: {error.strerror}") from error
     paths = [path for path in named if path.is_file() or path.is_dir()]
     if not paths:
-        what = "nothing matches" if glob.has_magic(pattern) else "there is no file or folder"
-        raise Problem(f"imports: {what} {pattern}")
+        state = "matches no file or folder" if glob.has_magic(pattern) else "does not exist"
+        raise Problem(f"imports: {pattern} {state}; correct the path")
     return paths
 
 

@@ -24,12 +24,12 @@ def fetch_volume_facts(place: Path | str) -> dict:
         serial = disk / "device/serial"
         match = re.fullmatch(r"vol-?([0-9a-f]{8,17})\s*", serial.read_text(encoding="utf-8") if serial.exists() else "")
         if not match:
-            raise Problem(f"the disk {disk.name} has no serial number of an EBS volume")
+            raise Problem(f"the disk {disk.name} is not an EBS volume, by its serial number")
         facts = _fetch_description(f"vol-{match[1]}")
     except Problem as problem:
         raise Problem(
-            f"what volume {place} is on is not known: {problem};"
-            " write its type and size into the configuration, as in volume: {type: gp3, size_gib: 100}"
+            f"the volume of {place} is unknown: {problem};"
+            " give its type and size in the configuration, such as volume: {type: gp3, size_gib: 100}"
         ) from problem
     return {
         "type": facts["VolumeType"],
@@ -50,11 +50,11 @@ def _find_disk(place: Path) -> Path:
         device = os.path.realpath(host.find_mount(place)["device"] or "")
         folder = _SYS / "class/block" / os.path.basename(device)
     if not (folder / "dev").exists():
-        raise Problem(f"no disk is below it ({host.find_mount(place)['file_system']})")
+        raise Problem(f"it is not on a disk ({host.find_mount(place)['file_system']})")
     folder = folder.resolve()
     while below := sorted((folder / "slaves").glob("*")):
         if len(below) > 1:
-            raise Problem(f"{folder.name} lies on several disks: {', '.join(path.name for path in below)}")
+            raise Problem(f"{folder.name} spans several disks: {', '.join(path.name for path in below)}")
         folder = below[0].resolve()
     # The folder of a partition is inside the folder of its disk.
     return folder.parent if (folder / "partition").exists() else folder
@@ -72,9 +72,9 @@ def _fetch_description(volume: str) -> dict:
         session = boto3.session.Session()
         region = os.environ.get("AWS_REGION") or session.region_name or IMDSRegionProvider(session._session).provide()
         if not region:
-            raise Problem("the instance's metadata do not say in which region it is")
+            raise Problem("the instance's metadata lack its region; set AWS_REGION")
         limits = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries={"total_max_attempts": 2})
         client = session.client("ec2", region_name=region, config=limits)
         return client.describe_volumes(VolumeIds=[volume])["Volumes"][0]
     except (BotoCoreError, ClientError, LookupError) as error:
-        raise Problem(f"EC2 does not describe {volume}: {' '.join(str(error).split())}") from error
+        raise Problem(f"EC2 returned no description of {volume}: {' '.join(str(error).split())}") from error

@@ -53,7 +53,7 @@ def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[d
     # etcd's histogram covers all its operations instead of a battery.
     short = {} if "metric" in options else _find_short_batteries(jobs)
     memory = [fio_facts.find_memory_kind(battery.record.get("battery") or {}) for battery in series.batteries]
-    memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
+    memory = next((f"the files were in memory ({kind}), not on a volume" for kind in memory if kind), "")
     memory = memory or _describe_unreached(series, options)
     unproven = _describe_unproven(series, options)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
@@ -103,8 +103,8 @@ def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
     if verdict == Outcome.MISSES and (len(counted) == 1 or 2 * len(counted) <= len(batteries)):
         least = (SURE if row["jobs"] >= stats.MIN_BLOCKS else SURE_FEW for row in deciding)
         if not any(row["low_ms"] >= sure * height for row, sure in zip(deciding, least, strict=True)):
-            of = f"{len(counted)} of {len(batteries)} batteries" if len(batteries) > 1 else "the battery"
-            return f"{of} alone, by less than {SURE:g} × the limit: more than half of them have to, and 2 at least"
+            of = f"{len(counted)} of {len(batteries)} batteries" if len(batteries) > 1 else "a single battery"
+            return f"only {of} missed it, below {SURE:g} × the limit; a verdict needs more than half, and at least 2"
     return ""
 
 
@@ -117,7 +117,7 @@ def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
         return ""
     if any(str(options.get(name, "0")) not in ("", "0", "none") for name in ("direct", "sync")):
         return ""
-    return "nothing shows that what was written reached a device: no sync was timed, and none counted the writes"
+    return "no evidence that writes reached a device: fio timed no sync, and no device counted writes"
 
 
 def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
@@ -135,7 +135,10 @@ def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> 
     says_nothing = {Outcome.MISSES: own >= _OTHER_SIZE * theirs, Outcome.MEETS: own * _OTHER_SIZE <= theirs}
     if not says_nothing.get(verdict):
         return {}
-    return {"verdict": Outcome.UNDECIDED, "reason": f"writes of {own:,} bytes are not {limit['name']}'s, of {theirs:,}"}
+    return {
+        "verdict": Outcome.UNDECIDED,
+        "reason": f"writes of {own:,} bytes differ from {limit['name']}'s {theirs:,} bytes",
+    }
 
 
 def _estimate_p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
@@ -192,10 +195,10 @@ def _describe_unreached(series: Series, options: Mapping[str, str]) -> str:
         return f"the engine {options['ioengine']} writes nothing"
     middle = jobs["p50_ms"].fillna(jobs["mean_ms"]).median() if len(jobs) else math.nan
     if series.operation == "sync" and middle < _LEAST_SYNC_MS:
-        return f"half of the operations took {1000 * middle:.2g} µs or less, as none does that reaches a disk"
+        return f"half of the operations took {1000 * middle:.2g} µs or less, too fast for a disk"
     seen = jobs["device_writes"]
     if len(jobs) and seen.notna().all() and not seen.sum() and jobs["writes"].sum() and jobs["seconds"].sum() > 1:
-        return "the device counted no write: what was written reached none"
+        return "the device counted no writes, so none reached it"
     return ""
 
 
@@ -207,14 +210,14 @@ def _find_short_batteries(jobs: pd.DataFrame) -> dict[int, str]:
         time = "" if math.isnan(seconds) else f" in {seconds:.0f} s"
         count = f"{len(own)} job{'s' * (len(own) > 1)}{time}"
         few = len(own) < LEAST_JOBS or seconds < LEAST_S
-        reasons[int(repeat)] = f"{count} is too short a battery to meet a limit" if few else ""
+        reasons[int(repeat)] = f"the battery is too short to meet a limit: {count}" if few else ""
     return reasons
 
 
 def _judge_segment(
     jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, lacking: str
 ) -> dict:
-    verdict, reason = Outcome.UNDECIDED, f"{height:g} ms lies in the interval"
+    verdict, reason = Outcome.UNDECIDED, f"{height:g} ms is within the interval"
     # A percentile of bins is the middle of a bin, and the limit may be in that bin.
     half = 0 if get_ranges(jobs) and not get_histograms(jobs) else histograms.RESOLUTION / 2
     low, high = estimate.low * (1 - half), estimate.high * (1 + half)
@@ -225,13 +228,11 @@ def _judge_segment(
     elif low >= height:
         verdict, reason = Outcome.MISSES, f"at least {estimate.low:.3g} ms"
         if estimate.reason:
-            return {"verdict": verdict, "reason": f"{reason}, as a lower percentile is that; {estimate.reason}"}
+            return {"verdict": verdict, "reason": f"{reason}, by a lower percentile; {estimate.reason}"}
     few = f"; {len(jobs)} job{'s are' if len(jobs) > 1 else ' is'} too few to resample"
     few = few if len(jobs) < stats.MIN_BLOCKS else ""
-    without = (
-        "what is known of the histogram" if get_ranges(jobs) else "the jobs' own p99, as there are no bins to merge"
-    )
-    doubt = few if get_histograms(jobs) else f"; between bounds: {without}"
+    without = "the percentiles of each job" if get_ranges(jobs) else "the p99 of each job, as histograms are missing"
+    doubt = few if get_histograms(jobs) else f"; bounds from {without}"
     return {"verdict": verdict, "reason": estimate.reason or reason + doubt}
 
 
@@ -249,6 +250,6 @@ def _judge_series(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: S
         for number, (part, verdict) in enumerate(zip(parts, verdicts, strict=True), 1)
         if verdict == whole
     ]
-    derived = "" if jobs["timed"].all() else "; times are derived from latencies and pauses"
+    derived = "" if jobs["timed"].all() else "; times are estimates from latencies and pauses"
     reason = f"{' and '.join(where)}: {whole}{derived}"
     return {"verdict": whole, "kept_s": min(filter(math.isfinite, kept), default=math.nan), "reason": reason}

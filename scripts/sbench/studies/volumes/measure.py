@@ -60,11 +60,11 @@ def measure_cell(step: Step) -> dict:
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
     options, canonical = fio_options.parse_job_file(settings.job.text), fio_options.resolve_options
     if samples and canonical(options) != canonical(results["job_options"]):
-        faults.append("fio's output has other options than the job file")
+        faults.append("the options in fio's output differ from the job file")
     if settings.background and not results["background"]:
         faults.append("the background load left no results")
     if canonical(options).get("rate_iops") and results["loop"] != "open":
-        faults.append("fio's log of latencies does not hold each operation, so none counts from when it was due")
+        faults.append("fio's latency log lacks operations, so latencies cannot count from due times")
     memory, host_facts = host.find_memory_backing(place), {}
     if "shell" in settings.store:
         memory, host_facts = (
@@ -72,10 +72,12 @@ def measure_cell(step: Step) -> dict:
             {"host": fio_facts.get_host_facts(results["facts"])},
         )
         if (results["facts"].get("file_system_bytes") or 0) / 2**30 > volume.get("size_gib", math.inf) * _ROUNDING:
-            faults.append(f"{place}: its file system is not on a volume of {volume['size_gib']:g} GiB")
+            faults.append(f"{place}: its file system is larger than the volume of {volume['size_gib']:g} GiB")
     if "jobs_done" not in results["facts"]:
         unread = [f"{entry['file']} {entry['reason']}" for entry in results["left_out"]]
-        raise Problem(f"the battery's results are not whole: {'; '.join(unread) or 'battery.txt is cut'}; run again")
+        raise Problem(
+            f"the battery's results are incomplete: {'; '.join(unread) or 'battery.txt is cut off'}; run again"
+        )
     return {
         **host_facts,
         **{key: results[key] for key in ("histograms", "fio", "job_options", "background", "loop")},
@@ -113,13 +115,13 @@ def validate_volume(settings: Settings, run_name: str, volume: dict) -> None:
         size = shutil.disk_usage(place).total / 2**30
         if size > volume["size_gib"] * _ROUNDING:
             raise Problem(
-                f"{place}: a file system of {size:.1f} GiB is not on a volume of {volume['size_gib']:g} GiB;"
+                f"{place}: its file system has {size:.1f} GiB, more than the volume of {volume['size_gib']:g} GiB;"
                 " correct the store's path or its volume"
             )
     if settings.cell.background == "other" and "device" not in settings.store:
         other = get_place(settings.load.store, run_name)
         if host.find_mount(other)["device"] == host.find_mount(place)["device"]:
-            raise Problem(f"{other} is on the same volume as {place}, not on another; name another store as other")
+            raise Problem(f"other: {other} must be on another volume than {place}; name another store")
 
 
 def set_start_credits(job: dict, settings: Settings) -> dict | None:
@@ -131,7 +133,7 @@ def set_start_credits(job: dict, settings: Settings) -> dict | None:
     if not start.state:
         return None
     began, done = time.monotonic(), 0
-    _print_line(f"credits are to be {start.state}: {start.seconds:g} s")
+    _print_line(f"preparing {start.state} credits: {start.seconds:g} s")
     if start.state == "full":
         time.sleep(start.seconds)
     else:
@@ -143,7 +145,9 @@ def set_start_credits(job: dict, settings: Settings) -> dict | None:
         done = sum(row["write_ios"] for row in fio.read_battery(*scratch.iterdir())["samples"])
         shutil.rmtree(scratch)
         if done < _SPENT * start.ios:
-            raise Problem(f"{done:,} I/Os in {start.seconds:g} s do not spend the credits; it takes {start.ios:,.0f}")
+            raise Problem(
+                f"{done:,} I/Os in {start.seconds:g} s did not spend the credits, which takes {start.ios:,.0f} I/Os"
+            )
     seconds = time.monotonic() - began
     job["time_limit_s"] -= seconds
     return {"state": start.state, "seconds": seconds, "ios": done}

@@ -23,7 +23,7 @@ _SEVERAL = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".tar", ".zip")
 SUFFIXES = (*_SEVERAL, ".gz", ".xz", ".bz2")
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"BZ": bz2.open}
 _ZIP, _TAR, _TAR_AT = b"PK\x03\x04", b"ustar", 257
-_CUT_OFF = "is cut off: it was not copied whole"
+_CUT_OFF = "is cut off: the copy is incomplete"
 _READ = 2**16
 # A member's headers and the bytes that tarfile reads ahead; more is an attack on the reader.
 _HEADER_BYTES = 2**20
@@ -81,7 +81,7 @@ def _convert_errors() -> Iterator[None]:
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         if "unexpected end" in str(error):
             raise Problem(_CUT_OFF) from error
-        raise Problem(f"is no tarball or zip, or damaged: {' '.join(str(error).split())}") from error
+        raise Problem(f"is not a tarball or zip, or is damaged: {' '.join(str(error).split())}") from error
     except (NotImplementedError, RuntimeError) as error:
         raise Problem(f"is not unpacked: {' '.join(str(error).split())}") from error
     except EOFError as error:
@@ -101,7 +101,7 @@ def _read_zip(path: Path) -> Iterator[tuple[str, bytes]]:
             _validate_member(
                 member.filename,
                 member.file_size,
-                "" if kind in (0, stat.S_IFREG, stat.S_IFDIR) else "is a link or the like",
+                "" if kind in (0, stat.S_IFREG, stat.S_IFDIR) else "is a link or a special file",
             )
             if member.is_dir() or not is_wanted(member.filename):
                 continue
@@ -109,7 +109,7 @@ def _read_zip(path: Path) -> Iterator[tuple[str, bytes]]:
                 data = file.read(FILE_BYTES + 1)
             total += len(data)
             if len(data) > FILE_BYTES or total > TOTAL_BYTES:
-                raise Problem("is not unpacked: it holds more than its directory says")
+                raise Problem("is not unpacked: it is larger than its directory of files states")
             yield shorten_name(PurePosixPath(member.filename).as_posix()), data
 
 
@@ -176,5 +176,5 @@ class _Metered:
         if self._count > TOTAL_BYTES:
             raise Problem(f"is not unpacked: it is larger than {TOTAL_BYTES // 2**20:,} MiB")
         if self._count > self.until:
-            raise Problem("is not unpacked: a name or a header is larger than it should be")
+            raise Problem("is not unpacked: a name or a header is too large")
         return data

@@ -36,7 +36,7 @@ def compute_promises(volume: dict) -> Volume:
     least, most = facts["size_gib"]
     notes = []
     if not (math.isnan(size) or least <= size <= most):
-        notes.append(f"{name} had {least} to {most:,} GiB in {documented['as_of']}, this one has {size:g}")
+        notes.append(f"{name} volumes had {least} to {most:,} GiB in {documented['as_of']}, this volume has {size:g}")
     if "burst_per_tib" in facts["throughput_mib_s"]:
         notes.append(f"the throughput of {name} bursts on credits, which are not modelled")
     ceiling = _compute_throughput(facts["throughput_mib_s"], size, baseline) if math.isnan(throughput) else throughput

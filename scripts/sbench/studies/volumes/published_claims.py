@@ -46,14 +46,14 @@ def gp3_similar_mean(latencies):
     return _compare_layouts(latencies, "mean", "gp3x2", "gp3x1")
 
 
-@claims.compares("p99, jobs from the 33rd on against those before", "~1.0", "factor of the mean p99", "volumes")
+@claims.compares("p99, jobs from the 33rd on vs the jobs before", "~1.0", "factor of the mean p99", "volumes")
 def gp3_stable(latencies):
     """gp3 become bellow from max and stable until the end of all tests"""
     return _compare_jobs(latencies, "p99", GP3, "g3")
 
 
 @claims.compares(
-    "p99, below the maximum read as below the red of the table, 10 ms", "<10", "ms", "volumes: limit as a parameter"
+    "p99, reading the maximum as the red limit of the table, 10 ms", "<10", "ms", "volumes: limit as a parameter"
 )
 def gp3_below_max(latencies):
     """gp3 become bellow from max and stable until the end of all tests"""
@@ -100,14 +100,14 @@ def due_to_throttling():
     layout=GP2,
     metric=["p99.9"],
 )
-@claims.compares("p99, tried on the mean", "~5..6", "factor of the mean", "volumes", layout=GP2, metric=["mean"])
+@claims.compares("p99, tested with the mean", "~5..6", "factor of the mean", "volumes", layout=GP2, metric=["mean"])
 def five_six_times(latencies, layout, metric):
     """become slow (5/6x) due to throttlings"""
     return _compare_jobs(latencies, metric, layout, SLOW_FROM[layout])
 
 
 @claims.compares(
-    "p99, jobs below the red of the table, 10 ms", ">1", "factor of the number of jobs, gp2x2 / gp2x1", "volumes"
+    "p99, jobs below the red limit of the table, 10 ms", ">1", "factor of the number of jobs, gp2x2 / gp2x1", "volumes"
 )
 def longer_reliable(latencies):
     """the cluster with etcd as second disk using gp2 was more reliable for a longer period, comparing with single disk
@@ -243,13 +243,13 @@ def gp3_higher_normal_p99_9(latencies, layout, against, metric):
     return _compare_layouts(latencies, metric, layout, against, NORMAL)
 
 
-@claims.compares("p99, jobs in which both gp2 layouts are slow", "<1", "factor, gp3 / gp2", "volumes")
+@claims.compares("p99, jobs with both gp2 layouts slow", "<1", "factor, gp3 / gp2", "volumes")
 def trade_off_reliability(latencies):
     """Trade-off in reliability (when long intensive IOPS) and performance (in normal operation)"""
     return _compare_types(latencies, SLOW)
 
 
-@claims.compares("p99, jobs in which no layout is slow", ">1", "factor, gp3 / gp2", "volumes")
+@claims.compares("p99, jobs with all layouts fast", ">1", "factor, gp3 / gp2", "volumes")
 def trade_off_performance(latencies):
     """Trade-off in reliability (when long intensive IOPS) and performance (in normal operation)"""
     return _compare_types(latencies, NORMAL)
@@ -261,13 +261,13 @@ def isolated_slower_p999(latencies, type):
     return _compare_layouts(latencies, "p99.9", f"{type}x2", f"{type}x1")
 
 
-@claims.compares("p99.9, jobs from the 33rd on against those before", "~1.0", "factor of the mean p99.9", "volumes")
+@claims.compares("p99.9, jobs from the 33rd on vs the jobs before", "~1.0", "factor of the mean p99.9", "volumes")
 def gp3_stable_long_p99_9(latencies):
     """gp3 become stable in a long period of writes"""
     return _compare_jobs(latencies, "p99.9", GP3, "g3")
 
 
-@claims.compares("p99.9, gp3 below the red of the table, 10 ms", "<10", "ms", "volumes: limit as a parameter")
+@claims.compares("p99.9, gp3 below the red limit of the table, 10 ms", "<10", "ms", "volumes: limit as a parameter")
 def gp3_below_max_p99_9(latencies):
     """Same points of sync_lat_p99_ms; plus:"""
     return _get_layouts(latencies, "p99.9")[GP3].stack()
@@ -286,7 +286,7 @@ def isolated_gp2_reliable_max(latencies):
 
 
 @claims.compares(
-    "stddev, jobs in which both are slow", "~1.0", "factor of the standard deviation, gp2x2 / gp2x1", "volumes"
+    "stddev, jobs with both layouts slow", "~1.0", "factor of the standard deviation, gp2x2 / gp2x1", "volumes"
 )
 def similar_deviation(latencies):
     """gp2: similar/expected deviation when throttling for both disk layouts"""

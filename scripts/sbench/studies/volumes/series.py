@@ -233,7 +233,7 @@ def _get_levels(row: Mapping[str, str]) -> Levels:
 
 def _list_imported(imported: dict) -> Iterator[records.Kept]:
     if imported and imported.get("status") != "done":
-        print(f"nothing was imported: {'; '.join(imported.get('reasons', []))}", file=sys.stderr)
+        print(f"import failed: {'; '.join(imported.get('reasons', []))}", file=sys.stderr)
     for number, record in enumerate(imported.get("records", []), 1):
         name = f"imported record {number}"
         try:
@@ -253,9 +253,7 @@ def _build_battery(kept: records.Kept) -> Battery:
     try:
         bins = _convert_histograms(record.get("histograms") or {}) if record["status"] == "done" else {}
     except (AttributeError, IndexError, TypeError, ValueError):
-        problem = (
-            f"{kept.path}: its histograms are not latencies (one, or lowest and highest) and counts, all at least 0"
-        )
+        problem = f"{kept.path}: rows of histograms must have one latency or two, and a count, all at least 0"
         print(f"left out: {problem}", file=sys.stderr)
         return Battery(*place, {}, [problem])
     return Battery(*place, record, validity.list_faults(record), bins, fingerprint.read_fingerprint(kept))

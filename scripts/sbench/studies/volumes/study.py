@@ -44,20 +44,22 @@ class Volumes(Study):
         limits = read_facts(LIMITS)["limits"]
         for number, limit in enumerate(section.limits):
             if isinstance(limit, str) and limit not in limits:
-                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(limits)}"
+                names = ", ".join(limits)
+                yield f"studies.volumes.limits[{number}] must be one of {names} (got {limit!r}); {LIMITS} defines them"
         named = {f"stores.{name}": store for name, store in config["stores"].items()}
         imports = ((number, entry) for number, entry in enumerate(section.imports) if isinstance(entry, dict))
         named |= {f"studies.volumes.imports[{number}]": entry for number, entry in imports}
         for place, entry in named.items():
             volume = entry.get("volume")
             if isinstance(volume, dict) and volume["type"] not in types:
-                yield f"{place}.volume.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
+                names, given = ", ".join(types), volume["type"]
+                yield f"{place}.volume.type must be one of {names} (got {given!r}); {VOLUME_TYPES} defines them"
             if "shell" in entry and not {"path", "device"} & entry.keys():
-                yield f"{place}.shell: name the path, or the device, on the host that it leads to"
+                yield f"{place}.shell needs a path or a device on its host; add path or device"
             if "shell" in entry and volume == "instance":
-                yield f"{place}.volume: instance asks the cloud of this machine; give type and size_gib"
+                yield f"{place}.volume: instance describes volumes of this machine only; give type and size_gib"
         if not section.other and any("other" in part["background"] for part in list_mappings(self.get_section(config))):
-            yield f"studies.volumes.other: name the store for the background load: {', '.join(config['stores'])}"
+            yield f"studies.volumes.other must name the store of the background load: {', '.join(config['stores'])}"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
@@ -65,25 +67,25 @@ class Volumes(Study):
         store, other = config["stores"][cell.store], section.other
         beside = config["stores"][other] if cell.background == "other" else {}
         if not _has_folders(store) and "device" not in store:
-            yield f"fio does not write to a store of the kind {store['kind']}"
+            yield f"fio cannot write to a store of kind {store['kind']}"
         if state := cell.start_credits:
             before_s, limit_s = _compute_lead_time(state, store)["seconds"], section.time_limit_s
             if before_s == math.inf:
-                yield f"store {cell.store} has no credits that could be {state}, or its volume lacks its size_gib"
+                yield f"store {cell.store} lacks burst credits to start with ({state}), or its volume lacks size_gib"
             elif before_s >= limit_s:
-                yield f"it takes {before_s:,.0f} s until credits are {state}: raise time_limit_s, which is {limit_s:g}"
+                yield f"credits are {state} after {before_s:,.0f} s; raise time_limit_s above that (now {limit_s:g})"
         if cell.background == "other":
             if other == cell.store:
-                yield f"the other volume is {other} itself"
+                yield f"the background load on another volume needs another store than {other}"
             elif beside.get("shell") != store.get("shell"):
-                yield f"{other}, which has the background load, is on another host"
+                yield f"the background load on {other} would run on another host"
             elif not _has_folders(beside):
-                yield f"{other}, which has the background load, is no folder"
+                yield f"the background load needs a folder, and {other} lacks it"
         options = fio_options.parse_job_file(read_job(cell.job))
         if fio_options.resolve_options(options).get("rate_iops") and not fio_options.get_open_loop_rate(options):
-            yield f"{cell.job} has rate_iops: an open loop is measured evenly and with one operation in flight"
+            yield f"{cell.job} has rate_iops: an open loop needs an even rate and a single operation in flight"
         if cell.background == "same" and "device" in store:
-            yield "a raw device has no room for the files of a background load"
+            yield "a raw device cannot hold the files of a background load"
 
     def is_in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
         """Return whether a volume has burst credits, with which a battery begins as the previous battery left them.
@@ -203,12 +205,12 @@ def _require_shell(store: dict) -> str:
     try:
         done = subprocess.run([*store["shell"], "sh", "-s"], input=script, timeout=_REACH_S, check=False, **pipes)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Problem(f"'{words}' does not lead to a shell ({error}); correct the store's shell") from error
+        raise Problem(f"'{words}' must open a shell ({error}); correct the store's shell") from error
     name, *_ = [*done.stdout.split(), ""]
     if done.returncode:
-        silent = " ".join(done.stderr.split())[-200:] or "it says nothing"
-        why = f"on {name} there is no {place}, or no fio" if name else silent
-        raise Problem(f"'{words}' does not lead to the volume: {why}; correct the store's shell or path")
+        silent = " ".join(done.stderr.split())[-200:] or "it printed nothing"
+        why = f"host {name} lacks {place} or fio" if name else silent
+        raise Problem(f"'{words}' did not reach the volume: {why}; correct the store's shell or path")
     return name
 
 
@@ -220,7 +222,7 @@ def _compute_lead_time(state: str, store: dict) -> dict:
 
 def refuse_memory(place: Path, memory: str) -> str:
     """Raise a Problem because the files of a place are in memory, which `memory` names."""
-    raise Problem(f"{place} lies in memory ({memory}); name a folder on a disk, as no volume is measured there")
+    raise Problem(f"{place} is in memory ({memory}); name a folder on a disk")
 
 
 STUDY = Volumes("volumes")

@@ -161,9 +161,9 @@ def _compute_summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Perce
     derived = all_counted and not jobs["counted"].all()
     notes = {
         note: True,
-        "without bins there is no merged percentile: medians of the jobs' own, between their bounds": not merged,
-        "N is not known: the mean weighs all jobs alike": not all_counted,
-        "N, times and rates are derived from the job's options and mean latencies": derived,
+        "without histograms: medians of the jobs' percentiles, with bounds": not merged,
+        "N is unknown: all jobs have the same weight in the mean": not all_counted,
+        "N, times and rates follow from job options and mean latencies": derived,
         f"{len(jobs)} job{'s are' if len(jobs) > 1 else ' is'} too few to resample": not many,
         **{one.reason: True for one in own.values()},
     }
@@ -177,7 +177,7 @@ def _compute_summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Perce
 
 def _build_segment_rows(jobs: pd.DataFrame, segments: Sequence[changes.Segment]) -> list[dict]:
     rows, sizes = [], jobs["repeat"].value_counts()
-    mean = "" if _choose_level_column(jobs) == "p99_ms" else "changes of the mean, as a job has no p99"
+    mean = "" if _choose_level_column(jobs) == "p99_ms" else "changes of the mean, as a job lacks its p99"
     for number, part in enumerate(segments, 1):
         own = jobs.iloc[part.first : part.last]
         repeat = own["repeat"].iloc[0]

@@ -30,13 +30,13 @@ COLUMNS = (
     *("ratio_low", "ratio_high", "baseline_value", "contender_value", "n_baseline", "n_contender", "verdict", "method"),
 )
 _BLOCKS = "pairs of batteries measured side by side"
-_JOBS = "bootstrap of the jobs of a few batteries: the volume, the host and the hour cannot be told apart"
+_JOBS = "bootstrap of the jobs of a few batteries; volume, host and hour cannot be separated"
 _MERGED = f"ratio of merged percentiles, {_JOBS}"
-_MEDIANS = f"ratio of the medians of the jobs' percentiles, as there are no bins to merge, {_JOBS}"
+_MEDIANS = f"ratio of the medians of the jobs' percentiles (histograms are missing), {_JOBS}"
 _TOTALS = f"ratio of totals over totals, {_JOBS}"
 _METHODS = {"mean": _TOTALS, "iops": _TOTALS}
 # An effect of the first battery on the second looks like a difference between the arms (METHOD 2).
-IN_ONE_ORDER = "always in one order"
+IN_ONE_ORDER = "always in the same order"
 Arms = tuple[list[Series], list[Series]]
 
 
@@ -71,7 +71,7 @@ def compare_series(
     rows, families, looks, lost = [], {}, {}, {}
     for entry in compare:
         if entry["factor"] not in FACTORS:
-            raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
+            raise Problem(f"compare: factor must be one of {', '.join(FACTORS)} (got {entry['factor']})")
         for head, arms in _list_arms(series, entry["factor"], str(entry["baseline"])):
             blocks = _find_shared_sessions(arms)
             unlike = ", ".join(dict.fromkeys(words for one in blocks for words in _list_differences(arms, one)))

@@ -18,7 +18,7 @@ ACCESSES = {
     "blocks": "chunk by chunk",
     "pieces": "pieces below the request limit",
 }
-PROTOCOLS = {"client": "its own library", "binary": "bare requests", "json": "JSON"}
+PROTOCOLS = {"client": "the client library", "binary": "bare requests", "json": "JSON"}
 # Backends with factors of a service, and backends with requests in flight.
 OF_SERVICE, IN_FLIGHT = {"backend": ("hsds",)}, {"backend": ("hsds", "zarr")}
 VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
@@ -49,7 +49,7 @@ ACKNOWLEDGED = Value(
     "acknowledged_rate",
     "Rate until acknowledged",
     "MiB/s",
-    means="The same bytes divided by the time until the last of them was acknowledged: not yet stored.",
+    means="The same bytes divided by the time until the last is acknowledged, not yet stored.",
     summary=build_rate_summary("acknowledged_bytes", MIB),
 )
 
@@ -94,8 +94,8 @@ REPORT = Report(
     ),
     metrics=(
         Metric("total", "time to write or read the array"),
-        Metric("acknowledged", "time until it is acknowledged"),
-        Metric("open", "time to open or make the array"),
+        Metric("acknowledged", "time until acknowledged"),
+        Metric("open", "time to open or create the array"),
         Metric("first_byte", "time to the first byte"),
     ),
     values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
@@ -113,11 +113,11 @@ REPORT = Report(
     along="clients",
 )
 METHOD = (
-    "A record writes the array, or reads it, once. Writing counts until everything is stored: a file is closed and "
-    "forced to the disk (fsync), a service is asked to store what it holds and its files are forced to the disk, an "
-    "object store has stored what it has acknowledged. Opening or making the array is in the time.",
-    "A service is started for each record, on this machine, with as many data nodes as the cell has. Before it reads, "
-    "the array is written through it and its nodes are started afresh: a cold read finds nothing in their memory, a "
-    "warm one has been read once before. What is written is read back from fresh nodes, outside the time.",
-    "Every value that is read is compared with what was generated.",
+    "A record writes or reads the array once. The time of a write ends when all bytes are stored: a file is closed "
+    "and synchronised (fsync), a service has flushed and its files are synchronised, an object store has "
+    "acknowledged. The time includes opening or creating the array.",
+    "Each record starts a service on this machine, with the data nodes of the cell. Before a read, the array is "
+    "written through the service and its nodes restart: for a cold read their memory is empty, for a warm read the "
+    "array was read once. Written values are read back from restarted nodes, untimed.",
+    "Every value read is compared with the generated value.",
 )

@@ -89,7 +89,7 @@ def describe_cores(run: Results) -> Iterator[Said]:
                 named.format_subject("shape", rows["shape"].iloc[0]),
                 named.format_condition("values", rows["values"].unique()),
             )
-            said = {"place": prose.capitalize_first(run.describe_place(rows.iloc[0])), "what": " ".join(what)}
+            said = {"place": prose.capitalize_first(run.describe_place(rows.iloc[0])), "array": " ".join(what)}
             said |= {"service": format_spent(service, "nodes"), "library": format_spent(library, "clients")}
             yield words.fill("cores", **said), ()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages import cell_tables, prose, run_files
+from sbench.pages import cell_tables, names, prose, run_files
 from sbench.pages.headline import Said
 from sbench.pages.page import Table
 from sbench.probe import sizes
@@ -71,7 +71,7 @@ def describe_streaming(trials: pd.DataFrame) -> Iterator[Said]:
     if len(reads := near[on & (near["phase"] == BINARY[0]) & (near["outcome"] == ANSWERED)]):
         ends = [part[AMOUNTS].median() for _, part in reads.groupby("times_limit")]
         (small, growth), (large, most) = ([_format_mib(ends[place][name]) for name in AMOUNTS[:2]] for place in (0, -1))
-        first, last = (prose.format_number(ends[-1][name]) for name in AMOUNTS[2:])
+        first, last = (names.format_seconds(ends[-1][name]) for name in AMOUNTS[2:])
         said = {"small": small, "growth": growth, "large": large, "most": most}
         yield words.fill("memory", **said, first=first, last=last), ()
     others = near[above & on & ~near["phase"].isin((*BINARY, "h5pyd read"))]

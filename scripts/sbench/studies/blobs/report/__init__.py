@@ -8,7 +8,7 @@ from sbench.studies.blobs import patterns
 from sbench.studies.blobs.report import words
 
 MIB = 2**20
-AGAIN = "sent again, all repeats"
+AGAIN = "retried, all repeats"
 MOST = "{:,.0f}".format
 
 
@@ -60,21 +60,21 @@ LATENCY = Value(
 FIRST = Value(
     "first_ratio",
     "First iteration / median of the later ones",
-    means="A record's first iteration divided by the median of its later ones; above 1 the first took longer.",
+    means="A record's first iteration divided by the median of its later ones; above 1, the first took longer.",
     ratio=True,
 )
 IMBALANCE = Value(
     "imbalance",
     "Last process done / first process done",
-    means="When the last process was done, divided by when the first was, from the start of the iteration: median over "
-    "its record.",
+    means="Time until the last process is done / time until the first is done, from the start of the iteration: "
+    "median over the record.",
     ratio=True,
 )
 SHARE = Value(
     "share",
     "Bandwidth / bandwidth of the bare client",
-    means="Bandwidth of a record divided by what the bare client got of the same store in the same record; 1: they got "
-    "the same. Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
+    means="Bandwidth of a record / bandwidth of the bare client from the same store in the same record. Patterns with "
+    "a single reading process are omitted, as each byte that it fetches counts for every process.",
     ratio=True,
 )
 READ_BACK = {
@@ -93,7 +93,7 @@ REPORT = Report(
         NODES,
         Factor(
             "objects",
-            names={"shared": "one object for all", "own": "an object per process"},
+            names={"shared": "a shared object", "own": "an object per process"},
             labels={"shared": "shared object", "own": "own objects"},
             order=("shared", "own"),
         ),
@@ -121,7 +121,7 @@ REPORT = Report(
         *map(Value, ("read_share", "distributing_s", "bare_distributing_s")),
     ),
     panels=("pattern", "objects", "size"),
-    contest=Contest(("store", "pattern", "objects"), "fed the processes fastest", _format_group, _format_arm),
+    contest=Contest(("store", "pattern", "objects"), "was fastest", _format_group, _format_arm),
     # Bytes grow with the processes in some patterns, so compare the time per byte.
     scaling=Scaling("processes", "byte_s", "time per byte"),
     harness=(
@@ -152,7 +152,7 @@ REPORT = Report(
             from_readers("retries", "sum"),
             MOST,
             lambda again, _: again.fillna(0) > 0,
-            "requests that a client sent again",
+            "requests that a client retried",
         ),
     ),
     along="size",
@@ -160,16 +160,16 @@ REPORT = Report(
 )
 METHOD = (
     "A record starts the MPI processes once and reads many times. An iteration lies between two barriers: its latency "
-    "counts from when the first process begins until the last is done, by the machine's clock (of several machines: "
-    "the longest). The state of the page cache is set before every iteration, outside the time. Bandwidth is that of "
-    "the iterations after the first, latency their median; of a single iteration both are of that.",
-    "Bytes count for each process that gets them: an object that is read once and broadcast to four counts four times.",
-    "Stores and patterns that the configuration does not compare are compared pairwise where they deliver the same "
-    "bytes: all these pairs are one further family, contest in verdicts.csv. Patterns that give each process a whole "
-    "object are not compared with those that give it a section.",
-    "The bare client measures the store's own ceiling: after the iterations the processes that read make bare "
-    "requests, each with as many in flight as it has, to the same store, objects and cache state: no MPI while they "
-    "run, no SDK, their bytes dropped; on a file system, plain reads.",
-    "After each iteration, outside the time, every block that a process holds is checked against the manifest, and its "
-    "buffer changed; what does not fit into one operation is checked in a pass of its own. Objects are random bytes.",
+    "is the time from the start of the first process to the end of the last, by the machine's clock (the longest of "
+    "several machines). The page cache is set before every iteration, untimed. Bandwidth and median latency leave out "
+    "the first iteration if there are others.",
+    "Bytes count for each process that receives them: an object read once and broadcast to four counts four times.",
+    "Stores and patterns that the configuration does not compare are compared pairwise if they deliver the same "
+    "bytes; these pairs form a further family, contest in verdicts.csv. Patterns that deliver whole objects are not "
+    "compared with patterns that deliver sections.",
+    "The bare client measures the ceiling of the store: after the iterations, the reading processes make bare "
+    "requests, with the same number in flight, to the same store, objects and cache state, without MPI and SDK, and "
+    "drop the bytes; on a file system they make plain reads.",
+    "After each iteration, untimed, every block of every process is checked against the manifest, and the buffers are "
+    "overwritten; data beyond a single operation are checked in a separate pass. Objects are random bytes.",
 )

@@ -18,7 +18,7 @@ from sbench.studies.particles.methods import PUBLISHED
 
 MILLION = 1e6
 OPERATIONS = {
-    "load": "loading into one array",
+    "load": "loading into an array",
     "sum": "summing",
     "moments": "mean and variance",
     "histogram": "a histogram",
@@ -49,7 +49,7 @@ REPORT = Report(
             within="from {}",
         ),
         PAGE_BUFFER,
-        Factor("particles", known_as=format_particles, within="of {} particles", axis="Particles", given=True),
+        Factor("particles", known_as=format_particles, within="for {} particles", axis="Particles", given=True),
         Factor(
             "chunk",
             known_as=lambda level, _: f"{int(level):,}" if level.isdigit() else level,
@@ -59,7 +59,12 @@ REPORT = Report(
         ),
         Factor("rereads", names={"1": "each chunk once"}, subject="each chunk {} times", within="reading {}"),
         Factor("operation", names=OPERATIONS, within="{}", given=True),
-        Factor("selection", names={"all": "all particles", "region": "those of a region"}, within="of {}", given=True),
+        Factor(
+            "selection",
+            names={"all": "all particles", "region": "particles of a region"},
+            within="of {}",
+            given=True,
+        ),
         Factor("method"),
         Factor("workers", unit="worker", axis="Number of Dask workers"),
         NODES,
@@ -87,13 +92,13 @@ REPORT = Report(
             "overhead_ms",
             "Cost of a task without reading",
             "ms",
-            means="An iteration that reads nothing, divided by the number of chunks: what Dask, or the loop, costs.",
+            means="An iteration that reads nothing, divided by the number of chunks: the cost of Dask or of the loop.",
         ),
         Value(
             "spread",
             "Reading: busiest worker / mean",
             ratio=True,
-            means="Seconds in which the busiest worker read, divided by the workers' mean.",
+            means="Reading time of the busiest worker, divided by the mean of the workers.",
         ),
     ),
     panels=("operation", "selection", "store", "driver", "cache"),
@@ -115,11 +120,11 @@ REPORT = Report(
     along="particles",
 )
 METHOD = (
-    "A record starts the Dask cluster, which is there for all methods, also for those without it, and does the same "
-    "again and again. The clock runs from the call of the method until its result is in the client: building the graph "
-    "is in it, starting the cluster is not. Rates and times are of the iterations after the first, unless it is the "
-    "only one; the time of an iteration is their median.",
-    "Each process counts the chunks that it reads. After each iteration, outside the time, every chunk must have been "
-    "read as often as it is listed, and the result is compared with the manifest's: the checksum of a loaded array, "
-    "sums within 1e-9, the counts of a histogram.",
+    "A record starts a Dask cluster, even for methods without Dask, and repeats the same iteration. The clock runs "
+    "from the call of the method until the client has the result: it includes building the graph, not starting the "
+    "cluster. Rates and times leave out the first iteration if there are others; the time of an iteration is their "
+    "median.",
+    "Each process counts the chunks that it reads. After each iteration, untimed checks require that every chunk was "
+    "read as often as listed, and compare the result with the manifest: the checksum of a loaded array, sums within "
+    "1e-9, the counts of a histogram.",
 )

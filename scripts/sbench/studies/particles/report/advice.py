@@ -52,11 +52,11 @@ def describe_yt_tasks(run: Results) -> Iterator[str]:
     rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
     for row in _select_measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
         own, other = (
-            words.fill("sent", size=weights[cell], what=what, cost=prose.format_number(costs[cell]))
+            words.fill("sent", size=weights[cell], parts=what, cost=prose.format_number(costs[cell]))
             for cell, what in ((row["contender_cell"], words.fill("objects of yt")), (row["baseline_cell"], ""))
         )
         said = {"ratio": names.format_ratio_with_interval(*_get_ratios(row)), "verdict": row["verdict"]}
-        yield words.fill("through yt", what=_format_operation(row), own=own, other=other, **said)
+        yield words.fill("through yt", cell=_format_operation(row), yt=own, other=other, **said)
 
 
 def describe_conversion(run: Results) -> Iterator[str]:
@@ -78,7 +78,7 @@ def describe_conversion(run: Results) -> Iterator[str]:
             pays = words.fill("never pays")
         said = {"method": row["method"], "making": prose.format_number(making), "copy": copy, "files": files}
         said["outcome"] = ", ".join(filter(None, [row["verdict"], ratio and f"ratio {ratio}"]))
-        yield words.fill("converting", what=_format_operation(row), **said, pays=bold(pays))
+        yield words.fill("converting", cell=_format_operation(row), **said, pays=bold(pays))
 
 
 def show_code(page: Page, run: Results) -> None:
@@ -96,7 +96,7 @@ def show_code(page: Page, run: Results) -> None:
             scripts.setdefault(tuple(levels.items()), []).append(f"{'values' if loads else 'total'} = {line}")
     if texts:
         page.show_section("In code", bullets(texts))
-        with page.fold(f"{'a script' if len(scripts) == 1 else 'scripts'} for your own files"):
+        with page.fold(f"{'a script' if len(scripts) == 1 else 'scripts'} for your files"):
             page.show_text(
                 *(verbatim(format_script(lines, **field, **dict(levels))) for levels, lines in scripts.items())
             )

@@ -8,25 +8,25 @@ TEMPLATES = {
     "chunk and task": "The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}.",
     "cost of task": "{cost} ms with {method}",
     # Tasks through yt.
-    "through yt": "{what}: a task of yt-delayed is sent {own} without reading; one of delayed {other}. Ratio of times "
-    "{ratio}: {verdict}.",
+    "through yt": "{cell}: a task of yt-delayed receives {yt}, without reading; a task of delayed {other}. Ratio of "
+    "times {ratio}: {verdict}.",
     "objects of yt": ", yt's chunk and dataset,",
-    "sent": "{size:,.0f} bytes{what} and costs {cost} ms",
+    "sent": "{size:,.0f} bytes{parts} and costs {cost} ms",
     # A copy in Parquet.
-    "converting": "{what}, {method}: a copy takes {making} s to make and {copy} MiB instead of {files} MiB. Reading it "
-    "against the HDF5 files: {outcome}; {pays}.",
-    "pays from": "from {reads:,} [{fewest:,}, {most:,}] reads on, converting pays",
-    "never pays": "converting was not shown to pay, however often it is read",
-    "pays undecided": "whether converting pays is not decided",
+    "converting": "{cell}, {method}: a copy takes {making} s to make, and {copy} MiB instead of {files} MiB. Reading "
+    "it vs the HDF5 files: {outcome}; {pays}.",
+    "pays from": "converting pays off from {reads:,} [{fewest:,}, {most:,}] reads on",
+    "never pays": "converting was not shown to pay off at any number of reads",
+    "pays undecided": "it is undecided whether converting pays off",
     # Out of core.
-    "table of memory": "Reductions whose workers together had a limit of memory; data as 8-byte numbers; median [95 % "
+    "table of memory": "Reductions with a memory limit for all workers together; data as 8-byte numbers; median [95 % "
     "CI].",
-    "colours of memory": "a worker that took more than its limit",
+    "colours of memory": "a worker above its limit",
     # Limits.
-    "taken for one": "{who}, {particles} particles: {listed:,.0f} chunks were listed and {read:,.0f} read: Dask takes "
-    "tasks that read the same for one. Its time is not that of reading what was listed.",
-    "one machine": "All processes ran on one machine: what they send each other does not cross a network.",
-    "read again": "In {cells} chunks were read more than once: after the first time their bytes were warm.",
+    "taken for one": "{who}, {particles} particles: {read:,.0f} of {listed:,.0f} listed chunks were read: Dask runs "
+    "equal tasks once. Its time does not cover all listed chunks.",
+    "one machine": "All processes ran on the same machine: their messages do not cross a network.",
+    "read again": "In {cells} chunks were read more than once: later reads find their bytes in the page cache.",
     "not printed": "The published timings are not shown: {problem}.",
 }
 fill = make_fill(TEMPLATES)

@@ -91,13 +91,13 @@ REPORT = Report(
             "access",
             names={
                 "shots": "reading all signals of a shot",
-                "signals": "reading one signal of all shots",
+                "signals": "reading a signal of all shots",
                 "files": "reading files",
                 "datasets": "reading the same datasets of all files",
             },
             labels={
                 "shots": "all signals of a shot",
-                "signals": "one signal of all shots",
+                "signals": "a signal of all shots",
                 "files": "files",
                 "datasets": "the same datasets of all files",
             },
@@ -121,7 +121,7 @@ REPORT = Report(
     ),
     metrics=(
         Metric("total", "total runtime"),
-        Metric("open", "one open"),
+        Metric("open", "opening a file"),
         Metric("first", "the first dataset"),
         Metric("rest", "the datasets after the first"),
     ),
@@ -155,8 +155,8 @@ REPORT = Report(
     ),
 )
 METHOD = (
-    "Each cell is measured in a fresh process. The clock starts when the workers are up and stops before what was read "
-    "is verified. Times are medians with 95 % CI; throughput is all bytes divided by the total runtime.",
-    "Tasks, datasets, bytes and checksum of each valid repeat equal the manifest's. Moved: the bytes that came divided "
-    "by the total runtime; bound: what the emulated network lets through, one connection per worker.",
+    "Each cell is measured in a fresh process. The clock starts when the workers are up and stops before the "
+    "verification of the values. Times are medians with 95 % CI; throughput is all bytes divided by the total runtime.",
+    "Tasks, datasets, bytes and checksum of each valid repeat equal the manifest's. Moved: bytes received divided by "
+    "the total runtime; bound: the rate of the emulated network, with a connection per worker.",
 )

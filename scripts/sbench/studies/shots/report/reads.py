@@ -17,7 +17,7 @@ def describe_orders(run: Results) -> list[str]:
     lines = []
     for order in run.facts.get("reads") or []:
         said = {
-            "what": prose.capitalize_first(_format_access(run, order)),
+            "access": prose.capitalize_first(_format_access(run, order)),
             "reads": prose.format_count(order["reads"], "read"),
         }
         lines.append(

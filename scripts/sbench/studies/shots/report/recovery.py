@@ -69,7 +69,7 @@ def _iter_rows(run: Results) -> Iterator[tuple[str, str, dict]]:
     names = [name for name in names if name in {"library", "driver", *run.select_telling_factors(cells, names)}]
     for cell in run.names.sort_rows(cells, [*names, "fault"]).to_dict("records"):
         kind, _, every = cell["fault"].partition("-every-")
-        fault = words.fill("fault", what=words.FAULTS[kind], every=every)
+        fault = words.fill("fault", fault=words.FAULTS[kind], every=every)
         yield run.names.format_row(cell, names), fault, outcomes[cell["cell"]]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sbench.pages import results, run_files
+from sbench.pages import prose, results, run_files
 from sbench.pages.page import Table
 from sbench.pages.run_files import read_facts
 from sbench.studies.shots.report import REPORT, words
@@ -41,11 +41,13 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> results
 
 
 def build_described_table(run: results.Results, access: str) -> Table:
-    """Build the `describe()` table of mean-obj-time in seconds, with six digits as in the published study."""
+    """Build the `describe()` table of mean-obj-time, as in the published study."""
     table = compute_object_times(run, access).reset_index()
     table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
     caption = words.fill("table of object times", access=run.names.format_level("access", access))
-    return Table(f"object-times-described-{access}", caption, table, dict.fromkeys(DESCRIBED, "{:.6f}".format))
+    shown = table.rename(columns={column: f"{column} / s" for column in DESCRIBED})
+    formats = dict.fromkeys((f"{column} / s" for column in DESCRIBED), prose.format_number)
+    return Table(f"object-times-described-{access}", caption, shown, formats, numbers=table)
 
 
 def compute_object_times(run: results.Results, access: str) -> pd.DataFrame:

@@ -4,7 +4,7 @@ A course is the outcome of a limit along a series: met or missed, for how long, 
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from sbench.pages.headline import Said
 from sbench.pages.markup import bold, code
 from sbench.pages.sentences import name_sides
 from sbench.pages.statements import Outcomes, Statement
-from sbench.studies.volumes.report import REPORT, phrases, words
+from sbench.studies.volumes.report import METHOD, NOT_APPLICABLE, REPORT, phrases, words
 from sbench.studies.volumes.report.batteries import Results, select_rows
 from sbench.studies.volumes.report.statements import Limit, VolumeChoice, build_limit
 from sbench.studies.volumes.series import FACTORS
@@ -30,6 +30,12 @@ FEW = 8
 REASONS = 3
 # The order of verdicts in the headline.
 IN_ORDER = (Outcome.MEETS, Outcome.MISSES, Outcome.UNDECIDED, Outcome.NOT_JUDGED)
+# Templates of verdicts in the second clause.
+SECOND = {
+    Outcome.MISSES: "but misses",
+    Outcome.UNDECIDED: "but undecided",
+    Outcome.NOT_JUDGED: "but not judged",
+}
 CREDITS = "burst credits"
 
 
@@ -97,13 +103,13 @@ def list_course_groups(run: Results) -> list[list[Course]]:
 def describe_courses(group: Sequence[Course], run: Results) -> str:
     """Return a sentence on the outcome of a limit, for courses with the same sequence of verdicts."""
     whole, wholes = group[0].whole, [course.whole for course in group]
-    what = f"{REPORT.get_metric(whole['metric']).title} of {phrases.describe_operation(wholes, run)}"
+    metric = f"{REPORT.get_metric(whole['metric']).title} of {phrases.describe_operation(wholes, run)}"
     first, *later = zip(*(course.stretches for course in group), strict=True)
     verb = bold(first[0][0]["verdict"])
     if first[0][0]["verdict"] == Outcome.UNDECIDED:
-        text = words.fill("limit undecided", undecided=verb, what=what, limit=phrases.format_limit(whole))
+        text = words.fill("limit undecided", undecided=verb, metric=metric, limit=phrases.format_limit(whole))
     else:
-        text = words.fill("limit", what=what, verb=verb, limit=phrases.format_limit(whole))
+        text = words.fill("limit", metric=metric, verb=verb, limit=phrases.format_limit(whole))
     text += _describe_extent(group, bool(later), run)
     value = _format_values([_find_slowest(stretch) for stretch in first])
     parts = max(map(len, first))
@@ -114,9 +120,7 @@ def describe_courses(group: Sequence[Course], run: Results) -> str:
     ]
     over = [sum(row["jobs_over"] for row in stretch) for stretch in first]
     if any(over) and not later:
-        clauses.append(
-            words.fill("over", jobs=_format_job_count(over), own="itself" if max(over) == 1 else "themselves")
-        )
+        clauses.append(words.fill("over", jobs=_format_job_count(over)))
     rows = [row for course in group for stretch in course.stretches for row in stretch]
     reasons = dict.fromkeys(row["reason"] for row in rows if row["verdict"] == Outcome.UNDECIDED and row["reason"])
     return f"{'; '.join([*clauses, *(reasons if whole['verdict'] == 'undecided' else ())])}."
@@ -198,29 +202,102 @@ def _write_unchecked_headline(run: Results) -> Said:
         return headlines.write_headline(run)
     if not first:
         return _describe_rates(run), ()
-    whole, parts, limits = first[0].whole, [], tuple(course.statement for course in first)
-    if len(first) > phrases.NAMED:
-        return _describe_counts(first, run), limits
-    operation = phrases.describe_operation([course.whole for course in first], run)
-    what = f"{REPORT.get_metric(whole['metric']).title} of {operation}"
-    for verdict in IN_ORDER:
-        series = [_describe_series(course, run) for course in first if course.outcome == verdict]
-        if series:
-            limit = "it" if parts else phrases.format_limit(whole)
-            parts.append(words.fill(verdict, limit=limit, series=phrases.join_names(series)))
-    compared, statements = _describe_largest_effect(run)
-    return words.fill("headline", what=what, clauses="; ".join([*parts, *compared])), (*limits, *statements)
+    limits, outcomes = tuple(course.statement for course in first), {course.outcome for course in first}
+    texts = [_describe_counts(first, run)]
+    if len(first) <= phrases.NAMED and len(outcomes) <= headlines.CLAUSES:
+        texts = [_describe_outcomes(first, run, name_series) for name_series in (_list_values, _name_span)] + texts
+    text = next(filter(_is_short, texts), texts[-1])
+    if len(outcomes) == 1:
+        compared, statements = _describe_largest_effect(run)
+        if compared and _is_short(f"{text} {compared}"):
+            return f"{text}; {compared}.", (*limits, *statements)
+    return f"{text}.", limits
 
 
-def _describe_largest_effect(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
-    """Return the largest decided effect of the comparison that the configuration asks for, as a clause."""
+def _is_short(headline: str) -> bool:
+    return len(headline.split()) <= headlines.LONGEST
+
+
+def _describe_outcomes(
+    courses: Sequence[Course], run: Results, name_series: Callable[[Sequence[Course], Results, bool], str]
+) -> str:
+    """Return a clause per outcome of a limit, with the names of its series."""
+    text, outcomes = "", [one for one in IN_ORDER if any(course.outcome == one for course in courses)]
+    for outcome in outcomes:
+        series = name_series([course for course in courses if course.outcome == outcome], run, len(outcomes) == 1)
+        text += words.fill(SECOND[outcome] if text else outcome, **_describe_limit(courses, run), series=series)
+    return prose.capitalize_first(text)
+
+
+def _describe_limit(courses: Sequence[Course], run: Results) -> dict[str, str]:
+    """Return the metric and the limit of courses."""
+    wholes = [course.whole for course in courses]
+    title = REPORT.get_metric(wholes[0]["metric"]).title
+    metric = f"{title} of {phrases.describe_operation(wholes, run)}"
+    return {"metric": metric, "limit": phrases.format_limit(wholes[0])}
+
+
+def _list_values(courses: Sequence[Course], run: Results, is_only: bool) -> str:
+    """Return volumes with the value of each series: "the disk: 0.28 ms alone and 0.47 ms with a second job on …"."""
+    volumes: dict[str, list[Course]] = {}
+    for course in courses:
+        volumes.setdefault(phrases.format_place(course.whole["store"]), []).append(course)
+    texts = []
+    for volume, own in volumes.items():
+        values = [(_format_value(course), phrases.describe_conditions(course.whole, run)) for course in own]
+        times = [_format_kept_time(course) for course in own]
+        details = [" ".join(filter(None, [*pair, time])) for pair, time in zip(values, times, strict=True)]
+        if is_only and len(volumes) == 1 and all(details):
+            return f"{volume}: {prose.format_list(details)}"
+        if len(own) > 1:
+            texts.append(f"{volume} ({', '.join(details)})")
+        else:
+            value, condition = values[0]
+            inside = " ".join(filter(None, [value, times[0]]))
+            texts.append(" ".join(filter(None, [volume, condition, inside and f"({inside})"])))
+    return prose.format_list(texts)
+
+
+def _name_span(courses: Sequence[Course], run: Results, is_only: bool) -> str:
+    """Return the names of series, with the span of their values: "gp3x1 and gp3x2 (3.9–4.1 ms)"."""
+    names = [
+        " ".join(filter(None, [phrases.format_place(one.whole["store"]), phrases.describe_conditions(one.whole, run)]))
+        for one in courses
+    ]
+    limit_ms, values = courses[0].whole["limit_ms"], [course.deciding_segment["value_ms"] for course in courses]
+    inside = []
+    if np.isfinite(values).all():
+        inside.append(f"{prose.format_span(values, lambda value: phrases.format_near_limit(value, limit_ms))} ms")
+    if times := [
+        (course.whole["kept_s"], _format_kept_time(course)) for course in courses if _format_kept_time(course)
+    ]:
+        inside.append(words.fill("at the earliest", time=min(times)[1]))
+    return prose.format_list(names) + (f" ({', '.join(inside)})" if inside else "")
+
+
+def _format_value(course: Course) -> str:
+    """Return the deciding value with two digits, or more to show its side of the limit; else what is known of it."""
+    row = course.deciding_segment
+    if course.outcome == Outcome.UNDECIDED or pd.isna(row["value_ms"]):
+        return phrases.format_latency(row)
+    return f"{phrases.format_near_limit(row['value_ms'], course.whole['limit_ms'])} ms"
+
+
+def _format_kept_time(course: Course) -> str:
+    """Return how long a series kept a limit that it missed later: "after 58 min"; else ""."""
+    time = phrases.format_duration(course.whole["kept_s"]) or prose.format_count(course.kept_jobs, "job")
+    return f"after {time}" if course.verdict == Outcome.MISSES and course.kept_jobs else ""
+
+
+def _describe_largest_effect(run: Results) -> tuple[str, tuple[Statement, ...]]:
+    """Return the largest decided effect of the comparison that the configuration asks for, as a clause; else ""."""
     rows = run.get_comparisons()
     rows = rows[(rows["factor"] == headlines.list_asked_factors(run)[0]) & rows["verdict"].isin(ORDERED)]
     if rows.empty:
-        return [], ()
+        return "", ()
     largest = rows.loc[[np.log(rows["ratio"].astype(float)).abs().idxmax()]]
     effect, (new, old) = headlines.get_effect(largest, run), name_sides(largest.iloc[0], run)
-    return [f"{new} {effect.text} {effect.than} {old}"], (Outcomes(run.to_comparisons(largest)),)
+    return f"{new} {effect.text} {effect.than} {old}", (Outcomes(run.to_comparisons(largest)),)
 
 
 def _describe_counts(courses: Sequence[Course], run: Results) -> str:
@@ -229,15 +306,22 @@ def _describe_counts(courses: Sequence[Course], run: Results) -> str:
     slowest = max(
         counts[Outcome.MISSES], key=lambda course: np.nan_to_num(course.deciding_segment["value_ms"]), default=None
     )
-    whole, said = courses[0].whole, {verdict: len(own) for verdict, own in counts.items()}
-    limit = f"{phrases.format_limit(whole)} ({whole['metric']})"
-    parts = [words.fill("kept by", many=said[Outcome.MEETS], of=len(courses), limit=limit)]
-    parts += (
-        [words.fill("missed by", many=said[Outcome.MISSES], slowest=_describe_series(slowest, run))] if slowest else []
-    )
-    parts += [words.fill("open", many=said[Outcome.UNDECIDED])] if said[Outcome.UNDECIDED] else []
-    parts += [words.fill("unjudged", many=said[Outcome.NOT_JUDGED])] if said[Outcome.NOT_JUDGED] else []
-    return f"{'; '.join(parts)}."
+    many = {verdict: len(own) for verdict, own in counts.items()}
+    kept = "kept by" if len({course.whole["store"] for course in courses}) == len(courses) else "kept by series"
+    values = [course.deciding_segment["value_ms"] for course in counts[Outcome.MEETS]]
+    limit_ms = courses[0].whole["limit_ms"]
+    is_known = len(values) > 0 and bool(np.isfinite(values).all())
+    most = words.fill("highest", value=phrases.format_near_limit(max(values), limit_ms)) if is_known else ""
+    given = {"many": many[Outcome.MEETS], "of": len(courses), "most": most}
+    text = words.fill(kept, **_describe_limit(courses, run), **given)
+    others = []
+    if slowest:
+        value = " ".join(filter(None, [_format_value(slowest), _format_kept_time(slowest)]))
+        named = ", ".join(filter(None, [phrases.format_label(slowest.whole, run), value]))
+        others.append(words.fill("missed by", many=many[Outcome.MISSES], slowest=named))
+    others += [words.fill("open", many=many[Outcome.UNDECIDED])] if many[Outcome.UNDECIDED] else []
+    others += [words.fill("unjudged", many=many[Outcome.NOT_JUDGED])] if many[Outcome.NOT_JUDGED] else []
+    return text + (words.fill("others", others=", ".join(others)) if others else "")
 
 
 def _describe_rates(run: Results) -> str:
@@ -245,15 +329,15 @@ def _describe_rates(run: Results) -> str:
     rows = run.measured.sort_values("iops", ascending=False)
     many = len(rows) > REASONS
     rows = rows.iloc[[0, -1]] if many else rows
-    what = phrases.describe_operation(rows.to_dict("records"), run)
+    operation = phrases.describe_operation(rows.to_dict("records"), run)
     each = [
         words.fill(
             "reached", iops=row["iops"], series=phrases.format_label(row, run), p99=prose.format_number(row["p99_ms"])
         )
         for row in rows.to_dict("records")
     ]
-    of = words.fill("of series", many=len(run.measured), what=what) if many else prose.capitalize_first(what)
-    return words.fill("no limit", of=of, each=(" to " if many else ", ").join(each))
+    of = words.fill("of series", many=len(run.measured), operation=operation) if many else operation
+    return words.fill("no limit", of=prose.capitalize_first(of), each=(" to " if many else ", ").join(each))
 
 
 def list_reasons(run: Results) -> list[str]:
@@ -278,7 +362,7 @@ def list_advice(run: Results) -> list[str]:
         if course.outcome == Outcome.NOT_JUDGED:
             reason = course.deciding_segment["reason"]
             # The table has the length of each.
-            kind = words.fill("too short") if "too short a battery" in reason else reason
+            kind = words.fill("too short") if "too short to meet a limit" in reason else reason
             again.setdefault(kind, []).append((phrases.format_label(course.whole, run), reason))
     for kind, alike in again.items():
         why = alike[0][1] if len(alike) == 1 else kind
@@ -326,7 +410,7 @@ def list_limitations(run: Results) -> list[str]:
     lacking = sum(not run.has_bins(trace) for trace in run.traces)
     files = prose.format_count(len(run.facts.get("left_out") or []), "file")
     lines = {
-        "one battery": series and len({*series}) == len(series),
+        "single battery": series and len({*series}) == len(series),
         "buckets": True,
         "no histograms": lacking,
         "no times": any(trace.jobs["minutes"].isna().any() for trace in run.traces),
@@ -337,21 +421,30 @@ def list_limitations(run: Results) -> list[str]:
         "caches of devices": True,
         "files left out": run.facts.get("left_out"),
     }
-    said = {"lacking": lacking, "batteries": len(run.traces), "files": files}
-    return [words.fill(name, **said) for name, holds in lines.items() if holds]
+    counted = {"no histograms": len(run.traces)}
+    given = {"lacking": lacking, "files": files, "needed": MIN_BLOCKS, "json": code("--output-format=json+")}
+    return [
+        words.fill(name, **given, batteries=counted.get(name, code("batteries")))
+        for name, holds in lines.items()
+        if holds
+    ]
+
+
+def list_rules(run: Results) -> list[str]:
+    """Return the rules of docs/method.md that do not apply, with reasons."""
+    credits = ", except on volumes with burst credits, which carry over to the next battery" * run.has_credits
+    return [f"Rule {rule}: {reason.format(credits=credits)}." for rule, reason in NOT_APPLICABLE.items()]
+
+
+def list_method(run: Results) -> list[str]:
+    """Return the method of measuring and judging, as far as it concerns the volumes of the run."""
+    method = [text for name, text in METHOD.items() if name != CREDITS or run.has_credits]
+    return [text.format(percent=run.same_percent) for text in method]
 
 
 def _select_first_limit(run: Results) -> list[Course]:
     every = list_courses(run)
     return [course for course in every if course.whole["limit"] == every[0].whole["limit"]]
-
-
-def _describe_series(course: Course, run: Results) -> str:
-    """Return a series with the deciding value, and how long it kept a limit that it missed later."""
-    name, value = phrases.format_label(course.whole, run), course.deciding_segment["value_ms"]
-    time = phrases.format_duration(course.whole["kept_s"]) or prose.format_count(course.kept_jobs, "job")
-    later = f" after {time}" if course.verdict == Outcome.MISSES and course.kept_jobs else ""
-    return f"{name}{later}{f' ({prose.format_number(value)} ms)' if pd.notna(value) else ''}"
 
 
 def _list_limit_findings(run: Results) -> Iterator[Finding]:
@@ -365,7 +458,7 @@ def _list_limit_findings(run: Results) -> Iterator[Finding]:
 
 def _list_credit_findings(run: Results) -> Iterator[Finding]:
     """Yield the findings of the credit model next to observations; series with the same text share a finding."""
-    for text, own in run.collapses.groupby("text", sort=False) if len(run.collapses) else ():
+    for text, own in run.collapses.groupby("text", sort=False) if run.has_credits and len(run.collapses) else ():
         rows = own[[*FACTORS]].assign(factor=CREDITS, metric="p99", verdict=Outcome.MODELLED)
         where = phrases.describe_place(rows.to_dict("records"), run)
         yield Finding(where, f"{text.rstrip('.')}.", CREDITS, "p99", Outcome.MODELLED, {}, rows)
@@ -377,5 +470,6 @@ def _describe_larger_volumes(run: Results) -> Iterator[str]:
         jobs = select_rows(run.samples, row)
         demand = jobs.loc[jobs["number"] < row["observed_number"], "modelled_iops"].median()
         if demand > row["baseline_iops"]:
-            demand, own = f"{demand:,.0f}", f"{row['baseline_iops']:,.0f}"
-            yield words.fill("larger", volume=phrases.format_volume(row["store"], run), demand=demand, own=own)
+            demand, baseline = f"{demand:,.0f}", f"{row['baseline_iops']:,.0f}"
+            volume = phrases.format_volume(row["store"], run)
+            yield words.fill("larger", volume=volume, demand=demand, baseline=baseline)

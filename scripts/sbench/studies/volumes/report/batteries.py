@@ -11,12 +11,23 @@ import pandas as pd
 from sbench.pages import results, run_files
 from sbench.pages.run_files import is_true, read_facts, read_table
 from sbench.probe.program import Problem
+from sbench.studies.volumes.credits import NO_CREDITS
 from sbench.studies.volumes.fio_output import OPERATIONS
 from sbench.studies.volumes.report import REPORT
 from sbench.studies.volumes.report.statements import Jobs, Levels, Ratio
 from sbench.studies.volumes.series import FACTORS
 
 LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
+# The meaning of empty tables, with a remedy.
+_ABSENT = {
+    "samples": "single jobs are unknown; measure or import again",
+    "cells": "jobs are not summarised by series; build the tables again",
+    "verdicts": "no limit is judged; add limits for these operations",
+    "segments": "changes of level are unknown; build the tables again",
+    "percentiles": "percentile curves are unknown; run fio with --output-format=json+",
+    "comparisons": "nothing is compared; add a second volume or a background load",
+    "credits": "burst credits are not modelled; add size_gib to the volume",
+}
 # Columns with the names of jobs in imported results, a1 … a5, b1 …; jobs measured here have numbers only.
 LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
 TEXTS = (
@@ -113,6 +124,11 @@ class Results(results.Results):
             for row in rows.to_dict("records")
         )
 
+    @property
+    def has_credits(self) -> bool:
+        """Return whether a volume of the run has burst credits, or may have."""
+        return "credits_million" in self.samples or _has_credits(self.collapses)
+
     def has_bins(self, trace: Trace) -> bool:
         """Return whether the percentiles of a battery's series come from merged histograms."""
         cells = select_rows(self.cells, trace.levels)
@@ -123,6 +139,10 @@ class Results(results.Results):
         """Return fio's options by store, job and background."""
         batteries = self.facts.get("batteries") or []
         return {tuple(str(one.get(name) or "") for name in FACTORS[:3]): one.get("options") or {} for one in batteries}
+
+
+def _has_credits(collapses: pd.DataFrame) -> bool:
+    return len(collapses) > 0 and not collapses["text"].str.contains(NO_CREDITS, regex=False).all()
 
 
 def _get_levels(row: Mapping[str, str]) -> Levels:
@@ -145,7 +165,8 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
     frames = {name: table.assign(start_credits=table.get("start_credits", "")) for name, table in frames.items()}
     if frames["samples"].empty and frames["cells"].empty:
         raise run_files.build_absence_problem(folder)
-    absent = tuple(f"{name}.csv has no rows, and the page nothing of it." for name in TABLES[:-2] if frames[name].empty)
+    relevant = [name for name in _ABSENT if name != "credits" or _has_credits(frames["collapses"])]
+    absent = tuple(f"{name}.csv has no rows: {_ABSENT[name]}." for name in relevant if frames[name].empty)
     if not any(battery.get("position") is None for battery in run_facts.get("batteries") or [{}]):
         frames = {name: table.assign(**{one: "" for one in LABELS if one in table}) for name, table in frames.items()}
     samples = _complete_samples(frames["samples"], frames["cells"], folder)
@@ -172,8 +193,8 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
         "verdicts": _convert_to_verdicts(frames["comparisons"]),
         "limits": limits,
     }
-    said = {"facts": run_facts, "absent": absent, "report": REPORT, "records": records}
-    return Results(**tables, **said, traces=traces[True], invalid_traces=traces[False])
+    rest = {"facts": run_facts, "absent": absent, "report": REPORT, "records": records}
+    return Results(**tables, **rest, traces=traces[True], invalid_traces=traces[False])
 
 
 def _convert_to_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
@@ -207,8 +228,8 @@ def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) 
         stated = samples[list(FACTORS)].merge(cells[[*FACTORS, "operation"]], how="left")["operation"].fillna("")
         operation = np.where(stated != "", stated, operation)
 
-    def select_column(what: str) -> np.ndarray:
-        columns = samples.reindex(columns=[f"{one}_{what}" for one in OPERATIONS]).to_numpy(float).T
+    def select_column(name: str) -> np.ndarray:
+        columns = samples.reindex(columns=[f"{one}_{name}" for one in OPERATIONS]).to_numpy(float).T
         return np.select([operation == one for one in OPERATIONS], list(columns), np.nan)
 
     def compute_total(*parts: str) -> pd.Series:

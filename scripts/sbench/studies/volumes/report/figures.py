@@ -1,6 +1,6 @@
 """Draw figures of jobs: over time, with limits and ceilings, against the load, and their percentiles."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,14 +31,16 @@ def draw_latency(run: Results) -> Figure:
     """Draw p99 of each job, all volumes of a job file together, with modelled credits below; or use `_draw_ranked`."""
     if len(run.traces) > RANKED and max(len(trace.jobs) for trace in run.traces) <= 2:
         return _draw_ranked(run)
-    panels = []
+    panels, drawn = [], dict.fromkeys(("changes drawn", "credits drawn"), False)
     for about, traces in _split_by_panel(run):
         invalid = [one for one in run.invalid_traces if one.levels["job"] == traces[0].levels["job"]]
         marks = _build_lines(traces, run, "time", "p99_ms")
         if points := [_select_points(trace, "time", "p99_ms") for trace in invalid]:
             marks.append(Marks("[INVALID]", INVALID, pd.concat(points), size=6))
         changes = [rule for trace in traces for rule in _build_event_rules(trace, run.changes, "first", "{}", run)]
-        rules = (*_build_limit_rules(run), *(changes if len(changes) <= CHANGES else ()))
+        changes = changes if len(changes) <= CHANGES else []
+        drawn["changes drawn"] |= bool(changes)
+        rules = (*_build_limit_rules(run), *changes)
         title = f"p99 of {phrases.describe_trace_operation(traces, run)}{about}"
         together = _scale_panels([Panel(title, run.time_title, "p99 / ms", tuple(marks), rules=rules)])
         if credits := _build_lines(traces, run, "time", "credits_million", ": credits", marker=""):
@@ -49,11 +51,11 @@ def draw_latency(run: Results) -> Figure:
             ]
             rules, title = tuple(gone if len(gone) <= CHANGES else ()), "Burst credits by the model"
             together.append(Panel(title, run.time_title, "million I/Os", tuple(credits), rules=rules, height=200))
+            drawn["credits drawn"] = True
         ends = [end for one in together for end in one.compute_x_range()]
         panels += [replace(one, x_ends=(min(ends), max(ends))) for one in together]
-    return Figure(
-        "latency", "p99 of each job", words.fill("figure of jobs"), tuple(panels), _select_numbers(run, *LATENCIES)
-    )
+    caption = _write_caption("figure of jobs", drawn)
+    return Figure("latency", "p99 of each job", caption, tuple(panels), _select_numbers(run, *LATENCIES))
 
 
 def _draw_ranked(run: Results) -> Figure:
@@ -94,15 +96,17 @@ def draw_details(run: Results) -> Figure:
         rules = (*_build_limit_rules(run), *_build_event_rules(trace, run.changes, "first", "{} ×{:.3g}", run, GREY))
         axis = f"{phrases.describe_trace_operation([trace], run)} / ms"
         panels.append(Panel(phrases.format_legend(trace, run), run.time_title, axis, tuple(marks), rules=rules))
-    caption = words.fill("figure of segments")
+    caption = _write_caption(
+        "figure of segments", {"axis shared": len(panels) > 1, "jumps drawn": len(run.changes) > 0}
+    )
     caption += words.fill("segments drawn", drawn=SINGLE) if len(spreads) > SINGLE else ""
-    title = "Each series by itself: p99, p99.9 and maximum"
+    title = "p99, p99.9 and maximum of each series"
     return Figure("details", title, caption, tuple(_scale_panels(panels)), _select_numbers(run, *LATENCIES), 2)
 
 
 def draw_rates(run: Results) -> Figure:
     """Draw IOPS and MiB/s of each job under the provisioned rates of the volume."""
-    panels = []
+    panels, drawn = [], dict.fromkeys(("device drawn", "ceilings drawn", "baselines drawn"), False)
     for about, traces in _split_by_panel(run):
         device = _build_lines(traces, run, "time", "device_iops", ": device", marker="x")
         device = [replace(one, joined=False, size=5) for one in device]
@@ -111,10 +115,13 @@ def draw_rates(run: Results) -> Figure:
             ("mib_s", "MiB/s", (), ("ceiling_mib_s",)),
         ):
             lines, rules = _build_lines(traces, run, "time", column), _build_ceiling_rules(traces, bounds, run)
+            drawn["device drawn"] |= bool(beside)
+            drawn["ceilings drawn"] |= any(rule.dash == "dashed" for rule in rules)
+            drawn["baselines drawn"] |= any(rule.dash == "dotted" for rule in rules)
             panels += _scale_panels([Panel(f"{unit}{about}", run.time_title, unit, (*lines, *beside), rules=rules)])
-    title = "IOPS and throughput of each job, under the volume's ceiling"
+    title = "IOPS and throughput of each job"
     numbers = _select_numbers(run, "iops", "mib_s", "device_iops", "runtime_s")
-    caption = words.fill("figure of rates" if panels else "no rates")
+    caption = _write_caption("figure of rates", drawn) if panels else words.fill("no rates")
     return Figure("rates", title, caption, tuple(panels), numbers, 2)
 
 
@@ -159,8 +166,8 @@ def draw_percentiles(run: Results) -> Figure:
             for one, curve in curves
         ]
         marks = [mark for mark in marks if len(mark.points)]
-        what, axis = phrases.describe_trace_operation(own, run) if own else "", "Percentile (slowest 1 in N operations)"
-        panel = Panel(f"{what}{about}", axis, f"{what} / ms", tuple(marks), x_log=True, rules=_build_limit_rules(run))
+        name, axis = phrases.describe_trace_operation(own, run) if own else "", "Percentile (slowest 1 in N operations)"
+        panel = Panel(f"{name}{about}", axis, f"{name} / ms", tuple(marks), x_log=True, rules=_build_limit_rules(run))
         for shown in _scale_panels([panel]):
             low, high = shown.compute_x_range()
             ticks = {f"{p:g}": 1 / (1 - p / 100) for p in NAMED if low <= 1 / (1 - p / 100) <= high}
@@ -183,7 +190,7 @@ def draw_load(run: Results) -> Figure:
         panels += _scale_panels([Panel(title, axis, "p99 / ms", tuple(marks), rules=_build_limit_rules(run))])
     caption = words.fill("figure of load" if panels else "no load")
     numbers = _select_numbers(run, "load1_before", "load1_after", "steal_percent", "p99_ms")
-    return Figure("load", "Load average before a job against its p99", caption, tuple(panels), numbers)
+    return Figure("load", "p99 of each job over the load average before it", caption, tuple(panels), numbers)
 
 
 def choose_look(trace: Trace, run: Results) -> Look:
@@ -194,6 +201,11 @@ def choose_look(trace: Trace, run: Results) -> Look:
     unlike = list(dict.fromkeys(series))
     number = unlike.index(own) if len(unlike) <= len(COLOURS) else volumes.index(volume)
     return Look.from_arm(number, styles.index(style))
+
+
+def _write_caption(name: str, drawn: Mapping[str, bool]) -> str:
+    """Return a caption with the templates of what the figure shows besides."""
+    return "".join(map(words.fill, [name, *(part for part, is_drawn in drawn.items() if is_drawn)]))
 
 
 def _split_by_panel(run: Results) -> Iterator[tuple[str, list[Trace]]]:

@@ -1,8 +1,9 @@
 """Format the names of volumes, jobs, limits and times for readers."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from sbench.pages import names, prose
@@ -17,7 +18,7 @@ NAMED = 6  # volumes or series that a sentence names
 _OVER = (("operations", ""), ("time", ""), ("time", "_low"), ("time", "_high"))
 LIMIT_OWNERS = {"etcd": "etcd's", "etcd-commit": "etcd's", "openshift": "OpenShift's"}
 # The operations of etcd's histograms.
-_ETCD = {METRICS["wal_fsync"]: "etcd's own fsync", METRICS["backend_commit"]: "etcd's own commit"}
+_ETCD = {METRICS["wal_fsync"]: "etcd's fsync", METRICS["backend_commit"]: "etcd's commit"}
 
 
 def format_volume(store: str, run: Results) -> str:
@@ -26,6 +27,24 @@ def format_volume(store: str, run: Results) -> str:
     kind = next((kind for kind in cells.get("volume_type", []) if kind), "")
     size = get_numbers(cells, "size_gib").max()
     return f"{store} ({f'{size:g} GiB ' if pd.notna(size) else ''}{kind})" if kind else store
+
+
+def format_place(store: str) -> str:
+    """Return a volume as a noun of a sentence: "gp2x1", "the disk"."""
+    return "the disk" if store == "disk" else store
+
+
+def describe_conditions(levels: Mapping[str, str], run: Results) -> str:
+    """Return the conditions that distinguish a series within its volume, "alone", "with a second job on …"."""
+    shown = [name for name in list_distinguishing_factors(levels, run) if levels[name]]
+    alone = ("background", "none")
+    named = [
+        run.names.format_level(*alone)
+        if (name, levels[name]) == alone
+        else run.names.format_condition(name, [levels[name]])
+        for name in shown
+    ]
+    return " ".join(filter(None, named))
 
 
 def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list[str]:
@@ -119,6 +138,30 @@ def format_shares(row: Mapping) -> str:
         else words.fill("over limit in time", share=names.format_with_interval(*ends, prose.format_number))
     )
     return words.fill("over limit", share=prose.format_number(share), time=time)
+
+
+def choose_unit(values_ms: np.ndarray) -> tuple[str, Callable[[float], str]]:
+    """Return a unit for all latencies of a table, µs, ms or s, and how it shows them with three significant digits."""
+    unit, factor = "ms", 1.0
+    if np.nanmax(values_ms) < 1:
+        unit, factor = "µs", 1e3
+    elif np.nanmin(values_ms) >= 1e3:
+        unit, factor = "s", 1e-3
+    return unit, lambda ms: _format_three_digits(ms * factor)
+
+
+def _format_three_digits(value: float) -> str:
+    return prose.format_number(float(f"{value:.3g}"))
+
+
+def format_near_limit(value: float, limit: float) -> str:
+    """Format a latency with two significant digits, or with as many more as show its side of a limit."""
+    for digits in range(2, 17):
+        rounded = float(f"{value:.{digits}g}")
+        if (rounded < limit) == (value < limit):
+            break
+    decimals = 0 if rounded == 0 else max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{decimals}f}"
 
 
 def format_latency(row: Mapping) -> str:

@@ -1,6 +1,7 @@
 """Build the tables of the page: limits, segments, latencies by series, job and node, batteries, volumes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from sbench.pages import cell_tables, names, prose
 from sbench.pages import words as shared
 from sbench.pages.cell_tables import format_fact, remove_empty_columns
 from sbench.pages.markup import code, paragraph, verbatim
-from sbench.pages.page import Table
+from sbench.pages.page import Page, Table
 from sbench.studies.volumes.report import phrases, words
 from sbench.studies.volumes.report.answers import FEW, Course, list_courses
 from sbench.studies.volumes.report.batteries import Results
@@ -32,6 +33,24 @@ OF_NODE = {
     **{"device_util_percent": "device busy / %"},
 }
 WHOLE = "{:,.0f}".format
+MOST_ROWS = 12  # of a table that is not folded
+
+
+@dataclass(frozen=True)
+class TitledTable(Table):
+    """A table that `show_tables` folds under its title if it has many rows."""
+
+    title: str = ""
+
+
+def show_tables(page: Page, tables: Iterable[TitledTable], otherwise: str = "") -> None:
+    """Show tables; fold a table of more than `MOST_ROWS` rows."""
+    for table in tables:
+        if len(table.frame) > MOST_ROWS:
+            with page.fold(words.fill("fold", title=table.title, rows=len(table.frame))):
+                page.show_table(table)
+        else:
+            page.show_table(table, otherwise)
 
 
 def build_glance_table(run: Results) -> Table:
@@ -52,8 +71,9 @@ def build_glance_table(run: Results) -> Table:
         over[title], frame[title], frame[f"{limit}: kept for"], shares = map(list, zip(*texts, strict=True))
         if any(shares):
             frame[f"{limit}: at or above it"] = shares
-    meaning = shared.fill("colours of verdicts")
-    return Table("at-a-glance", words.fill("table at a glance"), frame, over=over, meaning=meaning)
+    caption, meaning = words.fill("table at a glance"), shared.fill("colours of verdicts")
+    caption += words.fill("shares at a glance") if any(": at or above it" in column for column in frame) else ""
+    return Table("at-a-glance", caption, frame, over=over, meaning=meaning)
 
 
 def _build_rates_table(run: Results) -> Table:
@@ -78,27 +98,28 @@ def build_limits_table(run: Results) -> Table:
     return Table("limits", words.fill("table of limits"), frame, {"below / ms": "{:g}".format})
 
 
-def build_segments_table(run: Results) -> Table:
+def build_segments_table(run: Results) -> TitledTable:
     """Return the segments of each series that changed, a row each."""
     rows = run.segments
     if len(rows):
         rows = rows[rows.groupby(list(FACTORS))["jump"].transform("count") > 0].reset_index(drop=True)
     if rows.empty:
-        return Table("segments", "", rows)
+        return TitledTable("segments", "", rows)
     frame = cell_tables.build_level_columns(rows, run).assign(segment=rows["segment"])
     for end, title in (("first", "from"), ("last", "to")):
         frame[title] = [phrases.format_job(*one) for one in zip(rows[f"{end}_number"], rows[f"{end}_job"], strict=True)]
     frame["jobs"], frame["p99 / ms"] = rows["jobs"], rows["p99_ms"]
     jumps = rows[["jump", "jump_low", "jump_high"]].itertuples(index=False, name=None)
-    frame["ratio to the one before"] = [names.format_ratio_with_interval(*row) for row in jumps]
-    return Table("segments", words.fill("table of segments"), frame, {"jobs": WHOLE, "p99 / ms": prose.format_number})
+    frame["ratio to segment before"] = [names.format_ratio_with_interval(*row) for row in jumps]
+    formats, title = {"jobs": WHOLE, "p99 / ms": prose.format_number}, words.fill("title of segments")
+    return TitledTable("segments", words.fill("table of segments"), frame, formats, title=title)
 
 
-def build_series_table(run: Results) -> Table:
+def build_series_table(run: Results) -> TitledTable:
     """Return a row per series: its operations, percentiles with intervals, and rates."""
     cells = run.measured
     if cells.empty or "jobs" not in cells:
-        return Table("series", "", pd.DataFrame())
+        return TitledTable("series", "", pd.DataFrame())
     if len(cells) > FEW:
         cells = cells.sort_values("p99_ms", ascending=False, ignore_index=True)
     frame = cell_tables.build_level_columns(cells, run)
@@ -112,10 +133,10 @@ def build_series_table(run: Results) -> Table:
     frame = remove_empty_columns(frame.join(cells.reindex(columns=SUMMARY).rename(columns=SUMMARY)))
     formats = dict.fromkeys(SUMMARY.values(), prose.format_number) | {"jobs": WHOLE, "N": WHOLE}
     formats |= {"intervals from": str, "note": str}
-    return Table("series", words.fill("table of series"), frame, formats)
+    return TitledTable("series", words.fill("table of series"), frame, formats, title=words.fill("title of series"))
 
 
-def build_job_tables(run: Results) -> Iterator[Table]:
+def build_job_tables(run: Results) -> Iterator[TitledTable]:
     """Yield the published tables, one per metric and job file, coloured: a row per job, a column per volume."""
     red = float(run.limits["limit_ms"].iloc[0]) if len(run.limits) else COLOURED["p99"][1]
     bounds = COLOURED | {"p99": (red / 2, red)}
@@ -130,44 +151,44 @@ def build_job_tables(run: Results) -> Iterator[Table]:
             if frame.isna().all(axis=None):
                 continue
             called = pd.DataFrame({"job": frame.index, "job_Id": calls.reindex(frame.index)}, frame.index)
-            said = {"metric": TITLES.get(metric, metric), "operation": phrases.describe_trace_operation(traces, run)}
-            yield Table(
+            given = {"metric": TITLES.get(metric, metric), "operation": phrases.describe_trace_operation(traces, run)}
+            unit, text = phrases.choose_unit(frame.to_numpy(float))
+            yield TitledTable(
                 f"{metric}-by-job{suffix}",
-                words.fill("table of jobs", **said, about=about),
+                words.fill("table of jobs", **given, unit=unit, about=about),
                 remove_empty_columns(called.join(frame)).reset_index(drop=True),
-                # To the nanosecond as in fio, as in the published tables.
-                dict.fromkeys(jobs, "{:.6f}".format),
+                dict.fromkeys(jobs, text),
                 {
                     series: np.select([values >= red, values >= (yellow or red)], ["red", "yellow"], "").tolist()
                     for series, values in frame.items()
                 },
                 (words.fill("yellow", height=yellow) if yellow else "") + words.fill("red", height=red),
+                title=words.fill("title of jobs", **given, about=about),
             )
 
 
-def build_node_tables(run: Results) -> Iterator[Table]:
+def build_node_tables(run: Results) -> Iterator[TitledTable]:
     """Yield all metrics of each node and volume, a row per job."""
     for number, trace in enumerate([*run.traces, *run.invalid_traces], 1):
         jobs = trace.jobs.reset_index(drop=True)
         frame = remove_empty_columns(jobs[[name for name in OF_NODE if name in jobs]].rename(columns=OF_NODE))
         nodes = jobs.get("node_name", pd.Series(trace.levels["host"])).unique()
         about = ", ".join(dict.fromkeys(filter(None, [*nodes, phrases.format_legend(trace, run)])))
-        invalid = "" if jobs["valid"].all() else "[INVALID] "
-        yield Table(
+        about = about if jobs["valid"].all() else f"[INVALID] {about}"
+        yield TitledTable(
             f"node-{number}",
-            words.fill(
-                "table of node", about=f"{invalid}{about}", operation=phrases.describe_trace_operation([trace], run)
-            ),
+            words.fill("table of node", about=about, operation=phrases.describe_trace_operation([trace], run)),
             frame,
             dict.fromkeys(OF_NODE.values(), prose.format_number)
             | {"battery_id": str, "job": str, "job_Id": str, "N": WHOLE},
+            title=about,
         )
 
 
-def build_left_out_table(run: Results) -> Table:
+def build_left_out_table(run: Results) -> TitledTable:
     """Return the unusable files of an import, and why."""
     frame = pd.DataFrame(run.facts.get("left_out") or [], columns=["file", "reason"])
-    return Table("left-out-files", words.fill("table of left out"), frame)
+    return TitledTable("left-out-files", words.fill("table of left out"), frame, title=words.fill("title of left out"))
 
 
 def build_batteries_table(run: Results) -> Table:
@@ -184,11 +205,12 @@ def build_batteries_table(run: Results) -> Table:
         frame[name] = [run.names.format_table_level(name, level) if level else "" for level in rows[name].fillna("")]
     frame["began"] = start.dt.strftime("%Y-%m-%d %H:%M:%S")
     frame["took"] = (end - start).dt.total_seconds().map(phrases.format_duration)
-    frame["rest before it"] = rest.where(rest >= 0).map(phrases.format_duration)
+    frame["pause before"] = rest.where(rest >= 0).map(phrases.format_duration)
     frame["pause between jobs / s"], frame["status"] = rows["pause_s"], rows["status"]
     frame["reasons"] = rows["reasons"].str.join("; ")
     formats = {"pause between jobs / s": "{:g}".format}
-    return Table("batteries", words.fill("table of batteries"), remove_empty_columns(frame), formats)
+    caption = words.fill("table of batteries") + (words.fill("credits carry over") if run.has_credits else "")
+    return Table("batteries", caption, remove_empty_columns(frame), formats)
 
 
 def build_volumes_table(run: Results) -> Table:

@@ -3,21 +3,27 @@
 from sbench.pages.words import make_fill
 
 TEMPLATES = {
-    # The headline.
-    "headline": "{what} {clauses}.",
-    "meets": "stayed below {limit} on {series}",
-    "misses": "did not stay below {limit} on {series}",
-    "undecided": "may or may not be below {limit} on {series}",
-    "not judged": "cannot be judged against {limit} on {series}",
-    "kept by": "{many} of {of} series stayed below {limit}",
-    "missed by": "{many} did not, the slowest {slowest}",
-    "open": "{many} may or may not",
-    "unjudged": "{many} cannot be judged",
+    # The headline: a clause on volumes with the most favourable verdict, and a clause on the others.
+    "meets": "{metric} stayed below {limit} on {series}",
+    "misses": "{metric} did not stay below {limit} on {series}",
+    "undecided": "it is undecided whether {metric} stayed below {limit} on {series}",
+    "not judged": "{metric} could not be judged against {limit} on {series}",
+    "but misses": ", but not on {series}",
+    "but undecided": "; undecided on {series}",
+    "but not judged": "; not judged on {series}",
+    "kept by": "{metric} stayed below {limit} on {many} of {of} volumes{most}",
+    "kept by series": "{metric} stayed below {limit} in {many} of {of} series of jobs{most}",
+    "at the earliest": "{time} at the earliest",
+    "highest": " (at most {value} ms)",
+    "others": "; {others}",
+    "missed by": "{many} missed it (slowest: {slowest})",
+    "open": "{many} undecided",
+    "unjudged": "{many} not judged",
     "reached": "{iops:,.0f} IOPS on {series} (p99 {p99} ms)",
-    "of series": "{many} series, {what}",
-    "no limit": "{of}: {each}; no limit is for such operations.",
+    "of series": "{operation}, {many} series",
+    "no limit": "{of}: {each}; no limit applies.",
     # Latencies, limits and shares.
-    "when due": "{operation} from when it was due",
+    "when due": "{operation} since its due time",
     "on hosts": "on each of {many} hosts",
     "more": "{many} more",
     "own limit": "the limit {name} of {height}",
@@ -26,10 +32,10 @@ TEMPLATES = {
     "at least": "at least {low} ms",
     "between": "between {low} and {high} ms",
     # The outcome of a limit.
-    "limit": "{what} {verb} {limit}",
-    "limit undecided": "it is {undecided} whether {what} meets {limit}",
+    "limit": "{metric} {verb} {limit}",
+    "limit undecided": "it is {undecided} whether {metric} meets {limit}",
     "slowest segment": " in the slowest of {segments} segments",
-    "over": "{jobs} over it by {own}",
+    "over": "{jobs} at or above it individually",
     "all jobs": " in all {jobs}{time}",
     "first jobs": " in the first {jobs}{time}",
     "then": "then {verb}{at}",
@@ -37,74 +43,81 @@ TEMPLATES = {
     "from job": " from {jobs} on",
     "as late": "as late as {job}",
     # The next steps.
-    "use only": "Use {series}: {value}, the only one that stayed below {limit}.",
-    "use lowest": "Use {series}: {value}, shown to be lower than the others below {limit}.",
-    "use any": "Use any of {series}: all stayed below {limit}, and none was shown to be lower than the others.",
-    "larger": "In place of {volume}, take a volume with a baseline of at least {demand} IOPS, which these "
-    "jobs ask for: its {own} are all that it has without credits.",
+    "use only": "Use {series}, the only volume that stayed below {limit}: {value}.",
+    "use lowest": "Use {series}: {value}, lower than the other volumes below {limit}.",
+    "use any": "Use any of {series}: all stayed below {limit}, and none was shown to be the lowest.",
+    "larger": "Replace {volume} by a volume with a baseline of at least {demand} IOPS, which these jobs request; its "
+    "baseline without burst credits is {baseline}.",
     "more jobs here": "Raise {jobs} and run again to decide on {series}: more jobs narrow the interval.",
     "more jobs elsewhere": "Import more jobs, with fio's {json}, to decide on {series}: more jobs narrow the interval.",
-    "too short": "too short a battery to meet a limit",
+    "too short": "batteries too short to meet a limit",
     "again": "Measure {series} again: {why}.",
-    "more batteries": "Raise {batteries} to {needed} or more to compare volumes: fewer cannot tell a slower "
-    "volume from a busier hour.",
-    # The limits of these data.
-    "one battery": "Each volume was measured in one battery: the intervals hold for that battery's operations and say "
-    "nothing of another day, another volume of the same type or another machine. A difference between volumes "
-    "cannot be told from one between two hours.",
-    "buckets": "fio counts latencies in buckets about 0.8 % wide, and a percentile is a bucket's value: a "
-    "difference of that size means nothing, and a percentile can exceed the maximum.",
-    "no histograms": "{lacking} of {batteries} batteries came without histograms (fio's json+): the p99 of "
-    "several jobs together is not known. What stands for it is the median of the jobs' own, in brackets the "
-    "smallest and the largest of them; limits are judged by these.",
-    "no times": "The times of some jobs are not known: how long a limit was kept follows from latencies and pauses.",
-    "hosts differ": "Volumes were measured on different hosts: a difference between them may be one between the hosts.",
-    "not measured here": "Nothing was measured here: of the machines these results came from nothing is known "
-    "beyond the files, neither what else ran nor what the volumes had spent before.",
-    "caches of devices": "What hypervisor, controller and device keep in caches of their own is not seen; a disk that "
-    "acknowledges before data are safe looks fast.",
+    "more batteries": "Raise {batteries} to {needed} or more to compare volumes: with fewer, a slower volume and a "
+    "busier hour look alike.",
+    # The limits of these data, each with a remedy.
+    "single battery": "Each volume has a single battery, so intervals do not cover another day, volume or machine; "
+    "raise {batteries} to {needed} to compare volumes.",
+    "buckets": "fio's latency buckets are about 0.8 % wide: ignore smaller differences, and a percentile slightly "
+    "above the maximum.",
+    "no histograms": "{lacking} of {batteries} batteries came without histograms, so bounds replace their percentiles; "
+    "run fio with {json}.",
+    "no times": "The times of some jobs are unknown: read durations as estimates from latencies and pauses.",
+    "hosts differ": "Volumes were measured on different hosts: before you blame a volume, measure both on the same "
+    "host.",
+    "not measured here": "All results are imported: ask their authors about other load and earlier use of the volumes.",
+    "caches of devices": "A disk that acknowledges writes before they are safe looks fast: check that its cache has "
+    "power-loss protection.",
     "files left out": '{files} of the import could not be used: see "Failed, invalid and left out".',
-    # Captions of figures, and additions if not all is drawn.
-    "figure of jobs": "A mark is a job. Dashed: the limits. Dotted, in its line's colour: the first job after a "
-    "change. Below, where a volume's type has burst credits: what the model leaves of them.",
-    "figure of series": "Bars: the 95 % CI, or the bounds where there is no histogram. Dashed: the limits.",
-    "series drawn": " The {drawn} with the highest of {of} are drawn, all are in the numbers.",
-    "figure of segments": "Bars: the median p99 of a segment; dotted: its first job, with the ratio to the segment "
-    "before. All panels have the same axis of latency.",
-    "segments drawn": " The {drawn} in which p99 changed most are drawn, all are in the numbers.",
-    "figure of rates": "A mark is a job: operations that fio completed (left) and bytes it moved (right). Crosses: "
-    "what the device did for it, where the kernel tells. Dashed: the most that the volume's type and size allow, where "
-    "known; dotted: what they allow without burst credits.",
-    "no rates": "These are not known.",
-    "figure of depths": "A mark is a series.",
+    # Captions of figures; the others are added if the figure shows them.
+    "figure of jobs": "Each mark is a job. Dashed: the limits.",
+    "changes drawn": " Dotted, in the colour of its line: the first job after a change.",
+    "credits drawn": " Lower panel: burst credits left, by the model of the volume's type.",
+    "figure of series": "Bars: 95 % CI, or bounds without a histogram. Dashed: the limits.",
+    "series drawn": " Drawn: the {drawn} highest of {of}; the numbers have all.",
+    "figure of segments": "Bars: median p99 of a segment.",
+    "axis shared": " All panels share the latency axis.",
+    "jumps drawn": " Dotted: the first job of a segment, with the ratio to the segment before.",
+    "segments drawn": " Drawn: the {drawn} batteries whose p99 changed most; the numbers have all.",
+    "figure of rates": "Each mark is a job: IOPS (left) and throughput (right) of fio.",
+    "device drawn": " Crosses: I/Os of the device.",
+    "ceilings drawn": " Dashed: the provisioned rate of the volume.",
+    "baselines drawn": " Dotted: its rate without burst credits.",
+    "no rates": "unknown for these results.",
+    "figure of depths": "Each mark is a series of jobs.",
     "depths drawn": " The first {drawn} are drawn.",
-    "figure of percentiles": "Half of all operations lie left of 50, 1 in 100 right of 99. Marks: the percentiles, "
-    "some with their 95 % CI, from merged histograms; a percentile with fewer than 10 operations above it is refused. "
-    "Dashed: the limits.",
-    "no curve": " {lacking} series without histograms have no curve.",
-    "no bins": "These results came without histograms (fio's json+): percentiles of several jobs cannot be merged.",
-    "figure of load": "A mark is a job. Dashed: the limits.",
-    "no load": "The load average is not known.",
+    "figure of percentiles": "Half of all operations are left of 50, 1 in 100 right of 99. Marks: percentiles of "
+    "merged histograms, some with their 95 % CI; at least 10 operations are above each. Dashed: the limits.",
+    "no curve": " Without histograms, and so without a curve: {lacking} series.",
+    "no bins": "unknown without histograms; run fio with --output-format=json+.",
+    "figure of load": "Each mark is a job. Dashed: the limits.",
+    "no load": "unknown for these results.",
+    # Titles of folded tables.
+    "fold": "{title} ({rows} rows)",
+    "title of segments": "Segments",
+    "title of series": "All jobs together",
+    "title of jobs": "{metric} of {operation}{about}",
+    "title of left out": "Unusable files of the import",
     # Captions of tables, and the meanings of their colours.
-    "table at a glance": "The verdict on a whole series, with the value and interval of the segment that decides it. "
-    "Kept for: from the battery's start to the first segment that does not meet the limit. At or above it: the share "
-    "of operations, and that of time with its 95 % CI, as a job begins no other operation while one stalls.",
-    "table of rates": "Operations and bytes divided by time over all jobs of a series, and their latencies; the "
-    "highest p99 first.",
-    "table of limits": "The limits, and who set them.",
-    "table of segments": "The series whose level changed, segment by segment. p99: the median of the jobs' own p99.",
-    "table of series": "All jobs of a series together: percentiles of merged histograms with 95 % CI, refused (empty) "
-    "where fewer than 10 operations lie above; operations and bytes divided by time over all jobs. Intervals from "
-    "bounds of the jobs: without histograms the median of the jobs' own percentiles, with the smallest and the "
-    "largest. Device writes per write: write I/Os that the device completed for each write of fio.",
-    "table of jobs": "{metric} of {operation} in ms{about}, by job and volume.",
+    "table at a glance": "Verdicts on whole series, with the p99 and 95 % CI of the deciding segment. Kept for: from "
+    "the start of the battery to the first segment that does not meet the limit.",
+    "shares at a glance": " At or above it: the share of operations, and the share of time with its 95 % CI, as a job "
+    "starts no other operation during a stall.",
+    "table of rates": "Rates and latencies over all jobs of a series; the highest p99 first.",
+    "table of limits": "The limits and their sources.",
+    "table of segments": "Series whose level changed, segment by segment; p99 is the median of the jobs.",
+    "table of series": "Percentiles of merged histograms with 95 % CI, empty with fewer than 10 operations above them; "
+    "rates are operations or bytes divided by time. Intervals from bounds of the jobs (without histograms): median of "
+    "the jobs' percentiles, with the smallest and the largest. Device writes per write: I/Os of the device per write "
+    "of fio.",
+    "table of jobs": "{metric} of {operation} in {unit}, by job and volume{about}.",
     "yellow": "yellow (△) from {height:g} ms on, ",
     "red": "red (▲) from {height:g} ms on",
-    "table of node": "{about}: latencies of {operation}, and the rest, job by job.",
-    "table of left out": "Files of the import that are not in the tables.",
-    "table of batteries": "The batteries in the order of their start (UTC): credits that one spends are gone for the "
-    "next on the volume.",
-    "table of volumes": "The volumes, as the configuration or the instance's metadata say, and what wrote to them.",
+    "table of node": "{about}: latencies of {operation}, rates, and the state of the host, job by job.",
+    "table of left out": "Files of the import that could not be used.",
+    "table of batteries": "Batteries in the order of their start (UTC).",
+    "credits carry over": " Burst credits that a battery spends are missing at the start of the next on the volume.",
+    "table of volumes": "Volumes, by the configuration or the instance's metadata, and the software that wrote to "
+    "them.",
 }
 
 fill = make_fill(TEMPLATES)

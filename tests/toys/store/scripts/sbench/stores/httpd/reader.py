@@ -34,7 +34,7 @@ class Reader(reading.Reader):
     def _fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
         with self._get(name, offset, len(part)) as answer:
             if answer.headers["ETag"] != identity.version or answer.readinto(part) != len(part):
-                raise Changed(f"{self._url}/{name} was replaced or truncated while it was measured")
+                raise Changed(f"{self._url}/{name} was replaced or truncated during the measurement")
 
     def _get(self, name: str, offset: int, length: int):
         self.count_requests(1)

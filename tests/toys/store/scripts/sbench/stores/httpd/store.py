@@ -31,7 +31,7 @@ class Httpd(Store):
                 shutil.copyfileobj(source, copy)
             with open(target, "rb") as copy:
                 if hashlib.file_digest(copy, "sha256").hexdigest() != entry["sha256"]:
-                    raise Problem(f"{target} reads back differently than it was written")
+                    raise Problem(f"{target}: the data read back differ from the data written")
             say(f"put {target}")
         local = [str(folder / entry["name"]) for entry, _ in files]
         return {"location": {"dataset": dataset}, "local_files": local, "folder": str(whole)}
