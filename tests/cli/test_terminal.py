@@ -82,7 +82,7 @@ def test_an_archive_is_cited_by_its_records_and_not_by_what_its_facts_claim(exam
     honest = sbench("archive", "--cite", example)
     assert honest.returncode == 0, honest.stderr
     assert "author = {NAME}," in honest.stdout
-    assert honest.stderr.splitlines()[-1].startswith("write who measured in place of NAME, or type ")
+    assert honest.stderr.splitlines()[-1].startswith("replace NAME by your name, or add --by ")
     named = sbench("archive", "--cite", example, "--by", "Ada Lovelace")
     assert named.stdout == honest.stdout.replace("NAME", "Ada Lovelace")
     assert "NAME" not in named.stderr

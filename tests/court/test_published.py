@@ -84,7 +84,7 @@ def test_all_pages_are_made_of_what_is_committed_without_a_network(offline: Path
 def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offline: Path):
     for study in STUDIES:
         page = (offline / f"{study}.md").read_text(encoding="utf-8")
-        assert "none broke a rule of measuring" not in page
+        assert "are valid." not in page
         assert "| 0.00 |" not in page
         # The batteries of `volumes` are read as this project reads any.
         method = importlib.import_module(f"sbench.studies.{study}.report").METHOD
@@ -97,7 +97,7 @@ def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offl
     assert "Single iterations are not known." in blobs
     assert "iterations after the first" not in blobs + particles
     # The futures of what was listed again read a tenth of it, or less.
-    assert "most was measured with **futures-pure**" not in particles
+    assert "**futures-pure**" not in particles
     assert "Futures-pure vs serial: **not comparable** (the amount of data differs" in particles
     assert "Cost of a task" not in particles
 

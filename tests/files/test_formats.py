@@ -154,8 +154,8 @@ def test_what_is_no_file_is_named_and_the_others_are_read(tmp_path):
     line = done.stderr.splitlines()[-1]
     assert "annexed.h5 cannot be read: it is a link to .git/annex/objects/Xx/key, which does not exist; fetch" in line
     assert "pipe.h5 cannot be read: it is a pipe, a socket or a device; leave it out" in line
-    assert "store.zarr is not an HDF5 file but a Zarr store; copy it with xarray" in line
-    assert "store.zarr is not an HDF5 file but a Zarr store" in refusal(tmp_path / "store.zarr")
+    assert "store.zarr is a Zarr store, not an HDF5 file; copy it with xarray" in line
+    assert "store.zarr is a Zarr store, not an HDF5 file" in refusal(tmp_path / "store.zarr")
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
         return line
 
     (tmp_path / "own").mkdir()
-    assert "has no HDF5 file of its own" in looked()
+    assert "contains no HDF5 file directly" in looked()
     with h5py.File(tmp_path / "own/one.nc", "w") as file:
         file["shots/1/signals/ip"] = [1.0, 2.0]
     name = tmp_path / "own/one.nc"

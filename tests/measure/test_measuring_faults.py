@@ -33,7 +33,9 @@ def test_a_file_that_is_not_what_its_label_says_fails_the_cell(shots_cell):
     (here.data / "shots.h5").write_bytes((other.data / "shots.h5").read_bytes())
     record = here.measure()
     assert record["status"] == "failed"
-    assert record["reasons"] == ["the files that were read have page_size 4096, the manifest says 16777216 (rule 3)"]
+    assert record["reasons"] == [
+        "page_size must be 16777216 as in the manifest (got 4096 in the files that were read) (rule 3)"
+    ]
 
 
 def test_a_truncated_file_fails_the_cell_in_one_line(shots_cell):

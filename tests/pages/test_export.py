@@ -164,7 +164,7 @@ def test_a_run_without_records_is_one_line(tmp_path):
         (tmp_path / name).symlink_to(ROOT / name)
     done = sbench("export", "nothing", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("problem: results/nothing has no records; measure first")
+    assert done.stderr.startswith("problem: results/nothing lacks records; measure first")
     assert len(done.stderr.splitlines()) == 1
 
 

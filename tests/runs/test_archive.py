@@ -112,7 +112,7 @@ def test_an_archive_that_is_refused_at_its_last_study_leaves_no_page_of_its_firs
     (packed,) = (ROOT / "results/example").glob(f"*{archive.SUFFIX}")
     done = sbench("report", changed(Path(shutil.copy(packed, tmp_path)), tamper), cwd=clone)
     assert done.returncode == 2
-    assert "its records and configuration are volumes-" in done.stderr
+    assert "the hash of its records and configuration is volumes-" in done.stderr
     assert list((clone / "reports").glob("example/*.html")) == []
 
 
@@ -138,7 +138,7 @@ def test_pages_of_other_records_are_not_overwritten(packed, tiny_run):
     page.write_text(json.dumps(artefact(page) | {"name": "shots-0123456789"}), encoding="utf-8")
     done = sbench("report", packed, cwd=tiny_run)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "reports/tiny shows shots-0123456789; give --name another name" in done.stderr
+    assert "reports/tiny shows shots-0123456789; choose another --name" in done.stderr
     assert sbench("report", packed, "--name", "other", cwd=tiny_run).returncode == 0
     assert (tiny_run / "reports/other/index.html").exists()
 

@@ -198,7 +198,7 @@ def test_an_object_of_another_size_is_an_invalid_record_without_iterations(store
     here = cell()
     store.put("0000.bin", b"x" * 4096)
     record = here.measure()
-    assert record["reasons"] == ["0000.bin has 4096 bytes, the manifest says 1048576 (rule 9)"]
+    assert record["reasons"] == ["0000.bin must have 1048576 bytes, as in the manifest (got 4096) (rule 9)"]
     assert record["samples"] == []
     assert record["seconds"]["total"] == 0
     assert record["seconds"]["latency"] is None
@@ -332,7 +332,7 @@ def test_words_that_break_off_do_not_hide_the_reason(on_disk, tmp_path):
     launcher.write_text("#!/bin/sh\nprintf 'no such host\n^^\nAbort(1) on node: x' >&2\nexit 3\n", encoding="utf-8")
     launcher.chmod(0o755)
     here.settings["mpi"]["launcher"] = [str(launcher)]
-    assert here.problem() == "launcher ended with status 3 before all was read: no such host"
+    assert here.problem() == "launcher ended with status 3 before the end of the reads: no such host"
 
 
 @pytest.mark.parametrize("delay_s", [0.05, 0.2, 0.35, 0.5])

@@ -80,10 +80,10 @@ def test_a_bucket_and_a_prefix_are_folders_like_those_of_a_disk(address, keys):
 @pytest.mark.parametrize(
     "address, words",
     [
-        (f"{HERE}/nothing", f"{HERE}/nothing; correct the address or the pattern"),
-        (f"{HERE}/nothing/", f"{HERE}/nothing/: no object is there; correct"),
-        (f"{HERE}/notes", f"{HERE}/notes contains no HDF5 object directly; {HERE}/notes/**/*.h5 means those below"),
-        (f"{HERE}/store.zarr", f"{HERE}/store.zarr is not an HDF5 file but a Zarr store; copy it with xarray"),
+        (f"{HERE}/nothing", f"no object matches {HERE}/nothing; correct the address or the pattern"),
+        (f"{HERE}/nothing/", f"no object matches {HERE}/nothing/; correct"),
+        (f"{HERE}/notes", f"{HERE}/notes contains no HDF5 object directly; {HERE}/notes/**/*.h5 includes files below"),
+        (f"{HERE}/store.zarr", f"{HERE}/store.zarr is a Zarr store, not an HDF5 file; copy it with xarray"),
     ],
 )  # fmt: skip
 def test_a_folder_without_hdf5_is_one_line(address, words):

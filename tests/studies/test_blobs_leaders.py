@@ -96,7 +96,7 @@ def test_arms_that_read_other_data_are_never_called_faster(tmp_path: Path):
         folder.mkdir()
         run = load(build(folder, cells(store=("disk", "s3")), compare=compare, change=other))
         assert {one.kind for one in leaders.find_leads(run)} == {"apart"}
-        assert "the arms are not comparable" in leaders.describe_lead(leaders.find_leads(run)[0], run)[1]
+        assert "the configurations are not comparable" in leaders.describe_lead(leaders.find_leads(run)[0], run)[1]
 
 
 @pytest.mark.rule(17)
@@ -160,13 +160,13 @@ def test_fewer_than_six_repeats_have_no_interval(tmp_path: Path):
 def test_a_single_iteration_is_called_that(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk",)), iterations=1))
     assert not {"later / s", "first / later"} & set(results.build_iteration_table(run).frame)
-    assert all("of a single one, that one" in table.caption for table in results.build_size_tables(run))
+    assert all("median of the iterations after the first" in table.caption for table in results.build_size_tables(run))
 
 
 def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk", "s3"), size=("64MiB",)), compare=()))
     assert leaders.find_leads(run)[0].kind == "one"
-    assert any("A comparison takes the ratio" in line for line in judgement.describe_method(run, report.METHOD))
+    assert any("A comparison computes the ratio" in line for line in judgement.describe_method(run, report.METHOD))
     (tmp_path / "few").mkdir()
     run = load(build(tmp_path / "few", cells(store=("disk", "s3"), size=("64MiB",)), compare=(), repeats=3))
     [(text, _)] = leaders.write_headline(leaders.find_leads(run), run)
@@ -196,7 +196,7 @@ def test_cells_in_which_the_harness_takes_much_of_the_time_are_counted(tmp_path:
         return record | {"seconds": record["seconds"] | {"null": 0.3 * record["seconds"]["total"]}}
 
     run = load(build(tmp_path, cells(store=("disk",)), change=slow))
-    assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(judgement.list_limits(run))
+    assert "In 4 cells the harness takes more than 10 % of the time" in " ".join(judgement.list_limits(run))
     assert all(cell_tables.build_harness_table(run).over["within it / %"])
 
 

@@ -107,7 +107,7 @@ def test_a_sentence_about_several_sizes_holds_at_no_single_one(run: Results):
     along = [
         one.text for one in findings.list_findings(run) if len(set(one.rows["size"])) > 1 and one.factor == "store"
     ]
-    assert any("at all sizes from 1 MiB to 64 MiB" in text for text in along)
+    assert any("at every level from 1 MiB to 64 MiB" in text for text in along)
     assert not [text for text in along if re.search(r", at \d+ MiB: ", text)]
 
 
@@ -125,7 +125,7 @@ def test_few_repeats_give_no_verdict_and_say_so(repeats: int, tmp_path: Path):
     assert {lead.kind for lead in found} == {"few"}
     assert all("too few repeats" in one.text and not one.is_decided for one in findings.list_findings(run))
     [(text, _)] = leaders.write_headline(found, run)
-    assert text.startswith("No arm was shown to be the fastest")
+    assert text.startswith("No configuration was shown to be fastest")
 
 
 def test_arms_that_the_configuration_does_not_compare_are_judged_by_the_same_rule(tmp_path: Path):
@@ -142,7 +142,7 @@ def test_a_bare_client_that_the_processes_exceed_is_not_called_a_bound(tmp_path:
         return record | {"samples": rows}
 
     told = " ".join(limits(load(build(tmp_path, cells(store=("disk",)), change=low))))
-    assert "In 4 cells the processes got more than the bare client" in told
+    assert "In 4 cells the processes were more than 5 % faster than the bare client" in told
     assert "it is not a bound" in told
     assert "one process" not in told
 
@@ -152,7 +152,9 @@ def test_records_of_before_say_that_their_bare_client_was_one_process(tmp_path: 
         return record | {"ceiling": {key: record["ceiling"][key] for key in record["ceiling"] if key != "processes"}}
 
     run = load(build(tmp_path, rows=cells(store=("s3",)), repeats=1, change=before))
-    assert "In 4 records of an earlier version the bare client was threads of one process" in " ".join(limits(run))
+    assert "In 4 records of an earlier version the bare client was a single process with threads" in " ".join(
+        limits(run)
+    )
 
 
 def test_a_ceiling_that_could_not_be_measured_is_said_with_the_reason(tmp_path: Path):
@@ -179,7 +181,7 @@ def test_one_size_alone_is_not_called_up_to_or_from(run: Results):
     assert stretch("1MiB", "4MiB") == "up to 4 MiB"
     assert stretch("4MiB", "16MiB") == "from 4 MiB to 16 MiB"
     assert stretch("16MiB", "64MiB") == "from 16 MiB on"
-    assert stretch(*SIZES) == "at all sizes from 1 MiB to 64 MiB"
+    assert stretch(*SIZES) == "at every level from 1 MiB to 64 MiB"
     assert stretch("1MiB", "64MiB", of=("1MiB", "64MiB")) == "at 1 MiB and at 64 MiB"
 
 

@@ -312,7 +312,7 @@ def test_files_that_do_not_serve_are_one_line_that_names_them(made, tmp_path: Pa
         with h5py.File(source, "w") as file:
             file.create_group("shots/1160825001/data" if fault == "no signals" else "raw")
     elif fault == "empty folder":
-        source, named = source.parent, "has no HDF5 file of its own"
+        source, named = source.parent, "contains no HDF5 file directly"
     elif fault == "twice":
         for name in ("right.h5", "wrong.h5"):
             shutil.copy(folder / manifest["files"][0]["name"], source.with_name(name))

@@ -63,7 +63,7 @@ def test_the_manifest_says_what_objects_hold_and_holds_none(tmp_path):
     "settings, reason",
     [
         ({"size": "1MB", "objects": 1, "seed": 1}, "got '1MB'"),
-        ({"size": "1MiB", "objects": 0, "seed": 1}, "size and number are at least 1"),
+        ({"size": "1MiB", "objects": 0, "seed": 1}, "size and number of objects must be at least 1"),
         ({"size": "1MiB"}, "settings of objects must be objects, seed, size, not size"),
     ],
 )
