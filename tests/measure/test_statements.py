@@ -10,7 +10,7 @@ import pytest
 
 from sbench.measure import tables
 from sbench.pages import answer, headline, leaders, pages, recommendation
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.markup import render_markdown_line
 from sbench.pages.results import Results
 from sbench.pages.statements import Comparison, Counts, Leader, Outcomes, Recommendation, Records, Statement
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.late
 RUNS = 100
 
 
-def state(run: Results) -> list[Said]:
+def state(run: Results) -> list[Sentence]:
     """Return everything that a page states, in words and as statements, in its order."""
     leads = leaders.find_leads(run) if run.report.contest else []
     said = leaders.write_headline(leads, run) if leads else [headline.write_headline(run)]

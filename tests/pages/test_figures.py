@@ -156,10 +156,10 @@ def test_times_in_tables_have_prefixes_in_place_of_zeros():
 
 def test_what_all_rows_of_a_wide_table_share_is_in_its_caption():
     frame = pd.DataFrame({f"column {number}": [number, number + number % 2] for number in range(12)})
-    shown = remove_shared_columns(Table("", "Said.", frame, over={"column 0": [True, True]}))
+    shown = remove_shared_columns(Table("", "Sentence.", frame, over={"column 0": [True, True]}))
     assert list(shown.frame) == ["column 0", *(f"column {number}" for number in range(1, 12, 2))]
-    assert shown.caption == "Said. In all rows: column 2 2, column 4 4, column 6 6, column 8 8, column 10 10."
-    narrow = Table("", "Said.", frame.iloc[:, :11])
+    assert shown.caption == "Sentence. In all rows: column 2 2, column 4 4, column 6 6, column 8 8, column 10 10."
+    narrow = Table("", "Sentence.", frame.iloc[:, :11])
     assert remove_shared_columns(narrow) is narrow
 
 

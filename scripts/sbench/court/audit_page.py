@@ -25,20 +25,20 @@ _PARTS = ("claims", "rules", "derived", "labels", "setup")
 
 def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
     """Show a study's audit from the folder `tables`, and write answers.json for the index."""
-    folder, said = Path(tables) / "audit", read_facts(facts)
+    folder, sentences = Path(tables) / "audit", read_facts(facts)
     parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in _PARTS}
-    source, limits = said["published"], said.get("limits") or []
+    source, limits = sentences["published"], sentences.get("limits") or []
     page.show_text(heading(1, f"Audit of “{source['title']}”"))
     made = [source["by"], "" if source["date"] == "unknown" else source["date"]]
     links = [link("the study", source["address"])]
-    links.append(link("report on its data", f"{said['study']}.html"))
+    links.append(link("report on its data", f"{sentences['study']}.html"))
     links.append(link("all published studies", "index.html"))
     page.show_text(" · ".join(filter(None, [*made, *links])))
     answer = format_headline(parts, "available" if limits else "published")
     wrong, broken = list_contradicted(parts["claims"]), list_broken_rules(parts["rules"])
     contradicted = int((parts["claims"]["outcome"] == claims.NOT).sum())
     some = f" (the first {_MOST} of {contradicted})" if contradicted > _MOST else ""
-    page.show_text(quotation(said["question"]), paragraph(answer))
+    page.show_text(quotation(sentences["question"]), paragraph(answer))
     page.show_section("Conclusions of the study, tested with its data", bullets(list_conclusions(source, parts)))
     page.show_section(f"Claims that do not hold{some}", bullets(wrong))
     page.show_section("Broken rules of measuring", bullets(broken))
@@ -53,7 +53,7 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
         page.show_text(heading(2, title))
         page.show_table(table(parts[part]), nothing)
     answers = {
-        **{"study": said["study"], "title": source["title"], "question": said["question"], "run": ""},
+        **{"study": sentences["study"], "title": source["title"], "question": sentences["question"], "run": ""},
         **{"source": "Published studies, audited", "caution": "", "headline": answer, "picture": ""},
         # The first page shows the first of each kind.
         **{"advice": [text for pair in itertools.zip_longest(wrong, broken) for text in pair if text]},

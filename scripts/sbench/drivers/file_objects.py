@@ -65,8 +65,8 @@ class _File(native.File):
         super().__init__(repr(source), plist)
 
     def read_settings(self) -> dict:
-        said = super().read_settings()
-        return said | get_source_settings(self._source, said["driver"])
+        effective = super().read_settings()
+        return effective | get_source_settings(self._source, effective["driver"])
 
     def close(self) -> None:
         super().close()
@@ -76,10 +76,10 @@ class _File(native.File):
 def get_source_settings(source: "io.IOBase", driver: str = "fileobj") -> dict:
     """Return a file object's library as driver, unless HDF5 reads with another driver, and the object's cache."""
     library = type(source).__module__.partition(".")[0]
-    said = {"driver": library if driver == "fileobj" else driver}
+    effective = {"driver": library if driver == "fileobj" else driver}
     if (cache := getattr(source, "cache", None)) is not None:
-        said["read_cache"] = "none" if cache.name == "none" else format_read_cache(cache.name, cache.blocksize)
-    return said
+        effective["read_cache"] = "none" if cache.name == "none" else format_read_cache(cache.name, cache.blocksize)
+    return effective
 
 
 def open_s3_file(address: str, access: Access) -> "s3fs.S3File":

@@ -111,10 +111,10 @@ class _Ros3File(File):
         super().__init__(address, plist)
 
     def read_settings(self) -> dict:
-        said, size = super().read_settings(), self._cache.block_bytes
+        settings, size = super().read_settings(), self._cache.block_bytes
         if size is None:
-            return said
-        return said | {"read_cache": format_read_cache("block", size) if size else "none"}
+            return settings
+        return settings | {"read_cache": format_read_cache("block", size) if size else "none"}
 
 
 class _BlockCache:

@@ -13,7 +13,7 @@ from sbench.files.trial import LONGEST_S, ORIGINAL, WORTH
 from sbench.files.ways import DETECTED, Advice, Way, get_advice_facts, read_advice
 from sbench.pages import comparisons, names, pages, prose, recommendation
 from sbench.pages import words as shared
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.markup import bold, bullets, code
 from sbench.pages.page import Page, Table
 from sbench.pages.plot import Figure
@@ -100,11 +100,11 @@ def build_answer(run: Results) -> pages.Answer | None:
         to_do.append(f"With PyPI's h5py: {code(opening_code.build_h5py_code(other.arm, target))}")
     text = bold(prose.capitalize_first("undecided" if advice.is_undecided else _describe_recommendation(best)))
     to_do += recommendation.describe_needed_repeats(run) if advice.is_undecided else []
-    said = [(f"{text}: {_describe_gain(advice, _describe_ratio)}.", build_statements(advice, run))]
-    return pages.Answer(pages.select_headline(said, run), to_do, _draw_ways(advice, run))
+    fields = [(f"{text}: {_describe_gain(advice, _describe_ratio)}.", build_statements(advice, run))]
+    return pages.Answer(pages.select_headline(fields, run), to_do, _draw_ways(advice, run))
 
 
-def list_reasons(run: Results) -> list[Said]:
+def list_reasons(run: Results) -> list[Sentence]:
     """List seconds, requests and notes of an advice run as sentences; return [] for other runs."""
     if not (advice := read_advice(run)):
         return []
@@ -154,11 +154,11 @@ def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> st
     """Describe the gain of the recommended way over the files as they are, with `describe` for each access."""
     best, base = advice.best, advice.base
     if best is base:
-        said = {"base": f"{base.name}{_describe_seconds(advice, base)}"}
-        text = words.fill("none faster", **said)
+        fields = {"base": f"{base.name}{_describe_seconds(advice, base)}"}
+        text = words.fill("none faster", **fields)
         if copy := advice.rejected_copy:
             gain = names.format_two_digits(1 / advice.compute_ratio(copy, "ratio"))
-            text = words.fill("none without copy", **said, layout=copy.layout, way=copy.name, gain=gain)
+            text = words.fill("none without copy", **fields, layout=copy.layout, way=copy.name, gain=gain)
         unseen = words.fill("unseen", times=names.format_two_digits(advice.detectable_gain))
         return text + (unseen if advice.detectable_gain > DETECTED else "")
     shares = advice.shares.items() if len(advice.shares) > 1 else [(next(iter(advice.shares)), None)]
@@ -192,13 +192,13 @@ def _describe_ratio(advice: Advice, level: str) -> str:
     ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
     # The time of the harness may be part of either side.
     bound = "" if pd.isna(row.get("harness_percent")) else "at least " if ratio > 1 else "at most "
-    said = {
+    fields = {
         "bound": bound,
         "times": names.format_two_digits(ratio),
         "ends": ", ".join(map(names.format_two_digits, ends)),
     }
     than = "as fast" if advice.best.layout == ORIGINAL else "as fast as files"
-    return words.fill(than, **said, base=advice.base.name)
+    return words.fill(than, **fields, base=advice.base.name)
 
 
 def _describe_effort(advice: Advice, level: str) -> str:
@@ -225,8 +225,8 @@ def _list_clients(advice: Advice, run: Results) -> list[str]:
     if advice.files < 2 or None in times:
         return []
     keys = ("first", "further", "first_before", "further_before")
-    said = {key: prose.format_number(time) for key, time in zip(keys, itertools.chain(*times), strict=True)}
-    return [words.fill("files of client" if advice.best is advice.base else "files of clients", **said)]
+    fields = {key: prose.format_number(time) for key, time in zip(keys, itertools.chain(*times), strict=True)}
+    return [words.fill("files of client" if advice.best is advice.base else "files of clients", **fields)]
 
 
 def _compute_file_times(run: Results, way: Way) -> tuple[float, float] | None:
@@ -245,8 +245,8 @@ def _list_misses(advice: Advice, run: Results) -> list[str]:
         for level, cell in way.cells.items():
             expected = way.arm["seconds"][level] + cpu.get(cell["cell"], 0) / advice.files
             if is_miss(taken := cell["total_s"] / advice.files, expected):
-                said = {"layout": way.layout, "way": way.name, "times": names.format_two_digits(taken / expected)}
-                missed.append(words.fill("missed", **said, access=f" for {level}" * (len(advice.shares) > 1)))
+                fields = {"layout": way.layout, "way": way.name, "times": names.format_two_digits(taken / expected)}
+                missed.append(words.fill("missed", **fields, access=f" for {level}" * (len(advice.shares) > 1)))
     return missed
 
 
@@ -260,12 +260,12 @@ def _list_unjudged(advice: Advice) -> list[str]:
 
 def _describe_uneven(way: Way) -> str:
     gaining = sum(gain > 1 for gain in way.gains.values())
-    said = {
+    fields = {
         "gains": prose.format_span(way.gains.values(), names.format_two_digits),
         "gaining": gaining,
         "many": len(way.gains),
     }
-    return words.fill("uneven", layout=way.layout, way=way.name, **said)
+    return words.fill("uneven", layout=way.layout, way=way.name, **fields)
 
 
 def _list_unmeasured(advice: Advice) -> list[str]:
@@ -318,8 +318,8 @@ def _list_copies(facts: dict) -> list[str]:
     made = []
     for name, copy in facts["copies"].items():
         before, after = (sizes.format_size(copy[f"{side}_bytes"]) for side in ("original", "copy"))
-        said = {"typed": code(copy["typed"]), "original": before, "copy": after}
-        made.append(words.fill("copied", name=name, **said, seconds=prose.format_number(copy["seconds"])))
+        fields = {"typed": code(copy["typed"]), "original": before, "copy": after}
+        made.append(words.fill("copied", name=name, **fields, seconds=prose.format_number(copy["seconds"])))
     return made + [words.fill("left out", reason=reason) for reason in facts["left_out"]]
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 
 from sbench.files import words
 from sbench.pages import cell_figures, names, pages, prose
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.markup import bold, bullets, code
 from sbench.pages.page import Page, Table
 from sbench.pages.plot import Figure
@@ -24,7 +24,7 @@ def build_answer(run: Results) -> pages.Answer | None:
     return pages.Answer(bold(headline), _list_next_steps(section, run), _draw_requests(run))
 
 
-def list_differences(run: Results) -> list[Said]:
+def list_differences(run: Results) -> list[Sentence]:
     """List other differences between the libraries around the change, in a sentence."""
     section = _get_section(run)
     if section.get("outcome") != "changed":

@@ -42,14 +42,14 @@ def write_results(config: dict, study: str, results: Path, imported: dict) -> No
     folder = results / study
     matrix, kept = read_study(folder, config["run"], study)
     made = build_tables(config, study, matrix, kept, imported)
-    said = build_facts(config, study, results, kept, imported)
-    said["name"] = matrices.build_permanent_name(
+    summary = build_facts(config, study, results, kept, imported)
+    summary["name"] = matrices.build_permanent_name(
         study, config, sorted(compute_file_digest(one.path) for one in kept if one.path.is_file()), imported
     )
-    said["config"] = config
-    said["controls"] = merge_controls(made["verdicts"], kept, results, study, said["machine"])
+    summary["config"] = config
+    summary["controls"] = merge_controls(made["verdicts"], kept, results, study, summary["machine"])
     write_tables(made, folder)
-    write_json(folder / "facts.json", said)
+    write_json(folder / "facts.json", summary)
 
 
 def read_study(folder: Path, run_name: str, study: str) -> tuple[pd.DataFrame, list[records.Kept]]:

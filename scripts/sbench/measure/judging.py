@@ -223,12 +223,12 @@ class _Family:
             why = "" if never else _describe_verdict(verdict, looks[number], means[number], self._percent)
             why = f"{LOST}: {lost[0]} of {attempts} in the baseline, {lost[1]} in the contender" if flattered else why
             notes = [differing or why, *self._describe_dropped_blocks(number, complete[:, number], used[:, number])]
-            said = stats.apply_losses(verdict.verdict, *lost)
-            said = Outcome.NOT_COMPARABLE if differing or never > by_chance else said
+            outcome = stats.apply_losses(verdict.verdict, *lost)
+            outcome = Outcome.NOT_COMPARABLE if differing or never > by_chance else outcome
             values = (
                 *(int(used[:, number].sum()), *(stats.estimate_median(arm[:, number]).value for arm in (base, other))),
                 *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
-                *(said, verdict.detectable_ratio),
+                *(outcome, verdict.detectable_ratio),
                 *(
                     *means[number][:3],
                     *_count_slow_blocks(d[:, number]),

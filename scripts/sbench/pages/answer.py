@@ -5,7 +5,7 @@ import pandas as pd
 
 from sbench.pages import names, prose, words
 from sbench.pages.findings import Finding
-from sbench.pages.headline import Said, list_asked_factors
+from sbench.pages.headline import Sentence, list_asked_factors
 from sbench.pages.markup import bold
 from sbench.pages.page import Table
 from sbench.pages.results import Results
@@ -18,7 +18,7 @@ MIB = 2**20
 REASONS = 3  # on a page; the tables cover all
 
 
-def list_reasons(results: Results, findings: list[Finding]) -> list[Said]:
+def list_reasons(results: Results, findings: list[Finding]) -> list[Sentence]:
     """List the reasons for the largest effects: differences in requests and bytes, which repeat exactly."""
     cells = results.cells.set_index("cell")
     if "requests" not in cells:
@@ -62,8 +62,8 @@ def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) 
         (column, *((float(factor * side[name].min()), float(factor * side[name].max())) for side in both))
         for column, name, factor in (("requests", "requests", 1), ("bytes", "moved", MIB), *((n, n, 1) for n in shown))
     )
-    said = {"new": new, "of_new": texts[0], "old": old, "of_old": texts[1], "why": f" {why}" if why else ""}
-    return words.fill("moved", **said), Counts(tuple(names_of), spans)
+    fields = {"new": new, "of_new": texts[0], "old": old, "of_old": texts[1], "why": f" {why}" if why else ""}
+    return words.fill("moved", **fields), Counts(tuple(names_of), spans)
 
 
 def _format_requests(side: pd.DataFrame) -> str:

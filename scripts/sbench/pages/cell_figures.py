@@ -105,8 +105,8 @@ def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, capt
             if (table[own] == arm).any()
         ]
         # Leave out the only level that existed before the factor did.
-        said = [factor for factor in given if where[factor] != run.report.added.get(factor)]
-        heading = [run.describe_place(where), *(run.names.format_level(factor, where[factor]) for factor in said)]
+        varied = [factor for factor in given if where[factor] != run.report.added.get(factor)]
+        heading = [run.describe_place(where), *(run.names.format_level(factor, where[factor]) for factor in varied)]
         bars, marks = zip(*drawn, strict=True)
         panels.append(
             _add_ticks(Panel(prose.capitalize_first(" · ".join(filter(None, heading))), axis, "", marks, bars, rows))

@@ -51,11 +51,11 @@ def draw_comparisons(
     if rows.empty:
         return Figure(name, title, "No comparisons.", (), pd.DataFrame())
     groups = [group for _, group in rows.groupby(results.pair_keys, sort=False)]
-    said, shown = write_caption(results, rows), select_numbers(results, rows)
+    note, shown = write_caption(results, rows), select_numbers(results, rows)
     if len(groups) <= PANELS:
-        return Figure(name, title, said, tuple(_build_pair_panel(group, results) for group in groups), shown)
+        return Figure(name, title, note, tuple(_build_pair_panel(group, results) for group in groups), shown)
     drawn = f" The first {REST} of {len(rows)} are drawn; the numbers have all." if len(rows) > REST else ""
-    return Figure(name, title, said + drawn, _build_joint_panel(rows.head(REST), results), shown)
+    return Figure(name, title, note + drawn, _build_joint_panel(rows.head(REST), results), shown)
 
 
 def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
@@ -71,14 +71,14 @@ def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     first = first[~first.index.duplicated()].head(most)
     first = first.sort_values(["own", "decided", "effect"], ascending=False, kind="stable")
     rest = rows[~rows.index.isin(first.index)].head(REST)
-    said = write_caption(results, first) if len(first) else ""
+    note = write_caption(results, first) if len(first) else ""
     name, title = "deciding" if most == ROWS else "deciding-few", "Comparisons, the question's first"
     return (
-        Figure(name, title, said, _build_joint_panel(first, results), select_numbers(results, first)),
+        Figure(name, title, note, _build_joint_panel(first, results), select_numbers(results, first)),
         Figure(
             "deciding-rest",
             "The other comparisons",
-            said,
+            note,
             _build_joint_panel(rest, results),
             select_numbers(results, rest),
         ),

@@ -18,7 +18,7 @@ from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 FEW = 2  # contenders that the headline describes; above, only the contender with the least time
 CLAUSES, LONGEST = 2, 35  # clauses and words of a headline
 NAMED = 5  # levels in a question
-Said = tuple[str, tuple[Statement, ...]]
+Sentence = tuple[str, tuple[Statement, ...]]
 
 
 def list_asked_factors(results: Results) -> list[str]:
@@ -58,7 +58,7 @@ def write_question(results: Results) -> str:
     return f"{text}{f', and which {prose.format_list(also)}' if also else ''}?"
 
 
-def write_headline(results: Results) -> Said:
+def write_headline(results: Results) -> Sentence:
     """Write the outcome of the comparison asked for as a sentence, with its statements."""
     if results.measured.empty:
         return _explain_nothing(results.cells), ()
@@ -173,7 +173,7 @@ class _Case(NamedTuple):
     statements: tuple[Statement, ...]
 
 
-def _write_least(factor: str, rows: pd.DataFrame, results: Results) -> Said:
+def _write_least(factor: str, rows: pd.DataFrame, results: Results) -> Sentence:
     """Write in how many cases each arm took the least time; "not decided" if most of these arms lack a verdict."""
     context = [name for name in results.report.names if name in rows and name != factor]
     cases = [_find_least(case, context, results) for _, case in rows.groupby(context, sort=False)]
@@ -227,7 +227,7 @@ def _write_effect(cases: list[_Case], baseline: str, results: Results) -> str:
     return words.fill("effect", effect=f"{size} {effect.than}", baseline=baseline)
 
 
-def _write_undecided(rows: pd.DataFrame, results: Results) -> Said:
+def _write_undecided(rows: pd.DataFrame, results: Results) -> Sentence:
     new, old = name_sides(rows.iloc[0], results)
     if (rows["verdict"] == Outcome.TOO_FEW).all():
         most = prose.format_count(int(rows["blocks"].max()), "complete repeat")

@@ -59,8 +59,8 @@ def describe_slowed(facts: dict) -> str:
     )
     shares = [_format_percent(counts["reached"][level]) for level in levels if level in counts["reached"]]
     reached = words.fill("waits", shares=prose.format_list(shares)) if shares else ""
-    said = {"shares": ", ".join(detected), "alarms": alarms, "of": judged, "bound": bound, "reached": reached}
-    return words.fill("slowed", **said, runs=prose.format_count(counts["runs"], "run"))
+    fields = {"shares": ", ".join(detected), "alarms": alarms, "of": judged, "bound": bound, "reached": reached}
+    return words.fill("slowed", **fields, runs=prose.format_count(counts["runs"], "run"))
 
 
 def describe_further_twins(run: Results) -> list[str]:
@@ -74,13 +74,13 @@ def describe_further_twins(run: Results) -> list[str]:
         if row["control"] in counts:
             differing, judged = counts[row["control"]]
             runs = words.fill("in runs", differing=differing, runs=prose.format_count(judged, "run"))
-        said = {
+        fields = {
             "control": prose.capitalize_first(ANEW[row["control"]]),
             "outcome": outcome,
             "ratio": ratio,
             "runs": runs,
         }
-        lines.append(words.fill("anew", **said))
+        lines.append(words.fill("anew", **fields))
     return lines
 
 
@@ -190,11 +190,11 @@ def describe_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
         if many := int(counts.sum()):
             be, been = ("is", "was") if many == 1 else ("are", "were")
             cells_of = prose.format_count(int((counts > 0).sum()), "cell")
-            said = {"repeats": prose.format_count(many, "repeat"), "cells": cells_of, "be": be, "been": been}
-            lines.append(words.fill(kind, **said))
+            fields = {"repeats": prose.format_count(many, "repeat"), "cells": cells_of, "be": be, "been": been}
+            lines.append(words.fill(kind, **fields))
     if blocks and (few := int(((cells["n"] > 0) & (cells["n"] < MIN_BLOCKS) & (cells["control"] == "")).sum())):
-        said = {"cells": prose.format_count(few, "cell"), "have": "has" if few == 1 else "have", "needed": MIN_BLOCKS}
-        lines.append(words.fill("few repeats of cells", **said))
+        fields = {"cells": prose.format_count(few, "cell"), "have": "has" if few == 1 else "have", "needed": MIN_BLOCKS}
+        lines.append(words.fill("few repeats of cells", **fields))
     return lines
 
 
@@ -228,8 +228,8 @@ def _describe_order(order: dict) -> list[str]:
         return []
     repeats, complete, orders, overlapping = (order[key] for key in ("repeats", "complete", "orders", "overlapping"))
     many = prose.format_count(repeats, "repeat")
-    said = {"repeats": many, "complete": complete}
-    every = words.fill("each cell in each" if complete == repeats else "each cell in some", **said)
+    fields = {"repeats": many, "complete": complete}
+    every = words.fill("each cell in each" if complete == repeats else "each cell in some", **fields)
     how = words.fill("in few orders", orders=prose.format_count(orders, "order")) if repeats > 1 else ""
     how = words.fill("in own orders") if orders > 1 and orders >= repeats - 1 else how
     beside = words.fill("time unknown") if overlapping is None else words.fill("none overlap")
@@ -258,9 +258,9 @@ def list_limits(run: Results, own: Iterable[str] = ()) -> list[str]:
         "oversubscribed": is_true(cell_tables.get_column(cells, "oversubscribed")),
         "harness": share > HARNESS,
     }
-    said = {"percent": HARNESS, "most": f"{share.max():.0f}", "title": decides}
+    fields = {"percent": HARNESS, "most": f"{share.max():.0f}", "title": decides}
     lines += [
-        words.fill(name, cells=prose.format_count(int(those.sum()), "cell"), **said)
+        words.fill(name, cells=prose.format_count(int(those.sum()), "cell"), **fields)
         for name, those in counts.items()
         if those.any()
     ]

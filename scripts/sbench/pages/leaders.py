@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from sbench.pages import names, prose, words
-from sbench.pages.headline import CLAUSES, LONGEST, Said
+from sbench.pages.headline import CLAUSES, LONGEST, Sentence
 from sbench.pages.markup import bold
 from sbench.pages.results import Results
 from sbench.pages.run_files import ABSENT
@@ -112,9 +112,9 @@ def describe_lead(
     rest = words.fill("not judged", arms=_name_outside(lead, results)) if lead.outside and not brief else "."
     if lead.kind == "open":
         return where, words.fill("not told apart", at=at, arms=prose.format_list(texts), rest=rest)
-    said = {"fastest": report.contest.fastest, "among": among, "rest": rest}
-    said["same"] = words.fill("each as fast") if lead.kind == "same" else ""
-    return where, words.fill("fastest", at=at, arms=prose.format_list(texts), **said)
+    fields = {"fastest": report.contest.fastest, "among": among, "rest": rest}
+    fields["same"] = words.fill("each as fast") if lead.kind == "same" else ""
+    return where, words.fill("fastest", at=at, arms=prose.format_list(texts), **fields)
 
 
 def _describe_conditions(lead: Lead, cells: pd.DataFrame, results: Results) -> str:
@@ -138,7 +138,7 @@ def _name_outside(lead: Lead, results: Results) -> str:
     return prose.format_list(_format_arm(arm, results) for arm in lead.outside)
 
 
-def write_others(leads: list[Lead], results: Results) -> list[Said]:
+def write_others(leads: list[Lead], results: Results) -> list[Sentence]:
     """Write a sentence for each lead in other contexts and along the sizes, and for the headline's unjudged arms."""
     keys = {_build_key(lead) for lead in _choose_leads(leads, results)}
     first = [lead for lead in _select_first(leads) if _build_key(lead) in keys] or leads[:1]
@@ -162,7 +162,7 @@ def write_others(leads: list[Lead], results: Results) -> list[Said]:
     ] + [(text, ()) for text in unjudged]
 
 
-def write_headline(leads: list[Lead], results: Results) -> list[Said]:
+def write_headline(leads: list[Lead], results: Results) -> list[Sentence]:
     """Write the leads along all levels in a sentence, with its statements."""
     chosen = _choose_leads(leads, results)
     if chosen:

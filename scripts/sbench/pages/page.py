@@ -320,8 +320,8 @@ def remove_shared_columns(table: Table) -> Table:
         return table
     coloured = {column for column, flags in table.over.items() if any(_list_colours(flags))}
     shared = [column for column in texts if column not in coloured and column and texts[column].nunique() == 1]
-    said = ", ".join(f"{column} {texts[column].iloc[0]}".strip() for column in shared)
-    caption = f"{table.caption} In all rows: {said}." if shared else table.caption
+    constants = ", ".join(f"{column} {texts[column].iloc[0]}".strip() for column in shared)
+    caption = f"{table.caption} In all rows: {constants}." if shared else table.caption
     over = {column: flags for column, flags in table.over.items() if column not in shared}
     return replace(table, caption=caption, frame=table.frame.drop(columns=shared), over=over)
 

@@ -22,7 +22,7 @@ from sbench.pages import (
 )
 from sbench.pages import headline as headlines
 from sbench.pages.findings import Finding
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.markup import bold, bullets, code, heading, link, paragraph, quotation
 from sbench.pages.page import Page, Table
 from sbench.pages.plot import Figure
@@ -44,7 +44,7 @@ class Answer:
 
 
 def show_opening(
-    page: Page, run: Results, why: Iterable[Said] = (), own: Answer | None = None, headline: str = ""
+    page: Page, run: Results, why: Iterable[Sentence] = (), own: Answer | None = None, headline: str = ""
 ) -> None:
     """Show the answer, the picture of its deciding comparisons, reasons, advice and the best configurations.
 
@@ -55,9 +55,9 @@ def show_opening(
         show_first_screen(page, run, own.headline, own.picture, {"Why": reasons, "Next steps": list(own.to_do)})
         return
     leads = leaders.find_leads(run) if run.report.contest else []
-    said = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
+    sentences = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
     # Write the headline first: of two contradicting statements, the page keeps the earlier.
-    headline = headline or bold(select_headline(said, run))
+    headline = headline or bold(select_headline(sentences, run))
     reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
     advice = run.select_sentences([*leaders.write_others(leads, run), *recommendation.list_recommendations(run)])
     advice += recommendation.describe_needed_repeats(run)
@@ -69,9 +69,9 @@ def show_opening(
     page.show_table(answer.build_best_table(run), "")
 
 
-def select_headline(said: Iterable[Said], run: Results) -> str:
+def select_headline(sentences: Iterable[Sentence], run: Results) -> str:
     """Return the sentences of a headline that hold, or else a notice that it was withheld."""
-    return " ".join(run.select_sentences(said)) or words.fill("withheld", many="The headline")
+    return " ".join(run.select_sentences(sentences)) or words.fill("withheld", many="The headline")
 
 
 def show_first_screen(
@@ -184,8 +184,8 @@ def describe_usual_levels(run: Results) -> str:
     """Describe the levels of most cells, which sentences and rows leave out; "" without such levels."""
     compared = {run.report.headline, *run.verdicts.get("factor", ())}
     own = [factor.name for factor in run.report.factors if not (factor.place or factor.given)]
-    said = [name for name in own if run.usual_levels.get(name, "") not in ("", run.report.added.get(name))]
-    levels = [run.names.format_subject(name, run.usual_levels[name]) for name in said if name not in compared]
+    sentences = [name for name in own if run.usual_levels.get(name, "") not in ("", run.report.added.get(name))]
+    levels = [run.names.format_subject(name, run.usual_levels[name]) for name in sentences if name not in compared]
     return f"Unless noted: {', '.join(levels)}." if levels else ""
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sbench.pages import names, prose, words
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.judgement import MOST_REPEATS, WORTHWHILE, count_needed_blocks
 from sbench.pages.markup import bold, code
 from sbench.pages.results import Results
@@ -18,7 +18,7 @@ from sbench.verdicts.outcomes import Outcome
 MOST = 4  # recommendations of a page; the tables have all
 
 
-def list_recommendations(results: Results) -> list[Said]:
+def list_recommendations(results: Results) -> list[Sentence]:
     """List the configuration with the least time in each situation, by the factors that matter.
 
     A situation is a place and a reader's work. A factor matters if the recommended cell was shown to be faster than a
@@ -74,7 +74,7 @@ def _list_levels(choice: Choice, made: Recommendation, results: Results) -> tupl
     return choice.factor, choice.level, *(levels[loser] for loser in losers)
 
 
-def _write_recommendation(group: list[Recommendation], results: Results) -> Said:
+def _write_recommendation(group: list[Recommendation], results: Results) -> Sentence:
     times = results.cells.set_index("cell")[results.report.time_column].astype(float)
     named = _name_situations([dict(made.situation) for made in group], results)
     texts = [_write_choice(number, group, results) for number in range(len(group[0].choices))]

@@ -152,13 +152,13 @@ class Results:
         cells = self.cells
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
-    def select_sentences(self, said: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
+    def select_sentences(self, sentences: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
         """Return the sentences whose statements hold and contradict no earlier statement; withhold the others.
 
         Older tables, whose verdicts do not name their blocks, cannot be checked (`is_checked`).
         """
         kept = []
-        for text, statements in said:
+        for text, statements in sentences:
             is_true = not self.is_checked or all(statement.is_supported_by(self.checks) for statement in statements)
             (kept if is_true and self._stated.add_statements(statements) else self.withheld).append(text)
         return kept

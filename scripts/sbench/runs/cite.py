@@ -51,7 +51,7 @@ def format_citation(results: Path, by: str) -> str:
     days = sorted({escape_text(str(session)[:10]) for of_study in facts for session in of_study["sessions"]})
     commits = sorted({escape_text(str(commit)[:12]) for of_study in facts for commit in of_study["git"]})
     name = build_permanent_name(results.name, sorted(studies.values()))
-    said = {
+    fields = {
         # LaTeX reads _ as a subscript.
         **{"name": name, "title": name.replace("_", r"\_")},
         **{"about": ", ".join(studies), "names": ", ".join(studies.values()), "by": by or _NOBODY},
@@ -60,4 +60,4 @@ def format_citation(results: Path, by: str) -> str:
         "days": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "unknown date",
     }
     sentence = "{by}: measurements {name} ({about}), {days}, with {tool} {version}, {code}."
-    return f"{sentence.format(**said)}\n\n{_ENTRY.format(**said)}"
+    return f"{sentence.format(**fields)}\n\n{_ENTRY.format(**fields)}"

@@ -164,13 +164,13 @@ def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFr
     `warned` rules are broken only in sessions of sides that do not take turns, which decides nothing. `passed` rules
     have the number of deciding cells unless all cells decide.
     """
-    said: dict[str, list[str]] = {"rules": [], "broken": [], "warned": [], "open": [], "passed": []}
+    by_kind: dict[str, list[str]] = {"rules": [], "broken": [], "warned": [], "open": [], "passed": []}
     for what, percent in rules:
         word, _, count = what.partition(" ")
         text, bound = f"{what} > {percent:g} %" if percent else what, 1 + percent / 100
-        said["rules"].append(text)
+        by_kind["rules"].append(text)
         if verdicts.empty:
-            said["open"].append(text)
+            by_kind["open"].append(text)
             continue
         if count:
             share, verdict = counts[f"{count}_other"] / counts[f"{count}_base"], counts[count]
@@ -186,15 +186,15 @@ def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFr
         beyond = share > bound if word in ("slower", "more") else share < 1 / bound
         alone = "" if count else verdicts["of_sessions"]
         if broken := int(((verdict == word) & beyond).sum()):
-            said["broken"].append(f"{text} in {broken} of {len(verdict)} cells")
+            by_kind["broken"].append(f"{text} in {broken} of {len(verdict)} cells")
         elif warned := int(((alone == word) & beyond).sum()):
-            said["warned"].append(f"{text} in {warned} of {len(verdict)} cells")
+            by_kind["warned"].append(f"{text} in {warned} of {len(verdict)} cells")
         elif not decided.any():
-            said["open"].append(text)
+            by_kind["open"].append(text)
         else:
             part = "" if decided.all() else f" (decided in {decided.sum()} of {len(decided)} cells)"
-            said["passed"].append(f"{text}{part}")
-    return said
+            by_kind["passed"].append(f"{text}{part}")
+    return by_kind
 
 
 def find_differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd.DataFrame:

@@ -43,5 +43,5 @@ def run_program(name: str, *arguments: object) -> None:
     done = subprocess.run(build_command(name, *arguments), stderr=subprocess.PIPE, text=True)
     if done.returncode:
         *_, last = f"\n{done.stderr}".rstrip().splitlines() or [""]
-        said = last.removeprefix("problem: ")
-        raise Problem(said if said != last else f"scripts/{name}.py failed: {last.strip() or done.returncode}")
+        reason = last.removeprefix("problem: ")
+        raise Problem(reason if reason != last else f"scripts/{name}.py failed: {last.strip() or done.returncode}")

@@ -10,7 +10,7 @@ import pandas as pd
 from sbench.pages import answer, comparisons, findings, names, pages, prose
 from sbench.pages import headline as headlines
 from sbench.pages.declaration import Factor, Report, Value
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.markup import bold, bullets, code, heading
 from sbench.pages.page import Page, Table
 from sbench.pages.results import Results, complete_cells
@@ -56,15 +56,15 @@ class Sides(Results):
 
 def load_comparison(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.DataFrame]:
     """Load a comparison as results of a study with the factor `run`, and the table of counts."""
-    folder, said = Path(tables), read_facts(facts)
-    own = import_module(f"sbench.studies.{said['study']}.report").REPORT
+    folder, answers = Path(tables), read_facts(facts)
+    own = import_module(f"sbench.studies.{answers['study']}.report").REPORT
     texts = (*TEXTS, "run", "of_sessions", *own.names)
     cells, verdicts = (read_table(folder / f"{name}.csv", texts) for name in ("cells", "verdicts"))
-    report = _build_report(own, said["sides"], next(name for name in cells if name.endswith("_low"))[: -len("_low")])
+    report = _build_report(own, answers["sides"], next(name for name in cells if name.endswith("_low"))[: -len("_low")])
     cells = complete_cells(cells, pd.DataFrame({"cell": [], "valid": pd.Series(dtype=bool)}), report)
     verdicts = verdicts.assign(**dict.fromkeys(set(own.names) - set(verdicts), ""))
     raw = read_table(folder / "records.csv", ("cell", "unit_of"))
-    run = Sides(pd.DataFrame(), cells, verdicts, pd.DataFrame(), said, report=report, raw=raw)
+    run = Sides(pd.DataFrame(), cells, verdicts, pd.DataFrame(), answers, report=report, raw=raw)
     return run, read_table(folder / "counts.csv", (*texts, *sessions.COUNTS))
 
 
@@ -98,14 +98,14 @@ def show_comparison(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 def describe_rules(facts: dict) -> str:
     """Describe in bold the outcome of the rules of `fail_on`; return "" without rules."""
-    said = facts["outcome"]
-    if not said["rules"]:
+    answers = facts["outcome"]
+    if not answers["rules"]:
         return ""
-    if said["broken"]:
-        return bold(f"Fails: {prose.format_list(said['broken'])}.") + " "
-    parts = [f"Passes: {prose.format_list(said['passed'])}" if said["passed"] else "Neither fails nor passes"]
-    parts += [f"warning, from these sessions only: {prose.format_list(said['warned'])}"] if said["warned"] else []
-    parts += [f"not decided: {prose.format_list(said['open'])}"] if said["open"] else []
+    if answers["broken"]:
+        return bold(f"Fails: {prose.format_list(answers['broken'])}.") + " "
+    parts = [f"Passes: {prose.format_list(answers['passed'])}" if answers["passed"] else "Neither fails nor passes"]
+    parts += [f"warning, from these sessions only: {prose.format_list(answers['warned'])}"] if answers["warned"] else []
+    parts += [f"not decided: {prose.format_list(answers['open'])}"] if answers["open"] else []
     return bold(f"{'; '.join(parts)}.") + " "
 
 
@@ -132,7 +132,7 @@ def render_headline(run: Results) -> str:
     return bold(pages.select_headline([_write_headline(run)], run))
 
 
-def _write_headline(run: Results) -> Said:
+def _write_headline(run: Results) -> Sentence:
     rows = run.get_comparisons()
     if rows.empty:
         return "The two sides share no cells.", ()

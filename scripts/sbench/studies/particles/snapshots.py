@@ -124,10 +124,10 @@ def _describe_file(path: Path, group: str, field: str) -> dict:
         if dataset.ndim != 1 or dataset.dtype.kind not in "fiu":
             raise Problem(f"{path}: {group}/{field} must be a single number per particle; choose another field")
         header = dict(file["Header"].attrs) if "Header" in file else {}
-        count, stored, said = len(dataset), dataset.id.get_storage_size(), header.get("NumPart_ThisFile")
+        count, stored, counts = len(dataset), dataset.id.get_storage_size(), header.get("NumPart_ThisFile")
         kind = group.removeprefix("PartType")
-        if said is not None and kind.isdigit() and int(said[int(kind)]) != count:
-            raise Problem(f"{path}: {field} must have {int(said[int(kind)])} values, as in the header (got {count})")
+        if counts is not None and kind.isdigit() and int(counts[int(kind)]) != count:
+            raise Problem(f"{path}: {field} must have {int(counts[int(kind)])} values, as in the header (got {count})")
         places = f"{group}/{PLACES}" in file
         box = float(np.max(header["BoxSize"])) if places and "BoxSize" in header else None
     return {

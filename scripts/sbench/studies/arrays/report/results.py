@@ -7,7 +7,7 @@ import pandas as pd
 
 from sbench.pages import cell_tables, names, prose, results, run_files
 from sbench.pages.declaration import Column
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.page import Table
 from sbench.pages.results import Results
 from sbench.pages.run_files import read_facts
@@ -55,21 +55,21 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     return records
 
 
-def describe_acknowledged(run: Results) -> Iterator[Said]:
+def describe_acknowledged(run: Results) -> Iterator[Sentence]:
     """Yield the rates of a service's writes, until acknowledged and until stored."""
     cells = run.measured
     written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write") & cells["acknowledged_rate"].notna()]
     for (store, compression), alike in written.groupby(["store", "compression"], sort=False):
-        said = {
+        fields = {
             "store": run.names.format_store(store),
             "compression": run.names.format_condition("compression", [compression]),
         }
-        said["acknowledged"] = prose.format_span(alike["acknowledged_rate"], names.format_rate)
-        said["stored"] = prose.format_span(alike["rate"], names.format_rate)
-        yield words.fill("acknowledged", service=BACKENDS["hsds"], **said), ()
+        fields["acknowledged"] = prose.format_span(alike["acknowledged_rate"], names.format_rate)
+        fields["stored"] = prose.format_span(alike["rate"], names.format_rate)
+        yield words.fill("acknowledged", service=BACKENDS["hsds"], **fields), ()
 
 
-def describe_cores(run: Results) -> Iterator[Said]:
+def describe_cores(run: Results) -> Iterator[Sentence]:
     """Yield the CPU seconds of a service's nodes, by their number, and of the library, for writes with gzip."""
     cells, named = run.measured.query("operation == 'write' and compression == 'gzip'"), run.names
     nodes = _get_node_usage(run, cells, "service_node_cpu_s") + _get_node_usage(run, cells, "data_nodes_cpu_s")
@@ -89,9 +89,9 @@ def describe_cores(run: Results) -> Iterator[Said]:
                 named.format_subject("shape", rows["shape"].iloc[0]),
                 named.format_condition("values", rows["values"].unique()),
             )
-            said = {"place": prose.capitalize_first(run.describe_place(rows.iloc[0])), "array": " ".join(what)}
-            said |= {"service": format_spent(service, "nodes"), "library": format_spent(library, "clients")}
-            yield words.fill("cores", **said), ()
+            fields = {"place": prose.capitalize_first(run.describe_place(rows.iloc[0])), "array": " ".join(what)}
+            fields |= {"service": format_spent(service, "nodes"), "library": format_spent(library, "clients")}
+            yield words.fill("cores", **fields), ()
 
 
 def build_writing_table(run: Results) -> Table:

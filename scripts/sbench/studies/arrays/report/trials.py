@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from sbench.pages import cell_tables, names, prose, run_files
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.page import Table
 from sbench.probe import sizes
 from sbench.studies.arrays.pieces import TRIALS
@@ -57,23 +57,27 @@ def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
     return Table(operation, caption, frame, formats, over, words.fill("colours of trials"))
 
 
-def describe_streaming(trials: pd.DataFrame) -> Iterator[Said]:
+def describe_streaming(trials: pd.DataFrame) -> Iterator[Sentence]:
     """Yield whether streaming lifts the limit, for which requests, and its cost in memory."""
     near = trials[trials["operation"] == "limits"]
     above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
     for level, title in STREAMING.items():
         if len(of_level := near[above & binary & (near["streaming"] == level)]):
             others = of_level["outcome"][of_level["outcome"] != ANSWERED]
-            said = {"how": prose.capitalize_first(title), "answered": len(of_level) - len(others), "of": len(of_level)}
-            said["others"] = words.fill("not answered", outcomes=_format_outcomes(others)) if len(others) else ""
-            yield words.fill("above limit", most=of_level["times_limit"].max(), **said), ()
+            fields = {
+                "how": prose.capitalize_first(title),
+                "answered": len(of_level) - len(others),
+                "of": len(of_level),
+            }
+            fields["others"] = words.fill("not answered", outcomes=_format_outcomes(others)) if len(others) else ""
+            yield words.fill("above limit", most=of_level["times_limit"].max(), **fields), ()
     on = near["streaming"] == "on"
     if len(reads := near[on & (near["phase"] == BINARY[0]) & (near["outcome"] == ANSWERED)]):
         ends = [part[AMOUNTS].median() for _, part in reads.groupby("times_limit")]
         (small, growth), (large, most) = ([_format_mib(ends[place][name]) for name in AMOUNTS[:2]] for place in (0, -1))
         first, last = (names.format_seconds(ends[-1][name]) for name in AMOUNTS[2:])
-        said = {"small": small, "growth": growth, "large": large, "most": most}
-        yield words.fill("memory", **said, first=first, last=last), ()
+        fields = {"small": small, "growth": growth, "large": large, "most": most}
+        yield words.fill("memory", **fields, first=first, last=last), ()
     others = near[above & on & ~near["phase"].isin((*BINARY, "h5pyd read"))]
     if len(others):
         kinds = [f"{what}: {_format_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from sbench.pages import cell_tables, leaders, names, prose
 from sbench.pages.declaration import Column
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.markup import bold, bullets, code, verbatim
 from sbench.pages.page import Page, Table
 from sbench.pages.results import Results
@@ -24,7 +24,7 @@ _DASK = [name for name, method in METHODS.items() if method.dask]
 _PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none", "pool": "processes"}
 
 
-def list_reasons(run: Results) -> list[Said]:
+def list_reasons(run: Results) -> list[Sentence]:
     """Return that Dask was never faster, if so, and the times of a chunk and of a task, if both were measured."""
     cells = run.measured
     if "chunk_s" not in cells:
@@ -40,10 +40,10 @@ def list_reasons(run: Results) -> list[Said]:
     ]
     rows = run.get_comparisons()
     rows = rows[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK)]
-    said: list[Said] = []
+    fields: list[Sentence] = []
     if len(rows) and not (rows["verdict"] == Outcome.FASTER).any():
-        said.append((words.fill("dask never faster"), (NoGain(tuple((one,) for one in run.to_comparisons(rows))),)))
-    return [*said, (words.fill("chunk and task", chunk=chunk, tasks=prose.format_list(tasks)), ())]
+        fields.append((words.fill("dask never faster"), (NoGain(tuple((one,) for one in run.to_comparisons(rows))),)))
+    return [*fields, (words.fill("chunk and task", chunk=chunk, tasks=prose.format_list(tasks)), ())]
 
 
 def describe_yt_tasks(run: Results) -> Iterator[str]:
@@ -55,8 +55,8 @@ def describe_yt_tasks(run: Results) -> Iterator[str]:
             words.fill("sent", size=weights[cell], parts=what, cost=prose.format_number(costs[cell]))
             for cell, what in ((row["contender_cell"], words.fill("objects of yt")), (row["baseline_cell"], ""))
         )
-        said = {"ratio": names.format_ratio_with_interval(*_get_ratios(row)), "verdict": row["verdict"]}
-        yield words.fill("through yt", cell=_format_operation(row), yt=own, other=other, **said)
+        fields = {"ratio": names.format_ratio_with_interval(*_get_ratios(row)), "verdict": row["verdict"]}
+        yield words.fill("through yt", cell=_format_operation(row), yt=own, other=other, **fields)
 
 
 def describe_conversion(run: Results) -> Iterator[str]:
@@ -76,9 +76,9 @@ def describe_conversion(run: Results) -> Iterator[str]:
             pays = words.fill("pays from", reads=reads, fewest=fewest, most=most)
         elif row["verdict"] in (Outcome.SAME, Outcome.SLOWER):
             pays = words.fill("never pays")
-        said = {"method": row["method"], "making": prose.format_number(making), "copy": copy, "files": files}
-        said["outcome"] = ", ".join(filter(None, [row["verdict"], ratio and f"ratio {ratio}"]))
-        yield words.fill("converting", cell=_format_operation(row), **said, pays=bold(pays))
+        fields = {"method": row["method"], "making": prose.format_number(making), "copy": copy, "files": files}
+        fields["outcome"] = ", ".join(filter(None, [row["verdict"], ratio and f"ratio {ratio}"]))
+        yield words.fill("converting", cell=_format_operation(row), **fields, pays=bold(pays))
 
 
 def show_code(page: Page, run: Results) -> None:

@@ -64,8 +64,8 @@ def describe_merged_tasks(run: Results) -> list[str]:
     for cell in run.measured[_is_pure(run)].to_dict("records"):
         iterations = run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])
         listed, read = iterations["listed"].first().max(), iterations["chunks"].sum().max()
-        said = {"particles": format_particles(cell["particles"]), "listed": listed, "read": read}
-        lines.append(words.fill("taken for one", who=format_method(cell), **said))
+        fields = {"particles": format_particles(cell["particles"]), "listed": listed, "read": read}
+        lines.append(words.fill("taken for one", who=format_method(cell), **fields))
     return lines
 
 

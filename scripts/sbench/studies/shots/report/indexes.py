@@ -28,9 +28,9 @@ def describe_costs(run: Results) -> list[str]:
     lines = []
     for cell in indexed.to_dict("records"):
         requests = _format_requests(counts.get(cell["cell"]) or {})
-        said = {"seconds": prose.format_number(cell["index_s"]), "requests": requests}
+        fields = {"seconds": prose.format_number(cell["index_s"]), "requests": requests}
         pays = _describe_payoff(cell, cells[cells["index_s"].isna()], alike, run)
-        lines.append(words.fill("index", who=run.names.format_row(cell, names), **said, pays=pays))
+        lines.append(words.fill("index", who=run.names.format_row(cell, names), **fields, pays=pays))
     return lines
 
 

@@ -16,12 +16,12 @@ def describe_orders(run: Results) -> list[str]:
     """Return a sentence for each known order of reads of a run."""
     lines = []
     for order in run.facts.get("reads") or []:
-        said = {
+        fields = {
             "access": prose.capitalize_first(_format_access(run, order)),
             "reads": prose.format_count(order["reads"], "read"),
         }
         lines.append(
-            words.fill("order of reads", **said, objects=_format_objects(order), datasets=_format_datasets(order))
+            words.fill("order of reads", **fields, objects=_format_objects(order), datasets=_format_datasets(order))
         )
     return lines
 

@@ -17,7 +17,7 @@ def describe_recovery(run: Results) -> list[str]:
     by_reader: dict[str, list[str]] = {}
     for who, fault, row in _iter_rows(run):
         by_reader.setdefault(who, []).append(f"{_format_verb(row)} {fault} ({_format_figures(row)})")
-    return [f"{prose.capitalize_first(who)} {prose.format_list(said)}." for who, said in by_reader.items()]
+    return [f"{prose.capitalize_first(who)} {prose.format_list(phrases)}." for who, phrases in by_reader.items()]
 
 
 def render_headline(run: Results) -> str:

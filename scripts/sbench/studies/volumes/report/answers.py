@@ -13,7 +13,7 @@ import pandas as pd
 from sbench.pages import headline as headlines
 from sbench.pages import names, pages, prose
 from sbench.pages.findings import Finding
-from sbench.pages.headline import Said
+from sbench.pages.headline import Sentence
 from sbench.pages.markup import bold, code
 from sbench.pages.sentences import name_sides
 from sbench.pages.statements import Outcomes, Statement
@@ -157,13 +157,13 @@ def _describe_change(heads: Sequence[dict]) -> str:
     is_later = any(row["first_number"] == 1 for row in heads)
     at = words.fill("from job", jobs=" or ".join(late)) if jobs else words.fill("later battery") if is_later else ""
     jumps = [row["jump"] for row in heads if pd.notna(row["jump"])]
-    said = []
+    fields = []
     if jumps and (min(jumps) > 1) == (max(jumps) > 1):
         ends = min(row["jump_low"] for row in heads), max(row["jump_high"] for row in heads)
         rise = names.describe_effect(jumps, *ends, is_time=False)
-        said.append(f"{REPORT.get_metric(heads[0]['metric']).title} {rise.text} {rise.interval}")
-    said += filter(None, [_format_values(heads)])
-    return words.fill("then", verb=verb, at=at) + (f": {', '.join(said)}" if said else "")
+        fields.append(f"{REPORT.get_metric(heads[0]['metric']).title} {rise.text} {rise.interval}")
+    fields += filter(None, [_format_values(heads)])
+    return words.fill("then", verb=verb, at=at) + (f": {', '.join(fields)}" if fields else "")
 
 
 def _format_values(rows: Sequence[dict]) -> str:
@@ -196,7 +196,7 @@ def write_headline(run: Results) -> str:
     return bold(pages.select_headline([_write_unchecked_headline(run)], run))
 
 
-def _write_unchecked_headline(run: Results) -> Said:
+def _write_unchecked_headline(run: Results) -> Sentence:
     first = _select_first_limit(run)
     if run.measured.empty or not (first or "iops" in run.measured):
         return headlines.write_headline(run)
@@ -373,7 +373,7 @@ def list_advice(run: Results) -> list[str]:
     return lines
 
 
-def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Said:
+def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Sentence:
     """Choose among the volumes that keep a limit: one shown to be lower than all others, or any."""
     best = min(kept, key=lambda course: course.deciding_segment["value_ms"])
     own, rows = best.whole["store"], run.get_comparisons()
@@ -390,11 +390,11 @@ def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results
     kept_limits = tuple(course.statement for course in kept)
     others = tuple(course.statement for course in every if course.verdict != Outcome.MEETS)
     alone = VolumeChoice((best.statement,), others, kept_limits, run.to_comparisons(between))
-    said = {"series": bold(phrases.format_label(best.whole, run)), "value": value, "limit": limit}
+    fields = {"series": bold(phrases.format_label(best.whole, run)), "value": value, "limit": limit}
     if len(kept) == 1:
-        return words.fill("use only", **said), (alone,)
+        return words.fill("use only", **fields), (alone,)
     if stores and stores <= beaten:
-        return words.fill("use lowest", **said), (alone,)
+        return words.fill("use lowest", **fields), (alone,)
     named = phrases.join_names([phrases.format_label(course.whole, run) for course in kept])
     return words.fill("use any", series=named, limit=limit), (replace(alone, chosen=kept_limits),)
 
