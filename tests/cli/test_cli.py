@@ -145,8 +145,8 @@ def test_a_check_tells_what_the_cache_and_runs_take_and_how_to_remove_it(clone, 
         path.write_bytes(os.urandom(mib * 2**20))
     (clone / "results/new").mkdir()
     lines = sbench("check", "config/quick.yaml", cwd=clone, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)}).stdout
-    assert f"cache: 3 MiB of builds; rm -r {tmp_path}/storage-benchmarks removes it" in lines
-    assert "results: 2 MiB, of which results/old has 2 MiB; rm -r results/<run> reports/<run> removes a run" in lines
+    assert f"cache: 3 MiB of builds; rm -r {tmp_path}/storage-benchmarks removes them" in lines
+    assert "results: 2 MiB, most in results/old (2 MiB); rm -r results/<run> reports/<run> removes a run" in lines
 
 
 def test_json_is_one_object_and_has_no_nan(clone):

@@ -37,7 +37,7 @@ def test_a_launcher_with_a_plugin_that_mpich_does_not_know_does_not_make_a_recor
     need_slurm()
     cell.within = [str(ROOT / "tests/helpers/slurm.sh"), str(tmp_path / "slurm")]
     cell.settings["mpi"]["launcher"] = ["srun", "--mpi=none"]
-    assert cell.problem().startswith("2 processes (got 1 are together")
+    assert cell.problem().startswith("MPI must start 2 processes (got 1)")
 
 
 def test_hydra_starts_the_processes_on_the_machines_of_a_list(cell: Cell, tmp_path: Path):

@@ -262,7 +262,7 @@ def test_commits_of_a_clone_are_libraries_of_the_versions_that_they_have(clone_o
         ("{clone} beside v2", "beside is not an ancestor of v2"),
         ("{clone} v1 main~3", "are the same commit; name two"),
         ("hdf5 1.14.6 2.2.0 --files s3://bucket/x.h5", "only the embedded server counts requests"),
-        ("hdf5 1.14.6 2.2.0 --files {clone}/*.h5", "no file is there"),
+        ("hdf5 1.14.6 2.2.0 --files {clone}/*.h5", "no file matches"),
         ("hdf5 1.14.6 2.2.0 --files {clone}/src/H5public.h", "H5public.h is not an HDF5 file"),
         ("hdf5 1.14.6", "sbench bisect: the following arguments are required: last"),
     ],

@@ -64,7 +64,7 @@ def build(folder: Path, rows: list[dict] | None = None, iterations: int = 4, bro
             path.write_text(sealed(record), encoding="utf-8")
             readers.append({"cell": row["cell"], "repeat": repeat, "effective": record.get("effective", {})})
     left_out = _row({f: USUAL[f][0] for f in FACTORS} | {"method": "chunkwise"})
-    left_out |= {"cell": "", "omitted": "chunkwise does not load"}
+    left_out |= {"cell": "", "omitted": "chunkwise does not load; use operation sum, moments or histogram"}
     pd.DataFrame([*rows, left_out]).to_csv(folder / "matrix.csv", index=False)
     merge(folder, ".", "particles", compare=COMPARE)
     (folder / "facts.json").write_text(json.dumps(facts() | {"readers": readers}), encoding="utf-8")

@@ -151,7 +151,7 @@ def test_a_job_that_was_ended_is_a_failed_cell_and_the_next_call_makes_it_good(r
 
 def test_while_jobs_of_a_call_that_was_killed_are_in_the_queue_nothing_is_submitted(ran):
     (line,) = [line for line in said(ran, "third").splitlines() if "problem: " in line]
-    assert re.search(r"jobs of an earlier call are in the queue \(\d+( \d+)*\): wait until they end, or scancel", line)
+    assert re.search(r"jobs of an earlier call are in the queue \(\d+( \d+)*\); wait until they end, or scancel", line)
     assert "has been submitted" not in said(ran, "third")
 
 

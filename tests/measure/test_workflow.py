@@ -248,7 +248,7 @@ def test_snakemakes_own_report_has_each_page_with_figures_and_tables_and_needs_n
     assert sorted(path.name for path in held) == sorted(path.name for path in pages)
     text = (tiny_run / "own.html").read_text(encoding="utf-8")
     assert "The page of the study shots of the run tiny" in text
-    assert "The pages of a run, with the figures and tables on them" in text
+    assert "The pages of a run, with their figures and tables" in text
     if not browser.browser():
         pytest.skip("there is no Chromium to look at the report")
     visit = browser.visit(tiny_run / "own.html", {"text": "document.body.innerText", "opened": OPEN})

@@ -446,7 +446,7 @@ def test_index_opens_with_the_answers_and_leads_to_the_page(study: str, page: Pa
     index = page.with_name("index.html")
     text = index.with_suffix(".md").read_text(encoding="utf-8")
     left = json.loads(page.with_name(f"{study}_answers.json").read_text(encoding="utf-8"))
-    assert text.startswith(f"# What was found on laptop\n\n[{left['title']}]({study}.md)\n")
+    assert text.startswith(f"# Results of laptop\n\n[{left['title']}]({study}.md)\n")
     assert render_markdown_line(left["headline"]) in text
     assert f"![{left['title']}]({left['picture']})" in text
     assert f"{study}.html" in Links(index.read_text(encoding="utf-8")).inside

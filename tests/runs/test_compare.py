@@ -458,7 +458,7 @@ def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(proj
     assert f"\n\n**{counts}** **{fails}**" in page
     assert "% longer than old-1 … old-4" in page
     assert "Requests: same in 2 and **more** in 2 of 4 cells." in page
-    assert "8 requests for" in page
+    assert "in 8 requests" in page
     index = (project / "reports/compare/index.md").read_text(encoding="utf-8")
     assert f"**{counts}** **{fails}**" in index
     assert "To cite" not in index

@@ -290,7 +290,7 @@ def test_a_hostfile_with_fewer_slots_than_processes_is_refused(on_disk, tmp_path
         f"{hostfile} has 3 slots for 4 processes; add hosts (name:slots, one per line), or reduce the processes"
     )
     hostfile.write_text("node-1 slots=4\nnode-2:many\n", encoding="utf-8")
-    assert here.problem() == f"{hostfile}: 'node-2:many' )"
+    assert here.problem() == f"{hostfile}: a line must be host:slots (got 'node-2:many')"
 
 
 def ranks_of_this_test() -> list[int]:

@@ -229,7 +229,7 @@ def test_values_look_digitised_and_differ_between_shots():
 def test_a_mislabelled_file_is_refused(made, change: dict):
     folder, _ = made["shot-major"]
     settings = replace(STUDY, layout="shot-major", shots=2)
-    with pytest.raises(Problem, match=f"^{next(iter(change))} is "):
+    with pytest.raises(Problem, match=f"^{next(iter(change))} must be "):
         validate_files(
             replace(settings, **change),
             plan_shots(settings),

@@ -64,7 +64,7 @@ def test_the_manifest_says_what_objects_hold_and_holds_none(tmp_path):
     [
         ({"size": "1MB", "objects": 1, "seed": 1}, "got '1MB'"),
         ({"size": "1MiB", "objects": 0, "seed": 1}, "size and number of objects must be at least 1"),
-        ({"size": "1MiB"}, "settings of objects must be objects, seed, size, not size"),
+        ({"size": "1MiB"}, "settings of objects must be objects, seed, size (got size)"),
     ],
 )
 def test_settings_that_describe_no_objects_are_one_line(tmp_path, settings, reason):
@@ -446,7 +446,9 @@ def test_a_launcher_that_is_named_is_used_as_it_is(cell):
 def test_processes_that_do_not_find_one_another_are_refused(cell):
     here = cell(processes="2")
     here.settings["mpi"]["launcher"] = ["sh", "-c", 'shift 2; exec "$@"', "launcher"]
-    assert here.problem() == ("2 processes (got 1 ); does the launcher belong to the MPI library (library under mpi)?")
+    assert here.problem() == (
+        "MPI must start 2 processes (got 1); does the launcher belong to the MPI library (library under mpi)?"
+    )
 
 
 def test_a_launcher_that_is_not_there_is_one_line(cell):

@@ -205,7 +205,7 @@ def test_a_file_with_other_particles_than_its_header_says_is_named(spoiled):
 
 
 def test_a_file_that_is_missing_is_told(spoiled):
-    with pytest.raises(Problem, match=r"must have 3 files, as in the headers \(got 2\); name all files"):
+    with pytest.raises(Problem, match=r"must have 3 files, as in the headers \(got 2\); name a folder with"):
         snapshots.describe_snapshot([spoiled[0], spoiled[2]])
 
 
@@ -249,7 +249,7 @@ def test_rows_of_a_copy_are_read_from_the_groups_that_hold_them(tmp_path):
 def test_a_copy_that_cannot_be_written_is_one_line(snapshot, tmp_path):
     chunks = [snapshot_reading.Chunk(0, 0, str(snapshot[0]), 0, 100)]
     with pytest.raises(
-        Problem, match=r"snapshot\.0\.hdf5 cannot be copied to .*none: .*; free disk space, or remove parquet"
+        Problem, match=r"snapshot\.0\.hdf5 cannot be copied to .*none: .*; free disk space, or remove driver parquet"
     ):
         parquet_copy.write_copies(chunks, FIELD, drivers.Access("sec2", drivers.UNSET, 2**20), tmp_path / "none")
 
@@ -287,7 +287,7 @@ def test_chunks_of_yt_that_overlap_or_leave_a_gap_are_told(shift):
         return SimpleNamespace(index=SimpleNamespace(data_files=pieces))
 
     through_yt.expect_same_chunks(dataset(0, 100), chunks)
-    with pytest.raises(Problem, match=r"snapshot\.0\.hdf5: yt reads other chunks \(2\) than the listed chunks \(2\)"):
+    with pytest.raises(Problem, match=r"snapshot\.0\.hdf5: yt's chunks \(2\) differ from the listed chunks \(2\)"):
         through_yt.expect_same_chunks(dataset(0, 100 + shift), chunks)
 
 
@@ -320,7 +320,7 @@ def test_printed_timings_are_read_and_stand_beside_what_was_measured(tmp_path, p
         ),
         (
             "stage,kind,method,mean_s,std_s\nx (12 chunks),load,mine,1,1\n",
-            "mine is not a timing of the published study",
+            r"stage and method must be a timing of the published study \(got x \(12 chunks\), mine\)",
         ),
     ],
 )
@@ -410,14 +410,14 @@ def expanded(**levels: object) -> tuple[list, list]:
             "works only on a single machine",
         ),
         ({"driver": "parquet", "selection": ["all", "region"], **SUM}, "a Parquet copy contains only the field"),
-        ({"driver": "parquet", "page_buffer": ["unset", "1MiB"], **SUM}, "a Parquet copy lacks a page buffer"),
+        ({"driver": "parquet", "page_buffer": ["unset", "1MiB"], **SUM}, "a page buffer does not apply to a Parquet"),
         (
             {**SUM, "chunk": AT_MOST, "method": ["serial", "yt-serial"]},
             "hdf5-2.0.0 lacks yt, which method yt-serial needs",
         ),
         (
             {"chunk": [262144, 20000], **YT, "method": "yt-delayed"},
-            "yt opens and cuts files itself: set driver sec2",
+            "yt opens and splits files itself; set driver sec2",
         ),
         (
             {"rereads": [1, 2], **YT, "chunk": AT_MOST, "method": "yt-serial"},
@@ -434,7 +434,7 @@ def test_what_cannot_be_measured_is_left_out_with_the_reason(levels, reason):
 def test_own_files_and_made_snapshots_are_not_mixed(tmp_path):
     config = configuration.load_config(ROOT / "config/smoke.yaml")
     config["studies"] = {"particles": config["studies"]["particles"] | {"data": {"files": str(tmp_path)}}}
-    with pytest.raises(Problem, match=r"data\.files requires particles: \[own\]"):
+    with pytest.raises(Problem, match=r"particles: must be \[own\] with data\.files"):
         configuration.resolve_config(config, [])
 
 

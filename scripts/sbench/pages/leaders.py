@@ -4,6 +4,7 @@ Every pair of arms of one contest has a verdict, from the configuration's compar
 """
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -112,7 +113,9 @@ def describe_lead(
     rest = words.fill("not judged", arms=_name_outside(lead, results)) if lead.outside and not brief else "."
     if lead.kind == "open":
         return where, words.fill("not told apart", at=at, arms=prose.format_list(texts), rest=rest)
-    fields = {"fastest": report.contest.fastest, "among": among, "rest": rest}
+    fastest = report.contest.fastest
+    fastest = re.sub(r"^was ", "were ", fastest) if len(lead.arms) > 1 else fastest
+    fields = {"fastest": fastest, "among": among, "rest": rest}
     fields["same"] = words.fill("each as fast") if lead.kind == "same" else ""
     return where, words.fill("fastest", at=at, arms=prose.format_list(texts), **fields)
 

@@ -21,10 +21,11 @@ _PARTS = re.compile(r"<(code|a|abbr|button|h[1-3]|pre)\b.*?</\1>|<[^>]*>", re.DO
 def read_definitions() -> dict[str, str]:
     """Return the definition of each word in lower case, from the glossary's columns "Noun", "Meaning" and "On pages".
 
-    A noun without words of its own on pages is the word.
+    A noun without words of its own on pages is the word. Without the file, as in a part of a clone, pages have no
+    tooltips.
     """
-    definitions = {}
-    for noun, meaning, words in _ROW.findall(Path("docs/glossary.md").read_text(encoding="utf-8")):
+    definitions, glossary = {}, Path("docs/glossary.md")
+    for noun, meaning, words in _ROW.findall(glossary.read_text(encoding="utf-8")) if glossary.exists() else ():
         if noun in NOUNS:
             text = _LINK.sub(r"\1", meaning.replace("`", ""))
             for word in words.replace("`", "").strip().split(", ") if words.strip() else [noun]:
@@ -35,6 +36,8 @@ def read_definitions() -> dict[str, str]:
 def explain_words(html: str, explained: set[str]) -> str:
     """Add a tooltip to each word of the glossary at its first use; `explained` collects the definitions in use."""
     definitions = read_definitions()
+    if not definitions:
+        return html
     pattern = "|".join(sorted(map(re.escape, definitions), key=len, reverse=True))
 
     def add_tooltip(word: re.Match) -> str:

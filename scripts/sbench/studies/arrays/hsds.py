@@ -302,7 +302,7 @@ def _open_file(target: Target, mode: str) -> h5pyd.File:
         )
     except OSError as error:
         words = " ".join(str(error).split())
-        raise Problem(f"HSDS at {place['endpoint']} does not open {place['domain']}: {words}") from error
+        raise Problem(f"HSDS at {place['endpoint']} cannot open {place['domain']}: {words}") from error
 
 
 BACKEND = Hsds()

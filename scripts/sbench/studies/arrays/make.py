@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         argv,
         __doc__,
         'JSON as {"shape": "12000x2200", "chunks": "1500x275", "compression": "none", "values": "formula", "seed": 1};'
-        ' "part_size" is passed on to the stores',
+        ' "part_size" is optional: the part size of uploads',
     )
     data, out = read_fields(Data, options.settings), options.out
     shape = pieces.parse_shape(data.shape, data.chunks)

@@ -35,7 +35,8 @@ def read_printed(path: Path) -> list[dict]:
     remedy = "correct studies.arrays.published"
     table = csv_file.read_table(path, COLUMNS, remedy)
     if not table["test"].isin(TESTS).all():
-        raise Problem(f"{path} must have rates of the tests {' and '.join(TESTS)} only; {remedy}")
+        wrong = table.loc[~table["test"].isin(TESTS), "test"].iloc[0]
+        raise Problem(f"{path}: column test: must be {' or '.join(TESTS)} (got {wrong!r}); {remedy}")
     return [
         {
             **{name: row[name] for name in _OF_RATE},
@@ -67,7 +68,8 @@ def build_published_table(run: Results) -> Table:
     machines = list(dict.fromkeys(printed["machine"]))
     caption = (
         "Published rates in MiB/s (printed as MB/s) by machine, and rates measured here with the same array. As "
-        "published: writes until acknowledged, reads from memory."
+        "published: writes until acknowledged, reads from memory. Stored or cold: writes until stored, reads with a "
+        "cold cache."
     )
     frame = pd.DataFrame(rows)[[*keys, *machines, *HERE]]
     return Table("published", caption, frame, dict.fromkeys(machines, names.format_rate))

@@ -110,7 +110,7 @@ def client_timeout():
     from the server"""
 
 
-@claims.explains("introduction", tested_by="arrays: time to first byte, streaming against not")
+@claims.explains("introduction", tested_by="arrays: time to first byte with and without streaming")
 def assemble_before_send():
     """HSDS would need time to assemble all the bytes for the response before sending any data to the client."""
 
@@ -298,7 +298,7 @@ def library_disk_speed():
 
 
 @claims.explains(
-    "text after table 1", tested_by="arrays: time in client, network, service node, data node and store apart"
+    "text after table 1", tested_by="arrays: separate times of client, network, service node, data node and store"
 )
 def marshalled():
     """while with HSDS the data has to be marshaled from the client to the service and then to the disk."""
@@ -326,7 +326,7 @@ def slower(article, machine, operation):
 
 
 @claims.compares(
-    "text after table 1, against m5.2xlarge, the next",
+    "text after table 1; tested against m5.2xlarge, the second best",
     "<1",
     "factor of library / HSDS, devone / m5.2xlarge",
     "arrays",
@@ -346,7 +346,7 @@ def virtualization_overhead():
 @claims.explains(
     "text after table 1",
     tested_by="arrays: store with added latency (0, 10, 50 ms a request) against a local disk, flushed and cold; the"
-    " service acknowledges before it stores, so the store may not be in the time at all",
+    " service acknowledges before it stores, so the time may exclude the store",
 )
 def s3_latency_cause():
     """~14x slower on the EC2 instance (due to S3 being much higher latency than an EBS volume)."""
@@ -388,7 +388,7 @@ def library_pulled_ahead(article):
 
 
 @claims.compares(
-    "text after table 2, slightly read as by less than a fifth",
+    "text after table 2; “slightly” taken as less than a fifth",
     ">0.8",
     "factor, macpro / devone",
     operation=["write", "read"],
@@ -471,7 +471,9 @@ def config_increase():
     """The max_request_size config could be increased"""
 
 
-@claims.explains("h5pyd", tested_by="arrays: one request against pieces below the limit: rate and number of requests")
+@claims.explains(
+    "h5pyd", tested_by="arrays: a single request against pieces below the limit: rate and number of requests"
+)
 def breaking_up_writes():
     """if you’ve previously been breaking up writes into smaller pieces to get around the request size limit"""
 

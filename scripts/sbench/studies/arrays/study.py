@@ -44,38 +44,46 @@ class Arrays(Study):
         bands = pieces.split_rows(shape, clients)
         largest = next(pieces.iter_pieces(shape, bands[0], cell.access, limit)).bytes
         reasons = {
-            "an array must be in files, or in objects of S3 or Azure Blob": bool(
+            "the store of an array must be a folder, S3, Azure Blob or HSDS": bool(
                 {"device", "shell", "share"} & entry.keys()
             ),
-            f"{', '.join(others)}: only for a service; use the default": others and not service,
-            "the library has a single request in flight; set concurrency to unset": (
+            f"{', '.join(others)}: only for backend hsds; use the default": others and not service,
+            "backend library has a single request in flight; set concurrency to unset": (
                 backend == "library" and cell.concurrency != "unset"
             ),
-            "the HDF5 library does not write to an object store": backend == "library" and writes and not store.files,
-            "a chunk is larger than the array": shape.chunk_rows > shape.rows or shape.chunk_columns > shape.columns,
-            f"a chunk must fit into the memory of a data node, {sizes.format_size(_HOLDS)}; use smaller chunks": (
+            "the HDF5 library does not write to an object store; use backend hsds or zarr": (
+                backend == "library" and writes and not store.files
+            ),
+            "a chunk is larger than the array; use smaller chunks": (
+                shape.chunk_rows > shape.rows or shape.chunk_columns > shape.columns
+            ),
+            f"a chunk must fit into the chunk cache of a data node, {sizes.format_size(_HOLDS)}; use smaller chunks": (
                 service and shape.padded_bytes // shape.chunks > _HOLDS
             ),
-            "the array has fewer rows of chunks than clients": len(bands) < clients,
+            "the array has fewer rows of chunks than clients; use fewer clients": len(bands) < clients,
             "only a read has a cache state; set cache to any": not reads and cell.cache != "any",
-            "limits and faults require a service that the workflow starts": trials and (not service or running),
-            "a service requires the backend hsds": running and not service,
-            "a remote service has fixed nodes and limits; use the defaults": running
+            "operations limits and faults require backend hsds, started by the workflow": (
+                trials and (not service or running)
+            ),
+            "a store of kind hsds requires backend hsds": running and not service,
+            "a store of kind hsds has fixed nodes, limits and concurrency; use the defaults": running
             and (
                 cell.concurrency != "unset"
                 or any(levels[name] != level for name, level in _OF_SERVICE.items() if name != "protocol")
             ),
-            "trials choose their requests; set protocol client, access whole, 1 client and concurrency unset": (
+            "limits and faults send fixed requests; set protocol client, access whole, clients 1, concurrency unset": (
                 trials and any(levels[name] != level for name, level in _OF_TRIALS.items())
             ),
-            "slowing a store requires a service that keeps files": cell.operation == "faults" and not store.files,
-            f"trials request up to {MOST} times the request limit, which exceeds the array": (
-                trials and MOST * limit > shape.bytes
+            "operation faults slows the store down, which requires a folder": (
+                cell.operation == "faults" and not store.files
             ),
-            f"without streaming HSDS refuses requests of {sizes.format_size(largest)}; use pieces": (
+            f"limits and faults request up to {MOST} times request_limit, more than the array; use a larger array or a "
+            "lower limit": (trials and MOST * limit > shape.bytes),
+            f"without streaming, HSDS refuses requests of {sizes.format_size(largest)}; use access pieces": (
                 service and not trials and cell.streaming == "off" and largest >= limit
             ),
-            "a text of so many numbers exceeds the request limit; use pieces and a higher limit, or binary": (
+            f"a JSON request has up to {pieces.TEXT} times the bytes of its values, which exceeds request_limit; use "
+            "access pieces and a higher limit, or protocol binary": (
                 service and cell.protocol == "json" and pieces.TEXT * largest >= limit
             ),
         }

@@ -21,7 +21,8 @@ def main(argv: list[str] | None = None) -> int:
         argv,
         __doc__,
         'JSON as {"particles": "A", "per_file": 400000, "seed": 1}: A, B or a number; or {"files": "folder", '
-        '"group": "PartType0", "field": "Density"}: describe existing files; "part_size" is passed on to the stores',
+        '"group": "PartType0", "field": "Density"}: describe existing files; "part_size" is optional: the part '
+        "size of uploads",
     )
     data = read_fields(Data, options.settings)
     paths = list_source_files(Path(data.files)) if data.files else make_snapshot(data, options.out)

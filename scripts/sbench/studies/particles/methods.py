@@ -260,7 +260,7 @@ def count(file):
 
 if __name__ == "__main__":
     client = dask.distributed.Client(n_workers={workers}, threads_per_worker={threads})
-    # Replace by your files, in order.
+    # Adapt the pattern and the order to your files.
     files = sorted(glob.glob("snapshot.*.hdf5"), key=lambda file: int(file.split(".")[-2]))
     chunks = [(f, s, min(s + {chunk}, n)) for f in files for n in [count(f)] for s in range(0, n, {chunk})]
     {lines}"""
@@ -274,7 +274,7 @@ METHODS = {
     ),
     "preallocated": Method(
         _run_preallocated,
-        "a loop reads the chunks in turn into an array",
+        "a loop reads the chunks in turn into an array of the final size",
         reduces=False,
         dask=False,
         load="into_one(chunks)",
@@ -300,12 +300,12 @@ METHODS = {
     ),
     "futures-pure": Method(
         lambda task: _run_futures(task, pure=True),
-        "a future per chunk with the defaults of Dask: equal tasks run once",
+        "a future per chunk with Dask's default, which runs equal tasks once",
         pure=True,
     ),
     "array": Method(
         _run_array,
-        "a Dask array of delayed chunks, computed",
+        "a Dask array of delayed chunks; the client computes it",
         load="dask.array.concatenate([dask.array.from_delayed(dask.delayed(read, pure=False)(f, s, e), (e - s,), float)"
         " for f, s, e in chunks]).compute()",
         add="dask.array.concatenate([dask.array.from_delayed(dask.delayed(read, pure=False)(f, s, e), (e - s,), float)"
@@ -322,7 +322,7 @@ METHODS = {
     ),
     "yt-delayed": Method(
         lambda task: _run_delayed(task, _reduce_yt_chunk, _build_yt_arguments),
-        "a delayed task per chunk, which receives yt's chunk and dataset as yt pickles them",
+        "a delayed task per chunk, which receives yt's pickled chunk and dataset",
         yt=True,
         arguments=_build_yt_arguments,
     ),

@@ -31,7 +31,7 @@ def write_copies(chunks: Sequence[Chunk], field: str, access: drivers.Access, fo
         except OSError as error:
             words = " ".join(str(error).split())
             raise Problem(
-                f"{address} cannot be copied to {folder}: {words}; free disk space, or remove parquet"
+                f"{address} cannot be copied to {folder}: {words}; free disk space, or remove driver parquet"
             ) from error
         copies.append(copy)
     return copies

@@ -44,8 +44,8 @@ def read_printed(path: Path) -> list[dict]:
     for row in table.to_dict("records"):
         chunks = _CHUNKS.search(row["stage"])
         if not chunks or row["method"] not in called:
-            what = f"{row['stage']}, {row['method']} is not a timing of the published study"
-            raise Problem(f"{path}: {what}; {remedy}")
+            got = f"{row['stage']}, {row['method']}"
+            raise Problem(f"{path}: stage and method must be a timing of the published study (got {got}); {remedy}")
         operation, method = called[row["method"]]
         deviation = None if pd.isna(row["std_s"]) else row["std_s"]
         rows.append({"chunks": int(chunks[1]), "operation": operation, "method": method})
@@ -87,7 +87,8 @@ def build_printed_table(run: Results) -> Table:
         )
     caption = (
         "The published timings, mean ± standard deviation, with 4 workers of 2 threads, and times measured here "
-        "with the same numbers of particles and lists of chunks. Published futures that repeat a chunk read it once."
+        "with the same numbers of particles and lists of chunks. If chunks repeat, the published futures read each "
+        "chunk once."
     )
     digits = dict.fromkeys(("published: × as fast as serial", "measured: × as fast as serial"), prose.format_ratio)
     return Table("published", caption, pd.DataFrame(rows), digits)

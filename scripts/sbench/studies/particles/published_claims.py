@@ -35,7 +35,7 @@ def _get_times(timings: pd.DataFrame, method: str, stage: str) -> pd.Series:
     return timings[(timings["method"] == method) & (timings["stage"] == stage)]["mean_s"]
 
 
-@claims.compares("after cell 28", "<1", "factor of the factors, 32 chunks to 12", "particles: number of particles")
+@claims.compares("after cell 28", "<1", "factor of Dask / serial, 32 / 12 chunks", "particles: number of particles")
 def sums_comparable(timings):
     """and again, we have much more comparable results."""
     return _compare_snapshots(timings)["reduce"]
@@ -60,7 +60,7 @@ def overhead_communicating():
     """This isn't suprising because using a tool like dask introduces an overhead for communicating data."""
 
 
-@claims.explains("introduction", tested_by="particles: yt-delayed against delayed, bytes of a task")
+@claims.explains("introduction", tested_by="particles: yt-delayed against delayed, bytes per task")
 def reader_serializes_yt():
     """The full daskified reader, however, includes not just communication of data  but also serialization of complex
     yt dataset and index objects."""
@@ -163,9 +163,7 @@ def futures_sum_faster_a(timings):
     return _compare_methods(timings, [FUTURES_SUM], [ARRAY_SUM], A)
 
 
-@claims.explains(
-    "after cell 18", tested_by="particles: delayed against array, seconds of an iteration that reads nothing"
-)
+@claims.explains("after cell 18", tested_by="particles: delayed against array, time of an iteration that reads nothing")
 def futures_faster_graph_cause():
     """this is likely due to the overhead of constructing the full dask graph associated with a dask array."""
 
@@ -177,20 +175,20 @@ def particles_a():
 
 
 @claims.quantifies(
-    "A larger dataset; cell 5 lists two of the 12 chunks in one file", "12", "files, at most 11 by cell 5"
+    "A larger dataset; cell 5 lists two of the 12 chunks in one file", "12", "files (cell 5: at most 11)"
 )
 def files_a():
     """across 12 hdf files"""
     return 12 - 1
 
 
-@claims.compares("before cell 20", "<1", "factor of the factors, 32 chunks to 12", "particles: number of particles")
+@claims.compares("before cell 20", "<1", "factor of Dask / serial, 32 / 12 chunks", "particles: number of particles")
 def larger_may_improve(timings):
     """it's possible that the relative performance for the daskified cases will improve with larger datasets"""
     return _compare_snapshots(timings)
 
 
-@claims.compares("after cell 24", "<1", "factor of the factors, 32 chunks to 12", "particles: number of particles")
+@claims.compares("after cell 24", "<1", "factor of Dask / serial, 32 / 12 chunks", "particles: number of particles")
 def much_more_comparable_b(timings):
     """so we see that with the larger number of particles and chunk-files, the performance is **much** more comparable
     when loading the full array."""
@@ -321,7 +319,7 @@ def time_x2000_futures(timings):
 @claims.compares(
     "after cell 43",
     "<1",
-    "factor of the factors, x2000 to x10, each to manual_sum_by_chunk",
+    "factor of futures / manual_sum_by_chunk, x2000 / x10",
     "particles: futures of distinct chunks",
 )
 def x2000_more_speedup(timings):
@@ -375,8 +373,8 @@ def similar_read_times():
 
 @claims.explains(
     "Summary",
-    tested_by="particles: seconds of an iteration that reads nothing (internals), load against reduce (communication),"
-    " seconds of reading",
+    tested_by="particles: time of an iteration that reads nothing (internals), load against reduce (communication),"
+    " time of the reads",
 )
 def overhead_comes_from():
     """So the overhead comes from chunked-data communication and dask internals."""
@@ -406,9 +404,7 @@ def array_overhead_not_worth(timings):
     return _compare_methods(timings, ARRAYS, [LOAD, SUM]).droplevel("method")
 
 
-@claims.compares(
-    "Summary", ">1", "methods that are the fastest of a stage", "particles: number of particles, operation, workers"
-)
+@claims.compares("Summary", ">1", "different fastest methods", "particles: number of particles, operation, workers")
 def situation_dependent(timings):
     """**So the main takeaway** is that the load or reduction method should be situation dependent."""
     fastest = timings.loc[timings.groupby(["stage", "kind"])["mean_s"].idxmin()]

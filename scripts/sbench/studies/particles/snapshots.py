@@ -109,8 +109,8 @@ def describe_files(paths: list[Path], group: str, field: str) -> list[dict]:
     files = [_describe_file(path, group, field) for path in paths]
     if wrong := {file.pop("of") for file in files} - {None, len(files)}:
         raise Problem(
-            f"{paths[0].parent} must have {wrong.pop()} files, as in the headers (got {len(files)}); name all"
-            " files of the snapshot"
+            f"{paths[0].parent} must have {wrong.pop()} files, as in the headers (got {len(files)}); name a"
+            " folder with exactly these files"
         )
     if not any(file["particles"] for file in files):
         raise Problem(f"{paths[0].parent} contains no particles of {group}; correct studies.particles.data")
@@ -127,7 +127,10 @@ def _describe_file(path: Path, group: str, field: str) -> dict:
         count, stored, counts = len(dataset), dataset.id.get_storage_size(), header.get("NumPart_ThisFile")
         kind = group.removeprefix("PartType")
         if counts is not None and kind.isdigit() and int(counts[int(kind)]) != count:
-            raise Problem(f"{path}: {field} must have {int(counts[int(kind)])} values, as in the header (got {count})")
+            raise Problem(
+                f"{path}: {field} must have {int(counts[int(kind)])} values, as in the header (got {count}); restore"
+                " the file"
+            )
         places = f"{group}/{PLACES}" in file
         box = float(np.max(header["BoxSize"])) if places and "BoxSize" in header else None
     return {

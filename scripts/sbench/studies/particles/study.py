@@ -54,9 +54,9 @@ class Particles(Study):
         wanted = {str(level) for mapping in list_mappings(section) for level in mapping["particles"]}
         own = read_fields(Data, section["data"]).files
         if own and wanted != {"own"}:
-            yield "studies.particles.matrix.particles: data.files requires particles: [own]"
+            yield "studies.particles.matrix.particles: must be [own] with data.files; change it, or remove data.files"
         if not own and "own" in wanted:
-            yield "studies.particles.data.files is missing; particles: [own] requires it"
+            yield "studies.particles.data.files: missing, but particles is own; name a folder of HDF5 files, or a file"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield the reasons why a combination of levels cannot exist."""
@@ -68,21 +68,29 @@ class Particles(Study):
         spread = cell.nodes != "1"
         of_yt = ", ".join(f"{factor} {level}" for factor, level in _OF_YT.items())
         reasons = {
-            f"{name} does not load": load and not method.loads,
-            f"{name} does not reduce": not load and not method.reduces,
-            "a load holds all values in memory; use a memory limit only with reductions": limited and load,
-            f"{name} reads in the client, which Dask's memory limit does not cover": limited and not method.dask,
-            f"a Dask worker needs at least {sizes.format_size(_LEAST_MEMORY)}; raise memory": (
+            f"{name} does not load; use operation sum, moments or histogram": load and not method.loads,
+            f"{name} does not reduce; use operation load": not load and not method.reduces,
+            "a load holds all values in memory; set memory to none, or use a reduction": limited and load,
+            f"{name} reads in the client, which Dask's memory limit does not cover; set memory to none": (
+                limited and not method.dask
+            ),
+            f"a Dask worker needs at least {sizes.format_size(_LEAST_MEMORY)}; raise memory, or lower workers": (
                 limited and sizes.parse_size(cell.memory) < int(cell.workers) * _LEAST_MEMORY
             ),
-            "Dask limits the memory of processes, not of threads": limited and cell.pool == "threads",
+            "Dask limits the memory of processes, not of threads; set pool to processes": (
+                limited and cell.pool == "threads"
+            ),
             "workers on several nodes must be processes; set pool to processes": spread and cell.pool == "threads",
-            "Dask's memory limit works only on a single machine": spread and limited,
+            "Dask's memory limit works only on a single machine; set nodes to 1, or memory to none": spread and limited,
             "a Parquet copy contains only the field; set selection to all": copied and cell.selection != "all",
-            "a Parquet copy lacks a page buffer; set page_buffer to unset": copied and cell.page_buffer != "unset",
-            f"yt opens and cuts files itself: set {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
+            "a page buffer does not apply to a Parquet copy; set page_buffer to unset": (
+                copied and cell.page_buffer != "unset"
+            ),
+            f"yt opens and splits files itself; set {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
             "yt reads all data once, however often chunks are listed; set rereads to 1": once,
-            "equal tasks exist only if rereads is above 1": method.pure and cell.rereads == "1",
+            f"{name} merges equal tasks, which exist only if rereads is above 1; use futures": (
+                method.pure and cell.rereads == "1"
+            ),
         }
         yield from (reason for reason, holds in reasons.items() if holds)
         yield from check_distributions(levels, config, ("yt",) if method.yt else (), f"method {name}")

@@ -42,7 +42,7 @@ def open_snapshot(address: str, index: Path | str, control: str = "") -> None:
     try:
         dataset = yt.load(address)
     except YTUnidentifiedDataType as error:
-        raise Problem(f"{address}: yt does not support this kind of file; remove its methods") from error
+        raise Problem(f"{address}: yt does not recognise the file; remove methods yt-serial and yt-delayed") from error
     dataset.index_filename = str(index)
     _numbers.update({_get_place(piece): number for number, piece in enumerate(list_pieces(dataset))})
     _add_accounting(type(dataset.index.io), control)
@@ -66,7 +66,10 @@ def expect_same_chunks(dataset: Any, chunks: Sequence[Chunk]) -> None:
     """Raise a Problem if yt splits the files into other chunks than the other methods read."""
     own = [(*_get_place(piece), int(piece.end)) for piece in list_pieces(dataset)]
     if own != [(Path(chunk.address).name, chunk.start, chunk.end) for chunk in chunks]:
-        raise Problem(f"{chunks[0].address}: yt reads other chunks ({len(own)}) than the listed chunks ({len(chunks)})")
+        raise Problem(
+            f"{chunks[0].address}: yt's chunks ({len(own)}) differ from the listed chunks ({len(chunks)}); remove"
+            " methods yt-serial and yt-delayed"
+        )
 
 
 def read_all_data(dataset: Any, source: Source) -> Any:

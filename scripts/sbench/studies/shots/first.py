@@ -43,7 +43,7 @@ def describe_first(data: dict, levels: Iterable[str] = ()) -> First:
             choice = choose_datasets(file, data["datasets"], source.where, root=source.root)
             if choice.meant:
                 words = _describe_file(file, source, choice, list(levels) or [selection.ALL])
-                also = f"; the {len(lacking)} files before it contain nothing to read" if lacking else ""
+                also = f"; nothing to read in {sizes.format_count(len(lacking), 'file')} before it" if lacking else ""
                 return First(
                     get_creation_facts(file)["paged"],
                     f"{words}, {sizes.format_count(len(of_set), 'file')}{also}",

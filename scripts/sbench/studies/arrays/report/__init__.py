@@ -49,7 +49,8 @@ ACKNOWLEDGED = Value(
     "acknowledged_rate",
     "Rate until acknowledged",
     "MiB/s",
-    means="The same bytes divided by the time until the last is acknowledged, not yet stored.",
+    means="Rate until acknowledged: the same bytes divided by the time until the last write is acknowledged; it is "
+    "stored later.",
     summary=build_rate_summary("acknowledged_bytes", MIB),
 )
 
@@ -117,7 +118,7 @@ METHOD = (
     "and synchronised (fsync), a service has flushed and its files are synchronised, an object store has "
     "acknowledged. The time includes opening or creating the array.",
     "Each record starts a service on this machine, with the data nodes of the cell. Before a read, the array is "
-    "written through the service and its nodes restart: for a cold read their memory is empty, for a warm read the "
-    "array was read once. Written values are read back from restarted nodes, untimed.",
+    "written through the service and its nodes restart. A cold read finds empty memory; a warm read follows an untimed "
+    "read. Written values are read back from restarted nodes, untimed.",
     "Every value read is compared with the generated value.",
 )

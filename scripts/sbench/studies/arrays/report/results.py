@@ -20,8 +20,8 @@ OF_SERVICE = (
     ("CPU of the service node / s", "service_node_cpu_s", 1),
     ("CPU of the busiest data node / s", "data_node_cpu_s", 1),
     ("CPU of all data nodes / s", "data_nodes_cpu_s", 1),
-    ("peak of the service node / MiB", "service_node_peak_bytes", MIB),
-    ("peak of the largest data node / MiB", "data_node_peak_bytes", MIB),
+    ("peak memory of the service node / MiB", "service_node_peak_bytes", MIB),
+    ("peak memory of the largest data node / MiB", "data_node_peak_bytes", MIB),
 )
 
 

@@ -40,7 +40,7 @@ def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
         return Table(operation, "", pd.DataFrame())
     rows = []
     for (what, times), trial in some.groupby(["phase", "times_limit"], sort=False, dropna=False):
-        row = {"what": what} | ({"× limit": times} if operation == "limits" else {})
+        row = {"trial": what} | ({"× limit": times} if operation == "limits" else {})
         row["request / MiB"] = trial["request_bytes"].median() / MIB
         of_level = {title: trial[trial["streaming"] == level] for level, title in STREAMING.items()}
         row |= {title: _format_outcomes(part["outcome"]) for title, part in of_level.items()}

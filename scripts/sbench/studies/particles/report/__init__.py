@@ -20,14 +20,14 @@ MILLION = 1e6
 OPERATIONS = {
     "load": "loading into an array",
     "sum": "summing",
-    "moments": "mean and variance",
-    "histogram": "a histogram",
+    "moments": "computing mean and variance",
+    "histogram": "computing a histogram",
 }
 
 
 def format_particles(level: str, _facts: dict | None = None) -> str:
     """Format a number of particles, such as "1.94 million"."""
-    return f"{int(level) / MILLION:.3g} million" if level.isdigit() else "own"
+    return f"{int(level) / MILLION:.3g} million" if level.isdigit() else "user-supplied"
 
 
 def format_method(cell: dict) -> str:
@@ -76,8 +76,8 @@ REPORT = Report(
     metrics=(
         Metric("total", "time of the iterations"),
         Metric("first", "time of the first iteration"),
-        Metric("chunk", "time of a chunk"),
-        Metric("prepare", "time of making the copy or yt's index"),
+        Metric("chunk", "time to read a chunk"),
+        Metric("prepare", "time to make the copy or yt's index"),
     ),
     values=(
         Value(
@@ -98,7 +98,7 @@ REPORT = Report(
             "spread",
             "Reading: busiest worker / mean",
             ratio=True,
-            means="Reading time of the busiest worker, divided by the mean of the workers.",
+            means="Reading time of the busiest worker, divided by the mean over the workers.",
         ),
     ),
     panels=("operation", "selection", "store", "driver", "cache"),
@@ -106,16 +106,18 @@ REPORT = Report(
     scaling=Scaling("workers"),
     harness=(
         Column("start of workers / s", "cluster_start_s", format_number),
-        Column("account of reads / s", "null_s", format_number),
+        Column("recording of reads / s", "null_s", format_number),
     ),
     effective=(
         Column("HDF5", "hdf5"),
-        Column("bytes in files / MiB", from_readers_in_mib("effective.read_bytes"), format_number),
-        Column("processes that read", from_readers("effective.readers", "median"), WHOLE),
-        Column("bytes of a task", from_readers("effective.task_bytes", "median"), WHOLE),
+        Column("stored bytes of the field / MiB", from_readers_in_mib("effective.read_bytes"), format_number),
+        Column("reading processes", from_readers("effective.readers", "median"), WHOLE),
+        Column("bytes per task", from_readers("effective.task_bytes", "median"), WHOLE),
         Column("moved between processes / MiB", from_readers_in_mib("effective.moved_bytes"), format_number),
-        Column("client's peak / MiB", from_readers_in_mib("effective.client_peak_bytes"), format_number),
-        Column("workers' peak / MiB", from_readers_in_mib("effective.worker_peak_bytes"), format_number),
+        Column("peak memory of the client / MiB", from_readers_in_mib("effective.client_peak_bytes"), format_number),
+        Column(
+            "peak memory of the largest worker / MiB", from_readers_in_mib("effective.worker_peak_bytes"), format_number
+        ),
     ),
     along="particles",
 )

@@ -127,7 +127,7 @@ def build_memory_table(run: Results) -> Table:
         Column("data in memory / GiB", "gib", prose.format_number),
         Column("data / limit", "times", prose.format_number),
         cell_tables.build_estimate_column("time / s", "iteration_s"),
-        Column("largest worker, of its limit / %", "share", names.format_percentage, *above),
+        Column("peak of the largest worker, share of its limit / %", "share", names.format_percentage, *above),
     )
     return cell_tables.build_table(run, "out-of-core", words.fill("table of memory"), columns, cells)
 
