@@ -94,7 +94,7 @@ def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offl
     assert "macpro" not in arrays
     assert "| 1 MiB | 28.0 ms | 714 | 31.0 ms | 645 |" in blobs
     assert "Azure Files latency" in blobs
-    assert "Single iterations are not known." in blobs
+    assert "The times of single iterations are not known." in blobs
     assert "iterations after the first" not in blobs + particles
     # The futures of what was listed again read a tenth of it, or less.
     assert "**futures-pure**" not in particles

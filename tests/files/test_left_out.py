@@ -141,7 +141,7 @@ def test_what_memory_has_no_room_for_is_left_out_before_it_is_read(tmp_path):
     done = limited(2 * 2**20, "sbench.cli", "check", tmp_path / "run.yaml")
     (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
     assert line.startswith("ok")
-    assert "/chunks (too large to be read by all; it needs 74.51 GiB of memory" in line
+    assert "/chunks (too large for selection all; it needs 74.51 GiB of memory" in line
     settings = f'{{"files": "{path}", "datasets": ["/**"], "layout": "mine"}}'
     options = ("--dataset", "d", "--out", tmp_path / "manifest.json", "--settings", settings)
     done = limited(2 * 2**20, "sbench.studies.shots.make", *options)

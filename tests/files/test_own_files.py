@@ -193,8 +193,8 @@ def test_a_dataset_that_two_patterns_mean_is_one_line(sets):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"layout": ["single-shot"]}, "studies.shots.matrix.layout: single-shot must be one of original, repacked"),
-        ({"selection": ["[0:3:-1]"]}, "selection [0:3:-1] must be an index of numpy"),
+        ({"layout": ["single-shot"]}, "matrix.layout: must be one of original, repacked (got single-shot)"),
+        ({"selection": ["[0:3:-1]"]}, "a numpy index such as [0:100, ...] (got [0:3:-1])"),
         ({"selection": ["1/0"]}, "is not valid"),
         ({"access": ["shots"]}, "access shots is for files with shots"),
     ],
@@ -235,7 +235,7 @@ def test_a_page_buffer_for_files_without_pages_is_said_before_anything_is_measur
     lines = {line.split()[1]: line for line in done.stdout.splitlines() if "data.files" in line}
     assert "is not paged" in (amiss := lines["data.files.original:"])
     assert amiss.startswith("FAILED")
-    assert "a page buffer of 64KiB has no effect on it" in amiss
+    assert "a page buffer of 64KiB requires pages" in amiss
     assert lines["data.files.repacked:"].startswith("ok")
 
 
@@ -252,7 +252,8 @@ def test_what_a_selection_leaves_and_a_filter_that_is_lacking_are_said_before_an
         (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
         return line
 
-    assert said().endswith("7 datasets to read, 6 by [5:9, ...] (/references (references) left out), 3 files")
+    assert "7 datasets to read, " in said()
+    assert said().endswith(" 6 with selection [5:9, ...] (/references (references) left out), 3 files")
     assert said(read_files=4).endswith("3 files; read_files is 4, so each record reads all of them")
     assert said(level="[99999]", datasets=["/gt*/**"]).startswith("FAILED")
     packed = with_a_filter(tmp_path / "packed.h5")

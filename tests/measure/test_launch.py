@@ -205,8 +205,8 @@ def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
         file["shots/1/signals/ip"] = [1.0, 2.0]
     name = tmp_path / "own/one.nc"
     assert looked().endswith(f"data.files: {name} is not paged, single-shot, 1 shots of 1 signals")
-    assert "1 signals; a page buffer of 1MiB has no effect on it: repack it" in looked(page_buffer=["0", "1MiB"])
-    assert "; the matrix has shot-major: write the layout" in looked(layout=["shot-major"])
+    assert "1 signals; a page buffer of 1MiB requires pages; repack the file" in looked(page_buffer=["0", "1MiB"])
+    assert "; set layout in the matrix to single-shot (got shot-major)" in looked(layout=["shot-major"])
 
 
 def test_a_run_of_another_name_measures_the_same_beside_the_first(measured):

@@ -179,7 +179,7 @@ def test_parts_of_a_run_are_told_only_beyond_what_counts_as_the_same(tables: Pat
     _, secondary = pages.get_findings(run)
     assert not [one for one in secondary if (one.metric, one.factor) == ("open", "library")]
     assert not [one for one in secondary if "**" in render_markdown_line(one.text)], "they are of the second rank"
-    assert (cell_tables.build_glance_table(run).frame["opening a file"] == "1.03× as long").any()
+    assert (cell_tables.build_glance_table(run).frame["time to open a file"] == "1.03× as long").any()
 
 
 def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables: Path, tmp_path: Path):

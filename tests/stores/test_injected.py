@@ -164,7 +164,7 @@ def test_the_page_says_who_recovers_with_figures(synthetic):
     said = " ".join(recovery.describe_recovery(run))
     assert "does not recover from" in said
     assert "a response cut at half its length in every 4th GET (6 of 6 reads failed [54, 100 %])" in said
-    assert "(0 of 6 reads failed [0, 46 %]; 32 faults survived, at 1 more GET and 0.25 s each)" in said
+    assert "(0 of 6 reads failed [0, 46 %]; 32 faults survived, each at a cost of 1 additional GET and 0.25 s)" in said
     assert list(recovery.build_recovery_table(run).frame["failed"]) == [6, 0]
     first = recovery.render_headline(run)
     assert "recovered in all 6 reads with a fault; of the reads by " in first

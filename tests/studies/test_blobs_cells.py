@@ -66,16 +66,16 @@ def omitted(config: dict) -> list[str]:
         ({"pattern": ["mpi-io"], "concurrency": [1, 2]}, "MPI-IO reads a single operation of a process at a time"),
         ({"store": ["disk", "s3"], "nodes": [1, 2]}, "reachable from a single machine only, not from 2 nodes"),
         ({"processes": [4], "nodes": [1, 3]}, "4 processes do not divide evenly among 3 nodes"),
-        ({"objects": ["shared", "own"]}, "an object per process is the pattern multiple-files"),
-        ({"pattern": ["sections", "broadcast"], "objects": ["own"]}, "broadcast reads a shared object"),
-        ({"operation_size": ["1KiB", "4KiB"]}, "an operation_size of 1KiB is smaller than a page"),
+        ({"objects": ["shared", "own"]}, "whole objects per process require pattern multiple-files"),
+        ({"pattern": ["sections", "broadcast"], "objects": ["own"]}, "broadcast reads a single object"),
+        ({"operation_size": ["1KiB", "4KiB"]}, "operation_size must be at least 4 KiB, a page (got 1KiB)"),
         (
             {"chunk_size": ["1MiB"], "concurrency": [1, 2]},
             "2 requests in flight require as many chunks: a request of a process at 1MiB has 1 chunk of 1MiB",
         ),
         (
             {"pattern": ["scatter"], "size": ["1GiB"], "operation_size": ["128KiB", "256KiB"]},
-            "scatter cuts operations into blocks of 256 KiB in an object of 1GiB",
+            "scatter requires an operation_size of at least a block, 256 KiB for 1GiB",
         ),
         (
             {"store": ["azure", "s3"], "size": ["1GiB"], "chunk_size": ["16MiB"], "concurrency": [4]},
@@ -119,12 +119,14 @@ def test_every_limit_of_objects_has_a_source_and_a_date():
         (
             {"data": {"objects": 2}},
             {"pattern": ["multiple-files"]},
-            "test: studies.blobs.data.objects: the matrix reads 4 of 1MiB (got 2)",
+            "test: studies.blobs.data.objects: must be at least 4 for 1MiB, since each process reads a different object"
+            " (got 2)",
         ),
         (
             {"data": {"objects": {"2MiB": 4}}},
             {"pattern": ["sections"], "objects": ["own"]},
-            "studies.blobs.data.objects: the matrix reads 4 of 1MiB (got 0)",
+            "studies.blobs.data.objects: must be at least 4 for 1MiB, since each process reads a different object"
+            " (got 0)",
         ),
         ({"iterations": {"2MiB": 4}}, {}, "studies.blobs.iterations lacks 1MiB; add its number of iterations"),
         ({"mpi": {"hostfile": "no/hosts"}}, {}, "studies.blobs.mpi.hostfile: no/hosts"),
@@ -140,7 +142,7 @@ def test_every_limit_of_objects_has_a_source_and_a_date():
             {},
             "studies.blobs.time_limit_s lacks 1MiB; add its limit in seconds",
         ),
-        ({"mpi": {"launcher": ["srun"]}}, {"nodes": [2]}, "studies.blobs.mpi.launcher: it must contain"),
+        ({"mpi": {"launcher": ["srun"]}}, {"nodes": [2]}, "studies.blobs.mpi.launcher: must contain"),
         ({"mpi": {"hostfile": "a", "launcher": ["srun"]}}, {}, "studies.blobs.mpi: launcher and hostfile exclude each"),
         ({}, {"size": ["1MB"]}, "studies.blobs.matrix.size[0]: '1MB' is not valid"),
         (

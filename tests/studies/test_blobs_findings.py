@@ -221,7 +221,7 @@ def test_what_was_in_force_is_listed_and_marked(run: Results, tmp_path: Path):
     assert "romio_cb_read automatic" in set(table.frame["MPI-IO hints"])
     assert set(table.frame["MPI"]) == {"MPICH 5.0.2"}
     assert table.frame.groupby("store")["client"].nunique().eq(1).all()
-    assert (table.frame["growth of a process / MiB"] <= table.frame["growth allowed / MiB"]).all()
+    assert (table.frame["memory growth of a process / MiB"] <= table.frame["allowed memory growth / MiB"]).all()
     hosts = [{"name": f"node{number}", "processes": 2} for number in (1, 2)]
 
     def spread(record: dict) -> dict:

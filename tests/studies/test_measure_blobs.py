@@ -307,7 +307,7 @@ def test_a_file_that_something_keeps_in_memory_is_not_cold(cell):
     with locked(Path(here.job["local_files"][0])):
         record = here.measure()
     assert len(record["reasons"]) == 1
-    assert "resident) before iteration 1, expected cold; 2 other states, too" in record["reasons"][0]
+    assert "resident) before iteration 1, expected cold; 2 other mismatches" in record["reasons"][0]
 
 
 def test_direct_input_reads_tails_and_pieces_that_no_page_begins(cell):

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parse_dataset_options(
         argv,
         __doc__.splitlines()[0],
-        'JSON as {"size": "16MiB", "objects": 4, "seed": 1}; "part_size" is passed on to the stores',
+        'JSON as {"size": "16MiB", "objects": 4, "seed": 1}; "part_size" is optional: the part size of uploads',
     )
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}

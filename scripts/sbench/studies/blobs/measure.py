@@ -78,7 +78,7 @@ def _list_faults(outcome: dict) -> list[str]:
     faults = [*outcome["changed"]]
     states = [line for row in outcome["samples"] for line in row.pop("not_as_asked")]
     if states:
-        faults.append(states[0] + (f"; {len(states) - 1} other states, too" if states[1:] else ""))
+        faults.append(states[0] + (f"; {len(states) - 1} other mismatches" if states[1:] else ""))
     if wrong := outcome["blocks_wrong"]:
         faults.append(f"{wrong} blocks differ from the checksums of the manifest")
     return faults

@@ -43,7 +43,7 @@ def tib_4860(extended):
     return _convert_to_tib(extended, 4860)
 
 
-@claims.quantifies("Benchmark", "1", "file of the printed size in bandwidth × latency", "blobs: multiple-files")
+@claims.quantifies("Benchmark", "1", "files of the printed size, by bandwidth × latency", "blobs: multiple-files")
 def divided(multiple):
     """files are evenly divided into corresponding sub-files"""
     return _compute_mib(multiple, "Blob") / multiple[MIB]
@@ -78,7 +78,7 @@ def rank_zero_downloads():
     each processes accordingly."""
 
 
-@claims.explains("Single Reader & Broadcast", tested_by="blobs: broadcast, memory that ranks grow by")
+@claims.explains("Single Reader & Broadcast", tested_by="blobs: broadcast, memory growth of ranks")
 def master_memory():
     """Restricted by the available memory for cloud VMs, the master process can only download a specified amount of
     data."""
@@ -107,7 +107,7 @@ def pre_processing():
 
 @claims.explains(
     "Multiple Files, Multiple Readers",
-    tested_by="blobs: number of processes for MFMR and SFMR; contention of one object against many",
+    tested_by="blobs: number of processes for MFMR and SFMR; contention for a shared object against separate objects",
 )
 def well_parallelized():
     """However, since there are no corruptions between files, this strategy is well parallelized."""
@@ -173,8 +173,8 @@ def section_25_gib():
 @claims.explains(
     "Extended to Larger File Sizes",
     ">1.5",
-    "GiB, what a download may have (Start Up)",
-    "blobs: memory that ranks grow by, against operation_size",
+    "GiB, limit of a download (Start Up)",
+    "blobs: memory growth of ranks against operation_size",
 )
 def large_not_at_once(extended):
     """As is limited by the available memory size of host VMs, for a large inputs it is impossible to download the

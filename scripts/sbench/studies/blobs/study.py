@@ -41,9 +41,9 @@ class Blobs(Study):
                 if not _get_for_size(section.time_limit_s, size):
                     yield f"studies.blobs.time_limit_s lacks {size}; add its limit in seconds"
                 if (there := _get_for_size(section.data["objects"], size)) < needed:
-                    one = "; each process reads a different object" if own else ""
-                    few = f"the matrix reads {needed} of {size} (got {there})"
-                    yield f"studies.blobs.data.objects: {few}{one}"
+                    each = ", since each process reads a different object" if own else ""
+                    few = f"must be at least {needed} for {size}{each} (got {there})"
+                    yield f"studies.blobs.data.objects: {few}"
         yield from _list_never_compared(section.compare, {name for part in parts for name in part["pattern"]})
         launcher, hostfile, library = section.mpi.launcher, section.mpi.hostfile, section.mpi.library
         most = max(count for part in parts for count in part["processes"])
@@ -56,7 +56,7 @@ class Blobs(Study):
             )
         several = any(max(part["nodes"]) > 1 for part in parts)
         if launcher and several and not any(word in part for word in BY_NODES for part in launcher):
-            yield f"studies.blobs.mpi.launcher: it must contain {' or '.join(BY_NODES)} for cells of several nodes"
+            yield f"studies.blobs.mpi.launcher: must contain {' or '.join(BY_NODES)} for cells of several nodes"
         if library and "/" in library and not Path(library).is_file():
             yield f"studies.blobs.mpi.library: {library} does not exist"
 
@@ -75,9 +75,9 @@ class Blobs(Study):
             "an embedded server is reachable only from its machine, but a hostfile may name other machines": (
                 store.embedded and hostfile
             ),
-            f"{cell.pattern} already reads an object per process": own and pattern.one_each,
-            f"{cell.pattern} reads a shared object": own and pattern.is_read_once,
-            "an object per process is the pattern multiple-files": (
+            f"{cell.pattern} already reads an object per process; set objects to shared": own and pattern.one_each,
+            f"{cell.pattern} reads a single object; set objects to shared": own and pattern.is_read_once,
+            "whole objects per process require pattern multiple-files": (
                 own and not (pattern.one_each or pattern.is_read_once)
             ),
         }
@@ -174,9 +174,9 @@ def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
     size, operation, chunk = map(sizes.parse_size, (cell.size, cell.operation_size, cell.chunk_size))
     block = sizes.compute_block_bytes(size)
     if operation < patterns.PAGE:
-        yield f"an operation_size of {cell.operation_size} is smaller than a page"
+        yield f"operation_size must be at least {sizes.format_size(patterns.PAGE)}, a page (got {cell.operation_size})"
     elif pattern.by == "scatter" and operation < block:
-        yield f"scatter cuts operations into blocks of {sizes.format_size(block)} in an object of {cell.size}"
+        yield f"scatter requires an operation_size of at least a block, {sizes.format_size(block)} for {cell.size}"
     # Largest operation of all processes; interleaved, each piece is a chunk.
     buffer = min(operation, -(-size // int(cell.processes)) if pattern.is_split else size)
     chunks = -(-buffer // chunk)

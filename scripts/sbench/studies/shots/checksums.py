@@ -75,7 +75,7 @@ def _convert_to_bytes(value: object) -> bytes:
         return value + b"\0"
     array = np.asarray(value)
     if array.dtype == object and not array.ndim:
-        raise Unable(f"an element has type {type(value).__name__}, which has no checksum")
+        raise Unable(f"an element of type {type(value).__name__} cannot be checksummed")
     # A sequence of numbers is in the file's byte order, which h5py does not always name.
     is_plain = not (array.dtype.hasobject or array.dtype.names)
     data = array.tobytes() if is_plain else b"".join(map(bytes, _iter_pieces(array)))

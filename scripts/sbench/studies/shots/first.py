@@ -60,7 +60,9 @@ def _describe_file(file: h5py.File, source: Source, choice: Choice, levels: Sequ
     left_out = choice.list_left_out() + [entry for level in levels for entry in _list_too_large(source, meant, level)]
     also = f" ({describe_left_out(left_out)} left out)" if left_out else ""
     fewer = "".join(
-        f", {some} by {level}" for level, some in _count_selected(source, meant, levels) if some < len(meant)
+        f", {some} with selection {level}"
+        for level, some in _count_selected(source, meant, levels)
+        if some < len(meant)
     )
     return f"{source.where} is {paged}, {sizes.format_count(len(meant), 'dataset')} to read{fewer}{also}"
 
@@ -68,7 +70,7 @@ def _describe_file(file: h5py.File, source: Source, choice: Choice, levels: Sequ
 def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> list[Entry]:
     """Return the datasets that are too large for memory by a selection; raise a Problem if all are."""
     large = [(dataset, describe_excess(dataset, level)) for dataset in meant]
-    entries = [Entry(one.name, one, reason=f"too large to be read by {level}", detail=why) for one, why in large if why]
+    entries = [Entry(one.name, one, reason=f"too large for selection {level}", detail=why) for one, why in large if why]
     if len(entries) == len(meant):
         raise Problem(f"{source.where} contains nothing readable: {describe_left_out(entries)}")
     return entries

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         'make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
         '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each; '
         'or {"files": "folder"}: describe existing files, for any tree with "datasets": ["/**"] and "layout"; '
-        '"part_size" is passed on to the stores',
+        '"part_size" is optional: the part size of uploads',
     )
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}

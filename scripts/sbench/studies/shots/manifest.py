@@ -165,7 +165,7 @@ class _Contents:
         wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
         idle = [one for one in wanted if one not in self.groups and self.level != selection.METADATA]
         if idle and (entries := self.first_left_out.get(idle[0])):
-            raise Problem(f"{layout}: nothing that matches {idle[0]} is readable: {describe_left_out(entries)}")
+            raise Problem(f"no readable dataset of {layout} matches {idle[0]}: {describe_left_out(entries)}")
         if idle:
             raise Problem(f"no dataset in the files of {layout} matches {idle[0]}; correct the pattern")
         if not self.objects:

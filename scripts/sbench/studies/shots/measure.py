@@ -87,7 +87,7 @@ def select_objects(settings: Settings, manifest: dict, repeat: int) -> list[str]
     available = list(manifest["objects" if access == "files" else access])
     if isinstance(wanted, list):
         if absent := [name for name in wanted if name not in available]:
-            raise Problem(f"read_{access}: {', '.join(absent)} is not in the data (available: {', '.join(available)})")
+            raise Problem(f"read_{access}: the data lack {', '.join(absent)} (available: {', '.join(available)})")
         return wanted
     if wanted == 0 or wanted >= len(available):
         return available

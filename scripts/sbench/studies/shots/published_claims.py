@@ -43,9 +43,9 @@ def no_degradation(cells):
 
 
 @claims.quantifies(
-    "Total Runtime and Peformance, initialization read as starting the workers",
+    "Total Runtime and Peformance; “initialization” taken as the start of the workers",
     ">0.1",
-    "s outside its only task",
+    "s outside the only task",
     "shots (cluster start is timed apart)",
 )
 def runtime_includes(reads):
@@ -69,9 +69,9 @@ def no_errors_cause():
 
 
 @claims.compares(
-    "introduction, reading all signals of all files",
+    "introduction; all signals of all files",
     "1",
-    "factor of files opened, new / old",
+    "factor of opened files, new / old",
     "shots: the same files in all arms, by checksum",
 )
 def same_files_signals(reads):
@@ -81,9 +81,9 @@ def same_files_signals(reads):
 
 
 @claims.compares(
-    "introduction, reading one file: the file of each number of workers",
+    "introduction; a single file, by number of workers",
     "1",
-    "different files read by old and new",
+    "files, old and new together",
     "shots: the same files in all arms, by checksum",
 )
 def same_files_shots(reads):
@@ -109,9 +109,9 @@ def thirty_percent_better(reads):
 
 
 @claims.compares(
-    "TL;DR Conclusions, at each number of workers that both have",
+    "TL;DR Conclusions; at each common number of workers",
     ">0",
-    "percent points between the improvements of signals and of shots",
+    "percentage points by which signals improve more than shots",
     "shots",
 )
 def biggest_change(cells):
@@ -173,22 +173,22 @@ def shots_one_file(reads):
     return _select_tasks(reads, "shots").groupby(RUN)["obj-id"].nunique()
 
 
-@claims.quantifies("after cell 9, all signals", "61", "signals of a run")
+@claims.quantifies("after cell 9; all signals", "61", "signals of a run")
 def signals_all_signals(reads):
     """`obj-type = signals` means all signals from all the files were read, one at a time."""
     return _select_tasks(reads, "signals").groupby(RUN)["obj-id"].nunique()
 
 
-@claims.quantifies("after cell 9, all files; 500 before cell 7", "500", "files of the signal that most have")
+@claims.quantifies("after cell 9; all files: 500 (before cell 7)", "500", "files of the most frequent signal")
 def signals_all_files(reads):
     """`obj-type = signals` means all signals from all the files were read, one at a time."""
     return _select_tasks(reads, "signals").groupby([*RUN, "obj-id"])["wrkr-num-objs"].sum().groupby(RUN).max()
 
 
 @claims.quantifies(
-    "after cell 9, signals in sequence: the total is at least the sum of all signals' slowest tasks",
+    "after cell 9; in sequence, the total is at least the sum of the slowest tasks of all signals",
     "<=1",
-    "sum of all signals' slowest tasks / total",
+    "sum of the slowest tasks of all signals / total",
     "shots: objects in sequence",
 )
 def signals_one_at_a_time(reads):
@@ -198,7 +198,7 @@ def signals_one_at_a_time(reads):
     return slowest.groupby(RUN).sum() / _get_runtimes(signals)
 
 
-@claims.compares("after cell 9", tested_by="shots: both accesses on the same files, per data set and per byte")
+@claims.compares("after cell 9", tested_by="shots: both accesses on the same files, per dataset and per byte")
 def access_not_comparable():
     """Since the two ways of reading data by `shots` and `signals` are so different they cannot be compared to each
     other."""
@@ -217,7 +217,7 @@ def total_elapsed(reads):
     return reads.groupby(RUN)["total-runtime"].nunique()
 
 
-@claims.quantifies("Total Runtime and Peformance", ">=1", "factor of the total against the slowest task", "shots")
+@claims.quantifies("Total Runtime and Peformance", ">=1", "factor, total / slowest task", "shots")
 def total_includes_jobs(reads):
     """All Dask workers completing their jobs."""
     return _get_runtimes(reads) / reads.groupby(RUN)["open+read-data-time"].max()

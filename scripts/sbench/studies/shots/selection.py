@@ -18,7 +18,7 @@ def find_mistake(level: str) -> str:
         try:
             _parse_spans(level, (1,) * len(level))
         except ValueError:
-            return f"selection {level} must be an index of numpy, such as [0:100, ...]"
+            return f"selection must be all, metadata, 1/10 or a numpy index such as [0:100, ...] (got {level})"
     return ""
 
 

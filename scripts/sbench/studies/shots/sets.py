@@ -25,7 +25,7 @@ def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
                 " its endpoint or region, and anonymous: true if it needs no credentials"
             )
         if isinstance(patterns := data.get("datasets"), dict) and name not in patterns:
-            yield f"{where}.datasets: {name} is missing"
+            yield f"{where}.datasets lacks the set {name}; add its patterns"
     if isinstance(patterns := data.get("datasets"), dict) and (strange := patterns.keys() - data["files"].keys()):
         yield f"{where}.datasets: {min(strange)} is not a set (sets: {', '.join(data['files'])})"
 
@@ -60,7 +60,7 @@ def list_obstacles(cell: Levels, config: dict, files: dict | str | None) -> Iter
     if cell.selection != selection.ALL and not own:
         yield f"selection {cell.selection} is for sets of user files; shots are read as a whole"
     if cell.selection == selection.METADATA and drivers.get_driver(cell.driver).reads_copy:
-        yield f"driver {cell.driver} cannot walk a file's tree"
+        yield f"driver {cell.driver} cannot list the objects of a file, as selection metadata requires"
 
 
 @lru_cache

@@ -60,12 +60,12 @@ class Shots(Study):
         levels = list(sets) if isinstance(sets, dict) else _LAYOUTS
         for mapping in list_mappings(section):
             if strange := [level for level in mapping["layout"] if level not in levels]:
-                yield f"{where}.matrix.layout: {strange[0]} must be one of {', '.join(levels)}"
+                yield f"{where}.matrix.layout: must be one of {', '.join(levels)} (got {strange[0]})"
             yield from filter(None, map(selection.find_mistake, mapping["selection"]))
         if isinstance(sets, dict):
             yield from own_sets.find_mistakes(data, config, f"{where}.data")
         elif "datasets" in data:
-            yield f"{where}.data.datasets: requires sets of files of any tree: files: {{mine: data/*.h5}}"
+            yield f"{where}.data.datasets: requires sets of files; write files: {{mine: data/*.h5}}"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
@@ -216,11 +216,11 @@ def _describe_user_files(section: dict) -> str:
     words = f"{first.where} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
     layouts = {level for mapping in list_mappings(section) for level in mapping["layout"]}
     if layouts != {facts["layout"]}:
-        raise Problem(f"{words}; the matrix has {', '.join(sorted(layouts))}: write the layout of the files")
+        raise Problem(f"{words}; set layout in the matrix to {facts['layout']} (got {', '.join(sorted(layouts))})")
     buffers = {level for mapping in list_mappings(section) for level in mapping["page_buffer"]} - {"unset", "0"}
     if buffers and not facts["page_size"]:
-        ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
-        raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or set page_buffer to "0" or unset')
+        ask = f"a page buffer of {', '.join(sorted(buffers))} requires pages"
+        raise Problem(f'{words}; {ask}; repack the file (h5repack -S PAGE), or set page_buffer to "0" or unset')
     return words
 
 
@@ -233,8 +233,8 @@ def _describe_user_set(study: Shots, config: dict, name: str) -> str:
     looked = describe_first(data, dict.fromkeys(level for mapping in levels for level in mapping["selection"]))
     buffers = {level for mapping in levels for level in mapping["page_buffer"]} - {"unset", "0"}
     if buffers and not looked.paged:
-        ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
-        raise Problem(f'{looked.words}; {ask}: repack it (h5repack -S PAGE), or set page_buffer to "0" or unset')
+        ask = f"a page buffer of {', '.join(sorted(buffers))} requires pages"
+        raise Problem(f'{looked.words}; {ask}; repack the file (h5repack -S PAGE), or set page_buffer to "0" or unset')
     wanted = study.get_section(config).get("read_files", _READ["read_files"])
     if wanted > looked.files and any("files" in mapping["access"] for mapping in levels):
         return f"{looked.words}; read_files is {wanted}, so each record reads all of them"

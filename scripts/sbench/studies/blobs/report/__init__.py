@@ -8,7 +8,7 @@ from sbench.studies.blobs import patterns
 from sbench.studies.blobs.report import words
 
 MIB = 2**20
-AGAIN = "retried, all repeats"
+AGAIN = "retries, all repeats"
 MOST = "{:,.0f}".format
 
 
@@ -142,11 +142,11 @@ REPORT = Report(
         ),
         Column("operations", from_readers("effective.operations"), MOST),
         *(Column(title, from_readers(f"effective.{name}", of=format_fact)) for title, name in READ_BACK.items()),
-        Column("growth allowed / MiB", from_readers_in_mib("memory.allowed_bytes", "max"), MOST),
-        Column("growth of a process / MiB", from_readers_in_mib("memory.growth_bytes", "max"), MOST),
+        Column("allowed memory growth / MiB", from_readers_in_mib("memory.allowed_bytes", "max"), MOST),
+        Column("memory growth of a process / MiB", from_readers_in_mib("memory.growth_bytes", "max"), MOST),
     ),
     moved=(
-        Column("sent by the clients", from_readers("attempts", "median"), MOST),
+        Column("requests sent by the clients", from_readers("attempts", "median"), MOST),
         Column(
             AGAIN,
             from_readers("retries", "sum"),

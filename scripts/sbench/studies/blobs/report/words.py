@@ -18,16 +18,16 @@ TEMPLATES = {
     "table of iterations": "Medians over the repeats. Later: median of a record's iterations after the first; slowest "
     "/ fastest iteration without the first.",
     "table of distribution": "Medians over the repeats. Reading: the share of the latency in which rank 0 reads; "
-    "distributing: the rest; bare MPI: the same bytes, broadcast or scattered from rank 0's memory after the "
-    "iterations, which bounds it.",
+    "distributing: the rest; bare MPI, its lower bound: the same bytes, broadcast or scattered from rank 0's memory "
+    "after the iterations.",
     # Limits.
-    "one machine": "All processes ran on the same machine: broadcasts go through memory, not over a network.",
+    "one machine": "All processes ran on the same machine, so broadcasts go through memory, not over a network.",
     "refused": "The bare client could not be measured in {many}: {reason}.",
     "threads": "In {many} of an earlier version the bare client was a single process with threads, which may reach a "
     "lower rate than several processes.",
-    "above bare client": "In {many} the processes were more than 5 % faster than the bare client: it is measured, and "
-    "not a bound there.",
-    "retried": "The clients retried {many}; the times include that.",
+    "above bare client": "In {many} the processes were more than 5 % faster than the bare client: its measured rate "
+    "is not a bound there.",
+    "retried": "The clients retried {many}; the times include the retries.",
     "idle": "In {many} some processes read nothing.",
 }
 fill = make_fill(TEMPLATES)

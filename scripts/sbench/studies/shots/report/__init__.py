@@ -121,9 +121,9 @@ REPORT = Report(
     ),
     metrics=(
         Metric("total", "total runtime"),
-        Metric("open", "opening a file"),
-        Metric("first", "the first dataset"),
-        Metric("rest", "the datasets after the first"),
+        Metric("open", "time to open a file"),
+        Metric("first", "time to read the first dataset"),
+        Metric("rest", "time to read the later datasets"),
     ),
     values=(
         Value("total_s", "Total runtime", "s", means="Total runtime in seconds; lower is better."),
@@ -157,6 +157,6 @@ REPORT = Report(
 METHOD = (
     "Each cell is measured in a fresh process. The clock starts when the workers are up and stops before the "
     "verification of the values. Times are medians with 95 % CI; throughput is all bytes divided by the total runtime.",
-    "Tasks, datasets, bytes and checksum of each valid repeat equal the manifest's. Moved: bytes received divided by "
+    "The tasks, datasets, bytes and checksum of each valid repeat match the manifest. Moved: bytes received divided by "
     "the total runtime; bound: the rate of the emulated network, with a connection per worker.",
 )

@@ -54,10 +54,10 @@ def build_recovery_table(run: Results) -> Table:
                 if row["attempts"]
                 else "",
                 **{"faults survived": row["injected"], "reads without a fault": row["missed"]},
-                **{"GETs more per fault": row["extra_gets"], "s more per fault": row["extra_s"]},
+                **{"additional GETs per fault": row["extra_gets"], "additional seconds per fault": row["extra_s"]},
             }
         )
-    formats = dict.fromkeys(("GETs more per fault", "s more per fault"), _format_amount)
+    formats = dict.fromkeys(("additional GETs per fault", "additional seconds per fault"), _format_amount)
     return Table("recovery", words.fill("table of recovery"), pd.DataFrame(lines, dtype=object), formats)
 
 

@@ -15,7 +15,7 @@ TEMPLATES = {
     "index pays": "; by the medians it pays off from {reads} on, compared with {driver}, the fastest driver without "
     "an index ({saved} s saved per read)",
     "fault": "{fault} in every {every}th GET",
-    "not met": "has not met",
+    "not met": "did not encounter",
     "recovers": "recovers from",
     "never recovers": "does not recover from",
     "not always recovers": "does not always recover from",
@@ -24,9 +24,9 @@ TEMPLATES = {
     "failed with": "{failed} of {attempts} failed with {fault}",
     "failed": "{failed} of {reads} failed {interval} %]",
     "survived": "; {faults} survived",
-    "cost of faults": ", at {gets} more GET{s} and {seconds} s each",
-    "table of recovery": "Reads with a fault, and reads that ended with an error or wrong values. Survived faults and "
-    "their cost, compared with the cell without faults, refer to the reads that recovered.",
+    "cost of faults": ", each at a cost of {gets} additional GET{s} and {seconds} s",
+    "table of recovery": "Reads: reads with at least one fault. Failed: reads that ended with an error or wrong "
+    "values. Survived faults and their cost, compared with the cell without faults, refer to the recovered reads.",
     "table of object times": "mean-obj-time, {access}: tasks of all repeats, by effective page buffer and number of "
     "workers.",
 }
