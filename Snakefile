@@ -29,7 +29,6 @@ include: "rules/compare.smk"
 # On a cluster these rules run on the machine of Snakemake: they are short, or need a network. Others read or write data.
 localrules:
     all,
-    append,
     check,
     compare,
     environment,
@@ -38,6 +37,7 @@ localrules:
     gather,
     import_fio,
     index,
+    look,
     plan,
     provided,
     published,

@@ -62,5 +62,6 @@ wildcard_constraints:
     **CALL.get_constraints(),
     cell="[^/]+",
     repeat="[0-9]+",
+    number="[0-9]+",
     published="|".join(PUBLISHED) or "none",
     extra="|".join(map(re.escape, EXTRA)) or "none",

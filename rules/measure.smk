@@ -1,7 +1,7 @@
-"""The matrix of a study, the rule that measures a cell once, and the blocks that replace failed records.
+"""The matrix of a study, the rule that measures a cell once, and the looks, which order further blocks.
 
 Reads:  results/{run}/{study}/ready.json, blocks.json, environments, data in their stores
-Writes: results/{run}/{study}/matrix.csv, plan.json, records/{cell}/repeat={repeat}.json, appended.json
+Writes: results/{run}/{study}/matrix.csv, plan.json, records/{cell}/repeat={repeat}.json, looks/{number}.json
 """
 
 
@@ -52,20 +52,21 @@ rule measure:
         " --environment {input.environment} --provision {input.provision} --blocks results/{wildcards.run}/{wildcards.study}/blocks.json --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"
 
 
-checkpoint append:
-    """Append blocks of all cells to replace failed and invalid records, since blocks are never completed later."""
+checkpoint look:
+    """Order the blocks that are missing, since blocks are never completed later, or that open comparisons need."""
     input:
-        CALL.list_records,
+        # A later call judges the records of all calls; only what this call measures precedes its looks.
+        ancient(CALL.list_looked_records),
     output:
-        "results/{run}/{study}/appended.json",
+        "results/{run}/{study}/looks/{number}.json",
     log:
-        "results/{run}/logs/{study}/append.log",
+        "results/{run}/logs/{study}/look={number}.log",
     retries: 1
     conda:
         "../envs/workflow.yaml"
     params:
         config=CALL.dump_config(),
     message:
-        "look for missing records of {wildcards.study}"
+        "look {wildcards.number} at {wildcards.study}"
     shell:
-        "program append --config {params.config:q} --study {wildcards.study} --out {output} 2> {log}"
+        "program look --config {params.config:q} --study {wildcards.study} --number {wildcards.number} --out {output} 2> {log}"

@@ -41,6 +41,7 @@ ENDED = ("Terminating processes on user request", "Cancelling snakemake on user 
 SILENT_MESSAGES = (
     *("Assuming unrestricted shared filesystem", "host: ", "Using shell: ", "Select jobs to execute"),
     *("Conda environments: ignored", "Group jobs: inactive", "Elapsed time: "),
+    *("DAG of jobs will be updated", "Updating checkpoint dependencies"),
 )
 INDEX = "index.html"
 STYLES = {"done": "", "skipped": "yellow", "left out": "yellow", "invalid": "yellow", "FAILED": "bold red"}

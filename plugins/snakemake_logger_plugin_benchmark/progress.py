@@ -45,16 +45,16 @@ def describe_job(job: LogRecord) -> str:
 def read_outcome(outputs: Iterable[str]) -> tuple[str, str]:
     """Return the outcome of a finished job and the first reason, from the first JSON file that it wrote.
 
-    A failed step leaves a failed artefact and exits 0; a step skipped for a failed input has that input's name as its
-    reason; a cell that cannot read the existing data is left out. Return `("FAILED" | "skipped" | "left out" |
-    "invalid" | "done", reason)`; unreadable files count as done.
+    A failed step leaves a failed artefact and exits 0; a step skipped for a failed input has that input's name as
+    its reason; a cell that cannot read the existing data is left out; a look has its outcome as its reason. Return
+    `("FAILED" | "skipped" | "left out" | "invalid" | "done", reason)`; unreadable files count as done.
     """
     artefact = None
     if path := next((Path(name) for name in map(remove_flags, outputs) if name.endswith(".json")), None):
         with contextlib.suppress(OSError, ValueError):
             small = path.stat().st_size <= LARGEST_ARTEFACT
             data = path.read_bytes() if small else b""
-            artefact = json.loads(data) if b'"failed"' in data or b"false" in data else None
+            artefact = json.loads(data) if b'"failed"' in data or b"false" in data or is_look(path) else None
     if not isinstance(artefact, dict):
         return "done", ""
     reasons = artefact.get("reasons")
@@ -63,7 +63,14 @@ def read_outcome(outputs: Iterable[str]) -> tuple[str, str]:
         if artefact.get("cause"):
             return "skipped", str(artefact["cause"])
         return ("left out" if artefact.get("unable") else "FAILED"), reason
+    if path and is_look(path):
+        return "done", reason
     return ("invalid", reason) if artefact.get("valid") is False else ("done", "")
+
+
+def is_look(path: Path) -> bool:
+    """Return whether a file is that of a look at the results of a study."""
+    return path.parent.name == "looks"
 
 
 def remove_flags(name: str) -> str:

@@ -14,6 +14,7 @@ from tests.bench.common import Row, Say, count_false, simulate
 
 MOST, FIRST = 20, 6
 ENDS = looks.list_looks(FIRST, MOST)
+SCHEDULE = looks.plan_schedule(ENDS, [MOST] * len(ENDS))
 # Effects of the mixes: contender / baseline of 24 comparisons in 3 families.
 MIXES = {
     "default-like effects": (3, 2, 1.5, 1.25, 1.1, 1.1, 1.05, 1.02, 1, 1, 0.9, 0.8, 0.6, 0.4),
@@ -29,7 +30,7 @@ class _Run(NamedTuple):
     """A simulated run: records measured, and the stops with the true ln ratios."""
 
     records: int
-    stops: list[looks.Stop]
+    stops: list[looks.State]
     truths: np.ndarray
 
 
@@ -57,7 +58,7 @@ def judge_adaptive_runs(folder: Path, say: Say, runs: int = 400, mixed: int = 30
 
 def _has_false_verdict(many: int, draw: Callable, seed: int) -> bool:
     d = draw(np.random.default_rng(seed), (MOST, many))
-    return any(stop.verdict.verdict in ORDERED for stop in looks.judge_looks(d, ENDS, MOST))
+    return any(states[-1].verdict.verdict in ORDERED for states in looks.judge_looks(d, SCHEDULE))
 
 
 def _run(mix: str, noise: float, first: int, most: int, seed: int) -> _Run:
@@ -72,18 +73,19 @@ def _run(mix: str, noise: float, first: int, most: int, seed: int) -> _Run:
     d = contenders - baselines
     ends = looks.list_looks(first, most)
     records, made = 0, 0
-    stops: list[looks.Stop] = []
+    stops: list[looks.State] = []
     open_now = np.ones(many, dtype=bool)
     for number, blocks in enumerate(ends, 1):
         cells = int(open_now.sum()) + len(set(bases[open_now])) + CONTROLS
         records += cells * (blocks - made)
         made = blocks
+        schedule = looks.plan_schedule(ends[:number], [most] * number)
         stops = [
-            stop
+            states[-1]
             for family in np.split(d[:blocks], FAMILIES, axis=1)
-            for stop in looks.judge_looks(family, ends[:number], most)
+            for states in looks.judge_looks(family, schedule)
         ]
-        open_now = np.array([stop.is_open for stop in stops])
+        open_now = np.array([stop.name == looks.OPEN for stop in stops])
         if not open_now.any():
             break
     return _Run(records, stops, truths)

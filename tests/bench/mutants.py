@@ -20,7 +20,11 @@ from tests.bench.common import TREE, copy_tree
 JUDGING = {
     **{"design/blocks.py": ("blocks",), "design/fingerprint.py": ("software",)},
     **{"design/records.py": ("records", "tables"), "design/study.py": ("matrix", "blocks", "blobs_cells")},
-    **{"measure/gather.py": ("tables", "records", "volumes_tables"), "measure/judging.py": ("verdicts", "software")},
+    **{
+        "measure/gather.py": ("tables", "records", "volumes_tables"),
+        "measure/judging.py": ("verdicts", "software"),
+        "measure/families.py": ("verdicts", "software"),
+    },
     **{
         "measure/tables.py": ("tables", "records", "verdicts", "explained"),
         "pages/headline.py": ("words", "statements"),

@@ -14,7 +14,7 @@ from sbench.design import config as configuration
 from sbench.design.study import Cell
 from sbench.measure import failures
 from sbench.probe.program import read_json, write_json
-from scripts import append
+from scripts import look
 
 COMPARE = [{"factor": "library", "baseline": "old"}]
 MONDAY, TUESDAY = "2026-11-23T08:00:00Z", "2026-11-24T08:00:00Z"
@@ -88,13 +88,16 @@ def test_of_the_sets_of_orders_that_is_taken_whose_compared_cells_stand_most_eve
 
 
 @pytest.mark.rule(2)
-def test_blocks_that_are_appended_have_a_set_of_orders_of_their_own(tmp_path: Path):
+def test_blocks_that_a_look_orders_have_cells_and_a_set_of_orders_of_their_own(tmp_path: Path):
     opened = blocks.Open([1, 2, 3], [], [], [], {}, draw=7)
-    assert blocks.get_draw(opened, tmp_path / "appended.json", 4) == 7, "nothing is appended"
-    write_json(tmp_path / "appended.json", {"status": "done", "blocks": [4], "draw": 9})
-    assert [blocks.get_draw(opened, tmp_path / "appended.json", block) for block in (1, 3, 4)] == [7, 7, 9]
-    in_turn = opened._replace(draw=None)
-    assert blocks.get_draw(in_turn, tmp_path / "appended.json", 4) is None
+    assert blocks.get_order(opened, tmp_path, 4).draw == 7, "no look was taken"
+    orders = {4: blocks.Order([4], None, 1, 9), 5: blocks.Order([5, 6], ["a", "c"], 2, 3)}
+    for number, order in enumerate(orders.values(), 1):
+        write_json(tmp_path / f"{number}.json", {"status": "done", **order._asdict()})
+    assert [blocks.get_order(opened, tmp_path, block) for block in (1, 3)] == [opened.order] * 2
+    assert [blocks.get_order(opened, tmp_path, block) for block in (4, 5, 6)] == [orders[4], orders[5], orders[5]]
+    assert orders[5].select_cells(["a", "b", "c"]) == ["a", "c"]
+    assert orders[4].select_cells(["a", "b"]) == ["a", "b"]
 
 
 def test_what_new_cells_need_is_needed_by_the_blocks_that_are_for_their_sake(tmp_path: Path):
@@ -176,11 +179,11 @@ CONFIG = TWO_CELLS | {"repeats": 6, "studies": {"shots": _SHOTS}}
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """Return a function that writes the records of two cells of a run and says which blocks are appended to it."""
+    """Return a function that writes the records of two cells of a run and returns the blocks that a look orders."""
     (tmp_path / "config").symlink_to(ROOT / "config")
     monkeypatch.chdir(tmp_path)
 
-    def appended(spoilt: dict[int, dict], planned: int = 6, **changes: object) -> list[int]:
+    def order(spoilt: dict[int, dict], planned: int = 6, **changes: object) -> list[int]:
         (tmp_path / "run.yaml").write_text(yaml.safe_dump(CONFIG | changes))
         config = configuration.load_config(tmp_path / "run.yaml")
         cells = matrix.expand_matrix(config, "shots")[0]
@@ -192,11 +195,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[i
                 place = {"run": "small", "study": "shots", "name": one.name, "cell": one.levels, "repeat": number}
                 record = RECORD | place | (spoilt.get(number, {}) if one is cells[0] else {})
                 write_json(folder / f"records/{one.name}/repeat={number}.json", record)
-        out = folder / "appended.json"
-        assert append.main(["--config", json.dumps(config), "--study", "shots", "--out", str(out)]) == 0
+        out = folder / "looks/1.json"
+        words = ["--config", json.dumps(config), "--study", "shots", "--number", "1", "--out", str(out)]
+        assert look.main(words) == 0
         return read_json(out)["blocks"]
 
-    return appended
+    return order
 
 
 RECORD = {

@@ -152,7 +152,7 @@ def part_of(job: str) -> str:
         return "call"
     if job in ("reports/smoke/index.html", "results/smoke/checked.json"):
         return "index"
-    if job in ROWS or job.startswith("reports/") or job.endswith("appended.json"):
+    if job in ROWS or job.startswith("reports/") or "/looks/" in job:
         return "pages"
     return "data"
 

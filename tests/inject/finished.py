@@ -24,7 +24,7 @@ _INDEX = ["reports/smoke/index.html"]
 MISSING = {
     "cells": [f"results/smoke/*/{_LAST}"],
     "data": ["results/smoke/data", "results/smoke/environments", "results/smoke/{study}/ready.json"],
-    "pages": ["results/smoke/*/appended.json", "results/smoke/*/facts.json"],
+    "pages": ["results/smoke/*/looks/*.json", "results/smoke/*/facts.json"],
     "index": _INDEX,
     "call": _INDEX,
 }

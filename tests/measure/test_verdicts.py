@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sbench.measure import families, judging, tables
 from sbench.measure import gather as gather_program
-from sbench.measure import judging, tables
 from sbench.verdicts.scaling import find_stops
 from tests.helpers.records import (
     COMPARE,
@@ -401,7 +401,7 @@ def test_an_arm_that_loses_records_the_other_one_keeps_may_have_lost_the_slow_on
     row = two_arms(base, ratio * other * lost, sessions)
     # Of an arm that is slower although it lost its slow records no less is known.
     assert row["verdict"] == ("slower" if verdict == "slower" else "no evidence")
-    words = f"{judging.LOST}: 0 of 10 in the baseline, 2 in the contender"
+    words = f"{families.LOST}: 0 of 10 in the baseline, 2 in the contender"
     assert row["note"].startswith(words) == (verdict != "slower")
     of_baseline = two_arms(base * lost, ratio * other, sessions)["verdict"]
     assert of_baseline == ("faster" if verdict == "faster" else "no evidence")

@@ -11,7 +11,8 @@ from conftest import ROOT
 
 from sbench.design.records import Kept
 from sbench.measure import tables
-from sbench.measure.judging import OTHER_CODE, build_verdicts_table
+from sbench.measure.families import OTHER_CODE
+from sbench.measure.judging import build_verdicts_table
 from sbench.pages import answer, headline, judgement, leaders, pages, recommendation
 from sbench.pages.markup import render_markdown_line
 from sbench.pages.results import Results

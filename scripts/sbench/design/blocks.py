@@ -1,7 +1,7 @@
 """Choose the blocks of a call: a block measures every cell of a study once, in one piece of time (METHOD 2, 5).
 
-A later session never completes a block, since a cell measured later lacks a partner in it. Further blocks of all
-selected cells replace the missing records.
+A later session never completes a block, since a cell measured later lacks a partner in it. Further blocks replace the
+missing records, and a run that measures until it can decide adds rounds of blocks of the cells that need them.
 """
 
 import contextlib
@@ -22,16 +22,36 @@ DRAWS, _PLACES = 60, 300_000
 Measured = Mapping[str, Mapping[int, str | None]]
 
 
-class Open(NamedTuple):
-    """The blocks that a call measures.
+class Order(NamedTuple):
+    """Blocks to measure.
 
     Attributes:
-        blocks: numbers of the blocks that measure all selected cells.
+        blocks: numbers of the blocks, each of all `cells`.
+        cells: names of the cells; None for all cells.
+        round: number of the round, from 1; each round ends with a look at the results.
+        draw: number of the set of orders of these blocks; None if cells run in the order of the matrix.
+    """
+
+    blocks: list[int]
+    cells: list[str] | None = None
+    round: int = 1
+    draw: int | None = 0
+
+    def select_cells(self, names: Iterable[str]) -> list[str]:
+        """Return the names of the cells that the blocks measure."""
+        return [name for name in names if self.cells is None or name in self.cells]
+
+
+class Open(NamedTuple):
+    """The blocks that a call begins with.
+
+    Attributes:
+        blocks: numbers of the blocks that measure `cells`.
         conditional: those of `blocks` that only `fresh` cells need, and which are useless without `needs`.
         fresh: names of the cells without a record.
         needs: artefacts of the libraries and the data of the fresh cells.
         anew: closed blocks that measure a cell again on request, by the cell's name, and nothing else.
-        draw: number of the set of orders of these blocks; None if cells run in the order of the matrix.
+        draw, round, cells: as in `Order`.
     """
 
     blocks: list[int]
@@ -40,6 +60,13 @@ class Open(NamedTuple):
     needs: list[str]
     anew: dict[str, list[int]]
     draw: int | None = 0
+    round: int = 1
+    cells: list[str] | None = None
+
+    @property
+    def order(self) -> Order:
+        """Return the blocks with their cells, round and orders."""
+        return Order(self.blocks, self.cells, self.round, self.draw)
 
 
 def get_order_seed(config: dict, study: str) -> str:
@@ -78,13 +105,30 @@ def choose_draw(cells: Sequence[Cell], compare: Sequence[dict], seed: str, block
     return min(range(max(1, draws)), key=compute_largest_gap)
 
 
-def get_draw(opened: Open, appended: Path, block: int) -> int | None:
-    """Return the number of a block's set of orders; the file `appended` lists the blocks appended to a call."""
-    if opened.draw is not None and block not in opened.blocks:
-        with contextlib.suppress(Problem, KeyError):
-            added = read_json(appended)
-            return added["draw"] if block in added["blocks"] else opened.draw
-    return opened.draw
+def get_order(opened: Open, looks: Path, block: int) -> Order:
+    """Return the order that a block belongs to: of the call's begin, or of a look in the folder `looks`."""
+    if block not in opened.blocks:
+        for order in read_orders(looks):
+            if block in order.blocks:
+                return order
+    return opened.order
+
+
+def read_orders(looks: Path) -> list[Order]:
+    """Return the orders of the looks of a call, in their order; the last may have no blocks."""
+    orders = []
+    for number in itertools.count(1):
+        try:
+            orders.append(read_order(looks / f"{number}.json"))
+        except (Problem, KeyError):
+            break
+    return orders
+
+
+def read_order(path: Path) -> Order:
+    """Return the order in the file of a look."""
+    look = read_json(path)
+    return Order(*(look[name] for name in Order._fields))
 
 
 def list_factor_pairs(levels: Mapping[str, Mapping[str, str]], factor: str, baseline: str) -> list[tuple[str, str]]:
@@ -150,8 +194,35 @@ def list_failing_cells(cells: Iterable[Cell], sessions: Measured) -> list[str]:
     return [cell.name for cell in cells if cell.name in sessions and set(sessions[cell.name].values()) == {None}]
 
 
+def open_blocks(config: dict, selected: Sequence[Cell], cells: Iterable[Cell]) -> Open:
+    """Choose the blocks that a call begins with, from the files of the run: records and looks.
+
+    If cells and comparisons have enough blocks, but the last look ordered a round of which nothing was measured, the
+    call measures that round: an earlier call ended there, as on a cluster, where a call measures one round.
+    """
+    sessions = read_measured_blocks(config, cells)
+    opened = choose_blocks(config, selected, sessions)
+    if not selected or opened.anew:
+        return opened
+    orders = read_orders(get_looks_folder(config["run"], selected[0].study))
+    if orders and not opened.blocks and not list_begun_blocks(sessions).intersection(orders[-1].blocks):
+        last, names = orders[-1], {cell.name for cell in selected}
+        return opened._replace(
+            blocks=last.blocks,
+            cells=[name for name in last.cells or names if name in names],
+            round=last.round,
+            draw=last.draw,
+        )
+    return opened._replace(round=orders[-1].round + 1 if orders else 1)
+
+
+def get_looks_folder(run: str, study: str) -> Path:
+    """Return the folder of the looks that a call of a run took at a study."""
+    return Path("results", run, study, "looks")
+
+
 def choose_blocks(config: dict, selected: Sequence[Cell], sessions: Measured) -> Open:
-    """Choose the blocks in which a call measures the selected cells of a study; `sessions` covers all its cells."""
+    """Choose the blocks of the selected cells of a study that are missing; `sessions` covers all its cells."""
     if not selected:
         return Open([], [], [], [], {})
     study = studies.get_study(selected[0].study)

@@ -237,6 +237,11 @@ def _format_description(description: str) -> str:
 
 def _validate_names(config: dict, where: str) -> None:
     """Check that files of libraries and factors of comparisons exist, and ask each study for its mistakes."""
+    repeats, most = config["repeats"], config.get("most_repeats")
+    # The fewest blocks for a verdict.
+    least = read_schema()["properties"]["most_repeats"]["minimum"]
+    if most and not least <= repeats <= most:
+        raise Problem(f"{where}: repeats must be between {least} and most_repeats, {most} (got {repeats})")
     for name, library in config["libraries"].items():
         if library["kind"] == "conda" and not Path(f"envs/{name}.yaml").is_file():
             raise Problem(

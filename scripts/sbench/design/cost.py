@@ -59,7 +59,8 @@ def estimate_cost(
     rows: list[tuple[Cell, int, float, str]] = []
     totals = Totals()
     for cell in cells:
-        to_do = len(opened.blocks) + len(opened.anew.get(cell.name, []))
+        to_do = len(opened.blocks) * len(opened.order.select_cells([cell.name]))
+        to_do += len(opened.anew.get(cell.name, []))
         guess = program.estimate_record(cell.settings)
         before_s = guess.get("before_s", 0)
         if own := seconds_of.get(cell.name):

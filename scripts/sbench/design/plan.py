@@ -4,7 +4,7 @@ import csv
 import io
 
 from sbench.design import blocks, matrix, schema
-from sbench.design.study import Cell, resolve_setting
+from sbench.design.study import Cell, get_study, resolve_setting
 
 
 def build_plan(config: dict, study: str, cells: list[Cell]) -> dict:
@@ -13,7 +13,7 @@ def build_plan(config: dict, study: str, cells: list[Cell]) -> dict:
         "status": "done",
         "run": config["run"],
         "study": study,
-        "order": {"seed": blocks.get_order_seed(config, study)},
+        "order": {"seed": blocks.get_order_seed(config, study), **_get_most_repeats(config, study)},
         "cells": {
             cell.name: {
                 "settings": cell.settings,
@@ -23,6 +23,13 @@ def build_plan(config: dict, study: str, cells: list[Cell]) -> dict:
             for cell in cells
         },
     }
+
+
+def _get_most_repeats(config: dict, study: str) -> dict[str, int]:
+    """Return the most repeats if the run measures until it can decide, else nothing."""
+    program = get_study(study)
+    most = program.count_most_repeats(config)
+    return {"most_repeats": most} if most > program.count_repeats(config) else {}
 
 
 def format_matrix_csv(study: str, cells: list[Cell], omitted: list[matrix.Omitted]) -> str:

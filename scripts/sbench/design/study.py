@@ -143,6 +143,10 @@ class Study:
         """Return how often each cell is measured."""
         return int(config["repeats"])
 
+    def count_most_repeats(self, config: dict) -> int:
+        """Return how often a cell is measured at most, if comparisons stay undecided."""
+        return max(int(config.get("most_repeats", 0)), self.count_repeats(config))
+
     def estimate_record(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 

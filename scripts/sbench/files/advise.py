@@ -271,7 +271,7 @@ def _run_probes(config: Path, settings: dict) -> None:
     for _ in range(_REPLACED):
         probed = settings | {"repeats": 1, "extra_blocks": 0, "studies": {"shots": shots | {"control_cells": 0}}}
         write_json(once, probed)
-        _run_workflow(once, "--", f"{results}/shots/appended.json")
+        _run_workflow(once, "--", f"{results}/shots/looks/1.json")
         misses = find_misses(shots["advice"], results / "shots/records")
         if not (added := find_next_best(shots["advice"], misses)):
             break

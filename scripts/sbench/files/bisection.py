@@ -302,7 +302,7 @@ class Bisection:
         """Run the workflow for releases; return its first problem, or else its exit status in words."""
         only = f"library={','.join(map(self.get_library_name, names))}"
         command = build_command("sbench.cli", "run", self.file, "--only", only)
-        command += [*["--yes"] * self._yes, "--", "--nocolor", f"{self.folder}/{STUDY}/appended.json"]
+        command += [*["--yes"] * self._yes, "--", "--nocolor", f"{self.folder}/{STUDY}/looks/1.json"]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as words:
             begin = words.tell()
             with run_process(command, words, dict(os.environ), _PATIENCE_S, stdin=subprocess.DEVNULL) as process:

@@ -3,6 +3,7 @@
 Rules pass their wildcards, as Snakemake does to functions of inputs, parameters and resources.
 """
 
+import itertools
 import json
 import math
 import re
@@ -34,6 +35,7 @@ class Wildcards(Protocol):
     study: str
     cell: str
     repeat: str
+    number: str
     dataset: str
     library: str
     store: str
@@ -48,7 +50,8 @@ class Call:
         studies: names of the requested studies.
         sources: by study, files of results from elsewhere that it imports.
         cells, selected: by study, its cells by name, and the selected cells.
-        opened: by study, the blocks that this call measures.
+        opened: by study, the blocks that this call begins with.
+        looked: by study, the blocks that precede its first look: those of `opened`, or of the call that measured last.
         libraries, data, conda: specs of libraries and datasets, and the names of libraries that conda makes.
         specs: by part of the configuration and name, the JSON of a library, a store or a dataset for programs.
     """
@@ -86,6 +89,10 @@ class Call:
         parts = {"libraries": self.libraries, "stores": self.config["stores"], "data": self.data}
         self.specs = {part: {name: json.dumps(spec) for name, spec in specs.items()} for part, specs in parts.items()}
         self.opened = self._open_blocks() if workflow.is_main_process else self._read_blocks()
+        self.looked = {
+            study: self._read_blocks()[study] if self._has_ended(study, opened) else opened
+            for study, opened in self.opened.items()
+        }
         # Snakemake calls these for each job; it asks again about artefacts that appear later.
         self._places_of, self._is_done = cache(self._get_places), cache(is_done)
 
@@ -107,23 +114,25 @@ class Call:
             expect_room(self.results / "checked.json")
             failures.move_aside(self.results, failures.find_failed_artefacts(self.results))
         opened = {
-            study: blocks.choose_blocks(
-                self.config, self.selected[study], blocks.read_measured_blocks(self.config, cells.values())
-            )
+            study: blocks.open_blocks(self.config, self.selected[study], cells.values())
             for study, cells in self.cells.items()
         }
         if changes:
-            due = [
-                self.results / study / "appended.json" for study in self.studies if blocks.get_last_block(opened[study])
-            ]
-            for path in (*due, self.results / "provided"):
-                # Snakemake would not make it again for an earlier step that failed and was moved aside.
-                path.unlink(missing_ok=True)
+            # Snakemake would not make it again for an earlier step that failed and was moved aside.
+            (self.results / "provided").unlink(missing_ok=True)
             anew = [self.results / study / "records" / cell for study in self.studies for cell in opened[study].anew]
             failures.move_aside(self.results, anew, "again")
             for study in self.studies:
-                blocks.write_blocks(self.results / study / "blocks.json", opened[study])
+                if not self._has_ended(study, opened[study]):
+                    for path in blocks.get_looks_folder(self.run, study).glob("*.json"):
+                        path.unlink()
+                    blocks.write_blocks(self.results / study / "blocks.json", opened[study])
         return opened
+
+    def _has_ended(self, study: str, opened: blocks.Open) -> bool:
+        """Return whether a study has no blocks to measure, and its last look ordered none."""
+        orders = blocks.read_orders(blocks.get_looks_folder(self.run, study))
+        return not blocks.get_last_block(opened) and bool(orders) and not orders[-1].blocks
 
     def _expect_programs(self) -> None:
         """Raise a Problem if no interpreter can run the programs, or if jobs of an earlier call are in a queue."""
@@ -162,18 +171,24 @@ class Call:
 
     def get_priority(self, wildcards: Wildcards) -> int:
         """Return a lower number for a later position, study after study, block after block; provisioning has 0."""
-        study, block, extra = wildcards.study, int(wildcards.repeat), int(self.config["extra_blocks"])
-        before = (
-            len(self.cells[earlier]) * (blocks.get_last_block(self.opened[earlier]) + extra)
+        study, block = wildcards.study, int(wildcards.repeat)
+        before = sum(
+            len(self.cells[earlier]) * self._get_last_block(earlier)
             for earlier in self.studies[: self.studies.index(study)]
         )
         position = (block - 1) * len(self.cells[study]) + self._places_of(study, block)[wildcards.cell]
-        return -(sum(before) + position)
+        return -(before + position)
+
+    def _get_last_block(self, study: str) -> int:
+        """Return the largest number that a block of a study may have at the end of this call."""
+        most = studies.get_study(study).count_most_repeats(self.config)
+        return max(blocks.get_last_block(self.opened[study]), most) + int(self.config["extra_blocks"])
 
     def _get_places(self, study: str, block: int) -> dict[str, int]:
-        draw = blocks.get_draw(self.opened[study], self.results / study / "appended.json", block)
-        order = blocks.build_order(list(self.cells[study]), blocks.get_order_seed(self.config, study), block, draw)
-        return {name: place for place, name in enumerate(order, 1)}
+        order = blocks.get_order(self.opened[study], blocks.get_looks_folder(self.run, study), block)
+        names = order.select_cells(self.cells[study])
+        in_turn = blocks.build_order(names, blocks.get_order_seed(self.config, study), block, order.draw)
+        return {name: place for place, name in enumerate(in_turn, 1)}
 
     def list_environments(self, wildcards: Wildcards) -> list[str]:
         """Return the artefacts of a study's libraries, if any library is under test."""
@@ -204,9 +219,11 @@ class Call:
         cells = [cell for study in self.studies for cell in self.selected[study]]
         return blocks.list_library_artefacts(self.run, cells) + blocks.list_data_artefacts(self.run, cells)
 
-    def list_records(self, wildcards: Wildcards) -> list[str]:
-        """Return the records of a study in closed and open blocks."""
-        return self._list_block_records(wildcards.study, self.opened[wildcards.study].blocks)
+    def list_looked_records(self, wildcards: Wildcards) -> list[str]:
+        """Return the records that a look needs: those of the blocks that the call and its earlier looks ordered."""
+        study, number = wildcards.study, int(wildcards.number)
+        orders = [self.looked[study].order, *(self._get_look(study, before) for before in range(1, number))]
+        return self._list_block_records(study, orders, self.looked[study].anew)
 
     def list_gathered_records(self, wildcards: Wildcards) -> list[str]:
         """Return the records of the studies whose facts exist; the facts of other studies have theirs as inputs.
@@ -214,23 +231,44 @@ class Call:
         Listing a record again costs Snakemake as much time and memory as another input.
         """
         gathered = [study for study in self.studies if (self.results / study / "facts.json").exists()]
-        return [name for study in gathered for name in self._list_block_records(study, self.opened[study].blocks)]
+        return [name for study in gathered for name in self._list_study_records(study, [self.opened[study].order])]
 
     def list_all_records(self, wildcards: Wildcards) -> list[str]:
-        """Return the records of a study, including blocks that were appended for failures in earlier blocks."""
+        """Return the records of a study, including the blocks that looks ordered, and the last look."""
         study = wildcards.study
         if not self.selected[study]:
             return []
+        first = f"{blocks.get_looks_folder(self.run, study)}/1.json"
+        orders = [self.opened[study].order]
         # If a checkpoint changes the plan while finished jobs are still in a queue, Snakemake 9 forgets the jobs that
         # depend on them and ends early, with status 0 (dag.py: their output exists, so it counts them off twice). So on
-        # a cluster the next call appends.
+        # a cluster the next call measures what the look ordered.
         if self._workflow.non_local_exec:
-            return self.list_records(wildcards)
-        appended = read_json(Path(self._checkpoints.append.get(run=self.run, study=study).output[0]))
-        return self._list_block_records(study, self.opened[study].blocks + appended["blocks"])
+            return [*self._list_study_records(study, orders), first]
+        for number in itertools.count(1):
+            order = self._get_look(study, number)
+            if not order.blocks:
+                return self._list_study_records(study, orders)
+            orders.append(order)
+        raise AssertionError("an endless loop has no end")
 
-    def _list_block_records(self, study: str, opened: list[int]) -> list[str]:
-        """Return the existing records of selected cells of a study, and their records in the given blocks.
+    def _get_look(self, study: str, number: int) -> blocks.Order:
+        """Return the order of a look, or tell Snakemake to take the look first."""
+        look = self._checkpoints.look.get(run=self.run, study=study, number=number)
+        return blocks.read_order(Path(look.output[0]))
+
+    def _list_study_records(self, study: str, orders: list[blocks.Order]) -> list[str]:
+        """Return the existing records of selected cells of a study, and their records in the given blocks."""
+        there = [
+            f"{folder}/repeat={number}.json"
+            for cell in self.selected[study]
+            for folder in [self.results / study / "records" / cell.name]
+            for number, _ in records.list_repeats(folder)
+        ]
+        return list(dict.fromkeys([*there, *self._list_block_records(study, orders, self.opened[study].anew)]))
+
+    def _list_block_records(self, study: str, orders: list[blocks.Order], anew: dict[str, list[int]]) -> list[str]:
+        """Return the records of selected cells of a study in the blocks of orders, and of cells to measure again.
 
         The step of a cell without its library or data skips it; on a cluster, it gets no job.
         """
@@ -238,12 +276,13 @@ class Call:
         names = []
         for cell in self.selected[study]:
             folder = self.results / study / "records" / cell.name
-            there = {number for number, _ in records.list_repeats(folder)}
-            due = {*opened, *self.opened[study].anew.get(cell.name, [])} - there
+            due = {block for order in orders if order.select_cells([cell.name]) for block in order.blocks}
+            due |= set(anew.get(cell.name, []))
             if due and self._workflow.non_local_exec:
                 needs = blocks.list_library_artefacts(self.run, [cell]) + blocks.list_data_artefacts(self.run, [cell])
-                due = due if all(map(self._is_done, needs)) else set()
-            names += [f"{folder}/repeat={number}.json" for number in sorted(there | due)]
+                there = {number for number, _ in records.list_repeats(folder)}
+                due = due if all(map(self._is_done, needs)) else due & there
+            names += [f"{folder}/repeat={number}.json" for number in sorted(due)]
         return names
 
     def _wait_for_artefacts(self) -> None:

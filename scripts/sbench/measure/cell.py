@@ -157,7 +157,7 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
             **build_base_record(arguments),
             "status": "done",
             "settings": settings,
-            "position": _compute_position(plan, arguments),
+            **_compute_place(plan, arguments),
             "seed": settings["seed"],
             "started_utc": started,
             "step_seconds": time.monotonic() - began,
@@ -198,15 +198,22 @@ def _report_injected_faults(served: Served | None, fault: dict | None) -> Iterat
         raise Ended(str(problem), **also, injected=injected) from problem
 
 
-def _compute_position(plan: dict, arguments: argparse.Namespace) -> int:
-    """Return the place of a cell in the order of a study's records, from 0, block after block."""
+def _compute_place(plan: dict, arguments: argparse.Namespace) -> dict:
+    """Return the place of a cell in the order of a study's records, from 0, block after block.
+
+    In a run that measures until it can decide also the round, the number of cells in the block, and the most blocks.
+    """
     names, repeat = list(plan["cells"]), int(arguments.repeat)
-    draw: int | None = 0
+    order = blocks.Order([])
     if arguments.blocks:
-        opened, appended = blocks.read_blocks(arguments.blocks), arguments.blocks.with_name("appended.json")
-        draw = blocks.get_draw(opened, appended, repeat)
-    in_block = blocks.build_order(names, plan["order"]["seed"], repeat, draw)
-    return (repeat - 1) * len(names) + in_block.index(arguments.cell)
+        opened = blocks.read_blocks(arguments.blocks)
+        order = blocks.get_order(opened, arguments.blocks.with_name("looks"), repeat)
+    measured = order.select_cells(names)
+    in_block = blocks.build_order(measured, plan["order"]["seed"], repeat, order.draw)
+    place = {"position": (repeat - 1) * len(names) + in_block.index(arguments.cell)}
+    if most := plan["order"].get("most_repeats"):
+        place |= {"round": order.round, "block_cells": len(measured), "most_repeats": most}
+    return place
 
 
 def get_scratch_folder(out: Path) -> Path:

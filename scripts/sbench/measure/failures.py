@@ -37,6 +37,9 @@ def report_failures(config: dict, reports: Path, log: Path) -> bool:
         for study in config["only"].get("study", config["studies"])
         for line in _describe_lacking(config, study, failed.keys())
     ]
+    lines += [
+        line for study in config["only"].get("study", config["studies"]) for line in _describe_round(config, study)
+    ]
     if words := list(map(escape_text, lines + lacking)):
         print(*words, sep="\n", file=sys.stderr)
         write_text(log, "\n".join([*words, ""]))
@@ -81,6 +84,15 @@ def _describe_lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[s
     if names := [name for name, paths in by_cell.items() if paths and failed >= paths]:
         many = f"{len(names)} cell{'s' * (len(names) > 1)} failed in every block"
         yield f"{study}: {many}, {names[0]} first; sbench run --again {names[0]} measures it again"
+
+
+def _describe_round(config: dict, study: str) -> Iterator[str]:
+    """Yield a line on the round that the next call measures, as on a cluster, where a call measures one round."""
+    cells = matrix.expand_matrix(config, study)[0]
+    opened = blocks.open_blocks(config, matrix.select_cells(cells, config["only"]), cells)
+    if opened.blocks and opened.cells:
+        many = f"{len(opened.blocks)} blocks of {len(opened.cells)} cells"
+        yield f"{study}: comparisons are undecided; repeat the command, which measures {many}"
 
 
 def find_failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:

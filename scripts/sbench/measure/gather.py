@@ -1,7 +1,6 @@
 """Gather the records of a study, each read once, into its tables and the facts of its report."""
 
 import contextlib
-import functools
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -16,8 +15,8 @@ import pandas as pd
 from sbench.design import fingerprint, records, validity
 from sbench.design import matrix as matrices
 from sbench.design import study as studies
-from sbench.measure import session_records, tables
-from sbench.measure.judging import CONTROL, build_verdicts_table
+from sbench.measure import judging, session_records, tables
+from sbench.measure.judging import CONTROL
 from sbench.probe.program import Problem, compute_file_digest, read_json, write_json
 from sbench.probe.slowed import SHARES
 from sbench.stores import network as networks
@@ -68,11 +67,11 @@ def build_tables(
     if own is not None:
         return own
     runs, samples = tables.build_runs_and_samples(matrix, kept)
-    compare, equivalence = program.get_section(config)["compare"], config["equivalence_percent"]
-    timed = matrix.loc[[program.is_timed(levels) for levels in tables.get_levels(matrix).values()]]
-    contest = functools.partial(program.get_contest, config=config)
-    judged = build_verdicts_table(timed, runs, compare, equivalence, config["seed"], contest, program.of_tasks)
-    made = {"samples": samples, "cells": tables.build_cells_table(matrix, runs), "verdicts": judged}
+    timed = judging.select_timed(program, matrix)
+    judgement = judging.judge_study(config, program, matrix, runs)
+    made = {"samples": samples, "cells": tables.build_cells_table(matrix, runs)}
+    made |= {"verdicts": judging.format_verdicts(timed, judgement)}
+    made |= {"looks": judging.build_looks_table(timed, judgement)} if judgement.schedule else {}
     return made | {
         "requests": tables.build_exchanges_table(kept),
         "records": session_records.build_records_table(timed, runs),
@@ -151,7 +150,7 @@ def count_orders(measured: Sequence[dict]) -> dict:
 
     Returns:
         repeats: number of repeats.
-        complete: number of repeats with a record of each cell.
+        complete: number of repeats with a record of each of their cells: all, or those of the round.
         orders: number of different orders among the complete repeats.
         overlapping: records that began before another record on the same machine ended; None if times are unknown.
     """
@@ -159,7 +158,8 @@ def count_orders(measured: Sequence[dict]) -> dict:
         return {}
     positions = pd.DataFrame([{key: record[key] for key in ("repeat", "name", "position")} for record in measured])
     positions = positions.pivot_table(index="repeat", columns="name", values="position", aggfunc="last")
-    complete = positions.dropna()
+    due = {record["repeat"]: record.get("block_cells", positions.shape[1]) for record in measured}
+    complete = positions[positions.notna().sum(axis="columns") >= positions.index.map(due)]
     orders = complete.rank(axis="columns").drop_duplicates()
     counts = {"repeats": len(positions), "complete": len(complete), "orders": len(orders)}
     return counts | {"overlapping": _count_overlapping(measured)}

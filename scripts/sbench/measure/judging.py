@@ -1,65 +1,60 @@
 """Judge runs: which arm is faster, and by how much (METHOD 6, 7, 17)."""
 
+import functools
 import itertools
-import json
-import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from sbench.design import fingerprint
 from sbench.design.blocks import list_factor_pairs
-from sbench.design.study import ANEW, REBUILT
-from sbench.measure.tables import PLACES, get_levels, list_factors, list_metrics
+from sbench.design.study import ANEW, Study
+from sbench.measure.families import JUDGEMENT, LOOKED, Blocks, Family, Pair, is_true
+from sbench.measure.tables import get_levels, list_factors, list_metrics
 from sbench.probe.slowed import SHARES
-from sbench.verdicts import HARNESS, MIN_BLOCKS, stats
-from sbench.verdicts.outcomes import ORDERED, Outcome
-from sbench.verdicts.stats import Flags, Floats
+from sbench.verdicts import looks, stats
+from sbench.verdicts.looks import Schedule, State
 
 # Families whose baseline and contender are cells, not levels of a factor.
 CONTEST, CONTROL = "contest", "control"
 OF_CELLS = (CONTEST, CONTROL)
-# Columns that must be alike in both arms of a block.
-OTHER_CODE = "the measuring code differs"
-NOT_USED = "not used"
-_SAME = {
-    "code": OTHER_CODE,
-    "data": "the data differ",
-    "logical_bytes": "the amount of data differs",
-    "packages": "the Python packages differ",
-    "verified": "the place of checksums, inside or outside the timed pass, differs",
-}
-LOST = "one arm lost more records, which may be the slow ones"
-OTHER_SOFTWARE = "the software differs"
-# Name this many differences of the software, and count the others.
-_NAMED = 3
-# Columns that hold a block together (METHOD 2): a comparison drops a block if its arms differ in them.
-_TOGETHER = {
-    "session": "in different sessions",
-    "node": "on different nodes",
-    "machine": "on different machines",
-    "device": "on different devices or mounts",
-    "time": "too far apart in time",
-}
-# Arms whose starts are further apart than both are not from one piece of time: cluster jobs may wait in between.
-FAR_S, FAR_TIMES = 3600, 2
-# Columns of a record that its time limit ended.
-_OF_TIMED_OUT = ("seconds total", "session", "timed_out")
-# A repeat is slow if its ratio to the other arm is so many times the median ratio.
-SLOW = 1.5
-_ORDINALS = {2: "2nd", 3: "3rd"}
-_JUDGEMENT = (
-    *("blocks", "baseline_s", "contender_s", "ratio", "ratio_low", "ratio_high", "p", "looks", "verdict"),
-    *("detectable_ratio", "mean_ratio", "mean_low", "mean_high", "slow_baseline", "slow_contender", "slow_ratio"),
-    *("attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender", "note", "used_blocks"),
-    "harness_percent",
-)
-Pair = tuple[dict, dict]
+# Metric that decides.
+TOTAL = "total"
+# Largest p at which blocks are taken to depend on one another, or later rounds to differ from the first.
+GUARD = 0.01
+DEPENDENT = "blocks depend on one another"
 
 
-def build_verdicts_table(
+class Judged(NamedTuple):
+    """A comparison on a metric: its cells, its entries of verdicts.csv, and its states at the looks, if any."""
+
+    factor: str
+    baseline: dict
+    contender: dict
+    metric: str
+    role: str
+    values: dict
+    states: list[State]
+
+
+class Judgement(NamedTuple):
+    """The judged runs of a study.
+
+    Attributes:
+        rows: comparisons and metrics, in the order of `compare`, then of the matrix.
+        serial_p: p of blocks that resemble their predecessors (`stats.compute_serial_p`).
+        schedule: the looks; None if repeats are fixed.
+        shifted: the look at which later rounds differed from the first, so that only the first counts; 0 otherwise.
+    """
+
+    rows: list[Judged]
+    serial_p: float
+    schedule: Schedule | None
+    shifted: int
+
+
+def judge_runs(
     matrix: pd.DataFrame,
     runs: pd.DataFrame,
     compare: Sequence[dict],
@@ -67,8 +62,10 @@ def build_verdicts_table(
     seed: int = 1,
     contest: Callable[[dict], Hashable | None] = lambda cell: None,
     of_tasks: Collection[str] = (),
-) -> pd.DataFrame:
-    """Return verdicts.csv: one row per comparison and metric, in the order of `compare`, then of the matrix.
+    resolve_percent: float = 10,
+    metrics: Collection[str] | None = None,
+) -> Judgement:
+    """Judge the comparisons of a study on each metric.
 
     A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All comparisons
     of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge_family`).
@@ -89,12 +86,16 @@ def build_verdicts_table(
     amount of data, or software (except deliberate differences of their libraries), or if they have valid records but no
     such block.
 
-    An arm that lost two records more than the other is not `faster`, nor are the arms the `same`. Column `serial_p` is
-    the p of blocks that resemble their predecessors (`stats.compute_serial_p`), one for the whole table.
+    An arm that lost two records more than the other is not `faster`, nor are the arms the `same`.
+
+    If the records name their rounds, the families are judged after each round (`looks.judge_looks`), with
+    `resolve_percent` to give comparisons up. If later rounds differ from the first (`looks.compute_shift_p`), only the
+    first counts.
 
     `matrix` and `runs` are from `tables.read_matrix` and `tables.build_runs_and_samples`. `compare` has mappings with
     `factor` and `baseline`, its level. `contest` returns the contest of a cell from its levels, or None. Metrics
-    `of_tasks` are of single tasks: they do not compare arms of different numbers of tasks.
+    `of_tasks` are of single tasks: they do not compare arms of different numbers of tasks. Only `metrics` are judged,
+    by default all.
     """
     families: dict[str, list[Pair]] = {}
     for entry in compare:
@@ -107,35 +108,132 @@ def build_verdicts_table(
     controls = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
     alone = [pair for pair in controls if pair[1].get("control") in (*SHARES, *ANEW)]
     families[CONTROL] = [pair for pair in controls if pair not in alone]
-    names, rows = list_metrics(runs), []
-    ended = _is_true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
+    names = [name for name in list_metrics(runs) if metrics is None or name in metrics]
+    rows = []
+    ended = is_true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
     runs = runs.assign(counts=runs["ok"].astype(bool) | ended, attempted=runs.get("attempted", True))
-    by_block = _ByBlock(runs)
+    by_block = Blocks(runs)
     largest = np.empty((len(by_block.blocks), 0))
     of_total = [largest]
     judged = [(factor, pairs, factor != CONTEST) for factor, pairs in families.items()]
     for factor, pairs, on_all in [*judged, *((CONTROL, [pair], False) for pair in alone)]:
         if not pairs:
             continue
-        family = _Family(by_block, pairs, equivalence_percent, seed)
+        family = Family(by_block, pairs, equivalence_percent, seed, resolve_percent)
         beside = largest if pairs[0] in alone else None
-        judgements = {name: family.judge_metric(name, beside) for name in names if on_all or name == "total"}
+        judgements = {name: family.judge_metric(name, beside) for name in names if on_all or name == TOTAL}
         if beside is None:
-            of_total.append(family.differences["total"])
+            of_total.append(family.differences[TOTAL])
         if factor != CONTROL:
-            largest = max(largest, family.differences["total"], key=lambda d: int(stats.has_enough_blocks(d).sum()))
+            largest = max(largest, family.differences[TOTAL], key=lambda d: int(stats.has_enough_blocks(d).sum()))
         for number, (base, other) in enumerate(pairs):
-            level = "cell" if factor in OF_CELLS else factor
-            head = {"factor": factor, "baseline": base[level], "contender": other[level]}
-            for name in list_factors(matrix):
-                head[name] = other[name] if factor == CONTROL or base[name] == other[name] else ""
             for name, of_pairs in judgements.items():
                 if name in of_tasks and family.find_differing("tasks")[number]:
                     continue
-                role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
-                rows.append({**head, "metric": name, "role": role, **of_pairs[number]})
-    columns = ["factor", "baseline", "contender", *list_factors(matrix), "metric", "role", *_JUDGEMENT]
-    return pd.DataFrame(rows, columns=columns).assign(serial_p=stats.compute_serial_p(np.hstack(of_total), seed))
+                role = CONTROL if factor == CONTROL else "decides" if name == TOTAL else "secondary"
+                rows.append(Judged(factor, base, other, name, role, *of_pairs[number]))
+    d = np.hstack(of_total)
+    if by_block.schedule and (shifted := _find_shift(d, by_block.schedule.ends, seed)):
+        first = by_block.blocks[: by_block.schedule.ends[0]]
+        settings = (compare, equivalence_percent, seed, contest, of_tasks, resolve_percent, metrics)
+        return judge_runs(matrix, runs[runs["repeat"].isin(first)], *settings)._replace(shifted=shifted)
+    return Judgement(rows, stats.compute_serial_p(d, seed), by_block.schedule, 0)
+
+
+def build_verdicts_table(
+    matrix: pd.DataFrame,
+    runs: pd.DataFrame,
+    compare: Sequence[dict],
+    equivalence_percent: float = 5,
+    seed: int = 1,
+    contest: Callable[[dict], Hashable | None] = lambda cell: None,
+    of_tasks: Collection[str] = (),
+    resolve_percent: float = 10,
+) -> pd.DataFrame:
+    """Return verdicts.csv: one row per comparison and metric (`judge_runs`), in the order of `compare` and matrix.
+
+    Column `serial_p` is the p of blocks that resemble their predecessors, one for the whole table. Runs that measure
+    until they can decide have the columns `LOOKED`, too: the look that ended the comparison, the largest number of
+    blocks, and its state.
+    """
+    settings = (compare, equivalence_percent, seed, contest, of_tasks, resolve_percent)
+    return format_verdicts(matrix, judge_runs(matrix, runs, *settings))
+
+
+def judge_study(
+    config: dict, program: Study, matrix: pd.DataFrame, runs: pd.DataFrame, metrics: Collection[str] | None = None
+) -> Judgement:
+    """Judge the runs of a study with the settings of its configuration (`judge_runs`)."""
+    contest = functools.partial(program.get_contest, config=config)
+    return judge_runs(
+        select_timed(program, matrix),
+        runs,
+        program.get_section(config)["compare"],
+        config["equivalence_percent"],
+        config["seed"],
+        contest,
+        program.of_tasks,
+        config.get("resolve_percent", 10),
+        metrics,
+    )
+
+
+def select_timed(program: Study, matrix: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells of a matrix that take a time to compare."""
+    return matrix.loc[[program.is_timed(levels) for levels in get_levels(matrix).values()]]
+
+
+def format_verdicts(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFrame:
+    """Return verdicts.csv of judged runs (`build_verdicts_table`)."""
+    rows = []
+    for one in judgement.rows:
+        values = dict(one.values)
+        if judgement.serial_p < GUARD and values.get("look", 1) > 1:
+            values["note"] = "; ".join(filter(None, (values["note"], DEPENDENT)))
+        rows.append({**_build_head(one, matrix), "metric": one.metric, "role": one.role, **values})
+    columns = ["factor", "baseline", "contender", *list_factors(matrix), "metric", "role", *JUDGEMENT]
+    columns += LOOKED if judgement.schedule else ()
+    return pd.DataFrame(rows, columns=columns).assign(serial_p=judgement.serial_p)
+
+
+def _build_head(judged: Judged, matrix: pd.DataFrame) -> dict[str, str]:
+    """Return the factor, baseline and contender of a comparison, and the levels that its cells share."""
+    level = "cell" if judged.factor in OF_CELLS else judged.factor
+    head = {"factor": judged.factor, "baseline": judged.baseline[level], "contender": judged.contender[level]}
+    for name in list_factors(matrix):
+        alike = judged.factor == CONTROL or judged.baseline[name] == judged.contender[name]
+        head[name] = judged.contender[name] if alike else ""
+    return head
+
+
+def build_looks_table(matrix: pd.DataFrame, judgement: Judgement) -> pd.DataFrame:
+    """Return looks.csv: the comparisons on the deciding metric at each look, until the look that ended each.
+
+    Returns:
+        the columns of verdicts.csv that name a comparison; baseline_cell and contender_cell; look, from 1; at, the
+        blocks at that look; blocks, those of the comparison that are complete; ratio with its interval; t and critical,
+        |t| and its threshold; verdict and state.
+    """
+    rows = [
+        {
+            **_build_head(one, matrix),
+            **{"metric": one.metric, "role": one.role},
+            **{"baseline_cell": one.baseline["cell"], "contender_cell": one.contender["cell"]},
+            **{"look": state.look, "at": judgement.schedule.ends[state.look - 1], "blocks": state.verdict.blocks},
+            **{"ratio": state.verdict.ratio, "ratio_low": state.verdict.low, "ratio_high": state.verdict.high},
+            **{"t": state.t, "critical": state.critical, "verdict": state.verdict.verdict, "state": state.name},
+        }
+        for one in judgement.rows
+        if judgement.schedule and one.metric == TOTAL
+        for state in one.states
+    ]
+    return pd.DataFrame(rows)
+
+
+def _find_shift(d: stats.Floats, ends: Sequence[int], seed: int) -> int:
+    """Return the first look at which later rounds differ from the first, or 0."""
+    shifts = (looks.compute_shift_p(d[:end], ends[0], seed) for end in ends[1:])
+    return next((look for look, p in enumerate(shifts, 2) if p < GUARD), 0)
 
 
 def _list_pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
@@ -150,268 +248,3 @@ def _list_contest_pairs(matrix: pd.DataFrame, contest: Callable[[dict], Hashable
     for cell in matrix[matrix["twin_of"] == ""].to_dict("records"):
         contests.setdefault(contest(cell), []).append(cell)
     return [pair for name, cells in contests.items() if name is not None for pair in itertools.combinations(cells, 2)]
-
-
-class _ByBlock:
-    """The columns of the runs by block and cell, each made once."""
-
-    def __init__(self, runs: pd.DataFrame) -> None:
-        self._runs = runs
-        self._arrays: dict[str, np.ndarray] = {}
-        self.blocks, self._block_of = np.unique(runs["repeat"], return_inverse=True)
-        self._cell_of, cells = pd.factorize(runs["cell"])
-        self._places = {cell: place for place, cell in enumerate(cells)}
-        steps = runs["step_seconds"] if "step_seconds" in runs else pd.Series(0.0, runs.index)
-        # Total seconds of the steps of each block.
-        self.seconds = steps.groupby(self._block_of).sum().to_numpy(dtype=float)
-
-    def get_column(self, column: str, cells: Iterable[str]) -> np.ndarray:
-        """Return a column by block and cell; missing without a record that counts."""
-        if column not in self._arrays:
-            which = "attempted" if column == "status" else "counts" if column in _OF_TIMED_OUT else "ok"
-            rows = self._runs[which].to_numpy(dtype=bool)
-            values = self._runs[column].to_numpy()[rows] if column in self._runs else np.nan
-            # The last place is for cells without a record.
-            shape, kind = (len(self.blocks), len(self._places) + 1), np.asarray(values).dtype.kind
-            array = np.full(shape, np.nan, dtype=float if kind == "f" else object)
-            array[self._block_of[rows], self._cell_of[rows]] = values
-            self._arrays[column] = array
-        return self._arrays[column][:, [self._places.get(cell, -1) for cell in cells]]
-
-
-class _Family:
-    """Comparisons that are judged together: the values of their arms in each block.
-
-    Attributes:
-        differences: d (`stats`) of each judged metric, by block and comparison.
-    """
-
-    def __init__(self, by_block: _ByBlock, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
-        self._by_block, self._pairs, self._percent, self._seed = by_block, pairs, equivalence_percent, seed
-        self._blocks = by_block.blocks
-        self._columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        self.differences: dict[str, Floats] = {}
-
-    def judge_metric(self, name: str, beside: Floats | None = None) -> list[dict]:
-        """Judge each comparison on a metric, in a family with further differences, if given."""
-        base, other = (table.astype(float) for table in self._get_arms(f"seconds {name}"))
-        complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
-        # Two records that both hit their limits give no order.
-        complete &= ~np.logical_and(*map(_is_true, self._get_arms("timed_out")))
-        used = complete & ~self._any_mismatch
-        base, other = (np.where(used, table, math.nan) for table in (base, other))
-        harness = self._harness_shares if name == "total" else np.zeros(len(self._pairs))
-        d = np.where(harness > HARNESS, self._compute_beyond_harness(base, other), np.log(other) - np.log(base))
-        d = np.where([not text for text in self._difference_notes], d, math.nan)
-        self.differences[name] = d
-        means = [stats.estimate_total_ratio(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
-        sessions = self._get_arms("session")[0]
-        looks = [stats.count_looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
-        judged = stats.judge_family(d, self._percent, self._seed, looks, means, beside)
-        judgements = []
-        for number, (verdict, share) in enumerate(zip(judged, harness, strict=True)):
-            differing, is_bound = self._difference_notes[number], share > HARNESS
-            if is_bound and not differing and verdict.verdict not in ORDERED:
-                differing = f"the harness takes {share:.0f} % of an arm's time"
-                verdict = stats.Verdict(Outcome.NOT_COMPARABLE, verdict.blocks, *[math.nan] * 5)
-            attempts, *lost = (int(counts[number]) for counts in self._lost_counts)
-            flattered = stats.apply_losses(verdict.verdict, *lost) != verdict.verdict
-            split = self._any_mismatch[:, number]
-            never = not used[:, number].any() and split.any()
-            # Cluster jobs get the nodes that are free: further blocks may have both arms on the same node.
-            by_chance = never and (self._mismatches["node"] | self._mismatches["time"])[split, number].all()
-            why = "" if never else _describe_verdict(verdict, looks[number], means[number], self._percent)
-            why = f"{LOST}: {lost[0]} of {attempts} in the baseline, {lost[1]} in the contender" if flattered else why
-            notes = [differing or why, *self._describe_dropped_blocks(number, complete[:, number], used[:, number])]
-            outcome = stats.apply_losses(verdict.verdict, *lost)
-            outcome = Outcome.NOT_COMPARABLE if differing or never > by_chance else outcome
-            values = (
-                *(int(used[:, number].sum()), *(stats.estimate_median(arm[:, number]).value for arm in (base, other))),
-                *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
-                *(outcome, verdict.detectable_ratio),
-                *(
-                    *means[number][:3],
-                    *_count_slow_blocks(d[:, number]),
-                    *self._count_attempts(number),
-                    "; ".join(filter(None, notes)),
-                ),
-                *(" ".join(map(str, self._blocks[used[:, number]])), share if is_bound else math.nan),
-            )
-            judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
-        return judgements
-
-    def find_differing(self, column: str) -> Flags:
-        """Return for each comparison whether its arms differ in a column of the runs in some block."""
-        base, other = self._get_arms(column)
-        differs: Flags = (pd.notna(base) & pd.notna(other) & (base != other)).any(axis=0)
-        return differs
-
-    def _describe_dropped_blocks(self, number: int, complete: Flags, used: Flags) -> Iterator[str]:
-        """Describe the blocks that a comparison drops, and the blocks in which a time limit is an arm's time."""
-        status, ended = ([table[:, number] for table in self._get_arms(column)] for column in ("status", "timed_out"))
-        gone = {"failed, invalid or missing in an arm": ~complete & (pd.notna(status[0]) | pd.notna(status[1]))}
-        for column, what in _TOGETHER.items():
-            gone[f"measured {what}, {NOT_USED}"] = complete & self._mismatches[column][:, number]
-        gone["ended by the time limit in an arm, with the limit as its time"] = used & (
-            _is_true(ended[0]) | _is_true(ended[1])
-        )
-        for how, those in gone.items():
-            if those.any():
-                yield f"{_format_blocks(self._blocks[those])} {how}"
-
-    @cached_property
-    def _lost_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Count for each comparison the blocks that both arms attempted, and the records that each arm lost in them."""
-        status, ok = self._get_arms("status"), self._get_arms("ok")
-        both = pd.notna(status[0]) & pd.notna(status[1])
-        lost = [np.sum(both & pd.isna(arm), axis=0) for arm in ok]
-        return np.sum(both, axis=0), lost[0], lost[1]
-
-    def _count_attempts(self, number: int) -> tuple[int, ...]:
-        """Count the attempts at the baseline and the failures among them, then the same for the contender."""
-        status = [table[:, number] for table in self._get_arms("status")]
-        status = [of_arm[pd.notna(of_arm)] for of_arm in status]
-        return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
-
-    @cached_property
-    def _harness_shares(self) -> Floats:
-        """Return the larger share of the harness in the total of an arm, in percent, by comparison; 0 if unknown."""
-        arms = zip(self._get_arms("seconds null"), self._get_arms("seconds total"), strict=True)
-        shares = [
-            [
-                stats.estimate_median(of_arm).value / stats.estimate_median(total).value
-                for of_arm, total in zip(null.T, totals.T, strict=True)
-            ]
-            for null, totals in arms
-        ]
-        largest = 100 * np.max(shares, axis=0)
-        return np.where(np.isfinite(largest), largest, 0.0)
-
-    def _compute_beyond_harness(self, base: Floats, other: Floats) -> Floats:
-        """Return ln(contender / baseline) without the harness time of the slower arm; NaN if that leaves no order."""
-        null_base, null_other = (null.astype(float) for null in self._get_arms("seconds null"))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lowest, highest = np.log(other - null_other) - np.log(base), np.log(other) - np.log(base - null_base)
-        d = np.where(_compute_medians(np.log(other) - np.log(base)) < 0, highest, lowest)
-        return np.where(_compute_medians(d) * _compute_medians(np.log(other) - np.log(base)) > 0, d, math.nan)
-
-    def _get_arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return a column of the runs for all baselines and all contenders, each by block and comparison; keep it."""
-        if column not in self._columns:
-            base, other = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
-            self._columns[column] = self._by_block.get_column(column, base), self._by_block.get_column(column, other)
-        return self._columns[column]
-
-    @cached_property
-    def _mismatches(self) -> dict[str, Flags]:
-        """Return by cause which blocks have valid records of unlike sessions, places or times, by comparison."""
-        apart = {}
-        for column in ("session", *PLACES):
-            base, other = self._get_arms(column)
-            apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
-        # Arms on nested sets of nodes are comparable.
-        nested = self._find_nested()
-        for column in ("node", "machine"):
-            apart[column] &= ~nested
-        # Different stores are on different devices.
-        stores = [base.get("store") == other.get("store") for base, other in self._pairs]
-        apart["device"] &= np.array(stores, dtype=bool)
-        apart["time"] = self._find_far_apart()
-        # Count each dropped block under its first cause alone.
-        beyond = np.zeros_like(apart["session"])
-        for column, those in apart.items():
-            apart[column], beyond = those & ~beyond, beyond | those
-        return apart
-
-    def _find_nested(self) -> Flags:
-        """Return whether arms of different numbers of nodes ran on nested sets of nodes, by block and comparison."""
-        base, other = self._get_arms("node")
-        nested = np.zeros(base.shape, dtype=bool)
-        for number in [n for n, (one, another) in enumerate(self._pairs) if one.get("nodes") != another.get("nodes")]:
-            for block, nodes in enumerate(zip(base[:, number], other[:, number], strict=True)):
-                one, another = (
-                    set(str(json.loads(node)[0]).split(", ")) if pd.notna(node) else set() for node in nodes
-                )
-                nested[block, number] = one < another or another < one
-        return nested
-
-    def _find_far_apart(self) -> Flags:
-        base, other = (table.astype(float) for table in self._get_arms("began_s"))
-        with np.errstate(invalid="ignore"):
-            far: Flags = np.abs(base - other) > np.maximum(FAR_S, FAR_TIMES * self._by_block.seconds[:, None])
-        return far
-
-    @cached_property
-    def _any_mismatch(self) -> Flags:
-        split: Flags = np.any(np.stack(list(self._mismatches.values())), axis=0)
-        return split
-
-    @cached_property
-    def _difference_notes(self) -> list[str]:
-        """Describe the differences between the arms of each comparison in usable blocks; "" without any."""
-        notes: list[list[str]] = [[] for _ in self._pairs]
-        fingerprints = self._get_arms("software")
-        unseen = pd.isna(fingerprints[0]) | pd.isna(fingerprints[1])
-        for column, what in _SAME.items():
-            base, other = self._get_arms(column)
-            differs = ~self._any_mismatch & pd.notna(base) & pd.notna(other) & (base != other)
-            # A fingerprint is more exact than the lock.
-            differs &= unseen if column == "packages" else True
-            for number in np.flatnonzero(differs.any(axis=0)).tolist():
-                notes[number].append(f"{what} between the arms in {_format_blocks(self._blocks[differs[:, number]])}")
-        differs = ~self._any_mismatch & ~unseen & (fingerprints[0] != fingerprints[1])
-        for number in np.flatnonzero(differs.any(axis=0)).tolist():
-            notes[number] += self._describe_other_software(number, differs[:, number])
-        return ["; ".join(parts) for parts in notes]
-
-    def _describe_other_software(self, number: int, differs: Flags) -> Iterator[str]:
-        """Describe unintended differences of the software of a comparison's arms, with their blocks."""
-        libraries = ((arm.get(fingerprint.ENVIRONMENT), arm.get("control") == REBUILT) for arm in self._pairs[number])
-        environments = len(set(libraries)) > 1
-        by_words: dict[str, list[int]] = {}
-        arms = (arm[differs, number] for arm in self._get_arms("software"))
-        for block, *fingerprints in zip(self._blocks[differs], *arms, strict=True):
-            named = fingerprint.describe_differences(*fingerprints, environments)
-            more = (f"{len(named) - _NAMED} more",) if len(named) > _NAMED else ()
-            by_words.setdefault(", ".join(named[:_NAMED] + more), []).append(block)
-        by_words.pop("", None)
-        for words, blocks in by_words.items():
-            yield f"{OTHER_SOFTWARE} between the arms in {_format_blocks(blocks)}: {words}"
-
-
-def _compute_medians(d: Floats) -> Floats:
-    return np.array([stats.estimate_median(column).value for column in d.T])
-
-
-def _is_true(values: np.ndarray) -> Flags:
-    flags: Flags = np.equal(values, True).astype(bool)
-    return flags
-
-
-def _describe_verdict(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:
-    if verdict.verdict == Outcome.TOO_FEW:
-        return f"{verdict.blocks} complete blocks, a verdict needs {MIN_BLOCKS}"
-    if verdict.verdict != Outcome.NO_EVIDENCE:
-        return ""
-    bound, level = 1 + equivalence_percent / 100, stats.compute_level(looks)
-    if 1 / bound <= verdict.low and verdict.high <= bound:
-        return f"the medians are the same, the means may not be: {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
-    needed = f"{level:.2g}" + (f" at the {_ORDINALS.get(looks, f'{looks}th')} look" if looks > 1 else "")
-    if verdict.p <= level:
-        return f"p <= {needed}, but the interval includes 1"
-    excludes = verdict.low > 1 or verdict.high < 1
-    return f"the interval excludes 1, but p > {needed}" if excludes else ""
-
-
-def _count_slow_blocks(d: Floats) -> tuple[int, int, float]:
-    """Count slow blocks of baseline and contender, which a median hides; return how many times as long they took."""
-    d = d[np.isfinite(d)]
-    off = d - np.median(d) if len(d) else d
-    slow = np.abs(off) > math.log(SLOW)
-    ratio = float(np.exp(np.median(np.abs(off[slow])))) if slow.any() else math.nan
-    return int((off[slow] < 0).sum()), int((off[slow] > 0).sum()), ratio
-
-
-def _format_blocks(blocks: Iterable[int]) -> str:
-    numbers = [str(block) for block in sorted(blocks)]
-    return f"block{'s' * (len(numbers) > 1)} {', '.join(numbers)}"

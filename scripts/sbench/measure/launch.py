@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -24,6 +25,7 @@ from sbench.design.cost import Cost
 from sbench.design.study import Cell
 from sbench.measure import preflight
 from sbench.probe import host, sizes, slurm
+from sbench.probe.processes import die_with_parent
 from sbench.probe.program import Problem, expect_folders, print_json
 from sbench.stores import store as stores
 from sbench.verdicts import MIN_BLOCKS
@@ -32,6 +34,8 @@ from sbench.verdicts import MIN_BLOCKS
 _BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "versitygw": 60, "toxiproxy": 30, "azurite": 30}
 # Least and most seconds of a Slurm job in addition to its work (docs/hpc.md).
 _JOB_S = (20, 45)
+# Options of Snakemake that name a cluster, where a call measures one round.
+_CLUSTER = {"--workflow-profile", "--profile", "--executor", "-e"}
 
 
 class Plan(NamedTuple):
@@ -58,6 +62,7 @@ def make_plan(
     only: Sequence[str] = (),
     again: Sequence[str] = (),
     imports: Sequence[str] = (),
+    budget: str = "",
 ) -> Plan:
     """Return the measurements of a configuration.
 
@@ -68,12 +73,16 @@ def make_plan(
         only: levels of the only cells to measure, FACTOR=LEVEL,….
         again: beginnings of the names of cells to measure again.
         imports: results from elsewhere to report, in place of the configured results.
+        budget: largest time of a study's measuring steps, such as 10m, in place of the configured one.
 
     Raises:
         Problem: an argument is not understood, or does not exist.
     """
     changes: dict = {"run": _parse_run_name(name)} if name else {}
+    changes |= {"budget_s": parse_duration(budget)} if budget else {}
     config = configuration.load_config(file, changes)
+    if budget and "most_repeats" not in config:
+        raise Problem(f"--budget needs most_repeats in {file}, the largest number of repeats; add most_repeats: 20")
     if imports:
         paths = list(map(os.path.abspath, imports))
         changes["studies"] = {name: {"imports": paths} for name, own in config["studies"].items() if "imports" in own}
@@ -92,10 +101,7 @@ def make_plan(
     if again:
         _expect_measured(config, [cell for of_study in cells.values() for cell in of_study], again)
         changes["again"] = config["again"] = list(again)
-    opened = {
-        study: blocks.choose_blocks(config, cells[study], blocks.read_measured_blocks(config, expanded[study][0]))
-        for study in cells
-    }
+    opened = {study: blocks.open_blocks(config, cells[study], expanded[study][0]) for study in cells}
     costs = {
         study: cost.estimate_cost(config, study, cells[study], expanded[study][1], opened[study]) for study in cells
     }
@@ -161,7 +167,34 @@ def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) 
         studies.get_study(study).list_sources(config)
     if plan.changes:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in plan.changes.items())]
-    os.execv(command[0], [*command, *options])
+    command += options
+    if not _CLUSTER.intersection(word.partition("=")[0] for word in options):
+        os.execv(command[0], command)
+    while True:
+        status = _call_snakemake(command)
+        if status or not _has_further_round(plan):
+            raise SystemExit(status)
+
+
+def _call_snakemake(command: list[str]) -> int:
+    """Run Snakemake, which alone hears Ctrl-C, and return its exit status."""
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        die_with_parent(signal.SIGTERM)
+
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return subprocess.call(command, preexec_fn=prepare)
+    finally:
+        signal.signal(signal.SIGINT, heard)
+
+
+def _has_further_round(plan: Plan) -> bool:
+    """Return whether a look ordered a round for the next call, as on a cluster, where a call measures one round."""
+    every = matrix.expand_all(plan.config, [plan.file])
+    opened = [blocks.open_blocks(plan.config, cells, every[study][0]) for study, cells in plan.cells.items()]
+    return any(of_study.blocks and of_study.cells for of_study in opened)
 
 
 def make_published(raw: str, partial: bool, cores: str) -> NoReturn:
@@ -191,6 +224,17 @@ def _parse_cores(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
         raise Problem(f"--cores must be a number of cores, such as --cores 2 (got {text!r})")
     return int(text)
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as 90s, 10m or 1.5h; a plain number is seconds.
+
+    Raises:
+        Problem: it is no duration.
+    """
+    if not (match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", text)):
+        raise Problem(f"a duration must be a number with s, m or h, such as 10m (got {text!r})")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def _parse_run_name(text: str) -> str:

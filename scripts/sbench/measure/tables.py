@@ -199,6 +199,7 @@ def _build_run(record: dict) -> dict:
     faults = validity.list_faults(record)
     run = {"status": record["status"], "ok": done and not faults, "edited": records.EDITED in faults, "reasons": faults}
     run["attempted"] = "cause" not in record
+    run |= {name: record[name] for name in ("round", "most_repeats") if name in record}
     if limit := record.get("timed_out_s"):
         return {**run, "timed_out": True, "seconds total": float(limit), "session": record.get("session", "")}
     if not done:

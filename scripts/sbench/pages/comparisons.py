@@ -11,6 +11,7 @@ from sbench.pages.names import format_multiple, format_ratio_with_interval
 from sbench.pages.page import Table
 from sbench.pages.plot import GREY, SAME_X, Figure, Look, Marks, Panel, choose_round_ticks, format_tick
 from sbench.pages.results import Results
+from sbench.pages.statements import DECIDES
 from sbench.verdicts.outcomes import DECIDED, ORDERED, Outcome
 
 LOOKS = {
@@ -26,6 +27,8 @@ PANELS = 12  # pairs and places with separate panels
 ROWS, FEW = 12, 4  # in the opening picture of a page; in its picture on the first page
 REST = 5 * ROWS  # in the picture of the other comparisons
 TICKS = 6  # ticks besides 1; beyond this, every second has a name
+FIXED = ("blocks", "looks")  # in the table of verdicts if repeats are fixed
+LOOKED = 10  # comparisons in the picture of looks
 TIMES = "← times as fast · times as long →"
 
 
@@ -114,12 +117,43 @@ def build_verdict_table(results: Results) -> Table:
             "comparison": labels,
             "ratio [95 % CI]": [format_ratio_with_interval(*ratio) for ratio in ratios],
             "p": rows["p"],
-            **{name: rows[name] for name in ("blocks", "looks") if name in rows},
+            **(
+                {"state": _format_states(rows)}
+                if "most_repeats" in rows
+                else {name: rows[name] for name in FIXED if name in rows}
+            ),
             "verdict": [words.get_outcome(verdict, results.same_percent) for verdict in rows["verdict"]],
         }
     )
     caption = words.fill("table of verdicts", title=results.report.metrics[0].title, where=f" {title}." * bool(title))
     return Table("all-verdicts", caption, frame, {"p": "{:.2g}".format}, numbers=select_numbers(results, rows))
+
+
+def _format_states(rows: pd.DataFrame) -> list[str]:
+    """Return how many blocks decided each comparison, or left it open or given up, and how many there may be."""
+    states = rows[["state", "blocks", "most_repeats"]].itertuples(index=False, name=None)
+    how = {"same": "decided", "open": "undecided"}
+    return [f"{how.get(state, state)} after {blocks} of at most {most:.0f} blocks" for state, blocks, most in states]
+
+
+def draw_looks(results: Results) -> Figure:
+    """Draw the interval of each comparison after each look; without panels if all were decided at the first."""
+    rows = results.looks
+    name, title = "looks", "Intervals as blocks were added"
+    if rows.empty:
+        return Figure(name, title, "", (), rows)
+    rows = rows[rows["role"] == DECIDES]
+    keys = ["baseline_cell", "contender_cell"]
+    rows = rows.assign(taken=rows.groupby(keys, sort=False)["look"].transform("max"))
+    rows = rows[rows["taken"] > 1].sort_values("taken", ascending=False, kind="stable")
+    chosen = list(rows.groupby(keys, sort=False))[:LOOKED]
+    if not chosen:
+        return Figure(name, title, "", (), rows)
+    shown = pd.concat([of_pair.sort_values("look") for _, of_pair in chosen], ignore_index=True)
+    labels, place = _name_comparisons(shown, results)
+    labels = [f"{label}, {blocks} blocks" for label, blocks in zip(labels, shown["blocks"], strict=True)]
+    note = f"{write_caption(results, shown)} {words.fill('looks', many=LOOKED)}"
+    return Figure(name, title, note, (build_panel(shown, labels, place, results),), select_numbers(results, shown))
 
 
 def _build_joint_panel(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:

@@ -13,6 +13,7 @@ from sbench.pages.results import Results
 from sbench.pages.run_files import is_true
 from sbench.probe.slowed import SHARES
 from sbench.verdicts import HARNESS, MIN_BLOCKS, stats
+from sbench.verdicts.looks import GIVEN_UP, OPEN
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 TOO_NOISY = 2  # detectable ratio above which a run is too noisy
@@ -146,7 +147,8 @@ def _describe_remedy(control: Mapping) -> str:
     needed = count_needed_blocks(control["blocks"], control["detectable_ratio"])
     if needed > MOST_REPEATS:
         return words.fill("steadier")
-    return words.fill("more blocks", needed=math.ceil(needed), repeats=code("repeats"))
+    setting = "most_repeats" if "most_repeats" in control else "repeats"
+    return words.fill("more blocks", needed=math.ceil(needed), repeats=code(setting))
 
 
 def _select_controls(verdicts: pd.DataFrame) -> pd.DataFrame:
@@ -168,13 +170,27 @@ def describe_families(verdicts: pd.DataFrame) -> list[str]:
     counts = [len(part.groupby(["factor", "metric"])) for part in (rows[deciding], rows[~deciding])]
     # Looks after adding blocks give chance further opportunities (METHOD 5).
     looks = rows.get("looks", pd.Series(1, rows.index)).astype(float).max()
-    level = 100 * (stats.MOST if looks > 1 else stats.LEVEL)
+    level = 100 * (stats.MOST if looks > 1 and "look" not in rows else stats.LEVEL)
     parts = [
         words.fill(what, many=count, percent=f"{min(level * count, 100):.3g}")
         for count, what in zip(counts, ("families that decide", "families of parts"), strict=True)
         if count
     ]
     return [words.fill("families", percent=f"{level:.2g}", parts=prose.format_list(parts))]
+
+
+def describe_looks(run: Results) -> str:
+    """Describe how many comparisons of a run that measures until it can decide are decided; "" if repeats are fixed."""
+    rows = run.get_comparisons()
+    if "most_repeats" not in rows or rows.empty:
+        return ""
+    states, most = rows["state"].value_counts(), int(rows["most_repeats"].max())
+    given_up, still = (int(states.get(name, 0)) for name in (GIVEN_UP, OPEN))
+    parts = [words.fill("decided of", decided=len(rows) - given_up - still, many=len(rows))]
+    parts += [words.fill("given up", many=given_up)] * bool(given_up) + [words.fill("still open", many=still)] * bool(
+        still
+    )
+    return words.fill("looks taken", blocks=int(rows["blocks"].max()), most=most, parts=prose.format_list(parts))
 
 
 def get_verdict_meanings(percent: float) -> dict[str, str]:

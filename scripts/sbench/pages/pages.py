@@ -140,7 +140,7 @@ def select_findings(group: list[Finding], run: Results) -> list[Finding]:
 def show_further_findings(page: Page, run: Results, limits: list[str]) -> None:
     """Show further findings, undecided comparisons and the limits of the data."""
     primary, secondary = get_findings(run)
-    page.show_text(describe_usual_levels(run))
+    page.show_text(judgement.describe_looks(run), describe_usual_levels(run))
 
     def get_rank(finding: Finding) -> tuple[bool, float]:
         return finding.factor != run.report.headline, -finding.size
@@ -157,11 +157,14 @@ def show_further_findings(page: Page, run: Results, limits: list[str]) -> None:
 
 
 def show_verdicts(page: Page, run: Results) -> None:
-    """Show the numbers of all verdicts in a fold; nothing without verdicts."""
-    table = comparisons.build_verdict_table(run)
+    """Show the numbers of all verdicts in a fold, and the looks that decided them in another."""
+    table, looks = comparisons.build_verdict_table(run), comparisons.draw_looks(run)
     if len(table.frame):
         with page.fold("All verdicts"):
             page.show_table(table)
+    if looks.panels:
+        with page.fold("Looks: intervals as blocks were added"):
+            page.show_figure(looks)
 
 
 def show_findings(

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sbench.measure.judging import CONTEST, NOT_USED, OTHER_CODE
+from sbench.measure.families import NOT_USED, OTHER_CODE
+from sbench.measure.judging import CONTEST
 from sbench.pages.declaration import Report
 from sbench.pages.names import Names
 from sbench.pages.run_files import build_absence_problem
@@ -99,8 +100,9 @@ class Results:
     """The tables of a study, factors as text; a missing table is empty and has a sentence in `absent`.
 
     `records` has one row per completed record: cell, repeat, valid, the factors and the report's values. `raw` is
-    records.csv, the data for checks of statements; `withheld` are the sentences that fail. `requests` has the rows of
-    `tables.build_exchanges_table`; `references` are published data for figures (`references`).
+    records.csv, the data for checks of statements; `withheld` are the sentences that fail. `requests` has the rows
+    of `tables.build_exchanges_table`; `looks` those of `judging.build_looks_table`; `references` are published data
+    for figures (`references`).
     """
 
     samples: pd.DataFrame
@@ -117,6 +119,7 @@ class Results:
     _stated: Stated = field(default_factory=Stated, init=False)
     _compared: dict[str, pd.DataFrame] = field(default_factory=dict, init=False)
     references: tuple["Results", ...] = ()
+    looks: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @cached_property
     def names(self) -> Names:

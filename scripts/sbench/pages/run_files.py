@@ -95,6 +95,7 @@ def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iter
         if len(verdicts) and column not in verdicts:
             verdicts[column] = ""
     tables["raw"] = read_table(folder / "records.csv", ("cell", "session"))
+    tables["looks"] = read_table(folder / "looks.csv", columns)
     tables["requests"] = read_table(folder / "requests.csv", ("cell", "method", "object", "status"))
     return tables | {"absent": tuple(sentence for name, sentence in ABSENT.items() if tables[name].empty)}
 

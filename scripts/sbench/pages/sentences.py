@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from sbench.measure import judging
+from sbench.measure import families
 from sbench.pages import judgement, names, prose, words
 from sbench.pages.markup import bold
 from sbench.pages.results import Results
@@ -165,8 +165,8 @@ def _describe_doubt(rows: pd.DataFrame) -> str:
         words.fill("ratio", ratio=prose.format_span(rows["ratio"]) if seen else ratios),
         *([seen] if seen else []),
     ]
-    lost = rows["note"].fillna("").str.contains(judging.LOST)
-    doubts += [judging.LOST] if lost.any() else []
+    lost = rows["note"].fillna("").str.contains(families.LOST)
+    doubts += [families.LOST] if lost.any() else []
     if beyond := int((((rows["ratio_low"] > 1) | (rows["ratio_high"] < 1)) & ~lost).sum()):
         some = words.fill("exclude", many=beyond, of=len(rows), s="s" * (beyond == 1))
         which = words.fill("excludes") if len(rows) == 1 else some

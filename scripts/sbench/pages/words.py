@@ -172,6 +172,13 @@ TEMPLATES = {
     "with rest": "{time} ({rest})",
     "rather": "{level} ({others})",
     "gain": "{gain}× as fast as {other}",
+    # Runs that measure until they can decide.
+    "looks taken": "After {blocks} of at most {most} blocks: {parts}.",
+    "decided of": "{decided} of {many} comparisons decided",
+    "given up": "{many} given up, as the most blocks would not show them",
+    "still open": "{many} open",
+    "looks": "Each row is a look at the results; a comparison ends at the look that decides it or gives it up. At most "
+    "{many} comparisons, those with most looks.",
     "more blocks": "to detect 10 %, raise {repeats} to {needed}",
     "steadier": "to detect 10 %, read more per run or use a quieter machine",
     # Reasons.

@@ -6,14 +6,14 @@ the level that they spent, so no look pays for another that is nearly alike.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from sbench.verdicts import MIN_BLOCKS
-from sbench.verdicts.outcomes import DECIDED, Outcome
+from sbench.verdicts.outcomes import ORDERED, Outcome
 from sbench.verdicts.stats import (
     ALL_FLIPS_UP_TO,
     FIRST_LEVEL,
@@ -30,35 +30,59 @@ from sbench.verdicts.stats import (
 )
 
 # Blocks after which a run is judged: even numbers, with growing gaps as each look spends a part of the level.
-LOOKS = (6, 8, 10, 12, 16, 20)
+LOOKS = (6, 8, 10, 12, 16, 20, 26, 32, 40)
 # Seeded continuations of each flip of the first 12 blocks.
 CONTINUATIONS = 4
 # The part of the level that the first call leaves to later calls, which add blocks to a run that had ended.
 RESERVE = 0.1
 # Standard errors between no effect and an effect that a family of usual size shows with a power of 0.8.
 _REACH = 3.2 + 0.84
+# States of a comparison at a look.
+DECIDED, SAME, GIVEN_UP, OPEN = "decided", "same", "given up", "open"
+# Choices of later blocks in the test of a shift.
+_CHOICES = 2_000
 # Blocks from which the scatter is known well enough to give a comparison up.
 _SURE = 8
 
 
-class Stop(NamedTuple):
-    """The verdict of a comparison at the look that ended it.
+class Schedule(NamedTuple):
+    """The looks at a run.
 
     Attributes:
-        look: number of that look, from 1.
-        is_given_up: whether `most` blocks would not show the difference that it is to resolve.
-        needed: blocks that would show it with a power of about 0.8.
+        ends: number of blocks at each look, ascending.
+        levels: the part of the error level that all looks up to each spend together.
+        most: number of blocks at which the run ends at the latest.
     """
 
-    verdict: Verdict
+    ends: list[int]
+    levels: list[float]
+    most: int
+
+
+class State(NamedTuple):
+    """A comparison at a look.
+
+    Attributes:
+        look: number of the look, from 1.
+        verdict: its verdict at that look.
+        is_given_up: whether `most` blocks would not show the difference that it is to resolve.
+        needed: blocks that would show it with a power of about 0.8.
+        t, critical: its |t| and the threshold of its family.
+    """
+
     look: int
+    verdict: Verdict
     is_given_up: bool
     needed: float
+    t: float
+    critical: float
 
     @property
-    def is_open(self) -> bool:
-        """Return whether further blocks may decide."""
-        return self.verdict.verdict not in DECIDED and not self.is_given_up
+    def name(self) -> str:
+        """Return decided, same, given up or open."""
+        if self.verdict.verdict == Outcome.SAME:
+            return SAME
+        return DECIDED if self.verdict.verdict in ORDERED else GIVEN_UP if self.is_given_up else OPEN
 
 
 def list_looks(first: int, most: int) -> list[int]:
@@ -67,30 +91,38 @@ def list_looks(first: int, most: int) -> list[int]:
     return sorted({first, *between, most})
 
 
-def compute_spent(blocks: int, first: int, most: int) -> float:
-    """Return the level that all looks up to `blocks` spend together: 1/32 at 6, then linear, 0.045 at `most`.
+def plan_schedule(ends: Sequence[int], mosts: Sequence[int]) -> Schedule:
+    """Return the looks after `ends` blocks; `mosts` are the largest numbers of blocks that the run had at each look.
 
-    At 6 blocks p is a multiple of 1/32. A run of fixed blocks, whose `first` look is its last, spends `LEVEL`.
+    The level spent grows linearly with the blocks, from 1/32 at 6 (p of 6 blocks is a multiple of it) to 90 % of
+    `LEVEL` at the most. If a later call raises the most, its looks spend half of what is left. A run whose only look is
+    its last spends `LEVEL`.
     """
-    if first == most:
-        return LEVEL
-    share = (blocks - MIN_BLOCKS) / (most - MIN_BLOCKS)
-    return FIRST_LEVEL + share * ((1 - RESERVE) * LEVEL - FIRST_LEVEL)
+    if ends[0] >= mosts[0]:
+        return Schedule(list(ends), [LEVEL] * len(ends), max(mosts))
+    spent, target, begun, most = FIRST_LEVEL, (1 - RESERVE) * LEVEL, MIN_BLOCKS, mosts[0]
+    levels: list[float] = []
+    for end, largest in zip(ends, mosts, strict=True):
+        if largest > most:
+            begun, spent, most = ends[len(levels) - 1], levels[-1], largest
+            target = (spent + LEVEL) / 2
+        share = min(1.0, max(0.0, (end - begun) / (most - begun)))
+        levels.append(spent + share * (target - spent))
+    return Schedule(list(ends), levels, most)
 
 
 def judge_looks(
     d: Floats,
-    ends: Sequence[int],
-    most: int,
+    schedule: Schedule,
     equivalence_percent: float = 5,
     resolve_percent: float = 10,
-    means: Sequence[Sequence[Estimate]] | None = None,
+    estimate_mean: Callable[[int, int], Estimate] | None = None,
     beside: Floats | None = None,
     seed: int = 1,
-) -> list[Stop]:
-    """Return the stop of each comparison of a family that was judged after each of `ends` blocks.
+) -> list[list[State]]:
+    """Return the states of each comparison of a family, from the first look to the look that ended it.
 
-    At look k the threshold c_k is the smallest with share{s: T(s, n_j) > c_j for some j <= k} <= `compute_spent`; T is
+    At look k the threshold c_k is the smallest with share{s: T(s, n_j) > c_j for some j <= k} <= the level spent; T is
     the largest |t| of the family under the flip s of whole blocks. As the thresholds depend on |d| alone, the measured
     signs are one of equally likely flips, so the error over all looks is at most the level spent (path-wise spending in
     the manner of Lan & DeMets, Biometrika 70, 1983, on the flips of Westfall & Young, 1993). A comparison that is
@@ -101,64 +133,88 @@ def judge_looks(
 
     Args:
         d: (blocks, comparisons) of ln(contender / baseline), NaN for a missing block.
-        ends: numbers of blocks at the looks, ascending; `list_looks` has those of a run.
-        most: blocks at which the run ends at the latest.
+        schedule: the looks (`plan_schedule`); the last is after all blocks.
         equivalence_percent: as for `stats.judge_family`.
-        resolve_percent: difference that a comparison is to show at `most` blocks.
-        means: for each look, the ratios of mean times, as for `stats.judge_family`.
+        resolve_percent: difference that a comparison is to show at the most blocks.
+        estimate_mean: returns the ratio of mean times of a comparison (second argument) over the blocks up to a number
+            (first), which must be the same, too, for `same`.
         beside: d of further comparisons of the family, which get no verdict here.
         seed: seed of the flips beyond 12 blocks.
     """
     d = np.where(np.isfinite(d), d, math.nan)
     count, bound = d.shape[1], math.log1p(equivalence_percent / 100)
     d = d if beside is None else np.hstack([d, beside])
-    flips = _build_flips(most, seed)
+    flips = _build_flips(max(schedule.most, len(d)), seed)
     crossed, exceeding = np.zeros(len(flips), dtype=bool), np.zeros(len(flips))
-    stops: list[Stop | None] = [None] * count
-    for look, blocks in enumerate(ends, 1):
+    states: list[list[State]] = [[] for _ in range(count)]
+    for look, (blocks, level) in enumerate(zip(schedule.ends, schedule.levels, strict=True), 1):
         rows = d[:blocks]
         enough, n = has_enough_blocks(rows), np.isfinite(rows).sum(axis=0)
         low, high = compute_bootstrap_interval(rows)
-        centre, error, p = (np.full(d.shape[1], math.nan) for _ in range(3))
+        centre, error, p, t_measured = (np.full(d.shape[1], math.nan) for _ in range(4))
         centre[n > 0] = np.nanmedian(rows[:, n > 0], axis=0)
         critical = math.inf
-        rejected: Flags = np.zeros(d.shape[1], dtype=bool)
         if enough.any():
             t = compute_flipped_t(rows[:, enough], flips[:, :blocks])
-            critical = _choose_threshold(t.max(axis=1), crossed, compute_spent(blocks, ends[0], most))
+            critical = _choose_threshold(t.max(axis=1), crossed, level)
             crossed = crossed | (t.max(axis=1) > critical * (1 + 1e-9))
             exceeding = np.maximum(exceeding, _divide(t.max(axis=1), critical))
             p[enough] = (exceeding[:, None] >= _divide(t[0], critical) * (1 - 1e-9)).mean(axis=0)
             error[enough] = np.nanstd(rows[:, enough], axis=0, ddof=1) / np.sqrt(n[enough])
-            rejected[enough] = t[0] > critical * (1 + 1e-9)
+            t_measured[enough] = t[0]
+        rejected = t_measured > critical * (1 + 1e-9)
         reach = np.fmax(high - centre, centre - low)
         detectable = np.fmax(compute_detectable(np.full(len(n), critical), reach, error, n), math.exp(bound))
         detectable[~enough] = math.nan
-        for number in range(count):
-            before = stops[number]
-            if before is not None and not before.is_open:
+        for number, of_comparison in enumerate(states):
+            if of_comparison and of_comparison[-1].name != OPEN:
                 continue
             outcome = Outcome.TOO_FEW
             if enough[number]:
                 outcome = choose_outcome(low[number], high[number], 0.0 if rejected[number] else 1.0, 0.5, bound)
-                mean = means[look - 1][number] if means is not None else None
-                is_same = mean is None or (math.exp(-bound) <= mean.low and mean.high <= math.exp(bound))
-                outcome = outcome if outcome != Outcome.SAME or is_same else Outcome.NO_EVIDENCE
+            if outcome == Outcome.SAME and estimate_mean:
+                mean = estimate_mean(blocks, number)
+                is_same = math.exp(-bound) <= mean.low and mean.high <= math.exp(bound)
+                outcome = outcome if is_same else Outcome.NO_EVIDENCE
             scatter = error[number] * math.sqrt(n[number])
             resolvable = max(math.log1p(resolve_percent / 100), abs(centre[number]) + error[number])
-            given_up = (
+            is_given_up = (
                 outcome == Outcome.NO_EVIDENCE
                 and n[number] >= _SURE
-                and scatter * _REACH / math.sqrt(most) > resolvable
+                and scatter * _REACH / math.sqrt(schedule.most) > resolvable
             )
             ratio, least, largest = (math.exp(edge[number]) for edge in (centre, low, high))
             chance = (float(p[number]), float(detectable[number]))
             verdict = Verdict(outcome, int(n[number]), ratio, least, largest, *chance)
             needed = (scatter * _REACH / math.log1p(resolve_percent / 100)) ** 2
-            stop = stops[number] = Stop(verdict, look, given_up, needed)
-            if not stop.is_open:
+            of_comparison.append(State(look, verdict, bool(is_given_up), needed, float(t_measured[number]), critical))
+            if of_comparison[-1].name != OPEN:
                 d[blocks:, number] = math.nan
-    return [stop for stop in stops if stop is not None]
+    return states
+
+
+def compute_shift_p(d: Floats, first: int, seed: int = 1) -> float:
+    """Return the p of later blocks that differ from the `first` ones, over all comparisons; NaN without later blocks.
+
+    The sum over comparisons of the squared difference between the means of later and of first blocks, in units of its
+    standard error, is compared with the sums for other choices of the later blocks (a permutation test).
+    """
+    present = np.isfinite(d)
+    d = d[:, (present[:first].sum(axis=0) >= MIN_BLOCKS) & (present[first:].sum(axis=0) > 0)]
+    if not d.shape[1]:
+        return math.nan
+    present = np.isfinite(d)
+    filled = np.where(present, d - np.nanmedian(d, axis=0), 0.0)
+    filled = filled / np.sqrt(np.maximum((filled**2).sum(axis=0), 1e-300))
+    random = np.random.default_rng(seed)
+    later = np.tile(np.arange(len(d)) >= first, (_CHOICES, 1)).astype(float)
+    later[1:] = random.permuted(later[1:], axis=1)
+    n_later, sum_later = later @ present, later @ filled
+    n_first, sum_first = present.sum(axis=0) - n_later, filled.sum(axis=0) - sum_later
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = (sum_later / n_later - sum_first / n_first) ** 2 / (1 / n_later + 1 / n_first)
+    sums = np.nansum(squares, axis=1)
+    return float((sums >= sums[0] * (1 - 1e-9)).mean())
 
 
 def _choose_threshold(largest: Floats, crossed: Flags, spent: float) -> float:
@@ -185,6 +241,7 @@ def _build_flips(most: int, seed: int) -> Floats:
         return signs
     random = np.random.default_rng(seed)
     signs = np.repeat(signs, CONTINUATIONS, axis=0)
-    later = random.choice((1.0, -1.0), (len(signs), most - first))
+    # Block by block, so that a larger `most` continues the same flips.
+    later = random.choice((1.0, -1.0), (most - first, len(signs))).T
     later[0] = 1.0
     return np.hstack([signs, later])

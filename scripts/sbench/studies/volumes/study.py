@@ -166,6 +166,10 @@ class Volumes(Study):
         """Return the number of batteries per volume; a battery is the unit that is repeated."""
         return int(self.get_section(config)["batteries"])
 
+    def count_most_repeats(self, config: dict) -> int:
+        """Return the number of batteries: their order is that of the volume's credits, so it is fixed."""
+        return self.count_repeats(config)
+
     def estimate_record(self, settings: dict) -> dict:
         """Estimate {"requests", "bytes", "seconds", "before_s"} of a battery; a forced write takes 1 ms."""
         given = read_fields(Settings, settings)

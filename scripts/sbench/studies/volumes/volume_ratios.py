@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from sbench.design import fingerprint
-from sbench.measure.judging import OTHER_CODE
+from sbench.measure.families import OTHER_CODE
 from sbench.probe.program import Problem
 from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.fio_output import PERCENTILES

@@ -1,0 +1,210 @@
+"""Decide after each round of a study what to measure next (METHOD 5).
+
+It is nothing, the missing blocks, or a round of blocks of the cells that undecided comparisons need. Nothing is taken
+from earlier looks but the blocks that they ordered: verdicts follow from the records alone.
+"""
+
+import itertools
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from sbench.design import blocks, matrix
+from sbench.design import study as studies
+from sbench.design.blocks import Order
+from sbench.design.study import Cell, Study
+from sbench.measure import gather, judging, tables
+from sbench.measure.judging import CONTEST, CONTROL, GUARD, TOTAL, Judged, Judgement
+from sbench.probe import provenance, sizes
+from sbench.verdicts.looks import GIVEN_UP, OPEN, list_looks
+from sbench.verdicts.outcomes import Outcome
+
+# The control that is compared until its slowdown is found, and that is in every round with its twin.
+_FOUND = "slow10"
+
+
+class _Cost(NamedTuple):
+    """Seconds of steps: spent by the study so far, and estimated for a round."""
+
+    spent: float
+    round: float
+
+
+def take_look(config: dict, study: str, folder: Path, number: int) -> dict:
+    """Return the artefact of a look: status, `reasons` in words, the order of the next blocks, and the comparisons.
+
+    Args:
+        config: the resolved configuration.
+        study: name of the study.
+        folder: the study's folder of results.
+        number: number of the look in this call, from 1.
+    """
+    program, cells = studies.get_study(study), matrix.expand_matrix(config, study)[0]
+    opened = blocks.read_blocks(folder / "blocks.json")
+    orders = [opened.order, *blocks.read_orders(folder / "looks")[: number - 1]]
+    sessions = blocks.read_measured_blocks(config, cells)
+    # Skipped cells need artefacts that this call could not make.
+    tried = [cell for cell in matrix.select_cells(cells, config["only"]) if cell.name in sessions]
+    taken = blocks.list_begun_blocks(sessions).union(*(order.blocks for order in orders))
+    in_vain = config["again"] or len(blocks.list_failing_cells(tried, sessions)) == len(tried)
+    if in_vain:
+        return _build_look(Order([], None, orders[-1].round), "no further blocks")
+    lacking = _count_lacking(config, program, tried, sessions, orders)
+    extra = config["extra_blocks"] - sum(len(order.blocks) for order in _list_extra(orders))
+    if added := min(lacking, extra):
+        order = orders[-1]._replace(blocks=blocks.list_next_blocks(taken, added))
+        words = f"{sizes.format_count(added, 'block')} more, as {lacking} are missing"
+        return _build_look(_draw_order(config, program, tried, order, opened), words)
+    most = program.count_most_repeats(config)
+    if most <= program.count_repeats(config):
+        return _build_look(Order([], None, orders[-1].round), "no further blocks")
+    return _choose_round(config, program, tried, folder, orders[-1], opened, taken)
+
+
+def _choose_round(
+    config: dict, program: Study, tried: list[Cell], folder: Path, last: Order, opened: blocks.Open, taken: set[int]
+) -> dict:
+    """Judge the records, and order a round of the cells that open comparisons need, within blocks and budget."""
+    rows, kept = gather.read_study(folder, config["run"], program.name)
+    runs, _ = tables.build_runs_and_samples(rows, kept)
+    judgement = judging.judge_study(config, program, rows, runs, metrics=[TOTAL])
+    comparisons = [one for one in judgement.rows if one.role == "decides" and one.factor != CONTEST]
+    undecided = list_open_comparisons(judgement, runs, {cell.name for cell in tried})
+    names = _list_cells(tried, undecided)
+    measured, most = len(runs["repeat"].unique()), program.count_most_repeats(config)
+    target = next((end for end in list_looks(program.count_repeats(config), most) if end > measured), measured)
+    order = Order(blocks.list_next_blocks(taken, target - measured), names, last.round + 1)
+    cost = _estimate_cost(runs, order)
+    budget = config.get("budget_s")
+    reason = ""
+    if not undecided:
+        reason = "no further blocks"
+    elif judgement.shifted:
+        reason = "stopped: later blocks differ from the first round, which alone counts"
+    elif judgement.serial_p < GUARD:
+        reason = "stopped: blocks depend on one another"
+    elif not order.blocks:
+        reason = f"stopped at most_repeats ({most})"
+    elif budget is not None and cost.spent + cost.round > budget:
+        reason = (
+            f"stopped: {cost.spent:.0f} s of budget_s ({budget:g} s) are spent, a round would take {cost.round:.0f} s"
+        )
+    words = _describe_states(measured, comparisons)
+    if reason:
+        order = Order([], None, last.round)
+    else:
+        many = f"{sizes.format_count(len(order.blocks), 'block')} of {sizes.format_count(len(names), 'cell')}"
+        reason = f"next: {many}, about {cost.round:.0f} s"
+        order = _draw_order(config, program, tried, order, opened)
+    look = _build_look(order, f"{words}; {reason}")
+    return look | {
+        "ends": judgement.schedule.ends if judgement.schedule else [measured],
+        "levels": judgement.schedule.levels if judgement.schedule else [],
+        "comparisons": judging.build_looks_table(rows, judgement).to_dict("records"),
+        "serial_p": judgement.serial_p,
+        "shifted": judgement.shifted,
+        "seconds": cost._asdict(),
+        **provenance.describe_code(provenance.list_package_modules("verdicts", "measure")),
+    }
+
+
+def list_open_comparisons(judgement: Judgement, runs: pd.DataFrame, tried: set[str]) -> list[Judged]:
+    """Return the comparisons that further blocks may decide.
+
+    They are those of factors, of the fastest cell of a contest, and of the control slowed by 10 %. Comparisons of
+    cells that were not measured, or never with success, are not open, nor are cells that are not comparable.
+    """
+    good = set(runs.loc[runs["ok"].astype(bool), "cell"])
+    contests = [one for one in judgement.rows if one.factor == CONTEST]
+    leaders = _list_leaders(contests)
+    return [
+        one
+        for one in judgement.rows
+        if one.states
+        and one.states[-1].name == OPEN
+        and one.values["verdict"] != Outcome.NOT_COMPARABLE
+        and {one.baseline["cell"], one.contender["cell"]} <= good & tried
+        and (
+            one.role == "decides"
+            if one.factor not in (CONTEST, CONTROL)
+            else one.contender.get("control") == _FOUND
+            if one.factor == CONTROL
+            else not leaders.isdisjoint((one.baseline["cell"], one.contender["cell"]))
+        )
+    ]
+
+
+def _list_leaders(contests: Iterable[Judged]) -> set[str]:
+    """Return the cells that no other cell of their contest beats by the median of their ratios."""
+    cells, beaten = set(), set()
+    for one in contests:
+        cells |= {one.baseline["cell"], one.contender["cell"]}
+        if one.values["ratio"] != 1:
+            beaten.add((one.baseline if one.values["ratio"] < 1 else one.contender)["cell"])
+    return cells - beaten
+
+
+def _list_cells(tried: Sequence[Cell], undecided: Iterable[Judged]) -> list[str]:
+    """Return the cells of a round in the order of the matrix: arms of open comparisons, and the first control."""
+    names = {arm["cell"] for one in undecided for arm in (one.baseline, one.contender)}
+    slowed = next((cell for cell in tried if cell.levels.get("control") == _FOUND), None)
+    if slowed:
+        trio = {cell.name for cell in tried if cell.twin_of == slowed.twin_of and cell.levels["control"] == "twin"}
+        names |= {slowed.name, slowed.twin_of, *trio}
+    return [cell.name for cell in tried if cell.name in names]
+
+
+def _count_lacking(
+    config: dict, program: Study, tried: list[Cell], sessions: blocks.Measured, orders: list[Order]
+) -> int:
+    """Count the blocks that failed records left missing: of all cells up to `repeats`, or of the last round."""
+    compare, last = program.get_section(config)["compare"], orders[-1]
+    ordered = [order for order in orders[1:] if order.round == last.round and order.round > orders[0].round]
+    if not ordered:
+        return blocks.count_lacking_blocks(tried, compare, sessions, program.count_repeats(config))
+    begun = ordered[0].blocks[0]
+    of_round = {
+        name: {block: session for block, session in of_cell.items() if block >= begun}
+        for name, of_cell in sessions.items()
+    }
+    cells = [cell for cell in tried if cell.name in last.select_cells([cell.name])]
+    return blocks.count_lacking_blocks(cells, compare, of_round, len(ordered[0].blocks))
+
+
+def _list_extra(orders: Sequence[Order]) -> list[Order]:
+    """Return the orders that replaced missing records: those of the round before them."""
+    return [order for before, order in itertools.pairwise(orders) if order.round == before.round]
+
+
+def _draw_order(config: dict, program: Study, tried: list[Cell], order: Order, opened: blocks.Open) -> Order:
+    """Choose the set of orders of cells for the blocks of an order; the call may leave them in that of the matrix."""
+    if opened.draw is None:
+        return order._replace(draw=None)
+    cells = [cell for cell in tried if order.select_cells([cell.name])]
+    compare, seed = program.get_section(config)["compare"], blocks.get_order_seed(config, program.name)
+    return order._replace(draw=blocks.choose_draw(cells, compare, seed, order.blocks))
+
+
+def _estimate_cost(runs: pd.DataFrame, order: Order) -> _Cost:
+    seconds = runs["step_seconds"].astype(float) if "step_seconds" in runs else pd.Series(0.0, runs.index)
+    medians = seconds.groupby(runs["cell"]).median()
+    each = [float(medians.get(name, 0.0)) for name in order.cells or ()]
+    typical = statistics.median(each) if each else 0.0
+    return _Cost(float(seconds.sum()), len(order.blocks) * sum(value if value == value else typical for value in each))
+
+
+def _describe_states(measured: int, comparisons: Sequence[Judged]) -> str:
+    states = [one.states[-1].name if one.states else OPEN for one in comparisons]
+    given_up, still = states.count(GIVEN_UP), states.count(OPEN)
+    words = (
+        f"after {sizes.format_count(measured, 'block')}, {len(states) - given_up - still} of"
+        f" {sizes.format_count(len(states), 'comparison')} decided"
+    )
+    return words + f", {given_up} given up" * bool(given_up) + f", {still} open" * bool(still)
+
+
+def _build_look(order: Order, words: str) -> dict:
+    return {"status": "done", "reasons": [words], **order._asdict()}
