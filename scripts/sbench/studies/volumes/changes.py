@@ -1,16 +1,19 @@
-"""Find changes of level in the latencies of a series of jobs, and estimate each jump.
+"""Detect level shifts in the latencies of consecutive jobs, and estimate the size of each jump.
 
-The series is ln(p99) of the jobs, in units of its noise, with spikes of one or two jobs cut off. PELT finds the best
-piecewise constant level at a fixed cost per change (Killick, Fearnhead & Eckley, JASA 107, 2012; the library is
-ruptures: Truong, Oudre & Vayatis, Signal Processing 167, 2020). A change counts only if the medians on both sides
-differ by 10 % or more, and the interval of their ratio excludes 1.
+The input is ln(p99) per job, scaled by its noise, with spikes of one or two jobs clipped. PELT finds the best piecewise
+constant level for a fixed cost per change point (Killick, Fearnhead & Eckley, JASA 107, 2012; the library is ruptures:
+Truong, Oudre & Vayatis, Signal Processing 167, 2020). A change counts only if the medians on both sides differ by 10 %
+or more and the confidence interval of their ratio excludes 1.
 
-Simulated series of 6 to 200 jobs without a change set the cost. PELT finds a change in at most 5 % of them: with 10 %
-of lognormal noise in 0 to 1 %, with autocorrelated noise (AR(1) with 0.3) in 2 to 3 %, with heavy tails (Student's t, 3
-degrees of freedom) in 0 to 1 %. A wandering level, AR(1) with 0.5, defeats it: it finds a change in 2, 20 and 39 % of
-series of 6, 50 and 200 jobs, and in 4 % of series of 50 jobs if every tenth is slower by half or more amid 3 % of
-noise. It finds a jump by a factor of 1.5 amid 10 % of noise in 99.9 % of series of 50 jobs, in 99.6 % within a job of
-its place, if it is 5 or more jobs from the ends; in 89 % 3 or 4 jobs from an end, in 63 % of series of 12 jobs.
+The cost was set with simulated series of 6 to 200 jobs without a change, so that PELT reports a false change in at most
+5 % of them. The false positive rate is 0 to 1 % for 10 % lognormal noise, 2 to 3 % for autocorrelated noise (AR(1),
+coefficient 0.3), and 0 to 1 % for heavy tails (Student's t, 3 degrees of freedom). It is 4 % for series of 50 jobs with
+3 % noise in which every tenth job is slower by half or more. The method fails for a drifting level (AR(1), coefficient
+0.5): the rate is 2, 20 and 39 % for series of 6, 50 and 200 jobs.
+
+With 10 % noise, PELT detects a jump by a factor of 1.5 in 99.9 % of series of 50 jobs, and locates it to within a job
+in 99.6 %, if the jump is at least 5 jobs from both ends. It detects 89 % of the jumps that are 3 or 4 jobs from an end,
+and 63 % of those in series of 12 jobs.
 """
 
 import math
@@ -25,18 +28,27 @@ from sbench.verdicts import histograms, stats
 MIN_SERIES = 6
 MIN_SEGMENT = 3
 MIN_JUMP_PERCENT = 10.0
-# Cost of a change, in squares of the noise: above the 95 % quantile of the most that it saves in 200 jobs of AR(1)
-# noise with 0.3.
+# PELT's cost per change point, in units of the noise variance. It exceeds the 95 % quantile of the largest saving that
+# a change point yields in 200 jobs of AR(1) noise with coefficient 0.3.
 COST = 27.0
-# Half a bin of fio's percentiles hides smaller noise, so jobs that agree are not free of noise.
+# The bins of fio's percentiles hide noise below half a bin, so identical values do not imply zero noise.
 _LEAST_NOISE = histograms.RESOLUTION / 2
-_NORMAL = 1.4826  # standard deviation / median absolute deviation
+_NORMAL = 1.4826  # standard deviation / median absolute deviation of a normal distribution
 _SPIKE = 3.0
 _WINDOW = 5
 
 
 class Segment(NamedTuple):
-    """Jobs first … last - 1 (from 0) with their median `level`; `jump` is its ratio to the level before."""
+    """A run of jobs at the same latency level.
+
+    Attributes:
+        first: index of the first job, counted from 0.
+        last: index after the last job.
+        level: median latency of the jobs.
+        jump: ratio of `level` to the previous segment's level; NaN for the first segment, as are `low` and `high`.
+        low: lower end of the confidence interval of `jump`.
+        high: upper end of the confidence interval of `jump`.
+    """
 
     first: int
     last: int
@@ -47,10 +59,10 @@ class Segment(NamedTuple):
 
 
 def find_segments(values: Sequence[float], equivalence_percent: float = 5, seed: int = 1) -> list[Segment]:
-    """Return the segments of a series of positive values; fewer than 6 values are too few to split.
+    """Split a series of positive values into segments of constant level; fewer than 6 values form a single segment.
 
-    The interval of a jump is for the ratio of medians of independently resampled jobs on both sides. A change below 10
-    %, or below a larger `equivalence_percent`, splits nothing.
+    The confidence interval of a jump is that of the ratio of the medians on both sides, whose jobs are resampled
+    independently. Changes smaller than 10 %, or than `equivalence_percent` if that is larger, are ignored.
     """
     values = np.asarray(values, dtype=float)
     if not len(values):
@@ -67,17 +79,17 @@ def find_segments(values: Sequence[float], equivalence_percent: float = 5, seed:
 
 
 def find_change_points(values: Sequence[float]) -> list[int]:
-    """Return the first place (from 0) of each level that PELT finds, except the first level."""
+    """Return the indices (from 0) at which PELT finds that a new level begins."""
     if len(values) < MIN_SERIES:
         return []
     logs = np.log(np.asarray(values, dtype=float))
     noise = max(_NORMAL * float(np.median(np.abs(np.diff(logs)))) / math.sqrt(2), _LEAST_NOISE)
     level = ndimage.median_filter(logs, size=_WINDOW, mode="nearest")
     signal = (level + np.clip(logs - level, -_SPIKE * noise, _SPIKE * noise)) / noise
-    # Import here: it takes a second, and a report does not look for changes.
+    # Import late: the import takes a second, and reports do not search for changes.
     import ruptures
 
-    # The linear kernel's cost is the sum of squares around the mean.
+    # The linear kernel's cost is the sum of squared deviations from the mean.
     search = ruptures.KernelCPD(kernel="linear", min_size=MIN_SEGMENT).fit(signal.reshape(-1, 1))
     return [int(place) for place in search.predict(pen=COST)[:-1]]
 

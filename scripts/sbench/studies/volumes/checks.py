@@ -1,4 +1,4 @@
-"""Check a battery of fio: its jobs, and the faults in fio's output."""
+"""Check that a battery of fio jobs is complete, and that fio's output is free of faults."""
 
 from collections.abc import Iterator
 
@@ -7,19 +7,19 @@ from sbench.design.checks import rule
 
 @rule(9)
 def check_finished(record: dict) -> Iterator[str]:
-    """Check that the battery finished a job."""
+    """Check that at least one job of the battery finished."""
     if not record["samples"]:
         yield [*record["faults"], "the battery finished no job"][0]
 
 
 @rule(9)
 def check_jobs(work: dict) -> Iterator[str]:
-    """Check that the battery did all jobs."""
+    """Check that all planned jobs of the battery finished."""
     if work["jobs_done"] < work["jobs_asked"]:
         yield f"{work['jobs_done']} of {work['jobs_asked']} jobs done"
 
 
 @rule(10)
 def check_output(record: dict) -> Iterator[str]:
-    """Check that jobs ran as asked, by the faults that the measuring program found in fio's output."""
+    """Check that jobs ran with their options: report the faults found in fio's output during the measurement."""
     yield from record["faults"]

@@ -1,4 +1,4 @@
-"""Read the files of config/ for the volumes study: job files of fio, and facts with their sources."""
+"""Read the configuration files of the volumes study: fio job files, and limits and volume types with their sources."""
 
 from functools import cache
 from pathlib import Path
@@ -11,11 +11,11 @@ VOLUME_TYPES = Path("config/facts/volume_types.yaml")
 
 
 def read_job(name: str) -> str:
-    """Return the text of a job file of config/fio."""
+    """Return the text of the fio job file with this name in config/fio."""
     return Path(JOB_FILE.format(name)).read_text(encoding="utf-8", errors="replace")
 
 
 @cache
 def read_facts(path: Path) -> dict:
-    """Return the content of a file of config/facts."""
+    """Parse a YAML file of config/facts; the result is cached."""
     return read_yaml(path)

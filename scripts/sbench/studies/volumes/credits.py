@@ -1,8 +1,8 @@
-"""Model the ceilings of volumes and the end of their burst credits (AWS EBS; facts: config/facts/volume_types.yaml).
+"""Model the IOPS limits of AWS EBS volumes, and when their burst credits run out.
 
-gp2: a bucket of 5.4 million I/O credits fills at the baseline rate and empties at the rate of the I/Os. With credits
-the volume does up to 3,000 I/Os a second, without them only the baseline. A credit is an I/O of the device: a forced
-write of a file takes several (data, journal, metadata), `ios_per_write`.
+The limits are in config/facts/volume_types.yaml. For gp2, a bucket of 5.4 million I/O credits fills at the baseline
+rate and drains at the I/O rate. With credits left, the volume delivers up to 3,000 IOPS, otherwise only its baseline.
+A credit pays for an I/O of the device. A synced file write takes several (data, journal, metadata): `ios_per_write`.
 """
 
 import math
@@ -17,16 +17,24 @@ from sbench.studies.volumes.changes import Segment
 from sbench.studies.volumes.promises import Volume, compute_promises
 from sbench.studies.volumes.series import Series, get_started_utc
 
-# Part of the text on a volume whose type lacks credits.
+# Part of the message about a volume type without burst credits.
 NO_CREDITS = "has no burst credits"
-# Least ratio of the mean latency to the mean latency before that makes a change a collapse.
+# A change counts as a collapse if it raises the mean latency by at least this factor.
 COLLAPSE = 1.5
-# A bucket counts as full from this share on, and as spent up to 1 - FULL.
+# The bucket counts as full if at least this share of its credits is left, and as spent if at most 1 - FULL is left.
 FULL = 0.95
 
 
 class Spent(NamedTuple):
-    """A modelled job: credits before and after it, its time, I/Os of the device a second, and allowed I/Os a second."""
+    """Modelled credit use of a job.
+
+    Attributes:
+        credits_start: credits left before the job.
+        credits_end: credits left after the job.
+        modelled_s: duration of the job in seconds.
+        modelled_iops: mean device IOPS during the job.
+        allowed_iops: the volume's limit: the baseline if credits run out in the job, otherwise the burst rate.
+    """
 
     credits_start: float
     credits_end: float
@@ -38,18 +46,22 @@ class Spent(NamedTuple):
 def build_credit_tables(
     series: Sequence[Series], segments: Mapping[tuple, list[Segment]]
 ) -> tuple[list[dict], list[dict]]:
-    """Return rows of modelled jobs, and a row per valid battery on a volume with a type, in the order of the series.
+    """Model the burst credits of all valid batteries on volumes of a known type.
 
-    A job has its credits and the I/Os that they allowed. A battery has the credits that it `began` with (`full`,
-    `spent`, `partly spent`; "" without a model), and the jobs in which they run out by the model and in which a
-    collapse began, as numbers, names and text. Credits carry over between batteries of a volume (store and host). A
-    battery begins with full credits if it is the first, its start is unknown or the battery before failed, unless its
-    record has a start state.
+    Credits carry over between batteries on the same volume (same store and host). If the record has a start state, that
+    state sets the credits. Otherwise the bucket starts full for a volume's first battery, if the start time is unknown,
+    or if the previous battery failed.
+
+    Returns:
+        A row per modelled job, with its credits and the IOPS they allowed; and a row per battery, in the order of
+        `series`. A battery's row has `began`, the initial state of the bucket (`full`, `spent` or `partly spent`; an
+        empty string if the credits could not be modelled). It has the job in which the model predicts that credits run
+        out and the job at which latency was observed to collapse, each as an id and a number, and a text.
     """
     batteries = [(one, battery) for one in series for battery in one.batteries]
     jobs: dict[int, list[dict]] = {}
     collapses: dict[int, dict] = {}
-    # By volume: the end of its last battery (seconds since 1970), and the credits left.
+    # End of the last battery (seconds since 1970) and the remaining credits, by volume.
     left: dict[tuple, tuple[float, float]] = {}
     for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: get_started_utc(each[1][1])):
         before = left.pop((one.levels[0], one.levels[-1]), None)
@@ -106,18 +118,19 @@ def _describe_credits(row: dict, volume: Volume, spent: Sequence[Spent], carried
 
 
 def find_collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
-    """Return the first segment whose mean latency (median of its jobs) is 1.5 times the previous segment's or more."""
+    """Return the first segment whose mean latency (median over jobs) is at least 1.5 times the previous segment's."""
     middles = [jobs["mean_ms"].iloc[one.first : one.last].median() for one in segments]
     steps = zip(middles, middles[1:], segments[1:], strict=False)
     return next((one for before, after, one in steps if after >= COLLAPSE * before), None)
 
 
 def estimate_ios_per_write(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tuple[float, str]:
-    """Return the I/Os of the device per write of fio, and the source of the figure.
+    """Estimate the device I/Os per fio write, and describe the source of the estimate.
 
-    The device's count comes first. Without it, jobs that the volume seems to have throttled (`slow`) give baseline ×
-    time / writes, because there it does its baseline and the I/Os that it earns in the pauses; skip the first of them,
-    which began with credits. This is hindsight. Otherwise the figure is 1, the least.
+    Device counters are used if available. Otherwise the estimate comes from the jobs that the volume appears to have
+    throttled (`slow`), as baseline × time / writes: a throttled volume performs its baseline rate plus the I/Os earned
+    in pauses. The first of these jobs is skipped, as it began with credits. This uses hindsight. Failing both, the
+    estimate is 1, the minimum.
     """
     counted = jobs[jobs["device_writes"].astype(float).notna() & (jobs["writes"].astype(float) > 0)]
     if len(counted):
@@ -133,10 +146,10 @@ def estimate_ios_per_write(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volum
 def compute_spending(
     jobs: pd.DataFrame, volume: Volume, each: float, collapsed: int | None = None, start: float | None = None
 ) -> list[Spent]:
-    """Return a battery's jobs as the credits allow them, starting with `start` credits (None: a full bucket).
+    """Model a battery's jobs under the credit limit, starting with `start` credits (None: a full bucket).
 
-    A job asks for its writes × `each` (device I/Os per write) and its reads in the time that it took. From place
-    `collapsed` on it asks for them in the median time of the jobs before, because missing credits made these jobs slow.
+    The demand of a job is its writes × `each` (device I/Os per write) plus its reads, over its measured duration. For
+    jobs from index `collapsed` on, the duration is the median of the jobs before, as a lack of credits slowed them.
     """
     demand = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
     seconds = jobs["seconds"].to_numpy(float).copy()

@@ -1,4 +1,4 @@
-"""Read the histograms that etcd keeps of its disk, as its page /metrics, or Prometheus, prints them."""
+"""Parse etcd's histograms of disk latency in the text format of its /metrics endpoint or of Prometheus."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sbench.probe.program import Problem
 from sbench.studies.volumes.fio_output import Histogram, Job, build_latency_columns
 
-# etcd waits for the append to its log, a single fdatasync, and for the commit of its data, several fdatasyncs.
+# etcd waits for an append to its write-ahead log (one fdatasync) and for a backend commit (several fdatasyncs).
 METRICS = {
     "wal_fsync": "etcd_disk_wal_fsync_duration_seconds",
     "backend_commit": "etcd_disk_backend_commit_duration_seconds",
@@ -17,14 +17,17 @@ _LINE = re.compile(
 )
 _LABEL = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 _NS = 1e9
-# The last bucket lacks an upper bound.
+# Upper bound in ns of the last bucket, which has no upper bound (le="+Inf").
 _ENDLESS = 10**18
 
 
 def parse_jobs(text: str) -> list[Job]:
-    """Return a job for each histogram of a text, [] without histograms; the message of a Problem begins with a verb.
+    """Convert each histogram in a text to a job; return an empty list if the text contains no histograms.
 
-    The operations of a bucket become a range between its bounds. The run time is the sum of the latencies.
+    The operations in a bucket become a range between the bucket's bounds. The job's run time is the sum of latencies.
+
+    Raises:
+        Problem: a histogram is damaged. The message begins with a verb, so that callers can prefix the file name.
     """
     try:
         return _parse_metrics(text)
@@ -41,7 +44,7 @@ def _parse_metrics(text: str) -> list[Job]:
         if line["part"] != "bucket":
             parts[line["part"]] = value
         elif "le" in labels:
-            # A later reading of the same counters replaces an earlier reading.
+            # The counters are cumulative: a later scrape replaces an earlier scrape.
             parts["bounds"][float(labels["le"])] = value
     return [_build_job(metric, host, parts) for (metric, host), parts in histograms.items() if parts["bounds"]]
 
@@ -63,7 +66,7 @@ def _build_job(metric: str, host: str, parts: dict) -> Job:
 
 
 def _list_ranges(bounds: dict[float, float], name: str) -> Iterator[tuple[int, int, int]]:
-    """Yield (lowest ns, highest ns, count) of cumulative buckets."""
+    """Convert cumulative buckets {upper bound in s: count} to (lowest ns, highest ns, count) of non-empty buckets."""
     floor, below = 0, 0
     for bound, counted in sorted(bounds.items()):
         if counted < below:

@@ -1,8 +1,9 @@
-"""Read batteries of fio from a folder of results, whoever ran them.
+"""Read batteries of fio jobs from directories of results, from our scripts or elsewhere.
 
-A battery is a job of fio several times in a row. Its folder holds fio's output, a file per job, and perhaps notes:
-battery.txt and facts_<id>.txt of fio_battery.sh, or the published log lines. The content of any other file decides its
-kind, whatever its name. Missing values are None, and `left_out` lists unreadable files.
+A battery is the same fio job run several times in a row. Its directory contains fio's output, a file per job, and
+optionally metadata: battery.txt and facts_<id>.txt written by fio_battery.sh, or log lines in the published form. All
+other files are recognized by their content, not by their names. Missing values are None, and `left_out` lists files
+that could not be read.
 """
 
 import hashlib
@@ -19,16 +20,16 @@ from sbench.probe.spool import Spool
 from sbench.studies.volumes import etcd_metrics, fio_facts, fio_jobs, fio_options, fio_output, fio_text, packed
 from sbench.studies.volumes.fio_output import Job
 
-# Other files that fio_battery.sh and fit leave with results.
+# Other files that fio_battery.sh and `sbench fit` write next to the results.
 _BESIDE = re.compile(r"job\.fio|import\.yaml|background\.err|fio_.+\.err")
 _LARGE = ("options", "columns", "histograms", "disks")
 _FOLDER = re.compile(r"(?P<battery>[^_]+?)(_(?P<cluster>.+?))?-fio-(?P<host>.+)")
-# Most seconds between the clocks of a log and of fio; a log line precedes the end of its job.
+# Maximum difference in seconds between a log's clock and fio's clock. A log line precedes the end of its job.
 _CLOCKS_S = 60
-EARLY = "the battery ended early"  # the prefix of this fault
+EARLY = "the battery ended early"  # prefix of the fault message
 _ERRORS = 4096
-# A job that ran for less than this share of the time asked for ended early. Latencies add up to 1.1 of the run time at
-# most, as each begins slightly before it. fio prints run times in milliseconds.
+# A job ended early if it ran for less than the share _WHOLE of its requested time. The latencies may add up to _MORE
+# times the run time, since each includes a little time before fio's run time begins. fio rounds run times to 1 ms.
 _WHOLE, _MORE, _CLOCK_S = 0.95, 1.1, 0.01
 _LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
 COLUMNS = (
@@ -49,10 +50,10 @@ COLUMNS = (
 
 
 def read_battery(place: Path) -> dict:
-    """Return the fio part of a record from a battery's folder or tarball.
+    """Read the fio part of a record from a battery's directory or tarball.
 
-    It is an item of `Tree.list_batteries` with "left_out" ([{"file", "reason"}]) and histograms as of
-    `convert_to_pairs`. If jobs differ in their options, it is the battery with the most jobs.
+    The result is an item of `Tree.list_batteries`, plus "left_out" ([{"file", "reason"}]) and with histograms converted
+    by `convert_to_pairs`. If jobs with different options form several batteries, the one with most jobs is returned.
     """
     if place.is_file():
         tree = Tree(packed.remove_suffix(place.name))
@@ -69,16 +70,17 @@ def read_battery(place: Path) -> dict:
 def convert_to_pairs(
     histograms: dict[str, dict[str, fio_output.Histogram]],
 ) -> dict[str, dict[str, list[tuple[int, ...]]]]:
-    """Return the histograms of jobs as a record holds them: {id: {operation: [(ns, count), …]}}.
+    """Convert the histograms of jobs to the form stored in records: {job id: {operation: [(ns, count), …]}}.
 
-    Rows of ranges are (lowest ns, highest ns, count).
+    Histograms of ranges, such as those of etcd, have rows (lowest ns, highest ns, count).
     """
     return {job_id: {name: one.list_rows() for name, one in own.items()} for job_id, own in histograms.items()}
 
 
 @dataclass
 class _Folder:
-    # The spool holds large values: the `_LARGE` fields of each job, and the facts and logs of all jobs.
+    # Results of a directory. Large values are in the spool: the `_LARGE` fields of jobs, and all jobs' facts and logs,
+    # for which `facts` and `logs` map job ids to places in the spool.
     jobs: list[Job] = field(default_factory=list)
     facts: dict[str, int] = field(default_factory=dict)
     battery: dict[str, object] = field(default_factory=dict)
@@ -88,10 +90,14 @@ class _Folder:
 
 
 class Tree:
-    """A tree of results, read file by file; `left_out` lists [{"file", "reason"}] of unread files so far."""
+    """A directory tree of results that is read file by file.
+
+    Attributes:
+        left_out: files that could not be read so far, [{"file", "reason"}].
+    """
 
     def __init__(self, name: str, place: str = "") -> None:
-        """Begin an empty tree; `name` is its outermost folder, `place` a prefix for the names of files left out."""
+        """Create an empty tree; `name` is its top directory, and `place` a prefix of file names in `left_out`."""
         self._name, self._place = name, place
         self._folders: dict[str, _Folder] = {"": _Folder()}
         self._spool = Spool()
@@ -101,7 +107,7 @@ class Tree:
         self.left_out: list[dict[str, str]] = []
 
     def add_file(self, name: str, path: Path) -> None:
-        """Read a file on disk, packed or not; `name` is its path within the tree."""
+        """Read a file from disk, compressed or not; `name` is its path within the tree."""
         try:
             data = packed.read_file(path)
         except Problem as problem:
@@ -110,12 +116,16 @@ class Tree:
             self.add_content(packed.remove_suffix(name), data)
 
     def add_packed(self, path: Path) -> None:
-        """Read a tarball or zip; after a Problem (`packed.read_members`) discard the tree."""
+        """Read all members of a tarball or zip file.
+
+        Raises:
+            Problem: the archive is unreadable (see `packed.read_members`). The tree is then incomplete: discard it.
+        """
         for name, data in packed.read_members(path):
             self.add_content(name, data)
 
     def add_content(self, name: str, data: bytes) -> None:
-        """Read the content of a file; `name` is its path within the tree."""
+        """Parse the content of a file; `name` is its path within the tree."""
         path = PurePosixPath(name)
         parent = "/".join(path.parent.parts)
         folder = self._folders.setdefault(parent, _Folder())
@@ -134,7 +144,7 @@ class Tree:
             self._add_jobs(folder, parent, name, text, beside=bool(lines))
 
     def _add_jobs(self, folder: _Folder, parent: str, name: str, text: str, *, beside: bool) -> None:
-        """Read the jobs of a file; a file with log lines may lack jobs."""
+        """Parse the jobs in a file; `beside` allows a file without jobs, because it contains log lines."""
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
         if (first := self._marks.get((parent, mark), name)) != name:
             return self.add_left_out(name, f"has the same content as {first}, which counts once")
@@ -167,14 +177,15 @@ class Tree:
         return replace(job, **{name: {} for name in _LARGE}, kind=self._kinds.setdefault(kind, kind), place=place)
 
     def add_left_out(self, name: str, reason: str) -> None:
-        """Record that a file is not read, and why."""
+        """Add a file to `left_out`, with the reason it was not read."""
         self.left_out.append({"file": f"{self._place}{name}", "reason": reason})
 
     def list_batteries(self) -> Iterator[dict]:
-        """Yield the batteries of each folder; jobs with different options form separate batteries.
+        """Yield the batteries of each directory; jobs of different hosts or options form separate batteries.
 
-        Samples are rows of `COLUMNS` in time order, histograms are as in `fio_output.Job`, "folder" is the path within
-        the tree, and "marks" identify the content of the jobs. A folder without jobs yields a battery without samples.
+        "samples" are rows of `COLUMNS` in time order, "histograms" are as in `fio_output.Job`, "folder" is the path
+        within the tree, and "marks" identify the content of the jobs. A directory without jobs yields a battery without
+        samples.
         """
         for path, folder in self._folders.items():
             if folder.jobs and self._get_title(path, folder)["host"] == "unknown":
@@ -228,7 +239,7 @@ class Tree:
         }
 
     def _get_title(self, path: str, folder: _Folder) -> dict[str, str]:
-        """Return {"battery", "cluster", "host"} from battery.txt, else from the name of the folder, as far as known."""
+        """Return the known "battery", "cluster" and "host" from battery.txt, otherwise from the directory name."""
         if parts := _FOLDER.fullmatch(PurePosixPath(path).name or self._name):
             title = parts.groupdict(default="")
         else:
@@ -238,7 +249,7 @@ class Tree:
         return title | {key: str(folder.battery[key]) for key in title if folder.battery.get(key)}
 
     def _find_log_line(self, path: str, job: Job, host: str) -> fio_facts.LogLine | None:
-        """Return the last log line before a job's end: from its folder, else from any folder of the same host."""
+        """Return the last log line before a job's end, from its directory or else from any directory of its host."""
         if not (every := self._log.get(job.id)):
             return None
         short = host.partition(".")[0]
@@ -253,7 +264,7 @@ class Tree:
 
 
 def _describe_background(folder: _Folder) -> dict | None:
-    """Describe the background job; its bytes and operations cover its whole run."""
+    """Describe the background job, with its bytes and operations over its entire run."""
     load = folder.background
     if load is None:
         return None
@@ -270,7 +281,7 @@ def _describe_background(folder: _Folder) -> dict | None:
 def _build_row(
     job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]
 ) -> dict:
-    """Return the `number`-th job of a battery that began at `origin_s` as a row of `COLUMNS`; None if unknown."""
+    """Build the row of `COLUMNS` for the `number`-th job of a battery that began at `origin_s`; None if unknown."""
     facts, load = job.facts, fio_facts.parse_load_averages(job.facts.get("load_before", ""))
     load = job.line.load if load[0] is None and job.line else load
     values = job.columns | {
@@ -287,7 +298,8 @@ def _build_row(
     for when in ("before", "after"):
         free = fio_facts.parse_count(facts.get(f"free_bytes_{when}", ""))
         values[f"free_gib_{when}"] = None if free is None else free / 2**30
-    # fio reads the counters a few times a second and may miss a short job; then use the runner's two readings.
+    # fio samples the device counters a few times per second and may miss a short job. Then use the difference of the
+    # readings that fio_battery.sh took before and after the job.
     device = PurePosixPath(str(battery.get("device", ""))).name
     name = next((name for name in job.disks if device.startswith(name)), next(iter(job.disks), device or None))
     counts = job.disks.get(name, {})
@@ -303,7 +315,7 @@ def _build_row(
 
 
 def _check_job(job: Job) -> Iterator[str]:
-    """Yield differences between a job and its options, and figures that fio cannot have measured (METHOD 9)."""
+    """Yield differences between a job's results and its options, and implausible results (METHOD 9)."""
     columns, options, seconds = job.columns, job.options, job.columns["runtime_s"]
     if columns["write_ios"] is None:
         return

@@ -1,4 +1,4 @@
-"""Identify jobs of fio: their hosts, ids and order."""
+"""Determine the hosts, ids and order of fio jobs."""
 
 import math
 import re
@@ -11,9 +11,9 @@ from sbench.studies.volumes import fio_facts
 from sbench.studies.volumes.fio_output import Job
 
 _IN_NAME, _IN_FILE = re.compile(r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"), re.compile(r"fio_results_[a-z]+_(.+)\.json")
-# Search at most this many characters of a name.
+# Search only this many characters of a name, which bounds the time of the regular expressions.
 _NAME = 200
-# A host in the name of a file, which then holds the results of that host.
+# A host name in a file name: the file then contains results of that host.
 _HOST = re.compile(
     r"(?<![a-z])((?:master|worker|node|host|server|control-?plane|infra|vm)[-_]?[0-9a-f]+(?:\.[a-z][\w.-]*?)?|"
     r"ip-\d+-\d+-\d+-\d+(?:\.[a-z][\w.-]*?)?|\d+\.\d+\.\d+\.\d+)(?![a-z0-9])",
@@ -22,10 +22,10 @@ _HOST = re.compile(
 
 
 def set_hosts(jobs: list[Job]) -> None:
-    """Set the host of jobs from the names of their files, if each file holds the results of a single host.
+    """Set the hosts of jobs from their file names, if each file seems to contain the results of a single host.
 
-    That is so if all names contain hosts, if they differ in more than numbers and jobs lack ids, or if jobs of several
-    files ran at the same time, which jobs of a battery never do.
+    This is assumed if all file names contain host names, if jobs have no ids and the file names differ in more than
+    numbers, or if jobs of different files ran at the same time, since the jobs of a battery run one after another.
     """
     stems = {job.file: PurePosixPath(job.file).stem for job in jobs if not job.host}
     hosts = {file: match[1] for file, stem in stems.items() if (match := _HOST.search(stem))}
@@ -47,7 +47,7 @@ def _has_unlike_names(stems: Iterable[str]) -> bool:
 
 
 def _has_concurrent_jobs(jobs: list[Job]) -> bool:
-    """Return whether jobs of different files ran at the same time, by fio's clock of whole seconds or better."""
+    """Return whether jobs of different files overlapped by more than 1 s, the resolution of fio's clock."""
     spans: dict[str, tuple[float, float]] = {}
     for job in jobs:
         if job.began_s is None or job.ended_s is None:
@@ -59,9 +59,10 @@ def _has_concurrent_jobs(jobs: list[Job]) -> bool:
 
 
 def sort_by_start(jobs: list[Job]) -> list[Job]:
-    """Return jobs by start, on the best clock that all of them have, else by id; set `started_s`.
+    """Sort jobs by start time, or by id without start times; set `started_s`.
 
-    The clocks, best first: the runner's facts, a log with its zone, fio's start, fio's end less run time, other logs.
+    Start times come from the best source that is available for all jobs: the facts of fio_battery.sh, log lines with a
+    time zone, fio's start time, fio's end time minus the run time, log lines without a time zone.
     """
     clocks = []
     for job in jobs:
@@ -72,12 +73,12 @@ def sort_by_start(jobs: list[Job]) -> list[Job]:
     best = next((times for times in zip(*clocks, strict=True) if None not in times), ())
     for job, started_s in zip(jobs, best, strict=False):
         job.started_s = started_s
-    # Without times the shorter name comes first: a1 … z5, aa1, and run9 before run10.
+    # Without start times, shorter names come first: a1 … z5 before aa1, and run9 before run10.
     return sorted(jobs, key=lambda job: (job.started_s or 0, len(job.id), job.id, len(job.file), job.file))
 
 
 def find_job_ids(jobs: list[Job]) -> list[str]:
-    """Return the ids of jobs from their names, else from their files; all "" if some lack an id or all ids agree."""
+    """Find the ids in the jobs' names, else in their file names; empty strings if any lacks an id or all are equal."""
     names = [job.name for job in jobs]
     files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]
     for texts, form in ((names, _IN_NAME), (files, _IN_FILE)):
@@ -89,7 +90,13 @@ def find_job_ids(jobs: list[Job]) -> list[str]:
 
 
 def name_jobs(jobs: list[Job]) -> list[str]:
-    """Give jobs without an id a number in time order or the name of their file; return a fault per duplicate id."""
+    """Set the missing ids of jobs: their position in time order, or their file name if start times are unknown.
+
+    Duplicate ids get a suffix.
+
+    Returns:
+        A message per duplicate id.
+    """
     timed = all(job.started_s is not None for job in jobs)
     for number, job in enumerate(jobs, 1):
         job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)

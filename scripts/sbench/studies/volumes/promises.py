@@ -1,4 +1,7 @@
-"""Compute the promises of a volume from its type and size (AWS EBS; facts: config/facts/volume_types.yaml)."""
+"""Compute the documented performance of an AWS EBS volume from its type and size.
+
+The documented limits are in config/facts/volume_types.yaml.
+"""
 
 import math
 from typing import NamedTuple
@@ -9,7 +12,17 @@ _GIB_PER_TIB = 1024
 
 
 class Volume(NamedTuple):
-    """The promises of a volume; NaN if its type or size is unknown, `credits` NaN if it lacks credits to spend."""
+    """Documented performance of a volume; values are NaN if the type or size needed for them is unknown.
+
+    Attributes:
+        volume_type: type as AWS names it, such as gp2.
+        size_gib: size in GiB.
+        baseline_iops: IOPS that the volume always delivers.
+        burst_iops: IOPS that it delivers while it has credits.
+        credits: capacity of the credit bucket in I/Os; NaN if the volume has no burst credits to spend.
+        ceiling_mib_s: maximum throughput in MiB/s.
+        note: caveats, such as a type or a size that is not documented.
+    """
 
     volume_type: str
     size_gib: float
@@ -21,7 +34,7 @@ class Volume(NamedTuple):
 
 
 def compute_promises(volume: dict) -> Volume:
-    """Return the promises of a volume by type, size_gib, iops and throughput_mib_s, as config/facts documents them."""
+    """Look up the documented performance of a volume with these `type`, `size_gib`, `iops` and `throughput_mib_s`."""
     name = volume.get("type") or ""
     size, iops, throughput = (
         math.nan if volume.get(key) is None else float(volume[key]) for key in ("size_gib", "iops", "throughput_mib_s")
@@ -44,10 +57,10 @@ def compute_promises(volume: dict) -> Volume:
 
 
 def compute_lead_time(volume: Volume, state: str) -> dict[str, float]:
-    """Return {"seconds", "ios"} before a battery begins with full, or spent, credits; infinite without credits.
+    """Return the time ("seconds") and device I/Os ("ios") needed until a volume's credits are full, or spent.
 
-    A refill takes the time of an empty bucket, because others may have used credits before. Spending empties a full
-    bucket at the burst rate, with as many I/Os of the device.
+    Refilling assumes an empty bucket, since earlier work may have used credits. Spending drains a full bucket at the
+    burst rate. The time is infinite for volumes without credits.
     """
     if math.isnan(volume.credits + volume.baseline_iops):
         return {"seconds": math.inf, "ios": 0.0}
@@ -57,7 +70,7 @@ def compute_lead_time(volume: Volume, state: str) -> dict[str, float]:
 
 
 def _compute_iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
-    """Return the I/Os a second that a volume always does, and does on credits."""
+    """Return a volume's baseline IOPS, and its IOPS while credits last."""
     if "per_gib" in facts:
         baseline = float(min(max(facts["per_gib"] * size, facts["least"]), facts["most"]))
         return baseline, max(baseline, facts["burst"])
@@ -66,7 +79,7 @@ def _compute_iops(facts: dict, size: float, provisioned: float) -> tuple[float, 
 
 
 def _compute_throughput(facts: dict, size: float, iops: float) -> float:
-    """Return the most MiB/s that a volume moves; NaN if its size or rate is needed but unknown."""
+    """Return a volume's maximum throughput in MiB/s; NaN if it depends on an unknown size or IOPS rate."""
     if "up_to_170_gib" in facts:
         return math.nan if math.isnan(size) else float(facts["up_to_170_gib" if size <= 170 else "beyond"])
     factors = {"included": 1.0, "per_iops": iops, "burst_per_tib": size / _GIB_PER_TIB}
