@@ -1,9 +1,9 @@
-"""Cache built pieces, each in a folder named by the hash of all its inputs; an unfinished piece counts as missing.
+"""Cache build results, each in a directory named after the hash of all its inputs.
 
-A piece is built in its final place, because an environment's scripts and a library's run path name it. The file
-`complete.json`, written last, marks it as finished; a folder without it is removed and built again. A lock lets one
-process build a piece while others wait. Compilers inherit the lock, so that after a killed build the next build
-begins when the last compiler has ended.
+Results are built in place, because an environment's scripts and a library's run path contain their absolute path. The
+build writes the marker file `complete.json` last; a directory without a valid marker counts as missing and is rebuilt.
+A lock file ensures that only one process builds a given entry while the others wait. Compilers inherit the lock, so
+that after a killed build the next one starts only when the last compiler has exited.
 """
 
 import ast
@@ -31,7 +31,10 @@ _COPY = ContextVar("copy", default="")
 
 @functools.cache
 def _hash_code(path: str) -> str:
-    """Return a hash of the code in a file at the first call, without its name, imports, comments and docstrings."""
+    """Return a hash of a file's code, ignoring the file name, imports, comments and docstrings.
+
+    The result is cached, so that it reflects the file at the first call.
+    """
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         for name, value in ast.iter_fields(node):
@@ -41,7 +44,7 @@ def _hash_code(path: str) -> str:
 
 
 def _is_idle(node: object) -> bool:
-    """Return whether a statement cannot change a build: an import, or a constant as a statement."""
+    """Return whether an AST node cannot affect a build: an import, or a constant used as a statement."""
     return isinstance(node, ast.Import | ast.ImportFrom) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     )
@@ -49,13 +52,14 @@ def _is_idle(node: object) -> bool:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A description of how to build a piece.
+    """Instructions for building a cache entry.
 
     Attributes:
-        name: name of the piece in messages and in its folder's name.
-        inputs: everything that determines the result (JSON); the code of the file that defines `build` is added.
-        build: function that fills a folder, with a workshop for the time of the work, and returns facts to keep (JSON).
-        needs: paths in the folder that a complete piece has.
+        name: name of the entry, for messages and for its directory's name.
+        inputs: everything that determines the result (JSON); the code of the file that defines `build` is added to it.
+        build: function that fills the entry's directory, given a temporary build environment, and returns facts to
+            store with the entry (JSON).
+        needs: paths, relative to the directory, that a complete entry contains.
     """
 
     name: str
@@ -65,7 +69,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The sha256 of all inputs."""
+        """The SHA-256 of all inputs."""
         code = _hash_code(inspect.getsourcefile(self.build))
         value = {"name": self.name, "inputs": self.inputs, "code": code}
         value |= {"copy": copy} if (copy := _COPY.get()) else {}
@@ -73,13 +77,20 @@ class Recipe:
 
     @property
     def folder(self) -> Path:
-        """The folder of the piece, built or not."""
+        """The directory of the cache entry, whether it exists or not."""
         return get_cache_folder() / f"{self.name}-{self.key[:16]}"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A finished piece: key and folder of its recipe, the recipe's facts, and whether it existed already (`cached`)."""
+    """A finished cache entry.
+
+    Attributes:
+        key: key of its recipe.
+        folder: directory of its recipe.
+        facts: facts returned by the recipe's `build`.
+        cached: whether the entry existed before it was requested.
+    """
 
     key: str
     folder: Path
@@ -88,16 +99,16 @@ class Piece:
 
 
 def get_cache_folder() -> Path:
-    """Return the folder of this project in the user's cache."""
+    """Return this project's directory in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base).absolute() / "storage-benchmarks"
 
 
 def find_piece(recipe: Recipe) -> Piece | None:
-    """Return the piece of `recipe` if it is finished and complete, else None.
+    """Return the cache entry for `recipe` if it is complete, else None.
 
     Raises:
-        Problem: the marker exists but cannot be read, which does not mean that a new build is needed.
+        Problem: the marker file exists but cannot be read, which does not mean that a new build is needed.
     """
     folder, key = recipe.folder, recipe.key
     try:
@@ -113,7 +124,7 @@ def find_piece(recipe: Recipe) -> Piece | None:
 
 @contextmanager
 def forbid_builds() -> Iterator[None]:
-    """Forbid builds in a `with` block: `provide_piece` raises Problem if a piece is missing."""
+    """Forbid builds within a `with` block: `provide_piece` raises Problem if an entry is missing."""
     token = _FINDING.set(True)
     try:
         yield
@@ -123,7 +134,11 @@ def forbid_builds() -> Iterator[None]:
 
 @contextmanager
 def set_build_copy(name: str) -> Iterator[None]:
-    """Use the pieces of a further build, in other folders, in a `with` block; "" for the usual build."""
+    """Use a separate set of cache entries, built again in other directories, within a `with` block.
+
+    Args:
+        name: name of the set; an empty string selects the default set.
+    """
     token = _COPY.set(name)
     try:
         yield
@@ -132,10 +147,10 @@ def set_build_copy(name: str) -> Iterator[None]:
 
 
 def provide_piece(recipe: Recipe) -> Piece:
-    """Return the piece of `recipe`, and build it if it is missing.
+    """Return the cache entry for `recipe`, building it if it is missing.
 
     Raises:
-        Problem: a step of the build failed (the line names it and its log), or the cache cannot be written.
+        Problem: a build step failed (the message names the step and its log), or the cache is not writable.
     """
     if piece := find_piece(recipe):
         return piece
@@ -165,7 +180,7 @@ def _build_piece(recipe: Recipe, lock: int) -> Piece:
         raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    # The marker must not reach the disk before the files that it vouches for.
+    # Flush the files to disk before the marker that declares them complete.
     os.sync()
     write_json(folder / COMPLETE, {"key": key, "inputs": recipe.inputs, "facts": facts})
     return Piece(key, folder, facts, cached=False)
@@ -173,7 +188,7 @@ def _build_piece(recipe: Recipe, lock: int) -> Piece:
 
 @contextmanager
 def _hold_lock(folder: Path) -> Iterator[int]:
-    """Hold the lock of `folder`, after waiting if needed; yield its descriptor, for children to inherit."""
+    """Acquire the lock for `folder`, waiting if necessary; yield its file descriptor for child processes to inherit."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.lock"), "a") as lock:
         try:

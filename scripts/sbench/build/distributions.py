@@ -1,4 +1,4 @@
-"""List the distributions of a library under test, from its locks and from user-supplied packages."""
+"""List the distributions of a library under test, from its lock files and its user-supplied packages."""
 
 import contextlib
 import functools
@@ -18,16 +18,16 @@ from sbench.build.sources import LOCK, OWN, ROOT, load_pinned_sources
 from sbench.probe.program import Problem
 
 H5PY = "h5py"
-# Redistributions, and the distribution whose import name they have.
+# Redistributions, mapped to the distribution whose import name they use.
 _SAME = {"h5py-s3": H5PY}
 _SHA256 = re.compile(r"(?:--hash=sha256:|#sha256=)([0-9a-f]{64})")
 _FILE = "file://"
 
 
 def find_library_lock(spec: Mapping) -> Path | None:
-    """Return the lock of a library in addition to LOCK: the lock that it names, or the lock of a pinned h5py wheel.
+    """Return the lock file that a library uses in addition to LOCK, or None.
 
-    Return None without either.
+    This is the lock file that the library names, or else the lock file of its pinned h5py wheel.
     """
     wheels = load_pinned_sources()["wheels"] if spec["kind"] == "wheel" and "wheel" not in spec else {}
     lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")
@@ -35,10 +35,11 @@ def find_library_lock(spec: Mapping) -> Path | None:
 
 
 def list_versions(spec: Mapping) -> dict[str, str]:
-    """Return the versions of a library's distributions by name, from its locks and its user-supplied packages.
+    """Return a library's distributions and their versions, from its lock files and its user-supplied packages.
 
-    Versions that depend on Python's are joined by " or "; a tree has "", because it is not built for this. The result
-    is empty for a user-supplied interpreter.
+    If a lock file pins several versions, for different releases of Python, they are joined by " or ". The version of a
+    source tree is an empty string, because determining it would require a build. The result is empty for a
+    user-supplied interpreter.
     """
     versions = read_locked_versions(spec)
     brought = _list_user_versions(spec)
@@ -46,26 +47,30 @@ def list_versions(spec: Mapping) -> dict[str, str]:
 
 
 def read_locked_versions(spec: Mapping) -> dict[str, str]:
-    """Return the versions that a library's locks pin, by distribution, regardless of user-supplied packages."""
+    """Return the versions pinned by a library's lock files, by distribution, ignoring user-supplied packages."""
     locks = () if spec["kind"] == "python" else filter(None, (LOCK, find_library_lock(spec)))
     return {name: version for lock in locks for name, version in _read_lock(lock).items()}
 
 
 def is_replaced(name: str, names: Collection[str]) -> bool:
-    """Return whether distributions with some names replace a locked distribution."""
+    """Return whether a locked distribution is replaced by one of the distributions in `names`."""
     return name in names or _SAME.get(name) in names
 
 
 def has_user_h5py(spec: Mapping) -> bool:
-    """Return whether a library of kind wheel has a user-supplied h5py, in a wheel or a lock with a redistribution."""
+    """Return whether a library of kind wheel uses a user-supplied h5py, as a wheel or from a lock file.
+
+    A lock file without h5py counts, because it pins a redistribution of h5py instead.
+    """
     return H5PY in _list_user_versions(spec) or ("lock" in spec and H5PY not in read_locked_versions(spec))
 
 
 def load_packages(spec: Mapping) -> list[Package]:
-    """Return the user-supplied packages of a library: packages that it names, and wheels that its lock names by a file.
+    """Return a library's user-supplied packages: those in its entry, and the local wheels that its lock file pins.
 
     Raises:
-        Problem: a package is missing, cannot be used here or is not the package in the lock; or two have the same name.
+        Problem: a package is missing, is not usable on this machine or differs from the lock file, or two packages
+            provide the same distribution.
     """
     named = [packages.read_package(entry) for entry in spec.get("with", ())]
     if "wheel" in spec:
@@ -76,7 +81,11 @@ def load_packages(spec: Mapping) -> list[Package]:
 
 
 def list_unmet_requirements(wheels: Sequence[Wheel], there: Mapping[str, str]) -> list[str]:
-    """Describe the requirements of wheels that the library has in another version, given all its distributions.
+    """Describe the wheels' requirements that the installed versions do not satisfy.
+
+    Args:
+        wheels: wheels to check.
+        there: versions of all the library's distributions, by name.
 
     Raises:
         Problem: the library lacks a required distribution.
@@ -96,7 +105,12 @@ def list_unmet_requirements(wheels: Sequence[Wheel], there: Mapping[str, str]) -
 
 
 def list_conflicts(required: Sequence[tuple[str, str]], wheel: Wheel) -> list[str]:
-    """Describe the distributions that require another version of a wheel, given (distribution, requirement) pairs."""
+    """Describe the requirements on a wheel's distribution that the wheel's version does not satisfy.
+
+    Args:
+        required: pairs of a distribution and one of its requirements.
+        wheel: the wheel.
+    """
     lines = []
     for whose, text in required:
         with contextlib.suppress(InvalidRequirement):
@@ -118,11 +132,12 @@ def _is_applicable(requirement: Requirement) -> bool:
 
 
 def list_promises(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
-    """Return a library's promised versions, by distribution and for libhdf5: two libraries differ in them on purpose.
+    """Return the versions that a library promises, by distribution and for libhdf5.
 
-    `facts` and `build` come from its artefact: h5py and HDF5 are under test, whatever the locks pin.
+    These are the versions in which two libraries may differ on purpose. h5py and HDF5 are under test, so that their
+    versions come from the environment's artefact (`facts` and `build`), regardless of the lock files' pins.
     """
-    # The first word of a release's origin is its kind; the rest is its place.
+    # The first word of a release's origin is its kind; the rest is its URL or name.
     source = build["hdf5_source"] if _is_of_user(build) else build["hdf5_source"].partition(" ")[0]
     origin = ", ".join(filter(None, (source, build["s3_stack"])))
     # An h5py that was not built or pinned here is under test, too.
@@ -136,12 +151,12 @@ def list_promises(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
 
 
 def has_user_parts(build: Mapping) -> bool:
-    """Return whether a library has user-supplied parts, in addition to releases and locks of this project."""
+    """Return whether a library contains user-supplied parts, beyond the releases and lock files of this project."""
     return _is_of_user(build) or bool(build.get("added"))
 
 
 def describe_origin(hdf5_source: str, added: Sequence[Mapping]) -> str:
-    """Return the origin of a library's HDF5, and the origins of its user-supplied packages."""
+    """Return the origin of a library's HDF5, followed by the origins of its user-supplied packages."""
     origins = [f"{one['name']} {one['origin']}" for one in added if one["origin"] != hdf5_source]
     return ", ".join([hdf5_source, *origins])
 
@@ -162,7 +177,10 @@ def _list_entries(spec: Mapping) -> Iterator[str | Mapping]:
 
 @functools.cache
 def _read_entry(entry: str) -> dict[str, str]:
-    """Return the distributions that an entry (JSON) brings, with its version; use its file's name if unreadable."""
+    """Return the distributions that a package entry (JSON) replaces, mapped to the package's version.
+
+    If the package cannot be read, derive its name and version from the file name.
+    """
     named = json.loads(entry)
     with contextlib.suppress(Problem):
         package = packages.read_package(named)
@@ -181,7 +199,7 @@ def _read_lock(lock: Path) -> dict[str, str]:
 
 
 def _parse_version(url: str) -> str:
-    """Return the version in the address of a wheel; return any other address unchanged."""
+    """Return the version in a wheel's URL, or the URL itself if it is not a wheel's."""
     with contextlib.suppress(InvalidWheelFilename):
         return str(parse_wheel_filename(_parse_path(url).name)[1])
     return url
@@ -192,7 +210,7 @@ def _parse_path(url: str) -> Path:
 
 
 def _read_locked_wheels(lock: Path | None) -> Iterator[Wheel]:
-    """Yield the wheels that a lock names by a file of this machine; raise Problem if a hash differs from the lock's."""
+    """Yield the local wheels that a lock file pins; raise Problem if a wheel's hash differs from its pin."""
     for pin in _list_file_pins(lock) if lock else ():
         wheel, hashes = packages.read_wheel(own.resolve_path(str(_parse_path(pin["url"])))), _SHA256.findall(pin[0])
         if wheel.key not in hashes:
@@ -211,7 +229,7 @@ def _list_file_pins(lock: Path) -> list[re.Match]:
 
 
 def _parse_requirements(wheel: Wheel) -> Iterator[Requirement]:
-    """Yield the requirements of a wheel that apply to this interpreter, without extras."""
+    """Yield a wheel's requirements that apply to this interpreter, except those of extras."""
     try:
         parsed = list(map(Requirement, wheel.requires))
     except InvalidRequirement as error:

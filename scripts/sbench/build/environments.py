@@ -1,4 +1,7 @@
-"""Make the Python environment of a library under test: its HDF5 and h5py, and the rest from one lock for all."""
+"""Create the Python environment of a library under test.
+
+Its HDF5 and h5py are specific to the library; all libraries install the other packages from the same lock file.
+"""
 
 import contextlib
 import hashlib
@@ -39,7 +42,7 @@ there = importlib.metadata.distributions()
 required = [[f"{{one.name}} {{one.version}}", text] for one in there for text in one.requires or ()]
 print(json.dumps(dict(version=importlib.metadata.version({name!r}), required=required)))
 """
-# For a user-supplied interpreter: its distributions, and the files that it imports and loads.
+# Run in a user-supplied interpreter: print its distributions, and the files that it imports and loads.
 _IMPORTED = """
 import json, sys
 if sys.version_info < (3, 11):
@@ -53,16 +56,16 @@ for name, module in list(sys.modules.items()):
 of |= {name: [identity.split(" ", 3)[3]] for name, identity in software.list_loaded_libraries().items()}
 print(json.dumps({"distributions": software.list_distributions(), "files": {name: sorted(of[name]) for name in of}}))
 """
-# For an environment that others have made.
+# Build facts of an environment that was not built here.
 _NOT_BUILT = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
 
 
 def provide_library(name: str, spec: dict) -> dict:
-    """Return the environment artefact of a library under test; build it if the cache lacks it.
+    """Return the environment artefact of a library under test, building the environment if it is not in the cache.
 
     Args:
         name: the library's name, for messages and the artefact.
-        spec: the library's entry in the configuration: `kind`, `hdf5` (version), and the other keys of its kind.
+        spec: the library's entry in the configuration: `kind`, `hdf5` (version), and the keys specific to its kind.
 
     Raises:
         Problem: the version is not pinned, something is missing, a build failed, or the result contradicts the label.
@@ -85,7 +88,7 @@ def provide_library(name: str, spec: dict) -> dict:
 
 
 def is_built(name: str, spec: dict) -> bool:
-    """Return whether the cache has all that a library is built from, so that nothing would be built now."""
+    """Return whether the cache contains everything that a library needs, so that nothing would have to be built."""
     with contextlib.suppress(Problem), forbid_builds():
         _KINDS[spec["kind"]](name, spec)
         return True
@@ -93,14 +96,14 @@ def is_built(name: str, spec: dict) -> bool:
 
 
 def list_missing_packages() -> list[str]:
-    """List the packages of the workflow's programs that this interpreter lacks."""
+    """List the packages required by the workflow's programs that are not installed for this interpreter."""
     texts = ((ENVS / f"{name}.in").read_text(encoding="utf-8") for name in ("package", "report", "workflow"))
     wanted = re.findall(r"^[a-z][\w-]*", "".join(texts), re.MULTILINE)
     return [name for name in wanted if not any(importlib.metadata.distributions(name=name))]
 
 
 def inspect_python(python: Path) -> dict:
-    """Return the versions of HDF5, h5py, numpy and dask that an interpreter imports, and whether it has ROS3.
+    """Return the versions of HDF5, h5py, numpy and dask that an interpreter imports, and whether its HDF5 has ROS3.
 
     Raises:
         Problem: the interpreter cannot be started, or an import fails.
@@ -109,10 +112,10 @@ def inspect_python(python: Path) -> dict:
 
 
 def validate_library(name: str, spec: dict, facts: dict) -> None:
-    """Compare the contents of an environment (`inspect_python`) with the promises of its label.
+    """Check that an environment, as reported by `inspect_python`, contains the HDF5 that its label promises.
 
     Raises:
-        Problem: the HDF5 version differs, or the promised ROS3 is missing.
+        Problem: the HDF5 version differs, or the promised ROS3 driver is missing.
     """
     version = spec["hdf5"]
     if facts["hdf5"] != version:
@@ -125,17 +128,19 @@ def validate_library(name: str, spec: dict, facts: dict) -> None:
         case {"kind": "wheel"}:
             may_lack = not load_pinned_sources()["wheels"][version]["ros3"]
         case _:
-            # A user-supplied build of HDF5 may lack it.
+            # A user-supplied build of HDF5 may lack the driver.
             may_lack = spec.get("from", "auto") not in OF_RELEASES
     if not facts["ros3"] and not may_lack:
         raise Problem(f"library {name}: its HDF5 {version} lacks the ROS3 driver")
 
 
 def resolve_origin(spec: dict) -> str:
-    """Return the origin of a library if it were built now, from the sources present; for a release, as `auto` begins.
+    """Return the origin that a library would have if it were built now.
+
+    For a release with several sources, this is the preferred source.
 
     Raises:
-        Problem: as in `provide_library`, as far as it shows without a build.
+        Problem: as in `provide_library`, for errors that can be detected without a build.
     """
     match spec:
         case {"kind": "source"}:
@@ -153,7 +158,7 @@ def resolve_origin(spec: dict) -> str:
 
 
 def _make_wheel_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment of wheels, locked and user-supplied."""
+    """Return the interpreter, facts and build details of an environment of locked and user-supplied wheels."""
     added, lock = distributions.load_packages(spec), distributions.find_library_lock(spec)
     source, wheels = _resolve_wheel_origin(name, spec, added), [package.provide_wheel() for package in added]
     unmet = distributions.list_unmet_requirements(
@@ -191,7 +196,7 @@ def _make_wheel_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
 
 
 def _resolve_wheel_origin(name: str, spec: dict, added: Sequence[Package]) -> str:
-    """Return the origin of the HDF5 of a library of wheels: a user-supplied wheel or tree with h5py, or a lock."""
+    """Return the origin of HDF5 in a library of kind wheel: a user-supplied package with h5py, or a lock file."""
     if own_h5py := [package for package in added if H5PY in package.brings]:
         return own_h5py[0].origin
     if lock := distributions.find_library_lock(spec):
@@ -203,12 +208,16 @@ def _resolve_wheel_origin(name: str, spec: dict, added: Sequence[Package]) -> st
 
 
 def _describe_package(package: Package) -> dict:
-    """Describe a user-supplied package for an artefact; `brings` are the distributions that it replaces."""
+    """Describe a user-supplied package for an artefact; `brings` lists the distributions that it replaces."""
     return {"name": package.name, "origin": package.origin, "brings": sorted(package.brings)}
 
 
 def _write_wheel_lock(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
-    """Copy wheels into the workshop and return a lock of the copies; raise Problem if a wheel has changed."""
+    """Copy wheels into the build's temporary directory and return a lock file that pins the copies.
+
+    Raises:
+        Problem: a wheel has changed since its hash was computed.
+    """
     lock = workshop.work / "added.lock"
     for wheel in wheels:
         copy = workshop.work / wheel.path.name
@@ -221,10 +230,15 @@ def _write_wheel_lock(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
 
 
 def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> list[str]:
-    """Check the version of a wheel in an environment, and import it there; raise Problem if that fails.
+    """Check that an environment contains a wheel's version and that the wheel can be imported there.
 
-    Import the module named like the wheel, and modules named like distributions of a lock. Return the distributions
-    that require another version of the wheel.
+    Import the module with the wheel's name, and modules with the names of locked distributions.
+
+    Returns:
+        the requirements of other distributions that the wheel's version does not satisfy.
+
+    Raises:
+        Problem: another version is installed, or an import fails.
     """
     names = [module for module in wheel.modules if canonicalize_name(module) in {wheel.name, *locked}]
     amiss = f"{wheel.path} cannot be imported with the other packages of the library"
@@ -235,7 +249,7 @@ def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> li
 
 
 def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment whose h5py is linked to the library's HDF5."""
+    """Return the interpreter, facts and build details of an environment whose h5py is linked to the library's HDF5."""
     other = find_python(spec["python"]) if "python" in spec else {}
     toolchain.read_header_versions(toolchain.get_python_header(spec.get("python", "")), folder=other.get("include", ""))
     hdf5 = provide_hdf5(spec)
@@ -245,7 +259,7 @@ def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
         python = provide_piece(tools).folder / "bin" / "python"
         tree = fetch_sdist(workshop, python, "h5py")
         wheels = workshop.work / "wheels"
-        # h5py's build compiles one module after the other; setuptools can compile them in parallel.
+        # By default, h5py's build compiles its modules one at a time; this setuptools option compiles them in parallel.
         commands = ("build_ext", "--parallel", str(count_cores()), "bdist_wheel", "--dist-dir", wheels)
         variables = {
             "CC": toolchain.find_compiler(),
@@ -274,13 +288,16 @@ def _make_source_environment(name: str, spec: dict) -> tuple[Path, dict, dict]:
     build_facts = {"compiler": inputs["compiler"], "flags": CFLAGS} | hdf5.facts
     facts = piece.facts
     if hdf5.facts["hdf5_source"].startswith(own.INSTALLED):
-        # It can be replaced in place.
+        # Record its files, because an installed HDF5 can be replaced in place.
         facts = facts | {"imported": [get_identity(file) for file in hdf5.folder.glob("lib/libhdf5*.so")]}
     return piece.folder / "bin/python", facts, {"inputs_sha256": piece.key, "cached": piece.cached} | build_facts
 
 
 def _inspect_user_python(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return a user-supplied interpreter, its facts and the files that it imports; install nothing in it."""
+    """Return a user-supplied interpreter, its facts including the files that it imports, and its build details.
+
+    Nothing is installed in it.
+    """
     python = own.resolve_path(spec["python"])
     facts = inspect_python(python)
     files, build = _inspect_imports(python)
@@ -288,10 +305,13 @@ def _inspect_user_python(name: str, spec: dict) -> tuple[Path, dict, dict]:
 
 
 def _inspect_imports(python: Path) -> tuple[list[str], dict]:
-    """Return the identities of the HDF5 and h5py files that an interpreter imports, and the build of its packages.
+    """Return the HDF5 and h5py files that an interpreter imports, and the build details of its packages.
 
-    The hashes cover all modules that importing h5py, numpy, dask and distributed loads, by package, and the libraries
-    that matter (METHOD 14).
+    The build details include hashes, by package, of all modules loaded by importing h5py, numpy, dask and distributed,
+    and of the relevant shared libraries (METHOD 14).
+
+    Returns:
+        identities of the HDF5 and h5py files, and build details.
     """
     seen = ask_python(python, _IMPORTED, ROOT / "scripts")
     hashes = {package: "\n".join(map(compute_file_digest, files)) for package, files in seen["files"].items()}
@@ -300,20 +320,20 @@ def _inspect_imports(python: Path) -> tuple[list[str], dict]:
     packages = sorted(f"{package} {version}" for package, version in seen["distributions"].items() if package != "h5py")
     build = _NOT_BUILT | {"hdf5_source": own.format_origin("local python", key), "source_key": key}
     build |= {"packages": packages, "imports": hashes}
-    # For the others, the fingerprint in a record has the versions in force.
+    # The other packages' versions are in each record's fingerprint.
     of = ((package, file) for package, files in seen["files"].items() for file in files)
     return [get_identity(file) for package, file in of if package not in ("numpy", "dask", "distributed")], build
 
 
 def _inspect_conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of the conda environment whose interpreter runs this program."""
-    # An environment that the user has activated sets the variable, too.
+    """Return the interpreter, facts and build details of the conda environment whose interpreter runs this program."""
+    # Compare the prefixes, because an environment that the user has activated sets CONDA_PREFIX as well.
     if os.path.realpath(os.environ.get("CONDA_PREFIX", "")) != os.path.realpath(sys.prefix):
         raise Problem(
             f"library {name}: kind conda requires Snakemake's --sdm conda (environment envs/{name}.yaml);"
             " add --sdm conda, or write kind: source"
         )
-    # Without a lock, conda's choices are read back, except the package under test.
+    # Without a lock file, record the versions that conda selected, except the package under test.
     packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions() if one.name != "h5py")
     build = _NOT_BUILT | {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
     return Path(sys.executable), inspect_python(Path(sys.executable)), build

@@ -1,4 +1,4 @@
-"""Build HDF5 with its ROS3 driver, and Amazon's S3 stack for the versions with a driver based on it."""
+"""Build HDF5 with its ROS3 driver, and Amazon's S3 libraries for HDF5 versions whose driver is based on them."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from sbench.build.shell import Workshop, count_cores
 from sbench.build.sources import Archive, Unreachable, fetch_sdist, load_pinned_sources
 from sbench.probe.program import Problem
 
-# For every version: optimised, without assertions and debug information; warnings are the upstreams' business.
+# Flags for every version: optimised, without assertions or debug information, and without warnings in third-party code.
 CFLAGS = "-O2 -DNDEBUG -g0 -w -pipe"
 
 COMMON = (
@@ -32,7 +32,7 @@ HDF5 = (
     "-DHDF5_BUILD_JAVA=OFF",
     "-DHDF5_BUILD_HL_LIB=ON",
     "-DHDF5_ENABLE_SZIP_SUPPORT=OFF",
-    # 1.14 has the first name, 2.x the second.
+    # HDF5 1.14 uses the first name, HDF5 2.x the second.
     "-DHDF5_ENABLE_Z_LIB_SUPPORT=ON",
     "-DHDF5_ENABLE_ZLIB_SUPPORT=ON",
     "-DHDF5_ENABLE_ROS3_VFD=ON",
@@ -54,7 +54,7 @@ AWS_MODULES = (
 
 AWS = ("-DBUILD_SHARED_LIBS=OFF", "-DCMAKE_POSITION_INDEPENDENT_CODE=ON", "-DUSE_OPENSSL=ON")
 
-# All modules in one CMake project, so that they are configured once and compiled in parallel.
+# One CMake project for all modules, so that they are configured together and compiled in parallel.
 AWS_PROJECT = """\
 cmake_minimum_required(VERSION 3.26)
 project(aws C)
@@ -67,14 +67,14 @@ endforeach()
 
 
 def provide_hdf5(spec: dict) -> Piece:
-    """Return the piece with the HDF5 of a library of kind source, from the first source that is available.
+    """Return the cache entry with the HDF5 of a library of kind source, built from the first available source.
 
-    An archive of an earlier build counts as available, so that a finished build needs no network. An installed HDF5 is
-    used in place.
+    A source for which the cache contains a finished build counts as available, so that no network is needed. An
+    installed HDF5 is used in place.
 
     Raises:
-        Problem: the version is not pinned, or differs from the version in the path; a header or the compiler is
-            missing; no archive is available, or a step of the build failed.
+        Problem: the version is not pinned or contradicts the user-supplied source, a header or the compiler is missing,
+            no archive is available, or a build step failed.
     """
     version, sources = spec["hdf5"], list_hdf5_sources(spec)
     if isinstance(installed := sources[0], Installed):
@@ -96,12 +96,12 @@ def provide_hdf5(spec: dict) -> Piece:
 
 
 def create_hdf5_recipe(version: str, archive: Archive) -> Recipe:
-    """Return the recipe of an HDF5 version from an archive; Amazon's S3 stack, if needed, is a separate piece.
+    """Return the build recipe for an HDF5 version from an archive; Amazon's S3 libraries are a separate cache entry.
 
     Raises:
         Problem: a header or the compiler is missing.
     """
-    # Since 2.0 the driver uses Amazon's stack.
+    # Since HDF5 2.0, the ROS3 driver uses Amazon's S3 libraries.
     on_curl = int(version.partition(".")[0]) < 2
     system = toolchain.read_header_versions(toolchain.ZLIB, toolchain.OPENSSL, *([toolchain.CURL] if on_curl else []))
     tools = toolchain.create_tools_recipe()
@@ -125,7 +125,7 @@ def create_hdf5_recipe(version: str, archive: Archive) -> Recipe:
 
 
 def create_aws_recipe() -> Recipe:
-    """Return the recipe of Amazon's S3 stack as static libraries, which all HDF5 2.x share.
+    """Return the build recipe for Amazon's S3 libraries as static libraries, shared by all HDF5 2.x builds.
 
     Raises:
         Problem: the compiler is missing.
@@ -152,7 +152,15 @@ def create_aws_recipe() -> Recipe:
 
 
 def install_with_cmake(workshop: Workshop, what: str, tools: Path, tree: Path, folder: Path, *flags: str) -> None:
-    """Configure the CMake project in `tree`, compile it and install it into `folder`.
+    """Configure and compile the CMake project in `tree`, and install it into `folder`.
+
+    Args:
+        workshop: environment of the build.
+        what: name of the project, for messages.
+        tools: environment with CMake and Ninja.
+        tree: source tree.
+        folder: installation prefix.
+        flags: additional CMake options.
 
     Raises:
         Problem: a step failed.

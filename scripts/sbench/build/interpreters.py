@@ -1,4 +1,4 @@
-"""Find interpreters of Python by release, for libraries under test with another Python than the workflow's."""
+"""Find Python interpreters by release, for libraries under test that use another Python than the workflow."""
 
 import contextlib
 import os
@@ -21,10 +21,16 @@ print(json.dumps(seen | {"release": "%d.%d" % sys.version_info[:2]}))
 
 
 def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "") -> dict:
-    """Run code in an interpreter, in a folder, and return the JSON object that it prints.
+    """Run code with an interpreter in a working directory and return the JSON object that it prints.
+
+    Args:
+        python: interpreter.
+        code: program text; the last line of its output is a JSON object.
+        folder: working directory.
+        amiss: beginning of the error message if the code fails; a default message if empty.
 
     Raises:
-        Problem: the interpreter cannot be started, fails (the line begins with `amiss`), or prints no object.
+        Problem: the interpreter cannot be started, fails, or does not print a JSON object.
     """
     command = [str(python), "-sE", "-c", code]
     try:
@@ -36,21 +42,21 @@ def ask_python(python: Path | str, code: str, folder: Path | str, amiss: str = "
     if answer.returncode:
         reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
         raise Problem(f"{amiss or f'{python} cannot import the packages of a library under test'}: {reason}")
-    # An interpreter may print something when it starts.
+    # Parse the last line only, because an interpreter may print other text when it starts.
     return parse_json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name a Python interpreter")
 
 
 @cache
 def find_python(release: str) -> dict[str, str]:
-    """Return the path, the headers and the wheel compatibility of an interpreter of a release such as "3.13".
+    """Return the path, header directory and wheel compatibility of an interpreter of a release such as "3.13".
 
-    Search PATH, then pyenv's versions and conda's environments, the newest first.
+    Search PATH, then pyenv's versions and conda's environments, newest first.
 
     Raises:
         Problem: no interpreter works.
     """
     for path in _list_candidates(f"python{release}"):
-        # Another program may have this name.
+        # Ignore other programs with this name.
         with contextlib.suppress(Problem):
             if (seen := ask_python(path, _ASK, "/")).pop("release", "") == release:
                 return seen
@@ -71,5 +77,5 @@ def _list_candidates(name: str) -> Iterator[str]:
 
 
 def _parse_version(path: Path) -> list[int]:
-    """Return the numbers in the name of an interpreter's environment, such as 3.13.0."""
+    """Return the numbers in the version of an interpreter's environment, such as 3.13.0, from its directory name."""
     return [int(part) for part in path.parents[1].name.split(".") if part.isdecimal()]
