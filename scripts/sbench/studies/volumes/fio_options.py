@@ -1,4 +1,4 @@
-"""Interpret the options of fio's jobs, from job files or output: equality, names and the work asked for."""
+"""Interpret fio job options from job files or fio's output: compare and name jobs, and compute the requested work."""
 
 import configparser
 import re
@@ -8,19 +8,19 @@ from contextlib import suppress
 from sbench.probe.program import Problem
 
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "h": 3600.0, "d": 86400.0}
-# `fio --cmdhelp=<option>` names the alias; fio's output has the name.
+# Aliases and the option names that fio's output uses; `fio --cmdhelp=<option>` lists them.
 _ALIASES = {
     **{"blocksize": "bs", "blocksize_range": "bsrange", "fileoffset": "offset", "fill_fs": "fill_device"},
     **{"io_limit": "io_size", "iomem": "mem", "iodepth_batch_submit": "iodepth_batch", "nr_files": "nrfiles"},
     **{"readwrite": "rw", "timeout": "runtime", "ss": "steadystate"},
     **{"ss_dur": "steadystate_duration", "ss_ramp": "steadystate_ramp_time"},
 }
-# Options that may lack a value. fio's output then leaves them out, so they do not distinguish jobs.
+# Options that need no value. fio's output omits them if they lack a value, so they cannot distinguish jobs.
 _FLAGS = (
     "blocksize_unaligned|bs_unaligned|exitall|exitall_on_error|group_reporting|new_group|norandommap|refill_buffers|"
     "stonewall|thread|time_based|verify_only|wait_for_previous|zero_buffers"
 )
-# Names, places and reporting: jobs that differ only in these are the same.
+# Names, paths and reporting options: jobs that differ only in these are equal.
 _NO_MATTER = re.compile(
     f"{_FLAGS}|(all)?randrepeat|randseed|description|directory|disk_util|exec_(pre|post)run|filename(_format)?|name|"
     "unique_filename|unlink|percentile_list|[cs]?lat_percentiles|unified_rw_reporting|status_interval|log_.*|write_.*_log"
@@ -28,7 +28,7 @@ _NO_MATTER = re.compile(
 _DEFAULTS = {"rw": "read", "bs": "4096", "ioengine": "psync", "iodepth": "1", "numjobs": "1", "direct": "0"}
 _SIZES = frozenset(("bs", "filesize", "io_size", "offset", "size"))
 _TIMES = frozenset(("ramp_time", "runtime", "startdelay"))
-# With any of these a job does not end at its size, or its output counts more or less.
+# With any of these options, a job may read and write more or less than its size, or its output counts other bytes.
 _ENDS_ELSEWHERE = (
     *("bsrange", "bssplit", "fill_device", "flow", "number_ios", "ramp_time"),
     *("read_iolog", "runtime", "steadystate", "verify", "zonemode"),
@@ -36,7 +36,7 @@ _ENDS_ELSEWHERE = (
 
 
 def parse_job_file(text: str) -> dict[str, str]:
-    """Return the options of a job file with a single job, including its [global] section."""
+    """Parse the options of a job file with a single job, including those of its [global] section."""
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, delimiters=("=",), inline_comment_prefixes=(";", "#"), strict=False
     )
@@ -52,27 +52,27 @@ def parse_job_file(text: str) -> dict[str, str]:
 
 
 def compute_total_bytes(options: Mapping[str, str]) -> int:
-    """Return the bytes of all files of a job: its size times its processes."""
+    """Return the total size in bytes of a job's files: its `size` times its number of processes."""
     if "size" not in options:
         raise Problem("a job file must give the size of its files; add size=…")
     return _parse_bytes(options["size"]) * int(options.get("numjobs", 1))
 
 
 def get_block_bytes(options: Mapping[str, str]) -> int:
-    """Return the bytes of one operation."""
+    """Return the block size in bytes (the first, if reads and writes differ)."""
     return _parse_bytes(resolve_options(options)["bs"].split(",")[0])
 
 
 def get_runtime_s(options: Mapping[str, str]) -> float:
-    """Return the run time of a job in seconds, or 0 if its size decides when it ends."""
+    """Return the run time of a time-based job in seconds, or 0 if the job ends when its size is reached."""
     return _parse_seconds(options["runtime"]) if options.get("time_based", "0") != "0" and "runtime" in options else 0.0
 
 
 def resolve_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that decide the work of a job, in one spelling, with defaults for the chief options.
+    """Return the options that determine a job's work in normalized form, with defaults for the main options.
 
-    Jobs are the same if these options are equal. Sizes are in bytes, times in seconds. fio's output leaves out options
-    without a value (time_based …), so they are absent here.
+    Two jobs are equal if these options are equal. Sizes are converted to bytes and times to seconds. Options without a
+    value, such as time_based, are dropped, because fio's output omits them.
     """
     spelled = dict(_DEFAULTS)
     for key, value in options.items():
@@ -92,7 +92,7 @@ def resolve_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def format_signature(options: Mapping[str, str]) -> str:
-    """Return a short readable name: `write-2300-sync-fdatasync`, `randread-16k-libaio-qd16x4` (depth × jobs)."""
+    """Build a short name such as `write-2300-sync-fdatasync` or `randread-16k-libaio-qd16x4` (depth × processes)."""
     if "metric" in options:
         return _format_value(options["metric"].removesuffix("_duration_seconds").replace("_", "-"))
     if all(_NO_MATTER.fullmatch(_normalize_key(key)) for key in options):
@@ -109,10 +109,13 @@ def format_signature(options: Mapping[str, str]) -> str:
 
 
 def choose_job_names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> list[str]:
-    """Return the name of each job: the name of the job file with the same options, else its signature.
+    """Name each job after the job file with equal options, or else by its signature (`format_signature`).
 
-    If different jobs would share a name, add the options that differ. `job_files` has texts by name (config/fio); skip
-    texts without exactly one job.
+    If different jobs would share a name, the options that differ are appended.
+
+    Args:
+        jobs: options of each job.
+        job_files: contents of job files by name (config/fio). Files without exactly one job are skipped.
     """
     files = {}
     for name, text in sorted(job_files.items(), reverse=True):
@@ -129,9 +132,9 @@ def choose_job_names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, 
 
 
 def compute_asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the bytes that a job is to read and write, and the tolerance; None if it does not end at its size.
+    """Return the bytes that a job should read and write, and a tolerance; None if its size does not determine them.
 
-    Files that are not a multiple of the block end with their last whole block.
+    The tolerance is a block per file, because fio does not access an incomplete last block.
     """
     spelled = resolve_options(options)
     if "trim" in spelled["rw"] or any(_is_given(spelled, key) for key in _ENDS_ELSEWHERE):
@@ -147,9 +150,9 @@ def compute_asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def compute_asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | None:
-    """Return how often a job with `writes` writes is to force them to the disk, and the tolerance.
+    """Return the number of fsync or fdatasync calls that a job with `writes` writes should make, and a tolerance.
 
-    Return None if it does not sync, or if it also reads, because fio then syncs after reads as well.
+    Return None if the number is undefined: the job does not sync, or it also reads, and fio then syncs after reads too.
     """
     spelled = resolve_options(options)
     every = [_parse_small_number(value) for value in _get_sync_options(spelled).values()]
@@ -161,12 +164,12 @@ def compute_asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float,
     if len(every) != 1 or not every[0] or not processes or other or not writing:
         return None
     last = _is_given(spelled, "end_fsync") + _is_given(spelled, "fsync_on_close")
-    # fio does not sync the writes in flight when the last write is done.
+    # fio omits the syncs of writes that are still in flight when the last write completes.
     return writes / every[0], processes * (max(_parse_small_number(spelled["iodepth"]), 1) + last)
 
 
 def compute_asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
-    """Return the seconds that a job was to run; 0 if it may have ended earlier because its files were done."""
+    """Return the requested run time of a job in seconds; 0 if it may have ended earlier on reaching its size."""
     spelled = resolve_options(options)
     if not _is_given(spelled, "runtime") or any(_is_given(spelled, key) for key in ("number_ios", "steadystate")):
         return 0.0
@@ -178,13 +181,13 @@ def compute_asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
 
 
 def find_latency_switch(options: Mapping[str, str]) -> str:
-    """Return the option that makes a job leave out the latencies needed here; "" without such an option."""
+    """Return the option that disables the latencies needed here; an empty string if there is no such option."""
     spelled = resolve_options(options)
     return next((name for name in ("gtod_reduce", "disable_clat", "disable_lat") if _is_given(spelled, name)), "")
 
 
 def is_contradicted(options: Mapping[str, str], reads: int, writes: int) -> bool:
-    """Return whether a job read or wrote against its options."""
+    """Return whether a job contradicts its options: a read job wrote, or a write job read without verification."""
     kind = {_normalize_key(key): value for key, value in options.items()}.get("rw", options.get("readwrite", ""))
     kind = kind.partition(":")[0]
     never = {"read": writes, "randread": writes, "write": reads, "randwrite": reads}.get(kind, 0)
@@ -192,26 +195,26 @@ def is_contradicted(options: Mapping[str, str], reads: int, writes: int) -> bool
 
 
 def get_open_loop_rate(options: Mapping[str, str]) -> float:
-    """Return the operations due per second, one at a time and evenly; 0 if a job lacks such a rate."""
+    """Return a job's fixed rate in operations per second; 0 unless they are evenly spaced, with 1 in flight at most."""
     spelled = resolve_options(options)
     even = spelled.get("rate_process", "linear") == "linear" and spelled.get("io_submit_mode", "inline") == "inline"
     return float(_parse_small_number(spelled.get("rate_iops", ""))) if even and count_in_flight(options) == 1 else 0.0
 
 
 def count_in_flight(options: Mapping[str, str]) -> int:
-    """Return the most operations that a job has in flight: its queue depth times its processes."""
+    """Return the maximum number of operations in flight: queue depth × processes."""
     spelled = resolve_options(options)
     return max(_parse_small_number(spelled["iodepth"]), 1) * max(_parse_small_number(spelled["numjobs"]), 1)
 
 
 def has_timed_syncs(options: Mapping[str, str]) -> bool:
-    """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
+    """Return whether a job writes and calls fdatasync or fsync, whose latencies fio measures."""
     spelled = resolve_options(options)
     return spelled["rw"].partition(":")[0] not in ("read", "randread") and bool(_get_sync_options(spelled))
 
 
 def _get_sync_options(spelled: dict[str, str]) -> dict[str, str]:
-    """Return the calls that force writes to the disk, with the number of writes per call."""
+    """Return the sync options in use (fdatasync, fsync) with the number of writes per call."""
     return {name: spelled[name] for name in ("fdatasync", "fsync") if _is_given(spelled, name)}
 
 
@@ -220,7 +223,7 @@ def _is_given(spelled: dict[str, str], name: str) -> bool:
 
 
 def _parse_small_number(text: str) -> int:
-    """Return a number of at most nine digits, 0 for any other text."""
+    """Parse a non-negative integer of at most nine digits; return 0 for any other text."""
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
 
 
@@ -229,18 +232,18 @@ def _normalize_key(key: str) -> str:
 
 
 def _parse_bytes(text: str) -> int:
-    """Return the bytes of "2300", "16k", "200m" or "1GiB"."""
+    """Convert a size such as "2300", "16k", "200m" or "1GiB" to bytes."""
     match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
     if not match:
         raise Problem(
             f"a size must be a whole number, with or without a unit, such as 2300, 16k, 200m or 1g (got {text!r})"
         )
-    # fio counts in powers of two with or without an i in the prefix, as kb_base=1024 is its default.
+    # By fio's default (kb_base=1024), units are powers of two with or without an i in the prefix.
     return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
 
 
 def _parse_seconds(text: str) -> float:
-    """Return the seconds of "30", "30s" or "2m"."""
+    """Convert a time such as "30", "30s" or "2m" to seconds."""
     match = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]*)\s*", text, re.IGNORECASE)
     if not match or match[2].lower() not in _SECONDS:
         raise Problem(f"a time must be a number, with or without a unit, such as 30, 30s or 2m (got {text!r})")
@@ -248,7 +251,7 @@ def _parse_seconds(text: str) -> float:
 
 
 def _format_value(value: str) -> str:
-    """Format a value for the name of a folder: bytes as whole KiB, MiB or GiB if possible, odd characters as dashes."""
+    """Format an option's value for a directory name: multiples of 1,024 with a unit, special characters as dashes."""
     if re.fullmatch(r"[0-9]{1,18}", value) and int(value):
         for power, letter in ((30, "g"), (20, "m"), (10, "k")):
             if int(value) % 2**power == 0:

@@ -1,4 +1,4 @@
-"""Parse the JSON output of fio 3.x, with the bins of json+ or without."""
+"""Parse the JSON output of fio 3.x, with or without the histogram bins of json+."""
 
 import json
 import math
@@ -17,74 +17,83 @@ from sbench.studies.volumes import fio_facts, fio_options, fio_text
 
 OPERATIONS = ("sync", "read", "write")
 PERCENTILES = (50, 99, 99.9, 99.99)
-# The largest number of a record (design/record.yaml).
+# The largest number allowed in a record (design/record.yaml).
 _MOST = 10**18
-# Percentiles and bins are the middle of a bucket, 64 to each power of two, and may exceed the maximum by this part.
+# fio reports percentiles and bins as the midpoints of buckets, 64 per power of two. These may exceed the exact maximum
+# by this fraction.
 _BUCKET = 1 / 64
 _LAST_BIN = 17_112_760_320
-# fio can start jobs by another clock than wall time; such starts are small.
+# fio may report job starts by a clock other than wall time; such starts are smaller than this.
 _EPOCH_MS = 1e12
 _LOGGED = re.compile(r"^\d+, (\d+), ([01]),", re.MULTILINE)
 
 
 class Histogram(NamedTuple):
-    """Bins (rows of ns and count, by ns) or ranges (rows of lowest ns, highest ns and count), in a flat array."""
+    """A histogram of latencies, stored as rows in a flat array.
 
-    width: int  # numbers of a row
+    Rows are bins (ns, count), sorted by ns, or ranges (lowest ns, highest ns, count).
+    """
+
+    width: int  # numbers per row: 2 for bins, 3 for ranges
     numbers: array
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[int, ...]], width: int) -> "Histogram":
-        """Build a histogram from its rows."""
+        """Build a histogram from rows of `width` numbers."""
         return cls(width, array("q", chain.from_iterable(rows)))
 
     def list_rows(self) -> list[tuple[int, ...]]:
-        """Return the rows."""
+        """Return the rows as tuples."""
         return list(zip(*[iter(self.numbers)] * self.width, strict=True))
 
 
 @dataclass(slots=True)
 class Job:
-    """The results of a job with all its processes. Times are seconds since 1970 (UTC), None if unknown."""
+    """The results of a fio job, over all its processes. Times are seconds since 1970 (UTC), None if unknown."""
 
     name: str
-    version: str  # of fio
-    options: dict[str, str]  # including the global options
-    columns: dict[str, float | None]  # of a sample: latencies in ms, counts, rates, run time
+    version: str  # fio's version
+    options: dict[str, str]  # including fio's global options
+    columns: dict[str, float | None]  # values of a sample: latencies in ms, counts, rates, run time
     histograms: dict[str, "Histogram"]  # by operation
     began_s: float | None
-    exact_start: bool  # whether fio reports the start
+    exact_start: bool  # whether fio reports the start time
     ended_s: float | None
     errors: int  # failed operations that did not end the job
-    disks: dict[str, dict[str, float | None]]  # figures of devices by name; {} if jobs share them in turn
-    # Set by the battery from sources other than fio's output.
-    host: str = ""  # as named by fio's client
-    signal: str = ""  # that ended fio early
+    disks: dict[str, dict[str, float | None]]  # I/O counters by device; {} if they include other jobs of the same host
+    # The next three are from fio's output; the others are set later from file names, logs and facts.
+    host: str = ""  # as reported by fio's client
+    signal: str = ""  # the signal that ended fio early
     unlike: bool = False  # whether fio merged several jobs with different options
     file: str = ""
-    mark: str = ""  # of the content
-    alone: bool = True  # whether the file holds no other job
-    id: str = ""  # "" until set
-    facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
+    mark: str = ""  # identifies the content: hash of the text and position of the job
+    alone: bool = True  # whether the file contains no other job
+    id: str = ""  # empty until set
+    facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of fio_battery.sh
     line: fio_facts.LogLine | None = None  # the log line written before the job
-    kind: tuple = ()  # resolved options, which are equal for the same job
-    place: int = 0  # of its large fields in a spool
+    kind: tuple = ()  # resolved options; equal for equal jobs
+    place: int = 0  # place of its large fields in a spool
     log: int | None = None  # place of its log of operations in the spool
-    open_loop: bool = False  # whether latencies count from due times
-    started_s: float | None = None  # start by the clock that all jobs have
+    open_loop: bool = False  # whether latencies are measured from the time at which operations were due
+    started_s: float | None = None  # start time by a clock that is available for all jobs of the battery
 
 
 def parse_jobs(output: dict) -> list[Job]:
-    """Return the jobs of a document of `fio_text`, in its order; the message of a Problem begins with a verb.
+    """Convert a JSON document of fio (see `fio_text.parse_documents`) to jobs, in the document's order.
 
-    Merge the processes of a job (separate without group_reporting), but not successive jobs or hosts (fio's client).
+    Processes of the same job, which fio lists separately without group_reporting, are merged. Successive jobs and the
+    hosts of fio's client mode stay separate.
+
+    Raises:
+        Problem: the document is from an old version or invalid. The message begins with a verb, so that callers can
+            prefix the file name.
     """
     version = str(output["fio version"])
     number = re.search(r"(\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < (2, 99):
         raise Problem(f"is from {version}; use fio 3 or later")
     entries = _list_objects(output.get("jobs"))
-    # With several clients, fio adds an entry for all of them together.
+    # In client mode, fio adds an entry that combines all clients.
     entries += [entry for entry in _list_objects(output.get("client_stats")) if entry.get("jobname") != fio_text.ALL]
     if not entries:
         raise Problem("contains no jobs")
@@ -103,7 +112,8 @@ def parse_jobs(output: dict) -> list[Job]:
     ended_s, last = ended_ms / 1000 or None, None
     for (host, group, *_), members in reversed(groups.items()):
         if last not in (None, (host, group)):
-            # Groups run in sequence, and fio writes its output when the last group is done. Hosts run together.
+            # The groups of a host run one after another, and fio writes its output after the last. Hosts run in
+            # parallel.
             ended_s = made[-1].began_s if last[0] == host else ended_ms / 1000 or None
         alone = sum(other[0] == host for other in groups) == 1
         made.append(_build_job(members, version, shared, disks.get(host, {}) if alone else {}, ended_s))
@@ -113,7 +123,7 @@ def parse_jobs(output: dict) -> list[Job]:
 
 
 def _get_host(part: dict) -> str:
-    """Return the host of a part of fio's output in client mode; "" if missing."""
+    """Return the host name that fio's client mode adds to parts of its output; an empty string if missing."""
     return str(part.get("hostname") or "")
 
 
@@ -141,7 +151,7 @@ def _build_job(entries: list[dict], version: str, shared: dict, disks: dict, end
     columns |= {"runtime_s": seconds, "error": next(filter(None, errors), 0)}
     began_s = min(starts) / 1000 if starts else None if ended_s is None else ended_s - seconds
     failed, name = sum(_get_count(entry, "total_err") or 0 for entry in entries), str(entries[0].get("jobname", ""))
-    # Merged jobs have the options of the last job.
+    # fio reports merged jobs with the options of the last job.
     unlike = fio_text.MIXED in entries[0] or fio_options.is_contradicted(
         options, columns["read_ios"], columns["write_ios"]
     )
@@ -152,7 +162,7 @@ def _build_job(entries: list[dict], version: str, shared: dict, disks: dict, end
 
 
 def build_latency_columns(operation: str, latency: dict) -> dict[str, float | None]:
-    """Return an operation's columns from its latency, {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns."""
+    """Build the columns (in ms) of an operation from "n", "max", "mean", "stddev", "percentiles" and "bins" (in ns)."""
     named = {key: latency[key] for key in ("max", "mean", "stddev")}
     named |= {f"p{p:g}": _find_percentile(latency, p) for p in PERCENTILES}
     columns = {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in named.items()}
@@ -160,7 +170,7 @@ def build_latency_columns(operation: str, latency: dict) -> dict[str, float | No
 
 
 def _compute_traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], float]:
-    """Return the columns of reads or writes, and the seconds from first to last."""
+    """Return counts and rates of reads or writes over all processes, and the longest run time in seconds."""
     ios = [_get_count(section, "total_ios", kind) or 0 for section in sections]
     runtimes = [_get_number(section, "runtime", kind) for section in sections]
     if any(count and runtime == 0 for count, runtime in zip(ios, runtimes, strict=True)):
@@ -174,9 +184,10 @@ def _compute_traffic(sections: list[dict], kind: str) -> tuple[dict[str, float |
 
 
 def _parse_latency(section: dict, operation: str) -> dict | None:
-    """Return {"n", "max", "mean", "stddev", "percentiles", "bins", "ranges"} in ns; None without operations.
+    """Return "n", "max", "mean", "stddev", "percentiles", "bins" and "ranges" in ns; None if there are no operations.
 
-    Prefer completion latency; with lat_percentiles=1 alone, fio has percentiles of the total only.
+    Completion latency is preferred. With lat_percentiles=1 alone, fio reports percentiles of total latency only, which
+    is then used.
     """
     chosen = [part for key in ("clat_ns", "lat_ns") if isinstance(part := section.get(key), dict)]
     if not chosen:
@@ -199,7 +210,7 @@ def _parse_latency(section: dict, operation: str) -> dict | None:
         if (ns or 0) > most:
             raise Problem(f"has a {what} of {operation} above the maximum")
     least, rounded = _get_number(part, "min", operation) or 0, _get_number(part, fio_text.ROUNDED, operation) or 0
-    # A mean rounded to a whole number may be slightly below the minimum.
+    # Rounding may put the mean slightly below the minimum.
     if (latency["mean"] if latency["mean"] is not None else math.inf) + 1 + rounded < least:
         raise Problem(f"has a mean of {operation} below the minimum")
     ranges = (
@@ -213,16 +224,23 @@ def _parse_latency(section: dict, operation: str) -> dict | None:
 def compute_ranges(
     percentiles: dict[float, float], n: int, least: float, most: float, rounded: float
 ) -> list[tuple[int, int, int]]:
-    """Return (lowest, highest, count) in ns of the operations between the percentiles that fio names.
+    """Bound the latencies of all operations by fio's percentiles: return rows (lowest ns, highest ns, count).
 
-    Each percentile is the bin of its operation, which fio may have raised by `rounded` ns.
+    A percentile bounds the latency of a single operation to a bin. The operations between two percentiles form a range.
+
+    Args:
+        percentiles: latency in ns by percentile.
+        n: number of operations.
+        least: minimum latency in ns.
+        most: maximum latency in ns.
+        rounded: number of ns by which fio may have rounded percentiles up.
     """
     ranges, counted, floor = [], 0, least
     for p, ns in sorted(percentiles.items()):
         place = math.ceil(round(n * p / 100, 9))
-        # The last bin also holds all longer latencies.
+        # The last bin also counts all longer latencies.
         low, high = (ns - rounded) * (1 - _BUCKET / 2), most if ns >= _LAST_BIN else ns * (1 + _BUCKET / 2)
-        # A percentile may exceed the maximum by a part of its bin.
+        # A percentile may exceed the maximum by a fraction of its bin.
         low, high = min(max(low, least), most), min(high, most)
         if place > counted + 1:
             ranges.append((floor, high, place - 1 - counted))
@@ -235,7 +253,7 @@ def compute_ranges(
 
 
 def _parse_bins(part: object) -> dict[int, int]:
-    """Return {ns: count} in the order of ns, without empty bins."""
+    """Parse bins to {ns: count}, sorted by ns and without empty bins."""
     if not isinstance(part, dict):
         return {}
     try:
@@ -252,7 +270,7 @@ def _parse_bins(part: object) -> dict[int, int]:
 
 
 def _merge_latencies(parts: list[dict]) -> dict | None:
-    """Merge the latencies of several processes: histograms merge, percentiles never do (METHOD 18)."""
+    """Merge the latencies of several processes: histograms are added, percentiles are never combined (METHOD 18)."""
     if len(parts) < 2:
         return parts[0] if parts else None
     merged = {"n": None, "mean": None, "stddev": None, "percentiles": {}, "bins": {}, "ranges": []}
@@ -271,7 +289,7 @@ def _merge_latencies(parts: list[dict]) -> dict | None:
 
 
 def _find_percentile(latency: dict, p: float) -> float | None:
-    """Return a percentile in ns: fio's figure, else the first bin that reaches its count, else None."""
+    """Return a percentile in ns as reported by fio, or else from the bins; None if both are missing."""
     if p in latency["percentiles"] or not latency["bins"]:
         return latency["percentiles"].get(p)
     counted = list(accumulate(latency["bins"].values()))
@@ -287,7 +305,7 @@ def _list_objects(part: object) -> list[dict]:
 
 
 def _get_number(part: dict, key: str, of: str = "") -> float | None:
-    """Return a number of the output, None if missing; `of` names its subject in a message."""
+    """Return a number of fio's output, None if missing; `of` is the operation or device to name in error messages."""
     value = part.get(key)
     if value is None or (type(value) in (int, float) and 0 <= value <= _MOST):
         return value
@@ -304,10 +322,11 @@ def _get_count(part: dict, key: str, of: str = "") -> int | None:
 
 
 def set_due_latencies(job: Job, log: str) -> bool:
-    """Give a job with a fixed rate (rate_iops) the latencies of an open loop; return whether it has them.
+    """Replace the latencies of a job with a fixed rate (rate_iops) by those of an open loop; return whether it worked.
 
-    fio counts each operation from its start, so a stall counts once, however many operations were due meanwhile. Its
-    log (write_lat_log: a line per operation, in ns) has all latencies, from which the latencies since due times follow.
+    fio measures each operation from its actual start, so a stall affects a single latency, however many operations were
+    due meanwhile. Latencies since the due times are computed from all latencies in fio's log (write_lat_log: a line per
+    operation, in ns).
     """
     rate, lines = fio_options.get_open_loop_rate(job.options), _LOGGED.findall(log)
     kinds = {kind for _, kind in lines}
@@ -326,10 +345,10 @@ def set_due_latencies(job: Job, log: str) -> bool:
 
 
 def compute_due_latencies(latencies_ns: Sequence[int], rate: float) -> list[int]:
-    """Return latencies (ns) since each operation was due, from latencies since it began, in their order.
+    """Convert the latencies (ns) of consecutive operations since their starts to latencies since their due times.
 
-    An operation is due 1 / rate seconds after the previous operation and begins when the latter is done and it is due
-    (Lindley, Mathematical Proceedings of the Cambridge Philosophical Society 48, 1952).
+    An operation is due 1 / rate seconds after the previous operation was due. It begins as soon as it is due and the
+    previous operation is done (Lindley, Mathematical Proceedings of the Cambridge Philosophical Society 48, 1952).
     """
     every, late, counted = 1e9 / rate, 0.0, []
     for ns in latencies_ns:
@@ -339,6 +358,6 @@ def compute_due_latencies(latencies_ns: Sequence[int], rate: float) -> list[int]
 
 
 def _compute_bucket_middle(ns: int) -> int:
-    """Return the middle of fio's bucket of a latency: 64 buckets to each power of two."""
+    """Return the midpoint of the bucket in which fio counts a latency; each power of two has 64 buckets."""
     width = 1 << max(ns.bit_length() - 7, 0)
     return ns // width * width + width // 2

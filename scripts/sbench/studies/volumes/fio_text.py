@@ -1,7 +1,7 @@
-"""Find fio's output in a text: one or several JSON documents, or the output for people.
+"""Extract fio's output from a text: JSON documents, or fio's human-readable output.
 
-The text may be a log with other words before, between and after, and with prefixes of containers or of fio's client.
-The output for people becomes a document of the same form as fio's JSON, as far as it has the values.
+The text may be a log with other lines before, between and after, and with the line prefixes of container logs or of
+fio's client. Human-readable output is converted to documents of the same form as fio's JSON, with the available values.
 """
 
 import json
@@ -13,26 +13,26 @@ from datetime import UTC, datetime
 
 from sbench.probe.program import Problem
 
-# Keys that fio's documents lack. Of latencies: the ns by which percentiles may be rounded up. Of a document: the signal
-# that ended fio. Of a job: the names of the unlike jobs merged in it.
+# Keys that are added to fio's documents. ROUNDED: number of ns by which percentiles of a latency may be rounded up.
+# SIGNAL: the signal that ended fio. MIXED: the names of jobs with different options that fio merged into this job.
 ROUNDED, SIGNAL, MIXED = "rounded_ns", "ended by", "unlike jobs"
 NOTHING = "contains no fio results"
 KINDS = ("read", "write", "trim")
 _KEY = re.compile(r'"fio version"\s*:')
 _VERSION = re.compile(r"(?:hostname=.*, fio=)?(fio-\d+\.[\w.-]+?)(?:, flags=\d+)?\s*$")
-# No prefix is longer, however many spaces a line has.
+# The bounded repetitions limit the time of the search in lines with many spaces.
 _PREFIXED = re.compile(
     r'^([^\n"]{0,200}?)[ \t]{0,80}(?:"fio version"\s*:|(?<!fio=)\bfio-\d+\.[\w.-]+\s*$)', re.MULTILINE
 )
-# The prefix of fio's client before a host's lines and result; it also reports all hosts together.
+# The prefix of fio's client on the lines of a host, and the name of its combined result for all hosts.
 _CLIENT, ALL = re.compile(r"<([\w.:-]+)> ?"), "All clients"
 _SIGNALLED = re.compile(r"fio: terminating on (signal \d+)")
-# Some versions print these for undefined numbers; JSON lacks such numbers.
+# Some versions of fio print nan or inf for undefined numbers, which is not valid JSON.
 _NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b")
 _TERSE = re.compile(r"^[345];fio-\d", re.MULTILINE)
 _UNITS = {"n": 1, "u": 1000, "m": 1_000_000}
 _THOUSANDS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
-# The lines that fio writes for people (stat.c of fio 3).
+# The lines of fio's human-readable output (stat.c of fio 3).
 _HEAD = re.compile(
     r"(?P<name>\S.*?): \(g=(?P<group>\d+)\): rw=(?P<rw>[\w:]+), bs=(?P<bs>.+?), ioengine=(?P<ioengine>[^,\s]+), "
     r"iodepth=(?P<iodepth>\d+)"
@@ -58,10 +58,16 @@ _DISK = re.compile(r"\s+(?P<name>[\w-]+): ios=(?P<reads>\d+)/(?P<writes>\d+),.* 
 
 
 def parse_documents(text: str) -> tuple[list[dict], str]:
-    """Return fio's documents in a text, in its order, and the fault in the rest of it, "" without a fault.
+    """Extract fio's documents from a text, in order.
 
-    Of a run that reported several times (--status-interval) the last document counts. A text without documents is a
-    Problem; its message, like the fault, begins with a verb.
+    If a run reported several times (--status-interval), only its last document is returned.
+
+    Returns:
+        The documents, and an error message if the rest of the text is damaged, otherwise an empty string.
+
+    Raises:
+        Problem: the text contains no documents. This message and the error message begin with a verb, so that callers
+            can prefix the file name.
     """
     text, kept, wrong = _remove_prefix(text), [], ""
     try:
@@ -80,7 +86,7 @@ def parse_documents(text: str) -> tuple[list[dict], str]:
 
 
 def _remove_prefix(text: str) -> str:
-    """Return a text without the prefixes that a container's log adds to lines of fio's output."""
+    """Remove the prefixes that container logs add to the lines of fio's output."""
     if text.startswith('{"log":'):
         with suppress(ValueError, KeyError, TypeError):
             text = "".join(json.loads(line)["log"] for line in text.splitlines() if line.strip())
@@ -88,22 +94,22 @@ def _remove_prefix(text: str) -> str:
     prefix = mark[1].rstrip(" \t{[") if mark else ""
     if not prefix:
         return text
-    # Times and counters in it change from line to line.
+    # Times and counters in the prefix change from line to line.
     form = re.sub(r"\d+", r"\\d+", re.sub(r"\D+", lambda match: re.escape(match[0]), prefix))
     return re.sub(rf"^{form} ?", "", text, flags=re.MULTILINE)
 
 
 def _parse_json(text: str) -> Iterator[dict]:
-    """Yield the JSON documents of a text, wherever in them the key "fio version" is."""
+    """Yield the JSON documents in a text, wherever the key "fio version" is within a document."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     text = _NO_NUMBER.sub(r"\1null", text) if "nan" in text or "inf" in text else text
     with suppress(ValueError, RecursionError):
-        # Another program may have sorted the keys, or put several documents into one.
+        # Another program may have sorted the keys, or combined several documents.
         yield from _find_documents(decoder.decode(text))
         return
     begins, ended = [match.start() for match in _KEY.finditer(text)], 0
     for number, begin in enumerate(begins, 1):
-        # A terminal may have lost the text before the key.
+        # The text before the key may be missing, for example in a copy from a terminal.
         opened = text.rfind("{", ended, begin)
         lost = opened < 0 or bool(text[opened + 1 : begin].strip())
         part = "{" + text[begin:] if lost else text[opened:]
@@ -124,7 +130,7 @@ def _parse_json(text: str) -> Iterator[dict]:
 
 
 def _refuse_constant(constant: str) -> None:
-    """Refuse NaN and Infinity, which fio does not write in this spelling."""
+    """Reject NaN and Infinity, which fio never writes in this spelling."""
     raise Problem(f"has the number {constant}, which is impossible")
 
 
@@ -137,7 +143,7 @@ def _find_documents(value: object) -> Iterator[dict]:
 
 
 def _is_same_run(earlier: dict, later: dict) -> bool:
-    """Return whether a document reports the run of the previous document at a later moment."""
+    """Return whether two documents report the same run, and `later` at a later time."""
     runs = [_get_progress(one) for one in (earlier, later)]
     if not all(runs) or runs[0].keys() != runs[1].keys():
         return False
@@ -152,14 +158,14 @@ def _is_same_run(earlier: dict, later: dict) -> bool:
 
 
 def _get_end_s(document: dict) -> float:
-    """Return when fio wrote a document, in seconds since 1970; 0 if missing."""
+    """Return the time at which fio wrote a document, in seconds since 1970; 0 if missing."""
     with suppress(TypeError, ValueError, OverflowError):
         return float(document.get("timestamp_ms") or 0) / 1000 or float(document.get("timestamp") or 0)
     return 0.0
 
 
 def _get_progress(document: dict) -> dict[tuple, tuple[int, float]]:
-    """Return the operations done and the seconds passed, by job of a document; {} if missing."""
+    """Return (finished operations, run time in seconds) of each job of a document; {} if missing or invalid."""
     jobs, run = document.get("jobs"), {}
     with suppress(TypeError, AttributeError, ValueError, OverflowError):
         for place, job in enumerate(jobs or []):
@@ -172,7 +178,7 @@ def _get_progress(document: dict) -> dict[tuple, tuple[int, float]]:
 
 
 def _parse_human_output(lines: Iterable[str]) -> Iterator[dict]:
-    """Yield a document per run from the output that fio writes for people."""
+    """Convert fio's human-readable output to documents, one per run."""
     heads: dict[str, dict[str, str]] = {}
     entries: dict[tuple, dict] = {}
     document, entry, section, host = {"fio version": "fio of unknown version"}, None, {}, {}
@@ -194,7 +200,7 @@ def _parse_human_output(lines: Iterable[str]) -> Iterator[dict]:
             entry |= {MIXED: [job["name"], *unlike]} if unlike and job["jobs"] != "1" else {}
             entry |= {"ended": _parse_ctime(job["time"])}
             section = {}
-            # Repeated reports of a job have the same process.
+            # Repeated reports of a job have the same process id.
             entries[job["name"], job["pid"] or len(entries), *host.values()] = entry
         elif version := _VERSION.match(line):
             document["fio version"] = version[1]
@@ -210,11 +216,11 @@ def _parse_human_output(lines: Iterable[str]) -> Iterator[dict]:
 
 
 def _add_line(line: str, entry: dict, section: dict) -> dict:
-    """Add the figures of a line to its job's entry; return the section of the entry that the next lines belong to."""
+    """Add the values in a line to its job's entry; return the section of the entry that the next lines refer to."""
     if match := _TRAFFIC.match(line):
         nbytes = float(match["size"]) * 1024 ** " KMGTP".index(match["unit"] or " ")
         section = entry[match["kind"]] = {"io_bytes": round(nbytes), "runtime": int(match["ms"])}
-        # A later line has the exact count.
+        # This is an estimate; a later line gives the exact count.
         section["total_ios"] = round(_parse_number(match["iops"]) * int(match["ms"]) / 1000)
     elif match := _LATENCY.match(line):
         section = entry.setdefault("sync", {}) if match["name"] == "sync" else section
@@ -241,7 +247,10 @@ def _add_line(line: str, entry: dict, section: dict) -> dict:
 
 
 def _set_count(section: dict, count: int, options: dict[str, str]) -> None:
-    """Set the operations of a kind; with a single block size they give the bytes, which fio prints in three digits."""
+    """Set the number of operations of a kind, and its bytes if the block size is fixed.
+
+    The bytes that fio prints have only three digits, so they are replaced by operations × block size if these agree.
+    """
     section["total_ios"] = count
     for part in (section[name] for name in ("clat_ns", "lat_ns") if name in section):
         part["N"] = count
@@ -260,7 +269,7 @@ def _build_document(document: dict, entries: dict[tuple, dict]) -> dict:
 
 
 def _parse_head_options(head: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that fio prints before it starts a job."""
+    """Parse the options in the line that fio prints before it starts a job."""
     options = {key: head[key] for key in ("rw", "ioengine", "iodepth")}
     sizes = [
         [_parse_bytes(*end) for end in ends] for ends in (_SIZE.findall(part) for part in _ENDS.findall(head["bs"]))
@@ -284,18 +293,18 @@ def _update_rounding(part: dict, ns: float) -> None:
 
 
 def _parse_number(text: str) -> float:
-    """Return the number of 94332, 6381.4k or 1.2M."""
+    """Parse a number with an optional unit, such as 94332, 6381.4k or 1.2M."""
     return float(text.rstrip("kMG")) * _THOUSANDS[text[-1] if text[-1].isalpha() else ""]
 
 
 def _compute_resolution(text: str) -> float:
-    """Return the value of the last digit of a number."""
+    """Return the place value of the last digit of a printed number: 100 for 6381.4k."""
     decimals = len(text.rstrip("kMG").partition(".")[2])
     return _THOUSANDS[text[-1] if text[-1].isalpha() else ""] / 10**decimals
 
 
 def _parse_ctime(text: str | None) -> float | None:
-    """Return seconds since 1970 of a ctime(3) text, as if in UTC."""
+    """Convert a time in the format of ctime(3) to seconds since 1970, assuming UTC; None if unreadable."""
     with suppress(ValueError, TypeError):
         return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
     return None

@@ -1,8 +1,9 @@
-"""Judge in one word whether a volume keeps a limit, by three batteries of the application's job, apart in time.
+"""Decide whether a volume meets a latency limit: run the application's fio job in three batteries with pauses between.
 
-A battery has at least 20 jobs and lasts at least a minute; a job ends after 20 s on a slow disk. The word is as in the
-report: `meets`, `misses` or `undecided`. The results stay in results/fit/, with a configuration that makes a report of
-them. With --quick a single job runs for at most 10 s, and `below` replaces `meets`.
+A battery has at least 20 jobs and lasts at least a minute; on a slow disk, a job ends after 20 s. The verdict is the
+same as in the report: `meets`, `misses` or `undecided`. Results are saved in results/fit/, with a configuration from
+which `sbench import` builds a report. With --quick, a single job runs for at most 10 s, and the verdict `below`
+replaces `meets`.
 """
 
 import math
@@ -31,13 +32,13 @@ from sbench.verdicts.outcomes import Outcome
 BATTERIES = 3
 RESULTS = Path("results/fit")
 STATUS = {"meets": 0, "below": 0, "misses": 1, "undecided": 3}
-# A job ends after this time even if its files are not done.
+# A job ends after this many seconds, even if it has not written its entire files.
 _JOB_S, _QUICK_S = 20, 10
-_TOLD_S = 60  # without a terminal, a line each minute
+_TOLD_S = 60  # seconds between progress lines if standard error is not a terminal
 _INTERRUPTED = 130
 _BEGUN = re.compile(r"\[\w+\] (\d+) of \d+, ")
 _TIME_LIMIT_S = 36_000
-_NAME = 60  # characters of the volume's name
+_NAME = 60  # maximum length of the volume's name
 _NEXT = {
     "below": "this is not a verdict: caches and burst credits outlast {seconds} s; run without --quick to decide",
     Outcome.MEETS: "it holds for this load at this hour; measure volumes with burst credits for hours: docs/volumes.md",
@@ -49,14 +50,17 @@ Say = Callable[[str], None]
 
 
 def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_json: bool = False) -> int:
-    """Measure, and print the word, its reason and the next step; return the exit status of the word.
+    """Measure the volume, and print the verdict, its reason and the next step; return the verdict's exit status.
 
     Args:
-        limit_name: a limit of `config_files.LIMITS`.
-        directory: a folder on the volume.
+        limit_name: name of a limit in `config_files.LIMITS`.
+        directory: a directory on the volume.
         pause: seconds between two batteries.
         quick: run a single job of at most 10 s.
         as_json: print a JSON object.
+
+    Raises:
+        Problem: an argument is invalid, the directory is unsuitable, or fio failed.
     """
     limit, place = get_limit(limit_name), require_folder(directory)
     pause_s = float(pause) if re.fullmatch(r"\d+(\.\d+)?", pause) else math.inf
@@ -87,7 +91,7 @@ def print_verdict(limit_name: str, directory: str, pause: str, quick: bool, as_j
 
 
 def _build_minute_printer(say: Say) -> Say:
-    """Return a function that passes on a line a minute."""
+    """Build a function that prints at most one line per minute with `say`, and drops the others."""
     latest = time.monotonic()
 
     def pass_on(line: str) -> None:
@@ -100,7 +104,7 @@ def _build_minute_printer(say: Say) -> Say:
 
 
 def get_limit(name: str) -> dict:
-    """Return a documented limit, with the job that its application's documentation recommends."""
+    """Look up a documented limit that has a fio job recommended by the application's documentation."""
     names = [name for name, entry in config_files.read_facts(config_files.LIMITS)["limits"].items() if "job" in entry]
     if name not in names:
         raise Problem(f"--limit must be one of {', '.join(names)} (got {name})")
@@ -108,7 +112,11 @@ def get_limit(name: str) -> dict:
 
 
 def require_folder(name: str) -> Path:
-    """Return the folder to measure in; raise a Problem if it is missing or in memory, or fio is missing."""
+    """Return the absolute path of the directory to measure in.
+
+    Raises:
+        Problem: the directory is missing or in memory, or fio is missing.
+    """
     place = Path(name)
     if not place.is_dir():
         raise Problem(f"{name} is not a folder; name a folder on the volume, such as /var/lib/etcd")
@@ -119,27 +127,33 @@ def require_folder(name: str) -> Path:
 
 
 class Course:
-    """The batteries of a volume so far and their verdict on a limit of `limits.resolve_limits` that has a job."""
+    """The batteries of a volume so far, and the verdict on them.
+
+    Attributes:
+        limit: a limit of `limits.resolve_limits` that has a job.
+        batteries: results of the finished batteries (`fio.read_battery`).
+        rows: rows of `judge_limit`: the entire volume, then each segment.
+    """
 
     def __init__(self, limit: dict) -> None:
-        """Begin without batteries."""
+        """Start without batteries."""
         self.limit = limit
         self.batteries: list[dict] = []
         self._judged: list[dict] = []
         self.rows: list[dict] = []
 
     def judge_batteries(self, *further: dict) -> None:
-        """Judge the batteries so far, and a battery that is under way."""
+        """Update the verdict from the finished batteries, and from `further` batteries that are still running."""
         self._judged = [*self.batteries, *further]
         self.rows = judge_limit(self._judged, self.limit)
 
     @property
     def is_missed(self) -> bool:
-        """Return whether the results so far miss the limit, so that further batteries are unnecessary."""
+        """Return whether the results so far miss the limit, which makes further batteries unnecessary."""
         return self.rows[0]["verdict"] == Outcome.MISSES
 
     def get_verdict(self) -> str:
-        """Return the verdict on the volume: `undecided` if a check of the jobs does not support it."""
+        """Return the verdict on the volume, or `undecided` if the jobs or the device counters do not support it."""
         verdict = self.rows[0]["verdict"]
         return (
             Outcome.UNDECIDED if (verdict == Outcome.MEETS and self.is_unproven) or not self.is_borne_out else verdict
@@ -147,7 +161,7 @@ class Course:
 
     @property
     def is_borne_out(self) -> bool:
-        """Return whether the jobs, as fio printed them, support the verdict on the limit."""
+        """Return whether the p99s of the jobs, as printed by fio, support the verdict (a check of this program)."""
         operation = self.limit["operation"]
         rows = [
             {"repeat": repeat, "p99_ms": row.get(f"{operation}_lat_p99_ms"), "status": "done", "valid": True} | row
@@ -158,16 +172,16 @@ class Course:
 
     @property
     def is_unproven(self) -> bool:
-        """Return whether evidence is missing that writes reached a device."""
+        """Return whether no job has evidence that its writes reached a device."""
         return not any(row.get("device_write_ios") for one in self.batteries for row in one["samples"])
 
     def describe_p99(self) -> str:
-        """Return a line with the p99 so far; "" if unknown."""
+        """Describe the p99 so far; return an empty string if it is unknown."""
         row = self.rows[-1] if self.rows else {"value_ms": math.nan, "low_ms": math.nan, "high_ms": math.nan}
         return f"p99 {phrases.format_latency(row)} so far" if phrases.format_latency(row) else ""
 
     def describe_reason(self) -> str:
-        """Return the figures of each battery, or of its segments if its level changed, and their meaning."""
+        """Describe the results of each battery, or of its segments if its latency level changed, and their meaning."""
         limit, parts = self.limit, Counter(row["repeat"] for row in self.rows[1:])
         lines = [f"p99 of {limit['operation']} latency; {limit['name']}'s limit is {limit['p99_ms']:g} ms:"]
         for row in self.rows[1:]:
@@ -200,7 +214,7 @@ class Course:
 
 
 def _list_histograms(battery: dict, operation: str) -> list[np.ndarray]:
-    """Return the histograms of a battery's jobs, in ms."""
+    """Return the histograms of an operation in a battery's jobs, with bins in ms."""
     own = (np.asarray(by_name.get(operation) or np.empty((0, 2)), float) for by_name in battery["histograms"].values())
     return [bins / (*[1e6] * (bins.shape[1] - 1), 1) for bins in own if len(bins)]
 
@@ -218,12 +232,21 @@ def judge_volume(
     say: Say = print,
     show: Say = print,
 ) -> tuple[str, str]:
-    """Return the verdict on the volume of a folder, and its reason.
+    """Measure a volume, and return the verdict and its reason.
 
-    Stop as soon as the limit is surely missed (`Course.is_missed`). Nothing stays in `place`; `folder` receives the
-    results of the batteries, as `sbench import` reads them, and `course` the judged batteries. `job_text` can replace
-    the limit's job. A battery has at least `jobs` jobs, lasts at least `at_least_s`, and starts `pause_s` after the
-    previous battery; a `quick` battery is a single job. `say` prints a permanent line, `show` a line on the progress.
+    Measuring stops as soon as the limit is certainly missed (`Course.is_missed`).
+
+    Args:
+        place: directory on the volume; files written there are removed again.
+        course: receives the batteries and the verdict.
+        folder: directory for the results, in a form that `sbench import` reads.
+        jobs: minimum number of jobs per battery.
+        at_least_s: minimum duration of a battery in seconds.
+        pause_s: seconds between two batteries.
+        job_text: a job file that replaces the limit's job.
+        quick: run a single job instead of batteries.
+        say: prints a permanent line.
+        show: prints a progress line.
     """
     limit = course.limit
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(place))[-_NAME:].strip("-.") or "root"
@@ -233,7 +256,7 @@ def judge_volume(
     settings = Settings(cell, store, Job(limit["job"], text), jobs, at_least_s, pause_s=0)
     section = {"limits": [limit["name"]], "imports": [{"from": str(folder), "name": name}]}
     expect_room(folder / "import.yaml")
-    # JSON is YAML.
+    # JSON is a subset of YAML.
     write_json(folder / "import.yaml", {"run": f"fit-{folder.name}", "studies": {"volumes": section}})
     options = fio_options.parse_job_file(text)
     forced = " and ".join(name for name in ("fdatasync", "fsync") if name in options)
@@ -258,7 +281,7 @@ def judge_volume(
 
 
 def judge_limit(batteries: Sequence[dict], limit: dict) -> list[dict]:
-    """Return the rows of `limits.judge_limits` on a volume's batteries: all together first, then each segment."""
+    """Apply `limits.judge_limits` to a volume's batteries; the first row is for all together, then one per segment."""
     code = provenance.describe_code([])
     records = [
         record | {"provenance": code | record["provenance"]}
@@ -270,7 +293,7 @@ def judge_limit(batteries: Sequence[dict], limit: dict) -> list[dict]:
 
 
 class _Clock:
-    """The progress of the batteries, and the time left by the jobs so far."""
+    """Track the progress of the batteries, and estimate the remaining time from the jobs so far."""
 
     def __init__(self, settings: Settings, pause_s: float, batteries: int) -> None:
         self.batteries = batteries
@@ -278,7 +301,7 @@ class _Clock:
         self._began, self._battery_s = time.monotonic(), study.STUDY.estimate_record(asdict(settings))["seconds"]
 
     def describe_progress(self, number: int, job: int = 0) -> str:
-        """Return the battery and the job under way, and the time left."""
+        """Describe the current battery and job, and the remaining time."""
         if job < 2:
             self._began = time.monotonic()
         spent = time.monotonic() - self._began
@@ -290,7 +313,7 @@ class _Clock:
 
 
 def _run_battery(settings: Settings, folder: Path, number: int, clock: _Clock, course: Course, show: Say) -> dict:
-    """Run a battery until it is done or the limit is surely missed; return its results (`fio.read_battery`)."""
+    """Run a battery until it is done or the limit is certainly missed; return its results (`fio.read_battery`)."""
 
     def read_results() -> dict:
         (place,) = folder.glob(f"b{number}_*")
@@ -300,7 +323,7 @@ def _run_battery(settings: Settings, folder: Path, number: int, clock: _Clock, c
         match = _BEGUN.match(line)
         if match and int(match[1]) > 1:
             battery = read_results()
-            # An unfinished battery is not at fault for lacking jobs.
+            # Missing jobs are not a fault of a battery that is still running.
             battery["faults"] = [fault for fault in battery["faults"] if not fault.startswith(fio.EARLY)]
             course.judge_batteries(battery | {"facts": battery["facts"] | {"jobs": len(battery["samples"])}})
         if match:

@@ -1,4 +1,4 @@
-"""Reads fio's results from elsewhere into records of the volumes study: tarballs, folders, single JSON files."""
+"""Convert fio results from other machines (tarballs, directories, single files) to records of the volumes study."""
 
 import argparse
 import glob
@@ -17,12 +17,12 @@ from sbench.studies.volumes import battery_work, config_files, fio, fio_facts, f
 from sbench.studies.volumes.checks import check_jobs, check_output
 
 _OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
-# Characters to refuse in names of files: Snakemake takes braces for wildcards, and stumbles over the others.
+# Characters that are refused in file names: Snakemake interprets braces as wildcards, and fails on the others.
 _ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the records of all batteries found, and the files left out."""
+    """Write the records of all batteries, and the list of files that were left out, to a JSON file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--imports", required=True, type=json.loads, help="`imports` of a configuration, JSON")
     parser.add_argument("--run", required=True, help="name of the run, for the records")
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     with replace_file(arguments.out) as part, open(part, "w", encoding="utf-8") as file:
         before = '{"status":"done","records":[\n'
         for record in build_records(batteries, arguments.run, spool):
-            # The lists of many jobs would take many times the memory of their text.
+            # Write the samples piece by piece: lists of many jobs would take many times the memory of their JSON text.
             samples, histograms = (record.pop(name) for name in ("samples", "histograms"))
             rest = _dump_json(record | {"provenance": code | record["provenance"]})
             file.write(f'{before}{rest[:-1]},"samples":[')
@@ -57,12 +57,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def expand_imports(imports: Iterable[str | dict]) -> list[dict]:
-    """Return imports as mappings; a path alone becomes {"from": path}."""
+    """Convert imports to mappings; a plain path becomes {"from": path}."""
     return [{"from": entry} if isinstance(entry, str) else entry for entry in imports]
 
 
 def list_sources(imports: Iterable[str | dict]) -> list[Path]:
-    """Return the files that imports name, sorted; raise a Problem if a place holds no file."""
+    """List the files that imports refer to, sorted.
+
+    Raises:
+        Problem: a path does not exist or contains no files, or a file name contains forbidden characters.
+    """
     paths: set[Path] = set()
     for entry in expand_imports(imports):
         for path in _find_places(entry["from"]):
@@ -79,11 +83,15 @@ def list_sources(imports: Iterable[str | dict]) -> list[Path]:
 
 
 def read_batteries(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], list[dict]]:
-    """Return the batteries that imports name, and [{"file", "reason"}] of the files left out.
+    """Read the batteries that imports refer to.
 
-    A battery is an item of `fio.Tree.list_batteries` with "source", its tarball or folder, and "entry", its import; the
-    number of "jobs" and their "place" in the spool replace samples and histograms. Duplicate results, such as a tarball
-    and the folder unpacked from it, count once: from the source with more jobs, or else the import with more details.
+    Duplicate results, such as a tarball and the directory unpacked from it, count once: from the source with more jobs,
+    or, if equal, from an import with more keys than its path.
+
+    Returns:
+        The batteries, and the files that were left out, [{"file", "reason"}]. A battery is an item of
+        `fio.Tree.list_batteries`. Its samples and histograms are moved to the spool, and replaced by the number of
+        "jobs" and the "place" in the spool. "source" is its tarball or directory, "entry" its import.
     """
     batteries, left_out = [], []
     for entry, source, whole, tree in _read_trees(imports):
@@ -118,7 +126,11 @@ def read_batteries(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], l
 
 
 def build_records(batteries: list[dict], run_name: str, spool: Spool | None = None) -> Iterator[dict]:
-    """Yield a record per battery without its measuring code, histograms unchanged; `spool` is of `read_batteries`."""
+    """Yield a record per battery, without the provenance of the code.
+
+    Histograms stay in the form of `fio.Tree.list_batteries`. `spool` is the spool passed to `read_batteries`, or None
+    if the batteries contain their samples and histograms.
+    """
     texts = {path.stem: config_files.read_job(path.stem) for path in Path(config_files.JOB_FILE).parent.glob("*.fio")}
     jobs = fio_options.choose_job_names([battery["job_options"] for battery in batteries], texts)
     cells = [_get_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
@@ -132,7 +144,11 @@ def build_records(batteries: list[dict], run_name: str, spool: Spool | None = No
 
 
 def _get_levels(battery: dict, job: str) -> dict[str, str]:
-    """Return the levels of a battery; the background is none, on the same or other volume, or the name of the load."""
+    """Return the factor levels of a battery.
+
+    The level of the background load is `same` or `other` if it is known whether the load ran on the battery's volume,
+    and otherwise the name of the load (or `none`, or `unknown`).
+    """
     facts = battery["facts"]
     background = str(facts.get("background", "unknown"))
     folders = [facts.get("directory"), facts.get("background_directory")]
@@ -167,14 +183,17 @@ def _build_record(battery: dict, levels: dict[str, str], repeat: int, run_name: 
 
 
 def _estimate_runtime_s(battery: dict) -> float:
-    """Estimate the time of a battery without a clock, so without pauses, from run times or highest latencies."""
+    """Estimate the duration of a battery without start times, from its run times or else from its histograms.
+
+    Pauses between the jobs are not included. Each latency counts with the upper bound of its bin or range.
+    """
     own = [one for of_job in battery["histograms"].values() for one in of_job.values()]
     most_ns = sum(row[-2] * row[-1] for one in own for row in one.list_rows())
     return sum(row["runtime_s"] or 0 for row in battery["samples"]) or most_ns / 1e9
 
 
 def _read_trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:
-    """Yield (import, source, whether it is a tarball, its tree) for each tarball and each folder."""
+    """Yield (import, source, whether the source is a tarball, tree of its results) for each tarball and directory."""
     for entry in imports:
         folders: dict[Path, list[Path]] = {}
         for place in _find_places(entry["from"]):
@@ -201,7 +220,7 @@ def _read_trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.
 
 
 def _list_files(place: Path) -> list[Path]:
-    """Return a file, or the files below a folder except hidden files."""
+    """List a file itself, or all files below a directory except hidden ones."""
     if not place.is_dir():
         return [place]
     inside = [(path, path.relative_to(place).parts) for path in sorted(globs.iter_limited(place.rglob("*"), place))]
@@ -209,7 +228,7 @@ def _list_files(place: Path) -> list[Path]:
 
 
 def _find_places(pattern: str) -> list[Path]:
-    """Return the file or folder that `from` names, else all matches of it as a pattern."""
+    """Return the file or directory at the path given as `from`, or else all matches of the path as a pattern."""
     try:
         named = [Path(pattern)] if Path(pattern).exists() else list(map(Path, globs.expand_pattern(pattern)))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Fetch the facts of the volume below a folder from the cloud of this machine: Amazon's EC2.
+"""Look up the type, size and performance of the EBS volume under a directory through the EC2 API.
 
-Only a store with `volume: instance` causes a request. The device below the folder is an NVMe disk whose serial number
-is the volume's id; EC2 describes it to callers who may call DescribeVolumes.
+A request is sent only for stores configured with `volume: instance`. The device is an NVMe disk whose serial number is
+the volume id. The caller needs permission for DescribeVolumes.
 """
 
 import os
@@ -13,12 +13,16 @@ from sbench.probe import host
 from sbench.probe.program import Problem
 
 _SYS = Path("/sys")
-# Short, so that a machine outside the cloud fails soon.
+# Short timeouts, so that the request fails quickly on machines outside EC2.
 _CONNECT_S, _READ_S = 5, 20
 
 
 def fetch_volume_facts(place: Path | str) -> dict:
-    """Return {"type", "size_gib", "iops", "throughput_mib_s", "source"} of the EBS volume below a folder or device."""
+    """Return "type", "size_gib", "iops", "throughput_mib_s" and "source" of the EBS volume under a directory or device.
+
+    Raises:
+        Problem: the disk is not an EBS volume, or EC2 returned no description.
+    """
     try:
         disk = _find_disk(Path(place))
         serial = disk / "device/serial"
@@ -41,12 +45,16 @@ def fetch_volume_facts(place: Path | str) -> dict:
 
 
 def _find_disk(place: Path) -> Path:
-    """Return the folder in /sys of the only disk below a folder or device: below partitions and logical volumes."""
+    """Return the sysfs directory of the single disk under a directory or device, below partitions and logical volumes.
+
+    Raises:
+        Problem: there is no disk, or more than one.
+    """
     status = os.stat(place)
     number = status.st_rdev if stat.S_ISBLK(status.st_mode) else status.st_dev
     folder = _SYS / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
     if not folder.exists():
-        # Some file systems have private device numbers; their mount names the device.
+        # Some file systems have anonymous device numbers. Then use the device of the mount.
         device = os.path.realpath(host.find_mount(place)["device"] or "")
         folder = _SYS / "class/block" / os.path.basename(device)
     if not (folder / "dev").exists():
@@ -56,7 +64,7 @@ def _find_disk(place: Path) -> Path:
         if len(below) > 1:
             raise Problem(f"{folder.name} spans several disks: {', '.join(path.name for path in below)}")
         folder = below[0].resolve()
-    # The folder of a partition is inside the folder of its disk.
+    # A partition's directory is inside the directory of its disk.
     return folder.parent if (folder / "partition").exists() else folder
 
 

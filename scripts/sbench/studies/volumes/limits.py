@@ -1,4 +1,4 @@
-"""Judge whether a series of jobs keeps a limit of latency: meets, misses or undecided."""
+"""Decide whether a series of jobs meets a latency limit: meets, misses or undecided."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,43 +14,49 @@ from sbench.studies.volumes.series import Series, estimate_percentiles, get_hist
 from sbench.verdicts import histograms, stats
 from sbench.verdicts.outcomes import Outcome
 
-# A shorter battery never meets a limit, however fast: it ended before a volume's caches and credits did.
+# A battery with fewer jobs or seconds never meets a limit, however fast: caches and burst credits may outlast it.
 LEAST_JOBS, LEAST_S = 20, 60.0
-# A disk needs longer to force a write: a median below it means that the operations reached no disk.
+# A sync takes longer than this on any disk. A median below it shows that the operations did not reach a disk.
 _LEAST_SYNC_MS = 0.01
-# A single battery misses a limit from this multiple of it on, with few jobs from the second on, because batteries of a
-# volume differ by some percent.
+# Batteries on the same volume differ by a few percent. A single battery therefore misses a limit only if its p99 is at
+# least SURE × the limit, or SURE_FEW × the limit for a battery with few jobs.
 SURE, SURE_FEW = 1.1, 2.0
-# The metric of etcd's fsync limit in etcd's metrics.
+# The metric name in etcd's metrics to which its fsync limit applies.
 _WAL = etcd_metrics.METRICS["wal_fsync"]
-# Writes this many times larger or smaller than an application's do not represent it.
+# Writes that are larger or smaller than an application's writes by this factor do not represent the application.
 _OTHER_SIZE = 4
-# The largest autocorrelation of jobs, as few jobs do not show it better.
+# Upper bound of the estimated autocorrelation of jobs; few jobs do not allow a better estimate.
 _MOST_ALIKE = 0.9
-# Columns of a verdict: the shares of operations, and of time, at or above the limit.
+# Columns of a verdict: percentage of operations, and of time, at or above the limit, with 95 % CI.
 SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") for end in ("", "_low", "_high"))
 
 
 def resolve_limits(entries: Sequence[str | dict]) -> list[dict]:
-    """Return limits from names in config/facts/limits.yaml, or from mappings of the same form.
+    """Resolve the names of limits in config/facts/limits.yaml; mappings of the same form are returned unchanged.
 
-    Each has "name", "p99_ms", which the p99 must stay below, the "operation" that it limits, and perhaps "source".
+    A limit has a "name", "p99_ms", which the p99 must stay below, the "operation" that it applies to, and optionally a
+    "source".
     """
     documented = read_facts(LIMITS)["limits"]
     return [{"name": entry, **documented[entry]} if isinstance(entry, str) else entry for entry in entries]
 
 
 def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[dict], seed: int = 1) -> list[dict]:
-    """Return a row per limit and segment of a series, "all" first: its jobs, the p99 with its interval, the verdict.
+    """Judge a series and each of its segments by each limit.
 
-    The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
-    hour and then slow has a p99 between the two that it never showed. A single battery may not decide (`find_doubt`).
-    `kept_s` is the time from a battery's start to the first segment that does not meet the limit, the shortest of
-    several. A series with files in memory is undecided. A limit of fsync does not apply to reads or to etcd's commits.
+    The series meets a limit only if every segment meets it, and misses it if any segment does: the p99 of a volume that
+    is fast for an hour and then slow lies between the two, and describes neither. A single battery may not suffice for
+    a miss (`find_doubt`). A series with files in memory is undecided. Limits of other operations are skipped: a limit
+    of fsync does not apply to reads or to etcd's backend commits.
+
+    Returns:
+        For each limit, a row for the entire series (segment "all"), then a row per segment: its jobs, the p99 with its
+        confidence interval, and the verdict. `kept_s` is the time from a battery's start to the first segment that does
+        not meet the limit (the minimum over batteries).
     """
     jobs = series.jobs
     options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
-    # etcd's histogram covers all its operations instead of a battery.
+    # A histogram of etcd covers all operations since its start, so the minimum size of a battery does not apply.
     short = {} if "metric" in options else _find_short_batteries(jobs)
     memory = [fio_facts.find_memory_kind(battery.record.get("battery") or {}) for battery in series.batteries]
     memory = next((f"the files were in memory ({kind}), not on a volume" for kind in memory if kind), "")
@@ -58,9 +64,9 @@ def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[d
     unproven = _describe_unproven(series, options)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
     estimates = [_estimate_p99(part, seed) for part in parts]
-    # A single segment is the whole series.
+    # A single segment is the entire series.
     estimates.insert(0, estimates[0] if len(parts) == 1 else _estimate_p99(jobs, seed))
-    # Operations due evenly sample time evenly: their share is the share of time.
+    # In an open loop, operations are evenly spaced in time, so their share equals the share of time.
     in_flight, rows = math.nan if series.loop == "open" else fio_options.count_in_flight(options), []
     for limit in limits:
         if series.operation and limit.get("operation") not in (None, series.operation):
@@ -93,10 +99,10 @@ def judge_limits(series: Series, segments: Sequence[Segment], limits: Sequence[d
 
 
 def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
-    """Return why the `verdict` of segments is not the verdict of their series, or "" if it is.
+    """Return the reason that the segments' `verdict` is not conclusive for the series; an empty string if it is.
 
-    A single battery misses a limit from `SURE` × the limit on; below, more than half of the batteries, at least 2,
-    must.
+    A miss by a single battery counts if the lower bound of its p99 is at least `SURE` × the limit, or `SURE_FEW` × the
+    limit with few jobs. Otherwise more than half of the batteries, and at least 2, must miss the limit.
     """
     batteries, deciding = {row["repeat"] for row in parts}, [row for row in parts if row["verdict"] == verdict]
     counted = {row["repeat"] for row in deciding}
@@ -109,9 +115,10 @@ def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
 
 
 def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
-    """Return that evidence of writes to a device is missing; "" with evidence, or if nothing was written.
+    """Describe that there is no evidence of writes to a device; return an empty string with evidence or without writes.
 
-    Evidence is a device that counted writes, fsync or fdatasync that fio timed, or files opened past the page cache.
+    Evidence is a device that counted writes, fsync or fdatasync calls that fio timed, or files opened with O_DIRECT or
+    O_SYNC.
     """
     if series.operation != "write" or series.jobs["device_writes"].sum() > 0:
         return ""
@@ -121,9 +128,10 @@ def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
 
 
 def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
-    """Return an `undecided` verdict if much larger writes than the limit's miss it, or much smaller writes meet it.
+    """Return an `undecided` verdict if the job's write size makes the verdict on a limit inconclusive, otherwise {}.
 
-    Larger writes take longer, so they may miss a limit that smaller writes keep.
+    Larger writes take longer. So a miss by writes much larger than those of the limit's job is inconclusive, and so is
+    a limit that is met by much smaller writes.
     """
     if "job" not in limit or "bs" not in options:
         return {}
@@ -142,7 +150,10 @@ def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> 
 
 
 def _estimate_p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
-    """Return the p99 of jobs; a refused p99 takes its lower end from the highest percentile that is not refused."""
+    """Estimate the p99 of jobs with its confidence interval.
+
+    If there are too few operations for a p99, its lower bound is that of the highest percentile that can be estimated.
+    """
     own = estimate_percentiles(jobs, (99, 95, 90, 50), seed)
     p99 = own.pop(99, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
     if p99.reason:
@@ -150,16 +161,16 @@ def _estimate_p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
     middle, wider = p99.value if math.isfinite(p99.value) else math.sqrt(p99.low * p99.high), _compute_widening(jobs)
     if wider == 1 or not middle > 0:
         return p99
-    # Without bins the merged percentile may be anywhere in its interval: widen each end from the other end.
+    # Without bins, the merged percentile may be anywhere in its interval, so widen each end relative to the other.
     below, above = (middle, middle) if get_histograms(jobs) else (p99.high, p99.low)
     return p99._replace(low=below * (p99.low / below) ** wider, high=above * (p99.high / above) ** wider)
 
 
 def _compute_widening(jobs: pd.DataFrame) -> float:
-    """Return the factor that widens an interval of jobs because jobs resemble the jobs before them.
+    """Return the factor by which to widen a confidence interval because consecutive jobs are correlated.
 
-    Of n jobs whose p99s (logarithms) have the autocorrelation r at lag 1, n (1 - r) / (1 + r) count if r is above 0
-    (Bayley & Hammersley, The "effective" number of independent observations, 1946).
+    If the logarithms of the p99s of n jobs have a positive autocorrelation r at lag 1, their effective number is
+    n (1 - r) / (1 + r) (Bayley & Hammersley, The "effective" number of independent observations, 1946).
     """
     own = np.log(jobs["p99_ms"].to_numpy(float))
     own = own - own.mean()
@@ -171,10 +182,10 @@ def _compute_widening(jobs: pd.DataFrame) -> float:
 
 
 def _compute_shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
-    """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms.
+    """Return the percentage (with 95 % CI) of operations, and of time, with latencies of at least `height` ms.
 
-    The share of time is the sum of these latencies / (time of the jobs × operations in flight). The interval is over
-    jobs, never narrower than the bounds of the bins.
+    The share of time is the sum of these latencies / (run time of the jobs × operations in flight). Jobs are resampled
+    for the CI, which is never narrower than the bounds from the bins.
     """
     if not (merged := get_ranges(jobs)):
         return dict.fromkeys(SHARES, math.nan)
@@ -189,7 +200,7 @@ def _compute_shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: i
 
 
 def _describe_unreached(series: Series, options: Mapping[str, str]) -> str:
-    """Return why the writes of a series cannot have reached a disk; "" without such evidence."""
+    """Return the reason that a series' writes cannot have reached a disk; an empty string if there is none."""
     jobs = series.jobs
     if options.get("ioengine") in ("falloc", "null"):
         return f"the engine {options['ioengine']} writes nothing"
@@ -203,7 +214,10 @@ def _describe_unreached(series: Series, options: Mapping[str, str]) -> str:
 
 
 def _find_short_batteries(jobs: pd.DataFrame) -> dict[int, str]:
-    """Return by repeat why a battery is too short to meet a limit, "" if it is not; unknown times suffice."""
+    """Return the reason that a battery is too short to meet a limit, by repeat; an empty string if it is long enough.
+
+    A battery of unknown duration needs only enough jobs.
+    """
     reasons = {}
     for repeat, own in jobs.groupby("repeat"):
         seconds = float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
@@ -218,7 +232,7 @@ def _judge_segment(
     jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, lacking: str
 ) -> dict:
     verdict, reason = Outcome.UNDECIDED, f"{height:g} ms is within the interval"
-    # A percentile of bins is the middle of a bin, and the limit may be in that bin.
+    # A percentile from bins is the midpoint of a bin, which may contain the limit.
     half = 0 if get_ranges(jobs) and not get_histograms(jobs) else histograms.RESOLUTION / 2
     low, high = estimate.low * (1 - half), estimate.high * (1 + half)
     if memory or (lacking and high < height):
@@ -237,7 +251,7 @@ def _judge_segment(
 
 
 def _judge_series(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: Sequence[str]) -> dict:
-    """Judge a whole series by the verdicts on its segments; give the time that it kept the limit, and the reason."""
+    """Judge a series by the verdicts on its segments; return its verdict, the reason, and the time it met the limit."""
     if not parts:
         return {"verdict": Outcome.UNDECIDED, "reason": "no valid battery"}
     if set(verdicts) == {Outcome.MEETS}:

@@ -1,6 +1,6 @@
-"""Measures one cell of the volumes study once: a battery of fio's jobs on a volume, run by fio_battery.sh.
+"""Measure one cell of the volumes study once: run a battery of fio jobs on a volume with fio_battery.sh.
 
-Started by scripts/step.py with the workflow's interpreter; see sbench.probe.conversation.
+scripts/step.py starts this program with the workflow's interpreter; see sbench.probe.conversation.
 """
 
 import argparse
@@ -22,16 +22,18 @@ from sbench.studies.volumes import battery_work, fio, fio_facts, fio_options, in
 from sbench.studies.volumes.settings import Job, Settings
 
 _BATTERY = "scripts/sbench/studies/volumes/fio_battery.sh"
-# Part of the cell's time limit for the end of the last job and for reading the results, and the most seconds.
+# Share of the cell's time limit that is reserved for the end of the last job and for reading the results, and its
+# maximum in seconds.
 _MARGIN, _MARGIN_S = 0.1, 30.0
-# Sizes are in rounded GiB.
+# Tolerance for sizes, which are rounded to GiB in configurations.
 _ROUNDING = 1.01
-# Least share of the I/Os that spend a volume's credits, as its bursts differ slightly from its promise.
+# Minimum share of the computed I/Os that must be done to spend a volume's credits. Its burst rate differs slightly from
+# the documented rate.
 _SPENT = 0.95
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the cell of the step on standard input."""
+    """Measure the cell described by the step on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return run_measurement(measure_cell)
@@ -42,7 +44,7 @@ def _print_line(line: str) -> None:
 
 
 def measure_cell(step: Step) -> dict:
-    """Return the program's part of the record."""
+    """Run the battery of a cell, and return the record's entries that this program provides."""
     job, settings = step.job, read_fields(Settings, step.job["settings"])
     place = get_place(settings.store, job["run"])
     volume = find_volume_facts(settings.store, place)
@@ -56,7 +58,7 @@ def measure_cell(step: Step) -> dict:
     step.close_window()
     results = fio.read_battery(*Path(job["scratch"]).iterdir())
     samples = [row | {"layout": settings.cell.store} for row in results["samples"]]
-    # Add departures from the request to the faults that the reader of results found (METHOD 10).
+    # Add deviations from the settings to the faults found while reading the results (METHOD 10).
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
     options, canonical = fio_options.parse_job_file(settings.job.text), fio_options.resolve_options
     if samples and canonical(options) != canonical(results["job_options"]):
@@ -94,12 +96,12 @@ def measure_cell(step: Step) -> dict:
 
 
 def get_place(store: dict, run_name: str) -> Path:
-    """Return the folder or raw device of a store, else the folder of the run's results."""
+    """Return the directory or raw device of a store; without either, the directory of the run's results."""
     return Path(store.get("device") or store.get("path") or Path("results", run_name))
 
 
 def find_volume_facts(store: dict, place: Path) -> dict:
-    """Return the known facts of a store's volume with their source; {} if nothing is known."""
+    """Return the type, size and performance of a store's volume as far as known, and their source; {} if unknown."""
     volume = store.get("volume", {})
     if volume == "instance":
         return instance_volume.fetch_volume_facts(place)
@@ -107,7 +109,12 @@ def find_volume_facts(store: dict, place: Path) -> dict:
 
 
 def validate_volume(settings: Settings, run_name: str, volume: dict) -> None:
-    """Raise a Problem if a volume does not match its label, before hours are spent on it (METHOD 3)."""
+    """Check before a long measurement that a volume matches its description (METHOD 3).
+
+    Raises:
+        Problem: the file system is larger than the configured volume, or the background load that should run on another
+            volume would run on the same volume.
+    """
     if "shell" in settings.store:
         return
     place = get_place(settings.store, run_name)
@@ -125,9 +132,15 @@ def validate_volume(settings: Settings, run_name: str, volume: dict) -> None:
 
 
 def set_start_credits(job: dict, settings: Settings) -> dict | None:
-    """Wait until a volume's credits are full, or spend them; return {"state", "seconds", "ios"}, None if not asked to.
+    """Wait until a volume's burst credits are full, or spend them, as the settings require.
 
-    Deduct the time from the battery's limit. Raise a Problem if the I/Os done do not spend the credits.
+    The time is deducted from the time limit in `job`.
+
+    Returns:
+        The "state" of the credits, and the "seconds" and "ios" that it took; None if no state is required.
+
+    Raises:
+        Problem: the volume performed too few I/Os to spend the credits.
     """
     start = settings.start
     if not start.state:
@@ -154,7 +167,7 @@ def set_start_credits(job: dict, settings: Settings) -> dict | None:
 
 
 def build_battery_command(job: dict, settings: Settings) -> list[str]:
-    """Return the command that runs the battery of a step's job with these settings."""
+    """Build the command line that runs a battery with these settings; `job` is the job of a step."""
     store, load, limit = settings.store, settings.load, job["time_limit_s"]
     options = {
         "battery": f"b{job['repeat']}",
@@ -181,10 +194,17 @@ def build_battery_command(job: dict, settings: Settings) -> list[str]:
 
 
 def run_battery(command: list[str], say: Callable[[str], bool | None] = _print_line) -> None:
-    """Run a battery to its end; `say` receives each line of output and returns whether the jobs so far are enough.
+    """Run a battery until it ends.
 
-    The battery runs in a separate session and ends when its standard input does, so it empties its folder even if this
-    program is killed. A battery that does not begin raises the Problem that it prints.
+    The battery runs in a separate session and ends when its standard input is closed, so that it removes its files even
+    if this program is killed.
+
+    Args:
+        command: command line from `build_battery_command`.
+        say: receives each line of the battery's standard error; if it returns True, the battery ends early.
+
+    Raises:
+        Problem: the battery could not start; the message is the last line that it printed.
     """
     words, pipe = "", subprocess.PIPE
     streams = {"stdin": pipe, "stdout": subprocess.DEVNULL, "stderr": pipe, "text": True, "errors": "replace"}

@@ -1,7 +1,8 @@
-"""Read files that others packed: file by file, in memory, and within limits.
+"""Read compressed files and archives from untrusted sources: file by file, in memory, and within size limits.
 
-The first bytes of a file decide how it is packed, not its name. Refuse a tarball or zip that would unpack outside its
-folder, or holds anything but files and folders, although nothing is written. Limits apply to bytes read, not headers.
+The compression is detected from the first bytes of a file, not from its name. A tarball or zip file is rejected if it
+would extract files outside its directory, or contains anything but regular files and directories, even though nothing
+is written to disk. The limits apply to the bytes actually read, not to the sizes in headers.
 """
 
 import bz2
@@ -18,28 +19,28 @@ from typing import IO
 
 from sbench.probe.program import Problem, shorten_name
 
-# Suffixes of files that hold several files, and of single files.
+# Suffixes of archives; and of archives and single compressed files.
 _SEVERAL = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".tar", ".zip")
 SUFFIXES = (*_SEVERAL, ".gz", ".xz", ".bz2")
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"BZ": bz2.open}
 _ZIP, _TAR, _TAR_AT = b"PK\x03\x04", b"ustar", 257
 _CUT_OFF = "is cut off: the copy is incomplete"
 _READ = 2**16
-# A member's headers and the bytes that tarfile reads ahead; more is an attack on the reader.
+# Maximum size of a member's headers plus the bytes that tarfile reads ahead. Larger headers suggest an attack.
 _HEADER_BYTES = 2**20
-# Largest file: results have 0.5 MB with all bins of json+, times the processes without group_reporting.
+# Maximum size of a file. Results with all bins of json+ take 0.5 MB, per process without group_reporting.
 FILE_BYTES = 16 * 2**20
-# Limits of a tarball: files and folders, and total bytes when unpacked.
+# Limits of an archive: number of files and directories, and total uncompressed bytes.
 MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
 
 
 def remove_suffix(name: str) -> str:
-    """Return a packed file's name without its suffix, any other name unchanged."""
+    """Remove the suffix of an archive or compressed file from a name; return any other name unchanged."""
     return name[: -len(next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")) or None]
 
 
 def has_files(path: Path) -> bool:
-    """Return whether a file is a tarball, packed or not, or a zip, or has the name of such a file."""
+    """Return whether a file is a tarball (compressed or not) or a zip file, by its name or its content."""
     if path.name.lower().endswith(_SEVERAL):
         return True
     with _convert_errors(), _choose_opener(path)(path, "rb") as stream:
@@ -48,7 +49,11 @@ def has_files(path: Path) -> bool:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file, unpacked if it is a single packed file."""
+    """Return the content of a file, uncompressed if necessary.
+
+    Raises:
+        Problem: the file is too large or damaged. The message begins with a verb, so that callers can prefix the name.
+    """
     with _convert_errors(), _choose_opener(path)(path, "rb") as stream:
         data = stream.read(FILE_BYTES + 1)
     if len(data) > FILE_BYTES:
@@ -57,7 +62,12 @@ def read_file(path: Path) -> bytes:
 
 
 def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the files in a tarball or zip; after a Problem, discard them."""
+    """Yield (name, content) of each file in a tarball or zip file.
+
+    Raises:
+        Problem: the archive is damaged or violates a limit. Discard the files yielded before. The message begins with a
+            verb, so that callers can prefix the name.
+    """
     with _convert_errors():
         with _choose_opener(path)(path, "rb") as stream:
             is_zip = stream.read(len(_ZIP)) == _ZIP
@@ -75,7 +85,7 @@ def _choose_opener(path: Path):
 
 @contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Convert errors of reading a packed file into a Problem that begins with a verb."""
+    """Convert errors in reading an archive or compressed file to a Problem whose message begins with a verb."""
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
@@ -114,7 +124,7 @@ def _read_zip(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def is_wanted(name: str) -> bool:
-    """Return whether a file may hold results: it is not hidden."""
+    """Return whether a file may contain results, which is so unless it is hidden."""
     return not PurePosixPath(name).name.startswith(".")
 
 
@@ -127,14 +137,14 @@ def _read_tar(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
             stream.until = member.offset_data + member.size + _HEADER_BYTES
             if member.isreg() and is_wanted(member.name):
                 yield shorten_name(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
-    # Only the end of the stream shows whether the checksum is right.
+    # The checksum is verified only at the end of the stream, so read to the end.
     stream.until = TOTAL_BYTES
     while stream.read(_READ):
         pass
 
 
 def _validate_tar_member(member: tarfile.TarInfo) -> None:
-    """Refuse members other than plain files and folders below the tarball's folder, and too large members."""
+    """Reject oversized members, and members other than regular files and directories inside the tarball's directory."""
     link = f"is a link (to {shorten_name(member.linkname)})" if member.issym() or member.islnk() else ""
     special = not (member.isreg() or member.isdir()) or member.issparse()
     _validate_member(member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""))
@@ -152,7 +162,7 @@ def _validate_member(name: str, size: int, reason: str) -> None:
 
 
 class _Member(tarfile.TarInfo):
-    """A header; a damaged header among others is an error, and not the end as in tarfile."""
+    """A tar header; a damaged header raises an error even after the first member, where tarfile would end silently."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> tarfile.TarInfo:
@@ -165,7 +175,7 @@ class _Member(tarfile.TarInfo):
 
 
 class _Metered:
-    """A stream of at most `TOTAL_BYTES`, and at present of at most `until`."""
+    """A stream that raises a Problem after `TOTAL_BYTES`, or after the current limit `until`."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._count, self.until = stream, 0, _HEADER_BYTES

@@ -1,4 +1,4 @@
-"""Read the published batteries, which have the latencies of each job, as records of this study."""
+"""Convert the published batteries, which consist of latencies per job, to records of the volumes study."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,17 +10,17 @@ from sbench.studies.volumes.config_files import read_job
 
 FILE = "all_metrics_long.csv"
 COLUMNS = {name: AMOUNT if name.startswith("sync_") else TEXT for name in fio.COLUMNS[:9]}
-# The job and the pause that the study prints; each of its files is a job with these options.
+# The job file and the pause in seconds that the published study states for all its jobs.
 JOB, PAUSE_S = "etcd-published", 10
-# The name of a layout begins with the type of its volumes (gp2x1: a gp2 volume); all have this size.
+# The names of layouts begin with the volume type (gp2x1: one gp2 volume). All volumes have the size SIZE_GIB.
 LAYOUTS = ("gp2x1", "gp2x2", "gp3x1", "gp3x2")
 SIZE_GIB = 128
-# Settings of the study that its page needs.
+# Settings that the report page of the study needs.
 SETTINGS = {"limits": ["etcd", "openshift"]}
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each battery; the published data lack times and histograms."""
+    """Yield a record per battery; the published data contain neither times nor histograms."""
     options = fio_options.parse_job_file(read_job(JOB))
     rows = csv_file.read_table(files[FILE], COLUMNS)
     for (layout, host), jobs in rows.groupby(["layout", "node_name"], sort=False):
@@ -34,7 +34,7 @@ def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
 
 
 def compute_ceilings() -> dict[str, dict]:
-    """Return the ceilings of the volumes of each layout, in the form of config/facts/machines.yaml."""
+    """Return the maximum IOPS of the volumes of each layout, in the form of config/facts/machines.yaml."""
     volumes = {
         layout: promises.compute_promises({"type": layout.partition("x")[0], "size_gib": SIZE_GIB})
         for layout in LAYOUTS

@@ -1,42 +1,46 @@
-"""What the published report on gp2 and gp3 volumes claims, and which of its labels the data contradict."""
+"""Check the claims and the labels of the published report on gp2 and gp3 volumes against its data.
+
+The docstrings of the decorated functions are quotations from that report.
+"""
 
 import pandas as pd
 
 from sbench.design.claim import Claims
 
 GP2, GP3 = ["gp2x1", "gp2x2"], ["gp3x1", "gp3x2"]
-# From which job on a layout of gp2 is slow; jobs in which no layout is, and those in which both are.
+# SLOW_FROM: the first slow job of each gp2 layout. NORMAL: jobs in which neither layout is slow. SLOW: jobs in which
+# both are slow.
 SLOW_FROM = {"gp2x1": "g3", "gp2x2": "h3"}
 NORMAL, SLOW = slice(None, "g2"), slice("h3", None)
 claims = Claims(latencies="all_metrics_long.csv")
 
 
 def _get_layouts(latencies: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return a metric (ms), such as p99, of each job and layout."""
+    """Return a latency metric (ms), such as p99, as a table with a row per job and a column per layout."""
     return latencies.set_index(["job_Id", "layout"])[f"sync_lat_{metric}_ms"].unstack()
 
 
 def _compare_layouts(
     latencies: pd.DataFrame, metric: str, layout: str, against: str, jobs: slice = slice(None)
 ) -> pd.Series:
-    """Return a metric of each job on a layout as a factor of that on another."""
+    """Return the ratio of a metric between two layouts (`layout` / `against`) for each job."""
     layouts = _get_layouts(latencies, metric).loc[jobs]
     return layouts[layout] / layouts[against]
 
 
 def _compare_jobs(latencies: pd.DataFrame, metric: str, layouts: str | list[str], since: str):
-    """Return the mean of a metric from a job on as a factor of that before, of one layout or of each."""
+    """Return the ratio of a metric's mean from the job `since` on to its mean before, for one or more layouts."""
     values = _get_layouts(latencies, metric)[layouts]
     return values[values.index >= since].mean() / values[values.index < since].mean()
 
 
 def _count_fast_jobs(latencies: pd.DataFrame, metric: str, limit: float) -> pd.Series:
-    """Return in how many jobs of each layout a metric is below a limit (ms)."""
+    """Count the jobs of each layout in which a metric is below a limit (ms)."""
     return (_get_layouts(latencies, metric) < limit).sum()
 
 
 def _compare_types(latencies: pd.DataFrame, jobs: slice) -> pd.Series:
-    """Return the p99 of each layout of gp3 as a factor of that of each of gp2."""
+    """Return the ratio of p99 (gp3 / gp2) per job, for all pairs of a gp3 and a gp2 layout."""
     return pd.concat([_compare_layouts(latencies, "p99", gp3, gp2, jobs) for gp3 in GP3 for gp2 in GP2])
 
 
@@ -298,7 +302,7 @@ def expected_deviation():
     """gp2: similar/expected deviation when throttling for both disk layouts"""
 
 
-# What computes labels (results/published/volumes/audit/labels.csv)
+# Functions that recompute published labels (results/published/volumes/audit/labels.csv)
 
 
 def compute_forced_writes_per_second(latencies):

@@ -1,7 +1,7 @@
-"""Build series of batteries for the analysis from records: jobs in time order, their histograms and times.
+"""Group the batteries in records into series for the analysis: jobs in time order, with histograms and times.
 
-A series holds the batteries of one (store, job, background, start_credits, host) in sequence, each with many jobs.
-Latencies are in ms throughout.
+A series consists of all batteries with the same (store, job, background, start_credits, host), in sequence. Each
+battery has many jobs. All latencies are in ms.
 """
 
 import math
@@ -22,7 +22,7 @@ from sbench.verdicts import histograms, stats
 
 FACTORS = ("store", "job", "background", "start_credits", "host")
 ALL_HOSTS = "all"
-# The pause of the published batteries, for results without a pause.
+# Assumed for results that do not state their pause: the pause of the published batteries.
 _USUAL_PAUSE_S = 10.0
 _NS = 1e6
 _OWN = tuple(f"p{p:g}_ms" for p in PERCENTILES)
@@ -35,10 +35,17 @@ Levels = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True)
 class Battery:
-    """The record of a battery, {} if unusable, and the reasons that exclude it from figures and verdicts.
+    """The record of a battery.
 
-    `histograms` are by job and operation, (bins, 2) of ms and count or (ranges, 3) of lowest ms, highest ms and count;
-    `software` is the fingerprint (`design.fingerprint`).
+    Attributes:
+        cell: name of the cell.
+        levels: level of each of `FACTORS`.
+        repeat: number of the battery within its series.
+        record: the record, or {} if it is unusable.
+        reasons: reasons that exclude the battery from plots and verdicts.
+        histograms: histograms by job id and operation: arrays of shape (bins, 2) with columns ms and count, or of shape
+            (ranges, 3) with columns lowest ms, highest ms and count.
+        software: fingerprint of the software (`design.fingerprint`).
     """
 
     cell: str
@@ -51,20 +58,24 @@ class Battery:
 
     @property
     def valid(self) -> bool:
-        """Return whether figures and verdicts use the battery."""
+        """Return whether plots and verdicts use the battery."""
         return bool(self.record) and self.record["status"] == "done" and not self.reasons
 
     @property
     def rows(self) -> list[dict]:
-        """Return the samples as they are in the record."""
+        """Return the unmodified samples of the record; empty unless the battery is done."""
         return self.record["samples"] if self.record.get("status") == "done" else []
 
 
 @dataclass(frozen=True)
 class Series:
-    """The batteries of one (store, job, background, start_credits, host); `cell` is "" if hosts are pooled.
+    """All batteries with the same (store, job, background, start_credits, host).
 
-    `volume` holds the known facts of the volume: type, size_gib, iops, throughput_mib_s.
+    Attributes:
+        cell: name of the cell; an empty string if the series combines several hosts.
+        levels: level of each of `FACTORS`.
+        batteries: the batteries, valid or not.
+        volume: type, size_gib, iops and throughput_mib_s of the volume as far as known.
     """
 
     cell: str
@@ -74,38 +85,39 @@ class Series:
 
     @property
     def head(self) -> dict[str, str]:
-        """Return the levels by factor, which every table has."""
+        """Return the level of each factor; these are the first columns of all tables."""
         return dict(zip(FACTORS, self.levels, strict=True))
 
     @property
     def valid(self) -> list[Battery]:
-        """Return the valid batteries; figures and verdicts use only these."""
+        """Return the valid batteries, to which plots and verdicts are limited."""
         return [battery for battery in self.batteries if battery.valid]
 
     @property
     def loop(self) -> str:
-        """Return "open" if latencies of the jobs count from when operations were due, else "closed"."""
+        """Return "open" if latencies are measured from the time at which operations were due, otherwise "closed"."""
         return next((battery.record.get("loop") for battery in self.valid), None) or "closed"
 
     @cached_property
     def operation(self) -> str:
-        """Return the operation whose latency the series is about (`choose_operation` of all jobs); "" without jobs."""
+        """Return the operation whose latency is analysed (`choose_operation`); an empty string if there are no jobs."""
         rows = [row for battery in self.valid for row in battery.rows]
         return choose_operation(rows) if rows else ""
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """Return a row per job of the valid batteries, in time order, with `_COLUMNS`.
+        """Return a DataFrame of the jobs of all valid batteries in time order, with `_COLUMNS`.
 
-        p50_ms … p99.99_ms are the percentiles of the job, start_s counts from the start of its battery, pause_s lasts
-        to the next job, bins is its histogram or None. `counted` and `timed` are False if N, or the times, are derived.
+        p50_ms … p99.99_ms are percentiles of the job, start_s is relative to the start of its battery, pause_s is the
+        pause after the job, and bins is its histogram or None. `counted` is False if N is derived from other values;
+        `timed` is False if the run time or the start is.
         """
         parts = [_build_jobs(battery, self.operation) for battery in self.valid if battery.rows]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
 
 
 def choose_operation(rows: Sequence[dict]) -> str:
-    """Return the operation whose latency samples are about: sync if present, else the more frequent operation."""
+    """Choose the operation whose latency is analysed: sync if there are syncs, else read or write, if more frequent."""
     names = ["sync_N", "sync_lat_mean_ms", "read_ios", "write_ios"]
     totals = pd.DataFrame(rows).reindex(columns=names).astype(float).sum()
     if totals["sync_N"] or totals["sync_lat_mean_ms"]:
@@ -114,15 +126,20 @@ def choose_operation(rows: Sequence[dict]) -> str:
 
 
 def get_started_utc(battery: Battery) -> str:
-    """Return when a battery began; "" if unknown."""
+    """Return the start time of a battery; an empty string if unknown."""
     return str(battery.record.get("started_utc") or (battery.record.get("battery") or {}).get("started_utc") or "")
 
 
 def build_series(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
-    """Return the series of a run: the series of the matrix, with or without records, then the imported series.
+    """Build the series of a run: those of the matrix, even if they have no records, then the imported ones.
 
-    An unusable record counts as failed. Leave out twins of the matrix (controls). A volume without a description in a
-    record is as in `stores`.
+    Unusable records count as failed batteries.
+
+    Args:
+        matrix: cells of the study; repeated cells (`twin_of`), which serve as controls, are left out.
+        kept: stored records.
+        imported: imported records.
+        stores: stores of the configuration; they describe the volumes that no record describes.
     """
     cells = {row["cell"]: _get_levels(row) for row in matrix[matrix["twin_of"] == ""].to_dict("records")}
     batteries: dict[Levels, dict[int, Battery]] = {levels: {} for levels in cells.values()}
@@ -141,9 +158,10 @@ def build_series(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: d
 
 
 def split_by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> list[Series]:
-    """Return the series, split by the credits that their batteries began with.
+    """Split the series by the state of the burst credits at the start of each battery.
 
-    `batteries` are the rows per battery of `credits.build_credit_tables`; without a row a battery keeps its level.
+    `batteries` are the rows per battery from `credits.build_credit_tables`. A battery without a row keeps its level of
+    start_credits.
     """
     states = {(*(row[factor] for factor in FACTORS), row["repeat"]): row["began"] for row in batteries}
     split = []
@@ -159,7 +177,10 @@ def split_by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> lis
 
 
 def add_all_hosts(series: Sequence[Series]) -> list[Series]:
-    """Return the series; after the last host of a place with several measured hosts, add a series of all its hosts."""
+    """Add a series that combines all hosts, wherever several hosts with otherwise equal levels have valid batteries.
+
+    The combined series follows the series of the last of these hosts.
+    """
     shown = []
     for one in series:
         shown.append(one)
@@ -172,22 +193,25 @@ def add_all_hosts(series: Sequence[Series]) -> list[Series]:
 
 
 def get_histograms(jobs: pd.DataFrame) -> list[np.ndarray] | None:
-    """Return the jobs' histograms, or None if a job lacks bins, so that nothing can be merged."""
+    """Return the histograms of all jobs, or None if any job lacks bins."""
     histograms_or_ranges = get_ranges(jobs) or []
     return histograms_or_ranges if {own.shape[1] for own in histograms_or_ranges} == {2} else None
 
 
 def get_ranges(jobs: pd.DataFrame) -> list[np.ndarray] | None:
-    """Return the jobs' latencies as bins or ranges; None if a job has neither."""
+    """Return the bins or ranges of all jobs, or None if any job has neither."""
     return list(jobs["bins"]) if len(jobs) and jobs["bins"].notna().all() else None
 
 
 def estimate_percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
-    """Return percentiles of pooled jobs by p: merged from their bins, else between the bounds of their ranges.
+    """Estimate percentiles over all operations of several jobs.
 
-    If a job lacks even ranges, use the samples' percentiles, between the bounds of the jobs' percentiles or, with few
-    jobs, between neighbouring percentiles. Without bins the value is the median over jobs. A refusal is NaN with its
-    reason.
+    The estimates come from the merged bins if all jobs have bins, or else from bounds that follow from ranges. If any
+    job lacks both, the interval is given by the percentiles of the jobs, or with few jobs by the next lower and higher
+    percentiles. Without bins, the value is the median of the jobs' percentiles, unless the bounds determine it.
+
+    Returns:
+        The estimates by percentile; NaN with a reason if there are too few operations.
     """
     if merged := get_histograms(jobs):
         return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
@@ -212,9 +236,10 @@ def estimate_percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1)
 
 
 def _compute_neighbour_ends(jobs: pd.DataFrame, p: float) -> dict[str, float]:
-    """Return the ends of an interval of few jobs from the percentiles next to the p-th; {} if jobs suffice to resample.
+    """Bound the p-th percentile of few jobs by their next lower and next higher percentiles; {} with enough jobs.
 
-    With few jobs, the range of their p-th percentiles is certain for the measured operations, but not beyond them.
+    The range of the jobs' p-th percentiles bounds that of the measured operations only. It is too narrow to predict
+    further jobs, and resampling needs more jobs.
     """
     if len(jobs) >= stats.MIN_BLOCKS:
         return {}
@@ -246,7 +271,7 @@ def _list_imported(imported: dict) -> Iterator[records.Kept]:
 
 
 def _build_battery(kept: records.Kept) -> Battery:
-    """Return the battery of a record; a record with unusable histograms has failed."""
+    """Convert a stored record to a battery; a record with unusable histograms counts as failed."""
     place, record = (kept.cell, _get_levels(kept.levels), kept.repeat), kept.record
     if not record:
         return Battery(*place, {}, [kept.problem])
@@ -260,7 +285,11 @@ def _build_battery(kept: records.Kept) -> Battery:
 
 
 def _convert_histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
-    """Return the histograms in ms, without empty histograms."""
+    """Convert histograms from ns to ms, and drop empty ones.
+
+    Raises:
+        ValueError: a histogram has rows of the wrong length, or negative or infinite numbers.
+    """
     kept: dict[str, dict[str, np.ndarray]] = {}
     for job, operations in by_job.items():
         for name, pairs in operations.items():
@@ -274,7 +303,10 @@ def _convert_histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
-    """Return a battery's jobs; NaN if the sample, its histogram and the options all lack the value."""
+    """Build the DataFrame of a battery's jobs with `_COLUMNS`.
+
+    Missing values of a sample are filled from its histogram or derived from the job's options, and are otherwise NaN.
+    """
     kind, derived = (
         "read" if operation == "read" else "write",
         _compute_from_options(battery.record.get("job_options") or {}),
@@ -289,7 +321,7 @@ def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
     bins = [battery.histograms.get(str(row.get("job_Id")), {}).get(operation) for row in rows]
     jobs = pd.DataFrame(rows, columns=[*sources.values()]).astype(float).set_axis([*sources], axis=1)
     jobs[["N", "seconds"]] = jobs[["N", "seconds"]].replace(0, math.nan)
-    # The histogram fills gaps of a sample.
+    # Fill missing values of a sample from its histogram.
     jobs = jobs.fillna(pd.DataFrame(map(_compute_job_figures, bins), jobs.index, ["N", *latencies]))
     n = jobs["N"].fillna(derived.get("operations", math.nan))
     ios = jobs["ios"].fillna(n)
@@ -311,7 +343,7 @@ def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
     facts = [battery.record.get("battery") or {}, battery.record.get("settings") or {}]
     pause_s = next((float(one["pause_s"]) for one in facts if one.get("pause_s") is not None), _USUAL_PAUSE_S)
     jobs = jobs.sort_values("number", kind="stable", ignore_index=True)
-    # If some times are unknown, assume that jobs ran in sequence.
+    # If any start time is unknown, assume that the jobs ran one after another with the battery's pause between.
     seconds, start = jobs["seconds"].to_numpy(float), jobs["start_s"].to_numpy(float)
     if np.isnan(start).any():
         start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
@@ -320,16 +352,17 @@ def _build_jobs(battery: Battery, operation: str) -> pd.DataFrame:
 
 
 def _compute_job_figures(bins: np.ndarray | None) -> list[float]:
-    """Return N, mean, standard deviation, maximum and percentiles of a job; NaN without bins."""
+    """Compute N, mean, standard deviation, maximum and percentiles from the bins of a job; NaN without bins."""
     if bins is None or bins.shape[1] != 2:
         return [math.nan] * (4 + len(PERCENTILES))
     return [*histograms.compute_moments(bins), *(one.value for one in histograms.percentiles([bins], PERCENTILES))]
 
 
 def _compute_from_options(options: Mapping[str, object]) -> dict:
-    """Return the operations of a job, their size and whether they run one at a time, from its options alone.
+    """Derive from a job's options its "operations", their size ("block") and whether they run "one at a time".
 
-    A job that writes a file of `size` once does size / bs operations; one at a time they take their latencies.
+    A job that writes a file of `size` once performs size / bs operations. If they run one at a time, the run time is
+    the sum of their latencies. Values that the options do not determine are left out.
     """
     options = {key: str(value) for key, value in options.items()}
     if "metric" in options:

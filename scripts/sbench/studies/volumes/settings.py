@@ -1,4 +1,4 @@
-"""Define the settings of a cell of the volumes study, and the section of the study."""
+"""Define the settings of a cell of the volumes study, and the study's section in the configuration."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from sbench.probe.fields import read_fields
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a cell, as text; `start_credits` is "" if credits stay as they are."""
+    """The factor levels of a cell; an empty `start_credits` leaves a volume's credits unchanged."""
 
     store: str
     job: str
@@ -18,7 +18,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Job:
-    """A job file of fio."""
+    """The name and content of a fio job file."""
 
     name: str
     text: str
@@ -34,12 +34,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Start:
-    """The preparation of a volume's credits to a `state` before a battery; "" leaves them as they are.
+    """How to bring a volume's burst credits to a given state before a battery.
 
     Attributes:
-        seconds: duration.
-        ios: I/Os of the device that spend the credits.
-        text: the job file that spends the credits, "" if they are to be full.
+        state: `full` or `spent`; an empty string leaves the credits unchanged.
+        seconds: duration of the preparation.
+        ios: device I/Os needed to spend the credits.
+        text: content of the job file that spends the credits; empty unless `state` is `spent`.
     """
 
     state: str = ""
@@ -50,11 +51,17 @@ class Start:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a cell; a battery runs its job `jobs` times, and more often if it lasts less than `at_least_s`.
+    """The settings of a cell.
 
     Attributes:
+        cell: factor levels of the cell.
+        store: the store's entry in the configuration.
+        job: the job file that a battery runs repeatedly.
+        jobs: minimum number of jobs in a battery.
+        at_least_s: minimum duration of a battery in seconds; further jobs follow until it is reached.
         pause_s: seconds between two jobs.
-        background: the background load as a JSON object (`load`), None without a load.
+        background: the background load as a JSON object (see `load`), or None.
+        start: preparation of the burst credits.
     """
 
     cell: Levels
@@ -68,17 +75,21 @@ class Settings:
 
     @property
     def load(self) -> Load | None:
-        """Return the background load."""
+        """Return the background load, or None."""
         return read_fields(Load, self.background) if self.background else None
 
 
 @dataclass(frozen=True)
 class Section:
-    """The section of the study in a configuration.
+    """The study's section in a configuration.
 
     Attributes:
-        batteries: batteries per volume.
-        other: the store of the load if the background is another volume.
+        batteries: number of batteries per volume.
+        limits: latency limits, as names or mappings.
+        imports: fio results to import, as paths or mappings.
+        time_limit_s: maximum duration of a battery in seconds.
+        background_job: name of the job file of the background load.
+        other: name of the store that the background load writes to if it runs on another volume.
     """
 
     batteries: int
@@ -91,7 +102,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Judging:
-    """Settings of verdicts, from a configuration and its section; an empty `compare` compares with the first store."""
+    """Settings that determine verdicts, from the configuration and the study's section.
+
+    Attributes:
+        limits: latency limits, as names or mappings.
+        compare: comparisons of the configuration; if empty, all stores are compared with the first.
+        equivalence_percent: differences below this percentage count as equivalent.
+        seed: seed for resampling.
+    """
 
     limits: list[str | dict]
     compare: list[dict]
