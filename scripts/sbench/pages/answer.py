@@ -1,4 +1,4 @@
-"""Build a page's reasons for the largest effects, and its table of the best configurations."""
+"""Build a page's explanations of the largest effects and its table of the fastest configurations."""
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,11 @@ from sbench.verdicts import model
 from sbench.verdicts.outcomes import ORDERED
 
 MIB = 2**20
-REASONS = 3  # on a page; the tables cover all
+REASONS = 3  # maximum on a page; the tables cover all effects
 
 
 def list_reasons(results: Results, findings: list[Finding]) -> list[Sentence]:
-    """List the reasons for the largest effects: differences in requests and bytes, which repeat exactly."""
+    """List explanations of the largest effects: differences in request and byte counts, which repeat exactly."""
     cells = results.cells.set_index("cell")
     if "requests" not in cells:
         return []
@@ -29,7 +29,7 @@ def list_reasons(results: Results, findings: list[Finding]) -> list[Sentence]:
     factor = list_asked_factors(results)[0]
     lines = [(one, *_describe_requests(one, cells, results)) for one in largest]
     lines = [line for line in lines if line[1]]
-    # The reason for the headline comes first.
+    # The explanation for the headline comes first.
     first = next((one for one, *_ in lines if one.factor == factor), None)
     lines = sorted(lines, key=lambda line: line[0] is not first)[:REASONS]
     several = len({one.where for one, *_ in lines}) > 1
@@ -41,7 +41,12 @@ def list_reasons(results: Results, findings: list[Finding]) -> list[Sentence]:
 
 
 def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str, Counts | None]:
-    """Describe the requests of both sides; "" and None if unknown, or if the sides agree and the model is unknown."""
+    """Describe the requests of both sides of a finding.
+
+    Returns:
+        a sentence and the counts that it states. They are an empty string and None if the counts are unknown, or if the
+            sides do not differ and the model does not apply.
+    """
     names_of = [tuple(finding.rows[f"{side}_cell"]) for side in ("contender", "baseline")]
     both = [cells.reindex(list(side)).astype(float) for side in names_of]
     if any(side[["requests", "moved"]].isna().any(axis=None) for side in both):
@@ -77,7 +82,10 @@ def _format_count(values: pd.Series, noun: str) -> str:
 
 
 def _describe_model(rows: pd.DataFrame, results: Results) -> str:
-    """Compare the ratio from the model of requests, bytes, CPU and opens with the measured ratio; "" if unknown."""
+    """Compare the ratio predicted from requests, bytes, CPU time and opens with the measured ratio.
+
+    Return an empty string if a prediction is missing.
+    """
     ratios, measured = get_modelled_ratios(rows, results), rows["ratio"].astype(float)
     if ratios.isna().any():
         return ""
@@ -92,7 +100,10 @@ def _describe_model(rows: pd.DataFrame, results: Results) -> str:
 
 
 def build_best_table(results: Results) -> Table:
-    """Build the table of the fastest configuration per place and work of the reader (`Factor.given`), in seconds."""
+    """Build the table of the fastest configuration per storage location, cache state and level of the given factors.
+
+    Given factors (`Factor.given`) describe the reader's work, such as the data to read. Times are in seconds.
+    """
     report, cells = results.report, results.measured
     given = [factor.name for factor in report.factors if factor.given]
     places = [name for name in results.situation_factors if name not in given]
@@ -133,7 +144,11 @@ def _format_failures(row: dict) -> str:
 
 
 def _split_shared_columns(frame: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, str]:
-    """Remove columns with the same level in all rows; return the rest, and sentences with the removed levels."""
+    """Remove the columns with the same level in all rows.
+
+    Returns:
+        the remaining columns, and sentences that state the removed levels.
+    """
     shared: dict[str, list[str]] = {}
     for name in list(frame) if len(frame) > 1 else []:
         levels, only = frame.loc[frame[name] != "", name].unique(), results.report.get_factor(name).only

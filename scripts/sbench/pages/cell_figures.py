@@ -1,4 +1,4 @@
-"""Draw figures with one row per cell (values, parts of a time, box plots), and the requests of two arms."""
+"""Draw figures with a row per cell (values, time components, box plots), and timelines of requests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ PARTS = (("#D55E00", "//"), ("#E69F00", "xx"), ("#56B4E9", ""), ("#CC79A7", ".."
 
 
 def draw_lone_cells(run: Results) -> Figure:
-    """Draw the report's first value of the cells that no curve shows, with their invalid repeats."""
+    """Draw the report's primary value for the cells that are not part of a curve, including their invalid repeats."""
     value, cells = run.report.values[0], pd.concat([run.measured, run.invalid])
     if len(cells) and run.report.scaling:
         cells = cells[~is_in_series(cells, run.report.scaling.factor, run)]
@@ -36,13 +36,21 @@ def draw_values(
     caption: str,
     cells: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw values of cells (default: the measured cells) in rows, a panel per place.
+    """Draw values of cells in rows, with a panel per storage location.
 
-    `shown` has (value, label that distinguishes it, whether its marks are filled). Cells with n = 0 are drawn as
-    invalid, each repeat as large as a median.
+    Cells without a valid repeat (n = 0) are drawn as invalid, with each repeat as large as a median.
+
+    Args:
+        run: results to draw.
+        name: name of the figure.
+        title: title of the figure.
+        shown: values to draw, each as (value, label that distinguishes it from the others, whether its markers are
+            filled).
+        caption: caption of the figure.
+        cells: cells to draw; the measured cells by default.
     """
     cells = run.measured if cells is None else cells
-    # Only records have the values of invalid cells.
+    # Invalid cells have values in the records only.
     tables = [table for table in (run.records, cells) for value, *_ in shown if value.column in table]
     if cells.empty or not any(table[value.column].notna().any() for table in tables for value, *_ in shown):
         return Figure(name, title, "", (), pd.DataFrame())
@@ -69,7 +77,16 @@ def draw_values(
 
 
 def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
-    """Draw stacked bars: the median of each column in `shown` (column -> label) over a cell's valid repeats."""
+    """Draw stacked bars of time components: the median of each over a cell's valid repeats.
+
+    Args:
+        run: results to draw.
+        name: name of the figure.
+        title: title of the figure.
+        shown: columns of the records, mapped to their labels.
+        axis: label of the x axis.
+        caption: caption of the figure.
+    """
     if not set(shown) <= set(run.records):
         return Figure(name, title, "These data lack the parts of times.", (), pd.DataFrame())
     medians = run.records[run.records["valid"]].groupby("cell", sort=False)[list(shown)].median()
@@ -86,7 +103,7 @@ def draw_time_parts(run: Results, name: str, title: str, shown: Mapping[str, str
 
 
 def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:
-    """Draw box plots of a column of the samples, a panel per place and per level of the `given` factors."""
+    """Draw box plots of a column of the samples, with a panel per storage location and level of the given factors."""
     if column not in run.samples:
         return Figure(name, title, "These data lack samples.", (), pd.DataFrame())
     samples = run.samples[run.samples["cell"].isin(run.measured["cell"]) & run.samples["valid"]]
@@ -104,7 +121,7 @@ def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, capt
             for number, arm in enumerate(run.arms)
             if (table[own] == arm).any()
         ]
-        # Leave out the only level that existed before the factor did.
+        # Omit a level in the panel title if all results had it before the factor was introduced.
         varied = [factor for factor in given if where[factor] != run.report.added.get(factor)]
         heading = [run.describe_place(where), *(run.names.format_level(factor, where[factor]) for factor in varied)]
         bars, marks = zip(*drawn, strict=True)
@@ -116,7 +133,7 @@ def draw_boxes(run: Results, name: str, title: str, column: str, axis: str, capt
 
 
 def _build_box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks]:
-    """Build a bar of the middle half, and marks of the median with whiskers and of the extremes as samples."""
+    """Build the box as a bar between the quartiles, and the markers for the median, whiskers and extremes."""
     bar = table.rename(columns={"q1": "left", "q3": "right"})[["y", "left", "right"]]
     points = table.rename(columns={"median": "x", "low": "x_low", "high": "x_high", "count": "n"})
     points = points[["x", "x_low", "x_high", "y", "n"]]
@@ -125,7 +142,10 @@ def _build_box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks
 
 
 def _compute_boxes(samples: pd.DataFrame, column: str, factors: list[str], run: Results) -> pd.DataFrame:
-    """Compute quartiles per combination of levels, and whiskers to the furthest value within 1.5 times the box."""
+    """Compute the box plot statistics for each combination of levels.
+
+    Whiskers extend to the furthest value within 1.5 interquartile ranges of the box.
+    """
     rows, of = [], dict(list(samples.groupby(factors, sort=False)[column]))
     for levels in run.names.list_combinations(samples, factors):
         times = of[tuple(levels)]
@@ -139,7 +159,7 @@ def _compute_boxes(samples: pd.DataFrame, column: str, factors: list[str], run: 
 def _iter_places(
     cells: pd.DataFrame, run: Results, factors: Iterable[str]
 ) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
-    """Yield for each place its title, its cells with the `y` of their row, and the names of the rows."""
+    """Yield the panel for each storage location: its title, its cells with the `y` of their row, and its row labels."""
     places = list(run.report.places)
     for levels, group in cells.groupby(places, sort=False):
         telling = run.select_telling_factors(group, factors)
@@ -154,7 +174,7 @@ def _iter_places(
 
 
 def _get_shared_levels(cells: pd.DataFrame, factors: Sequence[str], run: Results) -> dict:
-    """Return the levels that the cells of a row share; "" for a factor that applies to no cell."""
+    """Return the levels shared by the cells of a row; an empty string for a factor that applies to none of them."""
     rows = cells.to_dict("records")
     return {name: rows[0][name] if any(run.names.has_meaning(name, row) for row in rows) else "" for name in factors}
 
@@ -162,12 +182,15 @@ def _get_shared_levels(cells: pd.DataFrame, factors: Sequence[str], run: Results
 def _build_marks(label: str, look: Look, cells: pd.DataFrame, value: Value, run: Results) -> Marks:
     names = {value.column: "x", f"{value.column}_low": "x_low", f"{value.column}_high": "x_high"}
     points = cells.rename(columns=names).assign(y=cells["y"] + 0.04)[[*names.values(), "y", "n"]]
-    # Draw samples slightly below their median, whose bar would hide them.
+    # Draw samples slightly below their median, whose error bar would hide them.
     return Marks(label, look, points, _select_samples(cells.assign(y=cells["y"] - 0.1), value, run))
 
 
 def _find_published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[str, Look], pd.DataFrame]:
-    """Find the published cells that match the rows of a panel, by label and look, with `y` below the measured cells."""
+    """Return the published cells that match the rows of a panel, by label and look.
+
+    Their `y` places them below the measured cells.
+    """
     arms: dict[tuple[str, Look], list[pd.DataFrame]] = {}
     for y, own in cells[cells["n"] > 0].groupby("y"):
         for label, look, arm in references.iter_arms(own, run, value, rows=True):
@@ -181,13 +204,18 @@ def _select_samples(cells: pd.DataFrame, value: Value, run: Results) -> pd.DataF
 
 
 def _add_ticks(panel: Panel) -> Panel:
-    """Make the x axis logarithmic, with round ticks, if its ends are more than a factor of 20 apart."""
+    """Make the x axis logarithmic with round ticks if its range exceeds a factor of 20."""
     low, high = replace(panel, x_log=True).compute_x_range()
     return replace(panel, x_log=True, x_ticks=choose_round_ticks(low, high)) if high > 20 * low else panel
 
 
 def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
-    """Draw the requests of `pair`, a row of `get_comparisons` (default: first by rank); no panels if unrecorded."""
+    """Draw the requests of a comparison's two arms over time; without panels if the requests were not recorded.
+
+    Args:
+        run: results to draw.
+        pair: row of `get_comparisons`; by default, the comparison with the highest rank.
+    """
     rows = run.get_comparisons() if pair is None else pd.DataFrame([pair]).assign(verdict="", ratio=1.0)
     recorded = set(run.requests.get("cell", ()))
     rows = rows[rows["baseline_cell"].isin(recorded) & rows["contender_cell"].isin(recorded)] if len(rows) else rows
@@ -205,7 +233,7 @@ def draw_waterfall(run: Results, pair: Mapping | None = None) -> Figure:
     sides = run.names.format_pair(pair, run.names.format_level)
     arms = [run.requests[run.requests["cell"] == pair[f"{side}_cell"]] for side in ("contender", "baseline")]
     end = max(float(arm["end_s"].max()) for arm in arms)
-    # If both arms read the same files, equal offsets get equal heights.
+    # If both arms read the same files, draw equal offsets at equal heights.
     alike = len({frozenset(arm["object"]) for arm in arms}) == 1
     panels = tuple(
         _build_request_panel(
@@ -239,14 +267,17 @@ def _format_shared_levels(pair: pd.Series, run: Results) -> str:
 
 
 def _compute_object_places(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Return start and size in bytes of each object in a stack of all; a size ends at the last requested byte."""
+    """Return the start and size of each object, in bytes, when all objects are stacked.
+
+    An object's size is the end of the last byte range requested from it.
+    """
     sizes = (rows["offset_bytes"] + rows["bytes"]).groupby(rows["object"]).max().dropna().astype(int)
     starts = sizes.cumsum() - sizes
     return {name: (int(starts[name]), int(size)) for name, size in sizes.items()}
 
 
 def _build_request_lines(rows: pd.DataFrame, places: dict[str, tuple[int, int]]) -> pd.DataFrame:
-    """Build a line per request with a range, and a gap after each line."""
+    """Build the points of a line per request with a byte range, separated by gaps (NaN)."""
     rows = rows[rows["offset_bytes"].notna()].sort_values("begin_s")
     low = (rows["object"].map({name: base for name, (base, _) in places.items()}) + rows["offset_bytes"]) / MIB
     ends = {"x": (rows["begin_s"], rows["end_s"]), "y": (low, low + rows["bytes"] / MIB)}
@@ -265,12 +296,12 @@ def _describe_requests(rows: pd.DataFrame) -> str:
 
 
 def select_delivered(rows: pd.DataFrame) -> pd.DataFrame:
-    """Select the answers with bytes of a range, sorted by object and offset."""
+    """Select the requests whose responses delivered part of a byte range, sorted by object and offset."""
     return rows[(rows["bytes"] > 0) & rows["offset_bytes"].notna()].sort_values(["object", "offset_bytes"])
 
 
 def count_fewest_requests(rows: pd.DataFrame) -> tuple[int, int]:
-    """Return the fewest requests, each of a gapless stretch, that bring the delivered bytes once, and these bytes."""
+    """Return the minimum number of contiguous requests that fetch all delivered bytes once, and the number of bytes."""
     rows = select_delivered(rows)
     stretches = total = 0
     for _, own in rows.groupby("object", sort=False):

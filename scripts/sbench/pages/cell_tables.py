@@ -1,4 +1,4 @@
-"""Build the tables of cells (requests, conditions, the harness's cost, failures), data, libraries and machine."""
+"""Build the tables of cells, combinations not measured, failures, datasets, libraries, machines and nodes."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,10 +20,10 @@ from sbench.verdicts import HARNESS
 from sbench.verdicts.outcomes import ORDERED, Outcome
 
 MIB = 2**20
-# The path from reports/<run>/; the suffix of a check's lines (`design.checks.rule`).
+# The path from reports/<run>/, and the rule references that `design.checks.rule` appends to messages.
 _METHOD, _RULE = "../../docs/method.md#{}", re.compile(r"\((rule (\d+))\)")
 COLOURED = (Outcome.FASTER, Outcome.SLOWER, Outcome.SAME)
-HIGH_AMPLIFICATION = 2.0  # relative to the requested bytes; fewer bytes are not always better
+HIGH_AMPLIFICATION = 2.0  # bytes per requested byte; fewer bytes are not always better
 WHOLE = "{:.0f}".format
 REQUESTS = (
     Column("requests", "requests", WHOLE),
@@ -78,20 +78,26 @@ CONDITIONS = (
 
 
 def get_column(cells: pd.DataFrame, name: str) -> pd.Series:
-    """Return a column of cells, all NaN if it is missing."""
+    """Return a column of a table, or a column of NaN if it is missing."""
     return cells[name] if name in cells else pd.Series(np.nan, index=cells.index)
 
 
 def get_numbers(cells: pd.DataFrame, name: str) -> pd.Series:
-    """Return a column as numbers; NaN if repeats of a cell disagreed ("0 | 1") or the value is unknown."""
+    """Return a column as numbers, with NaN for unknown values.
+
+    Values on which the repeats of a cell disagree ("0 | 1") count as unknown.
+    """
     return pd.to_numeric(get_column(cells, name), errors="coerce")
 
 
 def from_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None) -> Callable:
-    """Return a `Column.of` for a fact about readers (`Results.readers`).
+    """Return a function for `Column.of` that summarises a fact about readers (`Results.readers`) for each cell.
 
-    `of` extracts a value from a record's fact; a fact of an unexpected form is unknown. `how` (pandas) summarises the
-    values over a cell's valid records.
+    Args:
+        name: column with the fact.
+        how: name of the pandas aggregation over a cell's valid records.
+        of: function that extracts a value from a record's fact; by default, the fact itself. A fact in an unexpected
+            form counts as missing.
     """
 
     def parse_fact(fact: object) -> object:
@@ -111,12 +117,12 @@ def from_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None =
 
 
 def from_readers_in_mib(name: str, how: str = "median") -> Callable:
-    """Return a `Column.of` for a fact in bytes, converted to MiB."""
+    """Return a function for `Column.of` that summarises a fact in bytes, converted to MiB."""
     return from_readers(name, how, lambda size: size / MIB)
 
 
 def build_estimate_column(title: str, value: str) -> Column:
-    """Build a column of a cell's value with its interval."""
+    """Build a column of a value with its confidence interval."""
 
     def format_estimates(_: Results, cells: pd.DataFrame) -> list[str]:
         ends = cells[[value, f"{value}_low", f"{value}_high"]].itertuples(index=False)
@@ -126,7 +132,15 @@ def build_estimate_column(title: str, value: str) -> Column:
 
 
 def build_ratio_table(run: Results, factor: str, base: str, value: Value, called: Callable[[dict], str]) -> Table:
-    """Build the table of each level's time (`value`), the time at the level `base` and their ratio (METHOD 19)."""
+    """Build the table that compares each level of a factor with the level `base` (METHOD 19).
+
+    Args:
+        run: results.
+        factor: factor whose levels are compared.
+        base: level to compare with.
+        value: time to compare.
+        called: function that names a cell's level.
+    """
     cells, others = run.measured, [name for name in run.report.names if name != factor]
     bases = cells[cells[factor] == base].set_index(others)[value.column].rename("base")
     cells = cells.join(bases, on=others)
@@ -152,13 +166,13 @@ def build_ratio_table(run: Results, factor: str, base: str, value: Value, called
 
 
 def has_odd_cache_state(cells: pd.DataFrame) -> pd.Series:
-    """Return which cells were in another state of the page cache than requested."""
+    """Return a mask of the cells whose page cache was in another state than requested."""
     state = cells["cache_state"]
     return (state != "") & (state != cells["cache"]) & ~cells["cache"].isin(("any", "direct"))
 
 
 def sort_cells(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
-    """Sort cells by the factors in declared order, the question's factor last."""
+    """Sort cells by the factors in their declared order, with the question's factor last."""
     own = run.report.headline
     arms = cells[own].map({level: place for place, level in enumerate(cells[own].unique())})
     factors = [name for name in run.report.names if name != own and name in cells]
@@ -166,7 +180,7 @@ def sort_cells(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
 
 
 def build_level_columns(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
-    """Build the columns of levels that distinguish the cells of a run; "" if a factor does not apply to a cell."""
+    """Build columns with the levels that distinguish a run's cells; empty strings where a factor does not apply."""
     factors = run.select_telling_factors(run.cells[run.cells["control"] == ""], run.report.names)
     frame, rows = pd.DataFrame(index=cells.index), cells.to_dict("records")
     for factor in factors or [run.report.headline]:
@@ -185,7 +199,16 @@ def build_table(
     cells: pd.DataFrame | None = None,
     about: Iterable[Column] = (),
 ) -> Table:
-    """Build a table of cells (default: the measured cells) without empty columns; no rows if all in `about` are."""
+    """Build a table of cells, omitting empty columns.
+
+    Args:
+        run: results.
+        name: name of the table.
+        caption: caption of the table.
+        columns: columns in addition to the factors' levels.
+        cells: rows of the table; the measured cells by default.
+        about: columns that the table is about; it has no rows if all of these are empty.
+    """
     nothing, cells = Table(name, "", pd.DataFrame()), sort_cells(run.measured if cells is None else cells, run)
     if cells.empty:
         return nothing
@@ -209,7 +232,10 @@ def build_table(
 
 
 def build_glance_table(run: Results) -> Table:
-    """Build the table of ratios of the first compared factor: a row per context, a column per metric, coloured."""
+    """Build the table of ratios for the first compared factor, with a row per context and a column per metric.
+
+    Ratios are coloured by verdict.
+    """
     rows = run.verdicts
     rows = rows[(rows["role"] != "control") & (rows["factor"] == rows["factor"].iloc[0])] if len(rows) else rows
     if rows.empty:
@@ -235,7 +261,7 @@ def build_glance_table(run: Results) -> Table:
 
 
 def _format_verdict(metric: str, ratio: float, verdict: str, run: Results) -> str:
-    """Format a ratio, with any verdict except faster and slower."""
+    """Format a ratio, followed by its verdict unless that is faster or slower."""
     text = names.format_multiple(ratio, np.nan, np.nan, run.report.get_metric(metric).is_time)
     return text if verdict in ORDERED else ", ".join(filter(None, [text, words.get_mark(verdict)]))
 
@@ -247,7 +273,7 @@ def build_request_table(run: Results) -> Table:
 
 
 def build_condition_table(run: Results) -> Table:
-    """Build the table of the conditions in force in each cell, as read back."""
+    """Build the table of the conditions that were in effect for each cell, as read back."""
     about = (*CONDITIONS[1:], *run.report.effective)
     return build_table(run, "conditions", words.fill("table of conditions"), (*CONDITIONS[:1], *about), about=about)
 
@@ -258,7 +284,7 @@ def compute_harness_share(cells: pd.DataFrame) -> pd.Series:
 
 
 def build_harness_table(run: Results) -> Table:
-    """Build the table of the harness's cost in seconds and in percent of the deciding time."""
+    """Build the table of the harness's overhead, in seconds and in percent of the primary time."""
     if "null_s" not in run.measured:
         return Table("harness", "", pd.DataFrame())
     decides = run.report.metrics[0].title
@@ -275,7 +301,7 @@ def build_harness_table(run: Results) -> Table:
 
 
 def build_trouble_table(run: Results) -> Table:
-    """Build the table of cells with failed or invalid repeats, with reasons."""
+    """Build the table of cells with failed or invalid repeats, and the reasons."""
     cells = sort_cells(run.cells, run)
     cells = cells[(cells["failed"] > 0) | (cells["invalid"] > 0)].reset_index(drop=True)
     frame = build_level_columns(cells, run)
@@ -293,7 +319,10 @@ def build_trouble_table(run: Results) -> Table:
 
 
 def link_rules(reasons: str) -> str:
-    """Link each rule of docs/method.md in `reasons`; texts of others may name rules that do not exist."""
+    """Link each rule of docs/method.md that a text mentions.
+
+    A reference to a rule that does not exist remains unchanged, because the text may come from another program.
+    """
 
     def add_link(match: re.Match) -> str:
         anchor = _read_anchors().get(match[2])
@@ -309,7 +338,7 @@ def _read_anchors() -> dict[str, str]:
 
 
 def get_trouble_mark(cell: dict) -> str:
-    """Return the mark of a cell with failed or invalid repeats (METHOD 23)."""
+    """Return the marker for a cell with failed or invalid repeats (METHOD 23)."""
     if not cell["invalid"]:
         return "failed"
     marks = ["[INVALID]"] * (cell["invalid"] > cell["edited"]) + ["[EDITED]"] * (cell["edited"] > 0)
@@ -317,7 +346,12 @@ def get_trouble_mark(cell: dict) -> str:
 
 
 def build_omitted_table(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None = None) -> Table:
-    """Build the table of combinations not measured, with reasons, without factors whose only level is in `unsaid`."""
+    """Build the table of combinations that were not measured, with the reasons.
+
+    Args:
+        matrix: the configuration's matrix of combinations.
+        unsaid: levels to omit, by factor; a factor with only this level does not get a column.
+    """
     if matrix.empty or "omitted" not in matrix:
         return Table("omitted", "", pd.DataFrame())
     matrix = mark_doubles(matrix)
@@ -329,7 +363,7 @@ def build_omitted_table(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None =
 
 
 def build_attempt_table(facts: dict) -> Table:
-    """Build the table of builds, data and unreadable records that failed earlier and were moved aside."""
+    """Build the table of earlier failed builds, datasets and unreadable records, which were moved aside."""
     rows = []
     for attempt in facts.get("failed_attempts") or []:
         details = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}
@@ -340,7 +374,7 @@ def build_attempt_table(facts: dict) -> Table:
 
 
 def build_machine_table(facts: dict) -> Table:
-    """Build the table of the machine's facts, with a column per machine if several measured."""
+    """Build the table of machine properties, with a column per machine if the results come from several."""
     hosts = facts.get("machines") or [facts.get("machine") or {}]
     heads = [f"machine {number}" for number in range(1, len(hosts) + 1)] if len(hosts) > 1 else ["value"]
     keys = dict.fromkeys(key for host in hosts for key in host)
@@ -362,7 +396,7 @@ def build_node_table(facts: dict) -> Table:
 
 
 def build_dataset_table(run: Results) -> Table:
-    """Build the table of datasets, as read back from their files."""
+    """Build the table of datasets with their properties, as read back from the files."""
     rows = []
     for name, spec in (run.facts.get("data") or {}).items():
         layout = spec.get("layout") or {}
@@ -388,7 +422,7 @@ def build_library_table(run: Results) -> Table:
 
 
 def format_fact(value: object, key: str = "") -> str:
-    """Format a fact as a cell of a table."""
+    """Format a fact as text for a table."""
     if value is None:
         return ""
     if key.endswith("_bytes") and isinstance(value, (int, float)):
@@ -399,5 +433,5 @@ def format_fact(value: object, key: str = "") -> str:
 
 
 def remove_empty_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Remove the columns without values."""
+    """Remove the columns that contain no values."""
     return frame.loc[:, [(frame[column].notna() & (frame[column] != "")).any() for column in frame]]

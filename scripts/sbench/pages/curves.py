@@ -1,4 +1,4 @@
-"""Draw a value against a numeric factor: every repeat, the estimate, its interval and its bound."""
+"""Draw a value against a numeric factor: each repeat, the estimate, its confidence interval and its bound."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,20 +12,20 @@ from sbench.pages.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, choose_r
 from sbench.pages.results import Results
 from sbench.probe import sizes
 
-PANELS = 12  # drawn panels; all are in the numbers
-ARMS = 8  # in a panel; more arms get further panels
-TICKS = 6  # on the x axis of a panel that takes half the page
-WIDE = 4  # ratio of largest to smallest from which an axis is logarithmic
+PANELS = 12  # panels to draw at most; the figure's table covers all of them
+ARMS = 8  # per panel; additional arms are split into further panels
+TICKS = 6  # on the x axis of a panel half a page wide
+WIDE = 4  # ratio of largest to smallest value at which an axis becomes logarithmic
 INVALID = Look(GREY, "x")
 _BASE = ["base_cell", "base_level", "base_total_s"]
-# A panel's levels and cells, and an arm's label, look and cells in order.
+# Types: a panel's levels and cells; and an arm's label, look and sorted cells.
 Group = tuple[dict, pd.DataFrame]
 Arm = tuple[str, Look, pd.DataFrame]
 
 
 @dataclass(frozen=True)
 class _Plot:
-    """The settings that all panels of a figure share, so that variants of an arm look the same in each."""
+    """The settings shared by all panels of a figure, so that each variant of an arm looks the same in all of them."""
 
     run: Results
     factor: str
@@ -35,17 +35,22 @@ class _Plot:
 
 
 def draw_curves(run: Results, factor: str, value: Value | None = None) -> Figure:
-    """Draw a value (default: the report's first) against a numeric factor.
+    """Draw a value against a numeric factor.
 
-    Panels split by the report's `panels` and, with many arms, by further factors; the question's factor decides
-    colours. Arms with a single level of the factor are left out.
+    The report's `panels` split the figure into panels; with many arms, further factors do. Colours distinguish the
+    levels of the question's factor. Arms measured at a single level of the numeric factor are omitted.
+
+    Args:
+        run: results to draw.
+        factor: factor on the x axis.
+        value: value on the y axis; the report's first value by default.
     """
     value = value or run.report.values[0]
     name = f"{value.column.replace('_', '-')}-by-{factor.replace('_', '-')}"
     title = f"{value.title} by {run.report.get_factor(factor).title}"
     cells = run.measured[run.measured[value.column].notna()]
     many = is_in_series(cells, factor, run)
-    # Along the factor of a contest, draw all arms if none has several levels.
+    # For the factor along which a contest is held, draw all arms if none was measured at several levels.
     cells = cells if run.report.contest and factor == run.report.along and not many.any() else cells[many]
     if cells.empty:
         return Figure(name, title, "", (), pd.DataFrame())
@@ -62,7 +67,7 @@ def draw_curves(run: Results, factor: str, value: Value | None = None) -> Figure
 
 
 def is_in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
-    """Return which cells belong to an arm with several measured levels of a factor."""
+    """Return a mask of the cells whose arm was measured at several levels of a factor."""
     if cells.empty:
         return pd.Series(dtype=bool)
     others = [name for name in run.report.names if name != factor]
@@ -70,7 +75,7 @@ def is_in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
 
 
 def draw_speedup(run: Results) -> Figure:
-    """Draw the performance ratio base / level; the base is each arm's smallest level of the scaling factor."""
+    """Draw the performance ratio relative to each arm's smallest level of the scaling factor (base time / time)."""
     scaling = run.report.scaling
     if not scaling or run.measured.empty:
         return Figure("performance-ratio", "", "", (), pd.DataFrame())
@@ -85,7 +90,7 @@ def draw_speedup(run: Results) -> Figure:
 
 
 def _compute_base_ratios(run: Results, ratio: str) -> Results:
-    """Return the run with the column `ratio`: the time at an arm's smallest scaling level divided by each time."""
+    """Add the column `ratio`: the time at an arm's smallest scaling level divided by each cell's and record's time."""
     factor, column = run.report.scaling.factor, run.report.values[0].column
     others = [name for name in run.report.names if name != factor]
     measured = run.measured[run.measured[column].notna()]
@@ -102,7 +107,10 @@ def _compute_base_ratios(run: Results, ratio: str) -> Results:
 
 
 def _plan_panels(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple[_Plot, list[Group]]:
-    """Return the shared settings and the panels; more than `ARMS` arms in a panel split it by further factors."""
+    """Return the shared settings and the cells of each panel.
+
+    If a panel would contain more than `ARMS` arms, further factors split it.
+    """
     report = run.report
     keys = [name for name in report.panels if name != factor]
     for more in reversed(report.names):
@@ -134,7 +142,7 @@ def _build_panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
     ]
     if "base_cell" in cells:
         title = f"{title}. Base: {'; '.join(f'{label}, {_format_base(arm.iloc[0], plot)}' for label, _, arm in arms)}"
-    # Draw each repeat of cells without a valid repeat, which lack a summary.
+    # Cells without a valid repeat lack a summary; draw each of their repeats.
     broken = plot.run.invalid
     broken = broken[(broken[list(levels)] == list(levels.values())).all(axis=1)]
     invalid = _select_samples(broken["cell"], plot)
@@ -142,7 +150,7 @@ def _build_panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
     drawn = [invalid["x"], *(mark.points["x"] for mark in published)]
     places = np.unique(pd.concat([cells[plot.factor].map(names.parse_amount), *drawn]).astype(float))
     wide = bool(len(places) == 1 or places[-1] >= WIDE * places[0])
-    # Name all places or every n-th, counted from the largest.
+    # Label every position, or every n-th position counted from the largest.
     ticks = places[::-1][:: -(-len(places) // TICKS)][::-1]
     declared = plot.run.report.get_factor(plot.factor)
     panel = Panel(
@@ -173,7 +181,7 @@ def _format_base(cell: pd.Series, plot: _Plot) -> str:
 
 
 def _format_title(levels: dict, plot: _Plot) -> str:
-    """Name a panel by its place, then by the levels that vary in that place."""
+    """Write a panel's title: its storage location, then the levels that vary within that location."""
     run = plot.run
     place, cells = run.describe_place(levels), run.cells[run.cells["control"] == ""]
     parts = [prose.capitalize_first(place)] if place else []
@@ -185,7 +193,10 @@ def _format_title(levels: dict, plot: _Plot) -> str:
 
 
 def _list_arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
-    """List the arms; the question's factor decides the colour, the other varying factors decide the dash."""
+    """List the arms of a panel.
+
+    The colour depends on the question's factor, the line style on the other varying factors.
+    """
     run, own = plot.run, plot.run.report.headline
     arms = []
     for number, level in enumerate(run.arms):
@@ -195,7 +206,8 @@ def _list_arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
                 named = {own: level, **dict(zip(plot.varies, levels, strict=True))}
                 look = Look.from_arm(number, style)
                 if len(plot.variants) == 1 and not plot.value.bound:
-                    # With one line per arm, the dash also identifies the arm, except next to bounds, which are dotted.
+                    # With one line per arm, the line style also identifies the arm, except next to bounds, which are
+                    # dotted.
                     look = replace(Look.from_arm(number, number), filled=True)
                 arms.append((run.names.format_row(named, named), look, _add_x_values(arm, plot)))
     return arms
@@ -212,7 +224,7 @@ def _select_samples(cells: pd.Series, plot: _Plot) -> pd.DataFrame:
 
 
 def _build_bound_marks(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
-    """Build the bound of each arm and cache state: the largest at each place of the panel."""
+    """Build markers for the bound of each arm and cache state: the largest bound at each x position in the panel."""
     own, marks = plot.run.report.headline, []
     if not plot.value.bound:
         return []
@@ -226,7 +238,7 @@ def _build_bound_marks(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
             .max()
             .reset_index()
         )
-        # A single place makes no line.
+        # A single point cannot form a line; draw it as a marker.
         look = Look(Look.from_arm(plot.run.arms.index(named[own])).colour, "" if len(most) > 1 else "star", "dotted")
         points = most.rename(columns={plot.value.bound: "y"}).assign(y_low=np.nan, y_high=np.nan, n=np.nan)
         marks.append(
@@ -242,7 +254,15 @@ def build_numbers(
     also: Iterable[str] = (),
     published: Sequence[pd.DataFrame] = (),
 ) -> pd.DataFrame:
-    """Build a figure's numbers: medians and repeats of `cells`, repeats of cells `also`, and `published` cells."""
+    """Build the table of a figure's numbers: medians and single repeats.
+
+    Args:
+        run: results.
+        cells: cells with medians and repeats.
+        values: values to include.
+        also: names of further cells whose repeats are included.
+        published: published cells to append.
+    """
     columns = ["cell", *run.report.names, "repeat"]
     bounds = [value.bound for value in values if value.bound]
     ends = [f"{value.column}{end}" for value in values for end in ("", "_low", "_high")]

@@ -1,4 +1,4 @@
-"""Classes in which a study declares its factors, metrics and values, so that shared code writes its pages."""
+"""Classes with which a study declares its factors, metrics and values, so that shared code can write its pages."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,36 +13,36 @@ from sbench.verdicts.stats import Estimate, estimate_total_ratio
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor, and the names of its levels for readers.
+    """A factor, and the display names of its levels.
 
-    In templates `{}` is a level, for a factor of sizes with a space before its unit.
+    In templates, `{}` is replaced by a level. For sizes, a space is inserted before the unit.
     """
 
     name: str  # as in matrix.csv
-    subject: str = "{}"  # a level as the subject of a sentence, "a {} page buffer"
-    names: Mapping[str, str] = field(default_factory=dict)  # subjects of single levels, {"0": "no page buffer"}
-    within: str = "with {}"  # a level as a condition; `{}` is the subject and `{level}` the level
-    label: str = ""  # a level in rows and legends; default: the subject
-    labels: Mapping[str, str] = field(default_factory=dict)  # labels of single levels, {"direct": "direct I/O"}
-    unit: str = ""  # unit of a number, "worker": the subject is then "1 worker" or "2 workers"
-    known_as: Callable[[str, dict], str] | None = None  # returns a level's name, given the facts: "HDF5 2.0.0"
-    plural: bool = False  # whether its subjects are plural, as "chunks of 4 MiB"
-    size: bool = False  # whether levels are sizes, "64MiB"
-    place: bool = False  # whether it states where bytes came from: pages separate places
-    given: bool = False  # whether a reader's work decides it, such as which data to read; others are choices
+    subject: str = "{}"  # template of a level as the subject of a sentence, "a {} page buffer"
+    names: Mapping[str, str] = field(default_factory=dict)  # subjects of particular levels, {"0": "no page buffer"}
+    within: str = "with {}"  # template of a level as a condition; `{}` is the subject and `{level}` the level
+    label: str = ""  # template of a level in row labels and legends; the subject if empty
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels of particular levels, {"direct": "direct I/O"}
+    unit: str = ""  # unit of numeric levels; with "worker", subjects are "1 worker" and "2 workers"
+    known_as: Callable[[str, dict], str] | None = None  # name of a level, given the run's facts: "HDF5 2.0.0"
+    plural: bool = False  # whether subjects are plural, as in "chunks of 4 MiB"
+    size: bool = False  # whether levels are sizes, such as "64MiB"
+    place: bool = False  # whether it is part of the storage location; pages separate locations
+    given: bool = False  # whether it describes the reader's work, such as the data to read, and is not a choice
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # levels of other factors at which it applies
-    apart: bool = False  # whether a page lists the best of each level, side by side
-    axis: str = ""  # label of an axis; default: the title
-    added: str = ""  # level of all cells from before the factor existed
-    order: tuple[str, ...] = ()  # levels in the order of pages, if not by number or name
+    apart: bool = False  # whether a page lists the best configuration of each level, side by side
+    axis: str = ""  # axis label; the title if empty
+    added: str = ""  # level of all cells that were measured before the factor was introduced
+    order: tuple[str, ...] = ()  # levels in the order used on pages, if not sorted by number or name
 
     @property
     def title(self) -> str:
-        """Return the factor's name for readers."""
+        """Return the factor's display name."""
         return format_name(self.name)
 
 
-# The nodes of a cluster, which share the workers or processes of a cell.
+# The nodes of a cluster, among which a cell's workers or processes are distributed.
 NODES = Factor("nodes", unit="node", axis="Nodes", added="1")
 PAGE_BUFFER = Factor(
     "page_buffer",
@@ -55,37 +55,41 @@ PAGE_BUFFER = Factor(
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure that verdicts compare."""
+    """A quantity that verdicts compare."""
 
     name: str  # as in the tables
     title: str
-    is_time: bool = True  # false for a figure that is higher or lower, such as a percentile
+    is_time: bool = True  # false if values are described as higher or lower instead of longer or shorter
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number of each record that figures and tables show."""
+    """A number in each record that figures and tables show."""
 
-    column: str  # of the records and, with `_low` and `_high`, of the cells
-    title: str = ""  # in figures
-    unit: str = ""  # "s", "MiB/s"; "" for a ratio
-    axis: str = ""  # label of an axis; default: the title with its unit
-    means: str = ""  # meaning and better direction, for captions
+    column: str  # column of the records and cells; cells also have its confidence limits, `_low` and `_high`
+    title: str = ""  # name in figures
+    unit: str = ""  # "s", "MiB/s"; empty for a ratio
+    axis: str = ""  # axis label; the title with the unit if empty
+    means: str = ""  # explanation for captions, including which direction is better
     ratio: bool = False  # whether 1 means no difference
-    summary: Callable[[pd.DataFrame], Estimate] | None = None  # of a cell's valid records; default: the median
-    bound: str = ""  # column of the cells to draw above it, if known
+    summary: Callable[[pd.DataFrame], Estimate] | None = None  # estimate from a cell's valid records; median if None
+    bound: str = ""  # column of the cells with an upper bound to draw, where it is known
     bound_name: str = ""  # noun for the source of the bound
 
     @property
     def label(self) -> str:
-        """Return the label of an axis."""
+        """Return the axis label."""
         return self.axis or " / ".join(filter(None, [self.title, self.unit]))
 
 
 def build_rate_summary(amount: str, unit: float) -> Callable[[pd.DataFrame], Estimate]:
-    """Return a function that summarises a rate: total `amount` in `unit` / total time (METHOD 16).
+    """Return a function that estimates a rate as total amount divided by total time (METHOD 16).
 
-    The rate has an interval from six records on.
+    With fewer than `MIN_BLOCKS` records, the rate has no confidence interval.
+
+    Args:
+        amount: column of the records.
+        unit: number by which amounts are divided.
     """
 
     def compute_rate(records: pd.DataFrame) -> Estimate:
@@ -97,22 +101,33 @@ def build_rate_summary(amount: str, unit: float) -> Callable[[pd.DataFrame], Est
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table about cells.
+    """A column of a table with a row per cell.
 
-    `of` names a column of the cells, or returns a value per cell, given the run and its cells. If a mark has a
-    `meaning`, `over` returns the values to mark (default: all), given the values and the cells.
+    Attributes:
+        title: heading of the column.
+        of: name of a column of the cells, or a function that returns a value per cell, given the run and its cells.
+        text: function that formats a number.
+        over: function that returns a mask of the values to highlight, given the values and the cells; by default, all
+            values that are not empty.
+        meaning: meaning of the highlighting; without it, nothing is highlighted.
     """
 
     title: str
     of: str | Callable[[Any, pd.DataFrame], pd.Series]
-    text: Callable[[Any], str] | None = None  # formats a number
+    text: Callable[[Any], str] | None = None
     over: Callable[[pd.Series, pd.DataFrame], pd.Series] | None = None
-    meaning: str = ""  # meaning of a mark
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A factor along which arms may stop gaining, the column of the records that falls until then, and its title."""
+    """A factor along which performance may stop improving, with the metric that decides this.
+
+    Attributes:
+        factor: name of the factor, such as the number of processes.
+        time: column of the records that decreases while performance improves.
+        title: name of this column on pages.
+    """
 
     factor: str
     time: str = "total_s"
@@ -121,61 +136,67 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Contest:
-    """Arms to compare pairwise at each level of the factor `along` of the report."""
+    """A set of arms that are compared pairwise at each level of the report's factor `along`."""
 
-    arm: tuple[str, ...]  # factors that distinguish arms
-    fastest: str  # predicate of the fastest arm, "fed the processes fastest"
-    group: Callable[[dict], str]  # names a cell's group of arms that deliver the same
-    # Returns the name of an arm, given its levels and the run's names.
+    arm: tuple[str, ...]  # factors that distinguish the arms
+    fastest: str  # predicate for the fastest arm, "fed the processes fastest"
+    group: Callable[[dict], str]  # returns the name of a cell's group; arms of a group deliver the same result
+    # Returns an arm's display name, given its levels and the run's `Names`.
     name: Callable[[dict, Any], str] = lambda levels, _: ", ".join(levels.values())
 
 
 @dataclass(frozen=True)
 class Report:
-    """The declaration of a study's pages."""
+    """A study's declaration of its pages."""
 
     study: str
-    title: str  # of the page
-    headline: str  # factor of the question, which decides colours in figures
-    factors: tuple[Factor, ...]  # in the order in which pages sort and name rows
-    metrics: tuple[Metric, ...]  # the first decides, the others locate a difference
-    values: tuple[Value, ...] = (Value("total_s", "Total runtime", "s"),)  # the first judges and names a cell
-    panels: tuple[str, ...] = ()  # factors that split figures into panels; the others vary the dash
+    title: str  # title of the page
+    headline: str  # factor that the study's question is about, which determines colours in figures
+    factors: tuple[Factor, ...]  # factors in the order in which pages sort and label rows
+    metrics: tuple[Metric, ...]  # the first is the primary metric; the others help to locate a difference
+    values: tuple[Value, ...] = (Value("total_s", "Total runtime", "s"),)  # the first is the primary value
+    panels: tuple[str, ...] = ()  # factors that split figures into panels; others change the line style
     scaling: Scaling | None = None
-    contest: Contest | None = None  # arms to compare pairwise, so that a page names the fastest
-    harness: tuple[Column, ...] = ()  # cost of the harness; `null_s` is its share within the median total
-    effective: tuple[Column, ...] = ()  # conditions in force in each cell, as read back
-    moved: tuple[Column, ...] = ()  # requests and bytes, in addition to the columns of all studies
-    along: str = ""  # factor along which findings go from level to level; "" for separate comparisons
-    # Returns whether arms (a row of verdicts.csv) differ in amount by nature; pages leave out such comparisons.
+    contest: Contest | None = None  # arms to compare pairwise, so that a page can name the fastest
+    harness: tuple[Column, ...] = ()  # overhead of the harness; `null_s` is the part within the median total
+    effective: tuple[Column, ...] = ()  # conditions that were in effect for each cell, as read back
+    moved: tuple[Column, ...] = ()  # columns of requests and bytes, in addition to those of all studies
+    along: str = ""  # factor along which findings describe a series of levels; empty for separate comparisons
+    # Returns whether the arms of a row of verdicts.csv inherently process different amounts; pages omit such rows.
     unequal: Callable[[dict], bool] = lambda row: False
-    # Returns in words how much some levels read or write, "writing 50 MiB"; "" if sizes are levels.
+    # Returns a description of how much data some levels read or write, "writing 50 MiB"; empty if sizes are levels.
     amount: Callable[[Mapping], str] = lambda levels: ""
-    unit: str = "block"  # noun for the unit that a comparison counts, and resamples for its interval
+    unit: str = "block"  # noun for the unit that comparisons count, and resample for confidence intervals
 
     @property
     def added(self) -> dict[str, str]:
-        """Return the factors added later, with the level of all older cells, which pages do not print."""
+        """Return the factors that were introduced later, with the level of all older cells.
+
+        Pages do not print these levels.
+        """
         return {factor.name: factor.added for factor in self.factors if factor.added}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the factors."""
+        """Return the factors' names."""
         return tuple(factor.name for factor in self.factors)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Return the factors that state where bytes came from."""
+        """Return the names of the factors that define the storage location."""
         return tuple(factor.name for factor in self.factors if factor.place)
 
     @property
     def time_column(self) -> str:
-        """Return the column of a cell's time for readers: per iteration if records have several."""
+        """Return the column with a cell's time as shown to readers.
+
+        This is the time per iteration if records contain several iterations.
+        """
         times = [value.column for value in self.values if value.unit == "s" and value.column.endswith("_s")]
         return times[0] if times else "total_s"
 
     def get_factor(self, name: str) -> Factor:
-        """Return a factor by its name; an undeclared factor keeps its name."""
+        """Return a factor by name; an undeclared factor is displayed under its own name."""
         return next((factor for factor in self.factors if factor.name == name), Factor(name, name + " {}"))
 
     def get_value(self, column: str) -> Value:
@@ -183,5 +204,5 @@ class Report:
         return next(value for value in self.values if value.column == column)
 
     def get_metric(self, name: str) -> Metric:
-        """Return a metric by its name."""
+        """Return a metric by name; an undeclared metric is displayed under its own name."""
         return next((metric for metric in self.metrics if metric.name == name), Metric(name, format_name(name)))

@@ -1,4 +1,4 @@
-"""Export the tables of a page as CSV, LaTeX (booktabs) and an Excel workbook, for papers and spreadsheets."""
+"""Export a page's tables as CSV, LaTeX (booktabs) and an Excel workbook, for papers and spreadsheets."""
 
 import io
 import math
@@ -26,8 +26,8 @@ from sbench.pages.page import (
 )
 from sbench.probe.program import replace_file, write_text
 
-LONG = 40  # rows; a longer table runs over pages
-_MADE = (1980, 1, 1, 0, 0, 0)  # workbooks store creation times; a fixed time gives equal tables equal bytes
+LONG = 40  # rows; a longer table may span several pages
+_MADE = (1980, 1, 1, 0, 0, 0)  # fixed creation time, so that equal tables produce identical workbooks
 _MATHS = {"×": "times", "±": "pm", "≤": "leq", "≥": "geq", "µ": "mu", "▲": "blacktriangle", "△": "triangle"}
 _WORDS = {"\\": "textbackslash", "~": "textasciitilde", "^": "textasciicircum", "|": "textbar"}
 _WORDS |= {"<": "textless", ">": "textgreater", "…": "ldots", "·": "textperiodcentered"}
@@ -36,16 +36,21 @@ _TEX = str.maketrans(
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
         **{sign: f"\\{word}{{}}" for sign, word in _WORDS.items()},
         **{sign: f"$\\{word}$" for sign, word in _MATHS.items()},
-        # LaTeX reads a bracket at the start of a row as part of the previous row's end.
+        # LaTeX interprets a bracket at the start of a row as an optional argument of the previous row's end.
         **{"[": "{[}", "]": "{]}", "–": "--", "\N{MINUS SIGN}": "$-$", "“": "``", "”": "''", "’": "'"},
     }
 )
 
 
 def write_tables(study: str, results: Path, out: Path) -> int:
-    """Write the tables of a study's page from the folder `results` to the folder `out`; return their number.
+    """Write the tables of a study's page as files, and return the number of tables.
 
-    Each is a CSV and a LaTeX table, `<study>/<name>`; all are sheets of `<study>.xlsx`.
+    Each table is written as `<study>/<name>.csv` and `.tex`; `<study>.xlsx` contains all of them as sheets.
+
+    Args:
+        study: name of the study.
+        results: directory with the study's tables and facts.json.
+        out: output directory.
 
     Raises:
         Problem: a cell of the study's notebook fails.
@@ -65,7 +70,7 @@ def write_tables(study: str, results: Path, out: Path) -> int:
 
 
 def render_latex(table: Table, label: str) -> str:
-    """Render a table as LaTeX, with booktabs and amssymb, and longtable for more than `LONG` rows."""
+    """Render a table as LaTeX, with the packages booktabs and amssymb, and longtable for more than `LONG` rows."""
     texts = format_table(table)
     aligned = "".join("r" if column in find_numeric_columns(texts, table) else "l" for column in texts)
     head, *rows = [
@@ -82,7 +87,10 @@ def render_latex(table: Table, label: str) -> str:
 
 
 def write_workbook(tables: Sequence[Table], path: Path) -> None:
-    """Write tables as sheets after a sheet of their captions, numbers as numbers; equal tables give equal bytes."""
+    """Write tables as an Excel workbook: a sheet of captions, and a sheet per table with numbers stored as numbers.
+
+    Equal tables produce identical files.
+    """
     book, made = Workbook(), io.BytesIO()
     contents = book.active
     contents.title = "Contents"
@@ -105,14 +113,14 @@ def write_workbook(tables: Sequence[Table], path: Path) -> None:
 
 
 def _list_values(column: pd.Series, table: Table) -> list:
-    """List numbers as numbers or, if unknown, None, and other values as on a page."""
+    """List a column's values for a workbook: numbers, or None for unknown numbers, and other values as on a page."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         return [value if math.isfinite(value) else None for value in column.astype(object).fillna(math.nan)]
     return ["" if pd.isna(value) else remove_marks(table.format_value(column.name, value)) for value in column]
 
 
 def _add_row(sheet: Worksheet, values: Iterable) -> None:
-    """Add a row; keep texts from elsewhere that begin with = from becoming formulas."""
+    """Append a row; text that begins with = is stored as text, because it may come from elsewhere."""
     sheet.append(list(values))
     for cell in sheet[sheet.max_row]:
         cell.data_type = "s" if cell.data_type == "f" else cell.data_type

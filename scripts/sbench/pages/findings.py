@@ -1,7 +1,7 @@
-"""Turn verdicts into findings: a sentence per group of comparisons that came out alike, under the fewest conditions.
+"""Summarise verdicts as findings: a sentence per group of comparisons with the same outcome, with minimal conditions.
 
-A course is a series of comparisons along an ordered factor, such as from size to size; a single comparison is a course
-of one step. Nothing is interpolated: a finding about two neighbouring sizes covers these two.
+A course is a series of comparisons along an ordered factor, such as a range of sizes; a single comparison is a course
+of one step. Nothing is interpolated: a finding about two neighbouring sizes covers only these two.
 """
 
 import hashlib
@@ -18,17 +18,25 @@ from sbench.pages.sentences import Steps, write_finding
 from sbench.pages.statements import Outcomes
 from sbench.verdicts.outcomes import DECIDED, ORDERED
 
-ALIKE = 1.5  # ratio beyond which a range is split if a level separates it
+ALIKE = 1.5  # a wider range of ratios (largest / smallest) is split if a factor's levels separate it
 MOST_PARTS = 4
 Conditions = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Comparisons (rows of verdicts.csv) with the same outcome, in one sentence.
+    """Comparisons (rows of verdicts.csv) with the same outcome, described by one sentence.
 
-    `where` is their place, `text` the rest of the sentence. `verdict` is the verdict of all steps, or "mixed" if they
-    differ; `conditions` are the levels at which it holds, `under` the same in words.
+    Attributes:
+        where: their storage location.
+        text: the rest of the sentence.
+        factor: name of the compared factor.
+        metric: name of the compared metric.
+        verdict: verdict of all steps, or "mixed" if they differ.
+        conditions: levels at which the finding applies, by factor.
+        rows: the comparisons.
+        under: description of `conditions`.
+        statement: claim that pages check against the data.
     """
 
     where: str
@@ -43,7 +51,7 @@ class Finding:
 
     @property
     def is_decided(self) -> bool:
-        """Return whether any of its comparisons was decided."""
+        """Return whether at least one of the comparisons was decided."""
         return bool(self.rows["verdict"].isin(DECIDED).any())
 
     @property
@@ -54,14 +62,17 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """Return its anchor, a digest of the compared levels: stable as long as the comparisons are the same."""
+        """Return the finding's HTML anchor, a digest of the compared levels that changes only if the comparisons do."""
         levels = self.rows.drop(columns=["verdict", "note"], errors="ignore").select_dtypes(exclude=["number", "bool"])
         digest = hashlib.sha256(levels.to_csv(index=False).encode()).hexdigest()[:6]
         return f"{self.factor}-{self.metric}-{digest}".replace("_", "-").replace(" ", "-")
 
 
 def describe_place(rows: pd.DataFrame, results: Results) -> str:
-    """Describe place and, if it differs elsewhere, work of all comparisons of a pair: "on disk, writing 50 MiB"."""
+    """Describe the storage location of a pair's comparisons, and their work: "on disk, writing 50 MiB".
+
+    The work is included only if all the comparisons have the same and other cells differ.
+    """
     done = [
         results.names.format_condition(factor.name, rows[factor.name].unique())
         for factor in results.report.factors
@@ -73,7 +84,7 @@ def describe_place(rows: pd.DataFrame, results: Results) -> str:
 
 
 def list_findings(results: Results, metric: str = "") -> list[Finding]:
-    """List the findings on a metric (default: the deciding metric), in the order of the comparisons."""
+    """List the findings for a metric, or for the primary metric by default, in the order of the comparisons."""
     rows = results.get_comparisons(metric)
     rows = rows[~results.find_unmade(rows)[0]]
     pairs = rows.groupby(results.pair_keys, sort=False) if len(rows) else ()
@@ -90,7 +101,12 @@ def _iter_pair_findings(group: pd.DataFrame, results: Results) -> Iterator[Findi
 
 
 def _split_courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Return a table with a row per course and its `steps`, (level, verdict) in order, and the rows of each course."""
+    """Split the comparisons of a pair into courses.
+
+    Returns:
+        a table with a row per course and its `steps`, a tuple of (level, verdict) in order; and the comparisons of each
+            course.
+    """
     along = results.report.along
     if not along or group["factor"].iloc[0] == along:
         steps = [(("", verdict),) for verdict in group["verdict"]]
@@ -108,10 +124,17 @@ def _split_courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame,
 def split_by_levels(
     chosen: pd.DataFrame, among: pd.DataFrame, results: Results
 ) -> list[tuple[pd.DataFrame, Conditions | None]]:
-    """Split `chosen`, courses that came out alike, into parts that a few levels separate from the rest of `among`.
+    """Split courses with the same outcome into parts that the levels of a few factors separate from all other courses.
 
-    The conditions of a part (factor -> levels) hold in it and nowhere else in `among`. Return `chosen` in one part with
-    conditions None if that is impossible, or takes more than four parts, which are too many to read.
+    Args:
+        chosen: the courses with the same outcome.
+        among: all courses.
+        results: results of the study.
+
+    Returns:
+        the parts, each with its conditions (factor -> levels), which are met by its courses and by no other course in
+            `among`. If this is impossible, or would require more than `MOST_PARTS` parts, `chosen` is the only part and
+            its conditions are None.
     """
     context = [name for name in results.report.names if name in among and among[name].nunique() > 1]
     for cut in ([], *([name] for name in context), *map(list, itertools.combinations(context, 2))):
@@ -125,7 +148,7 @@ def split_by_levels(
 
 
 def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[str]) -> Conditions | None:
-    """Return the fewest levels of single factors that separate `chosen` from the rest, else None."""
+    """Return minimal conditions on single factors that separate `chosen` from the rest, or None if there are none."""
 
     def is_exact(conditions: Conditions) -> bool:
         held = [among[factor].isin(levels) for factor, levels in conditions.items()]
@@ -135,7 +158,7 @@ def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[st
     conditions = {factor: levels for factor, levels in conditions.items() if len(levels) < among[factor].nunique()}
     if not is_exact(conditions):
         return None
-    # Leave out conditions that the others imply.
+    # Omit conditions that are implied by the remaining ones.
     for factor in list(conditions):
         fewer = {name: levels for name, levels in conditions.items() if name != factor}
         conditions = fewer if is_exact(fewer) else conditions
@@ -145,7 +168,7 @@ def _find_conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[st
 def _split_by_ratio(
     rows: pd.DataFrame, conditions: Conditions, among: pd.DataFrame, context: list[str]
 ) -> list[tuple[pd.DataFrame, Conditions]]:
-    """Split a part with ratios far apart by the factor that reduces their spread most, at least by half."""
+    """Split a part whose ratios differ widely by the factor that reduces their spread the most, at least by half."""
     closest, pieces = _compute_spread(rows) / 2, [(rows, conditions)]
     if _compute_spread(rows) <= np.log(ALIKE):
         return pieces
@@ -166,7 +189,7 @@ def _build_finding(
 ) -> Finding:
     head, verdicts = rows.iloc[0], {verdict for _, verdict in steps}
     if conditions and len(steps) > 1:
-        # The sentence names the levels of the factor `along`.
+        # The sentence already names the levels of the factor `along`.
         conditions = {factor: levels for factor, levels in conditions.items() if factor != results.report.along}
     under = ", ".join(results.names.format_condition(factor, levels) for factor, levels in (conditions or {}).items())
     some = words.fill("in some comparisons", many=len(rows) // len(steps), of=of) if conditions is None else ""
