@@ -15,16 +15,16 @@ from sbench.pages.statements import Outcomes, Recommendation, Statement
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
-FEW = 2  # contenders that the headline describes; above, only the contender with the least time
-CLAUSES, LONGEST = 2, 35  # clauses and words of a headline
-NAMED = 5  # levels in a question
+FEW = 2  # contenders that the headline describes; with more, it names only the fastest
+CLAUSES, LONGEST = 2, 35  # maximum number of clauses and words in a headline
+NAMED = 5  # maximum number of levels named in a question
 Sentence = tuple[str, tuple[Statement, ...]]
 
 
 def list_asked_factors(results: Results) -> list[str]:
-    """List the varied factors that the configuration compares, then other factors with comparisons; at least one.
+    """List the varied factors that the configuration compares, followed by other compared factors; at least one.
 
-    Without a configuration, these are the factors with comparisons, first the study's.
+    Without a configuration, list the factors with comparisons, starting with the study's main factor.
     """
     settings, own = results.facts.get("settings") or {}, results.report.headline
     made = sorted(dict.fromkeys(results.get_comparisons()["factor"]), key=lambda factor: factor != own)
@@ -40,7 +40,7 @@ def _select_originals(results: Results) -> pd.DataFrame:
 
 
 def write_question(results: Results) -> str:
-    """Return the question of the configuration, or write the question that comparisons and matrix imply."""
+    """Return the configuration's question, or else a question derived from the comparisons and levels."""
     if question := results.facts.get("question"):
         return question
     first, *others = list_asked_factors(results)
@@ -59,7 +59,7 @@ def write_question(results: Results) -> str:
 
 
 def write_headline(results: Results) -> Sentence:
-    """Write the outcome of the comparison asked for as a sentence, with its statements."""
+    """Write a sentence with the outcome of the comparison that the question asks for, and its statements."""
     if results.measured.empty:
         return _explain_nothing(results.cells), ()
     if results.verdicts.empty:
@@ -87,7 +87,7 @@ def write_headline(results: Results) -> Sentence:
 
 
 def _write_pairs(rows: pd.DataFrame, results: Results, is_first: bool) -> str:
-    """Compare each contender with the baseline in a place; name the baseline once if the wording allows."""
+    """Compare each contender with the baseline in a storage location; name the baseline only once if possible."""
     pairs = [pair for _, pair in rows.groupby("contender", sort=False) if pair["verdict"].isin(ORDERED).any()]
     parts = [_split_by_order(pair)[0] for pair in pairs]
     is_alike = len({get_effect(part, results).than for part in parts}) == 1
@@ -99,7 +99,7 @@ def _write_pairs(rows: pd.DataFrame, results: Results, is_first: bool) -> str:
 
 
 def _remove_repetition(texts: list[str]) -> list[str]:
-    """Remove words that clauses share: "HSDS took 65× and Zarr 2.6× as long"."""
+    """Remove words that consecutive clauses share: "HSDS took 65× and Zarr 2.6× as long"."""
     for verb, size in ((" took ", " as long"), (" was ", " as fast")):
         if all(verb in text and size in text for text in texts) and all(text.endswith(size) for text in texts[:-1]):
             texts = [texts[0], *(text.replace(verb, " ", 1) for text in texts[1:])]
@@ -108,13 +108,13 @@ def _remove_repetition(texts: list[str]) -> list[str]:
 
 
 def _split_by_order(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Split comparisons by order (faster or slower), the more frequent order first."""
+    """Split decided comparisons by direction (faster or slower), with the more frequent direction first."""
     parts = [part for _, part in rows[rows["verdict"].isin(ORDERED)].groupby("verdict", sort=False)]
     return sorted(parts, key=len, reverse=True)
 
 
 def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
-    """Write which of two arms took less time in a place, and under which conditions the order was the opposite."""
+    """Write which of two arms took less time in a storage location, and under which conditions the reverse was true."""
     new, old = name_sides(rows.iloc[0], results)
     texts = []
     for number, part in enumerate(_split_by_order(rows)):
@@ -127,7 +127,10 @@ def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
 
 
 def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Results) -> str:
-    """Write the conditions of an order that not all comparisons have: " with …", " with … (3 of 4)"; else ""."""
+    """Describe the conditions of an order that only some comparisons have: " with …" or " with … (3 of 4)".
+
+    Return an empty string if all comparisons have the same order.
+    """
     if len(part) == len(rows):
         return ""
     opposite = rows[rows["verdict"].isin(ORDERED) & (rows["verdict"] != part["verdict"].iloc[0])]
@@ -142,7 +145,10 @@ def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Result
 def _find_conditions(
     part: pd.DataFrame, opposite: pd.DataFrame, rows: pd.DataFrame, results: Results
 ) -> dict[str, list[str]]:
-    """Return the fewest levels of factors that hold for a part and not for the opposite order; {} if impossible."""
+    """Return the fewest levels of factors that cover a part of the comparisons and none with the opposite order.
+
+    Return an empty dictionary if one or two factors do not suffice.
+    """
     context = [name for name in results.report.names if name in rows and rows[name].nunique() > 1]
     levels = {name: list(dict.fromkeys(part[name])) for name in context}
     levels = {name: own for name, own in levels.items() if len(own) < rows[name].nunique()}
@@ -157,13 +163,14 @@ def _match_conditions(rows: pd.DataFrame, conditions: dict[str, list[str]]) -> n
 
 
 class _Case(NamedTuple):
-    """The arm with the least time among arms that differ only in the factor asked about.
+    """The fastest arm among arms that differ only in the factor that the question is about.
 
     Attributes:
-        seconds: median time of the arm.
-        row: comparison of the arm with the baseline; None for the baseline.
-        unjudged: reason for a missing verdict, else "".
-        statements: the arm's least time, and the judged comparisons with the baseline.
+        level: the arm's level of this factor.
+        seconds: the arm's median time.
+        row: the arm's comparison with the baseline; None if the arm is the baseline.
+        unjudged: reason for a missing verdict; an empty string if there is a verdict.
+        statements: claims that the arm has the least time, and about the judged comparisons with the baseline.
     """
 
     level: str
@@ -174,7 +181,7 @@ class _Case(NamedTuple):
 
 
 def _write_least(factor: str, rows: pd.DataFrame, results: Results) -> Sentence:
-    """Write in how many cases each arm took the least time; "not decided" if most of these arms lack a verdict."""
+    """Write in how many cases each arm was the fastest; undecided if most of the fastest arms lack a verdict."""
     context = [name for name in results.report.names if name in rows and name != factor]
     cases = [_find_least(case, context, results) for _, case in rows.groupby(context, sort=False)]
     unjudged = [case for case in cases if case.unjudged]
@@ -218,7 +225,10 @@ def _find_least(case: pd.DataFrame, context: list[str], results: Results) -> _Ca
 
 
 def _write_effect(cases: list[_Case], baseline: str, results: Results) -> str:
-    """Compare an arm with the baseline over the cases in which it was shown to be faster; "" without any."""
+    """Compare an arm with the baseline over the cases with the verdict that it is faster.
+
+    Return an empty string if there are none.
+    """
     shown = pd.DataFrame([case.row for case in cases if case.row and case.row["verdict"] == Outcome.FASTER])
     if shown.empty:
         return ""
@@ -250,7 +260,7 @@ def _format_medians(rows: pd.DataFrame) -> str:
 
 
 def _explain_nothing(cells: pd.DataFrame) -> str:
-    # Drop the numbers of repeats: all of them failed.
+    # Omit the repeats' numbers, since all repeats failed.
     reasons = cells["reasons"].str.replace(r"\brepeats? [\d, ]+: ", "", regex=True)
     reasons = reasons[reasons != ""].value_counts()
     why = f": {reasons.index[0].rstrip('.')}" if len(reasons) else ""
@@ -258,7 +268,10 @@ def _explain_nothing(cells: pd.DataFrame) -> str:
 
 
 def write_tally(results: Results) -> str:
-    """Write how many comparisons of the factor asked about were decided, and the outcomes of the others."""
+    """Write how many comparisons of the question's factor were decided, and the outcomes of the rest.
+
+    Return an empty string if all of them were decided.
+    """
     factor, rows = list_asked_factors(results)[0], results.get_comparisons()
     rows = rows[rows["factor"] == factor]
     counts = rows["verdict"].value_counts().to_dict()

@@ -1,6 +1,7 @@
-"""Find the fastest arm at each level of the factor along which a study compares, by verdicts (METHOD 17).
+"""Determine the fastest arm at each level of the factor `along`, from pairwise verdicts (METHOD 17).
 
-Every pair of arms of one contest has a verdict, from the configuration's comparisons or the family `contest`.
+Every pair of arms in a contest has a verdict, from the configured comparisons or from the comparison family `contest`.
+A context is a combination of levels of the factors that the arms of a contest share.
 """
 
 import itertools
@@ -20,9 +21,9 @@ from sbench.pages.sentences import write_stretch
 from sbench.pages.statements import Leader
 from sbench.verdicts.outcomes import JUDGED, Outcome
 
-NAMED = 3  # leaders that a sentence names
-ADVICE = 4  # sentences that a page opens with
-# Kinds without judged arms, or with an unjudged arm in the lead; `words` has the reasons.
+NAMED = 3  # maximum number of leaders named in a sentence
+ADVICE = 4  # maximum number of sentences at the top of a page
+# Kinds of leads without judged arms, or with an unjudged arm in front; `words` contains the reasons.
 UNJUDGED = ("unjudged", "apart", "few", "ahead")
 DECIDED_KINDS = ("one", "same")
 Arm = tuple[str, ...]
@@ -32,12 +33,18 @@ Edges = dict[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Lead:
-    """The arms that no other arm was shown to beat, at neighbouring levels, in all contexts with this outcome.
+    """The arms that no other arm beat, at neighbouring levels and in all contexts with the same outcome.
 
-    `kind` is `one`, `same` (each as fast as the others), `open` (undecided) or in `UNJUDGED`; then `arms` is the arm
-    with the highest value, which for `ahead` lacks a verdict that others have. `outside` are arms without a verdict
-    while others have verdicts. A context has levels of the factors of `list_context_factors`; `levels` are part of the
-    group's levels `of`.
+    Attributes:
+        arms: the leading arms. If `kind` is in `UNJUDGED`, the arm with the highest value or, for `ahead`, the arm with
+            the least time, which lacks the verdicts that others have.
+        kind: `one` (faster than each of the others), `same` (several, equally fast), `open` (undecided), or in
+            `UNJUDGED`.
+        outside: arms without a verdict, if others have verdicts.
+        groups: groups of arms to which the lead applies.
+        contexts: contexts to which the lead applies, as levels of the factors in `list_context_factors`.
+        levels: levels of the factor `along` to which the lead applies.
+        of: all levels of that factor in the group.
     """
 
     arms: tuple[Arm, ...]
@@ -50,12 +57,12 @@ class Lead:
 
     @property
     def outcome(self) -> tuple:
-        """Return the key of leads that one sentence can cover."""
+        """Return a key that is equal for leads that one sentence can describe."""
         return self.kind, frozenset(self.arms), self.outside
 
 
 def find_leads(results: Results) -> list[Lead]:
-    """Find the leads of each group of arms that deliver the same, in each context, along the levels."""
+    """Find the leads along the levels, for each context and each group of arms that deliver the same result."""
     contest, context_names, edges = results.report.contest, list_context_factors(results), _get_edges(results)
     cells = results.measured
     cells = cells.assign(group=[contest.group(cell) for cell in cells.to_dict("records")])
@@ -71,19 +78,19 @@ def find_leads(results: Results) -> list[Lead]:
         for contexts in split_contexts(list(parts))
         for lead in parts[contexts[0]]
     ]
-    # Leads of groups with most levels come first.
+    # Leads of the groups with the most levels come first.
     order = list(cells["group"].unique())
     return sorted(distinct, key=lambda lead: (-len(lead.of), order.index(lead.groups[0])))
 
 
 def list_context_factors(results: Results) -> list[str]:
-    """List the factors that arms of one contest share, except the factor along which they are compared."""
+    """List the factors whose levels the arms of a contest share, except the factor along which they are compared."""
     report = results.report
     return [name for name in report.names if name not in (*report.contest.arm, report.along)]
 
 
 def split_contexts(contexts: list[Context]) -> Iterator[list[Context]]:
-    """Yield groups of contexts that are all combinations of some levels, so that a sentence can name them."""
+    """Yield groups of contexts, each a full combination of levels, so that a sentence can describe a group."""
     levels = [list(dict.fromkeys(column)) for column in zip(*contexts, strict=True)]
     if np.prod([len(some) for some in levels]) == len(contexts):
         yield contexts
@@ -96,7 +103,17 @@ def split_contexts(contexts: list[Context]) -> Iterator[list[Context]]:
 def describe_lead(
     lead: Lead, results: Results, strong: Callable[[str], str] = bold, brief: bool = False
 ) -> tuple[str, str]:
-    """Return the conditions of a lead, and a sentence on it with values; `brief` leaves out intervals and `outside`."""
+    """Describe a lead in a sentence with values.
+
+    Args:
+        lead: the lead.
+        results: results of the study.
+        strong: function that emphasises the names of arms.
+        brief: whether to omit confidence intervals and the arms without a verdict.
+
+    Returns:
+        the conditions, and the sentence.
+    """
     report, cells = results.report, select_cells(lead, results)
     where = _describe_conditions(lead, cells, results)
     of_arm = {arm: cells[cells["arm"] == arm] for arm in lead.arms}
@@ -127,7 +144,7 @@ def _describe_conditions(lead: Lead, cells: pd.DataFrame, results: Results) -> s
         levels = list(dict.fromkeys(column))
         if factor != "cache" and levels != [""] and levels != [results.usual_levels.get(factor)]:
             conditions.append(named.format_condition(factor, levels))
-    # The names of groups include the factor that separates them.
+    # The names of groups already state the factor that separates them.
     conditions = [text for text in conditions if text != prose.format_list(lead.groups, "or")]
     return ", ".join(dict.fromkeys(filter(None, [prose.format_list(lead.groups), *conditions])))
 
@@ -142,7 +159,7 @@ def _name_outside(lead: Lead, results: Results) -> str:
 
 
 def write_others(leads: list[Lead], results: Results) -> list[Sentence]:
-    """Write a sentence for each lead in other contexts and along the sizes, and for the headline's unjudged arms."""
+    """Write a sentence for leads that the headline does not cover, and for the headline's arms without a verdict."""
     keys = {_build_key(lead) for lead in _choose_leads(leads, results)}
     first = [lead for lead in _select_first(leads) if _build_key(lead) in keys] or leads[:1]
     unjudged = [
@@ -166,7 +183,10 @@ def write_others(leads: list[Lead], results: Results) -> list[Sentence]:
 
 
 def write_headline(leads: list[Lead], results: Results) -> list[Sentence]:
-    """Write the leads along all levels in a sentence, with its statements."""
+    """Write a sentence that summarises the decided leads, with its statements.
+
+    If no lead was decided, write so, followed by the first lead.
+    """
     chosen = _choose_leads(leads, results)
     if chosen:
         statements = tuple(to_statement(lead, results) for lead in chosen)
@@ -177,7 +197,10 @@ def write_headline(leads: list[Lead], results: Results) -> list[Sentence]:
 
 
 def to_statement(lead: Lead, results: Results) -> Leader:
-    """Convert a lead to a statement: its cells, the cells judged against them, and the verdicts."""
+    """Convert a lead to a statement that can be checked against the data.
+
+    The statement contains the leading cells, the cells that they were compared with, and the verdicts between them.
+    """
     cells = select_cells(lead, results)
     role = np.select([cells["arm"].isin(lead.arms), cells["arm"].isin(lead.outside)], ["leads", "unjudged"], "other")
     keys = [results.report.along, *list_context_factors(results)]
@@ -195,14 +218,17 @@ def to_statement(lead: Lead, results: Results) -> Leader:
 
 
 def _select_first(leads: list[Lead]) -> list[Lead]:
-    """Select the leads of the headline: the first decided lead of each group, and decided leads in its contexts."""
+    """Select the headline's leads: each group's first decided lead, and its decided leads in the same contexts."""
     decided = [lead for lead in leads if lead.kind in DECIDED_KINDS]
     contexts = {lead.groups: lead.contexts for lead in reversed(decided)}
     return [lead for lead in decided if lead.contexts == contexts[lead.groups]]
 
 
 def _choose_leads(leads: list[Lead], results: Results) -> list[Lead]:
-    """Choose the leads of the headline: the first, and the next that fits; other sentences have the rest."""
+    """Choose the leads that fit in the headline: the first, and the next that is short enough.
+
+    The remaining leads are described in other sentences.
+    """
     chosen: list[Lead] = []
     for lead in _merge_leads(_select_first(leads)):
         if not chosen or (len(chosen) < CLAUSES and _is_short([*chosen, lead], results)):
@@ -245,7 +271,7 @@ def _find_leads_along(cells: pd.DataFrame, edges: Edges, results: Results) -> li
     beside = False
     for level in levels:
         here = cells[cells[along] == level]
-        # A level with a single arm decides nothing, and separates the levels around it.
+        # A level with a single arm decides nothing, and separates the levels on either side.
         if len(here) > 1:
             lead = _find_lead(edges, here, results.report.contest.arm, results.report.values[0].column)
             before = leads.pop().levels if beside and leads[-1].outcome == lead.outcome else ()
@@ -255,7 +281,10 @@ def _find_leads_along(cells: pd.DataFrame, edges: Edges, results: Results) -> li
 
 
 def _find_lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -> Lead:
-    """Find the leading cells, which no other cell beats; all judged cells if the verdicts form a circle."""
+    """Find the leading cells: those that no other cell beats.
+
+    If the verdicts form a cycle, all judged cells lead.
+    """
     arms = dict(zip(cells["cell"], cells[list(arm)].itertuples(index=False, name=None), strict=True))
     between = {pair: verdict for pair, verdict in edges.items() if set(pair) <= arms.keys()}
     judged = {frozenset(pair): verdict for pair, verdict in between.items() if verdict in JUDGED}
@@ -292,7 +321,7 @@ def _select_comparisons(results: Results) -> pd.DataFrame:
 
 
 def select_cells(lead: Lead, results: Results) -> pd.DataFrame:
-    """Return the cells of a lead with their `arm`, sorted by level."""
+    """Return the cells to which a lead applies, with a column `arm`, sorted by level."""
     cells, along = results.measured, results.report.along
     cells = cells[cells[along].isin(lead.levels)]
     cells = cells[[tuple(context) in lead.contexts for context in cells[list_context_factors(results)].to_numpy()]]
@@ -302,7 +331,7 @@ def select_cells(lead: Lead, results: Results) -> pd.DataFrame:
 
 
 def _format_values(cells: pd.DataFrame, lead: Lead, results: Results, brief: bool) -> str:
-    """Format the values at the smallest and the largest level; the range of all if `brief` or with several contexts."""
+    """Format the values at the lowest and highest level; if `brief` or with several contexts, format their range."""
     value, along = results.report.values[0], results.report.along
     if len(lead.contexts) > 1 or brief:
         return f"{prose.format_span(cells[value.column], names.format_rate)} {value.unit}"

@@ -1,8 +1,8 @@
-"""Turn text into HTML or Markdown, which only this module does: pages show any text from anywhere as it is.
+"""Convert text to HTML or Markdown and escape it; only this module does so.
 
-Sentences of a page mark bold text, code, links and blocks with the functions below. The marks are control characters,
-which `sbench.pages.run_files` escapes in all tables and facts. So callers need not know which text comes from
-elsewhere, and cannot forget to escape it.
+Sentences on pages mark bold text, code, links and blocks with the functions below. The marks are control characters,
+which `sbench.pages.run_files` escapes in all tables and facts. Callers therefore need not know whether a text comes
+from elsewhere, and cannot forget to escape it.
 """
 
 import re
@@ -11,23 +11,24 @@ from html import escape
 from urllib.parse import quote
 
 _BOLD, _PLAIN, _CODE, _LINK, _AT, _END, _BLOCK = map(chr, range(1, 8))
-# Characters that text from elsewhere must not contain: the marks, characters that HTML and XML forbid, controls of the
-# direction of the following text, and halves of a sign.
+# Characters that text from elsewhere must not contain: the marks, characters that are invalid in HTML and XML, Unicode
+# controls of text direction, and unpaired surrogates.
 FOREIGN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _MARKS = (
     f"(?P<bold>{_BOLD})|(?P<plain>{_PLAIN})|{_CODE}(?P<code>[^{_END}]*){_END}"
     f"|{_LINK}(?P<path>[^{_AT}]*){_AT}(?P<link>[^{_END}]*){_END}"
 )
-# Signs that Markdown (GitHub's and mistune's) interprets within a line; "snake_case", "[0.9, 1.1]" and "R&D" stay as
-# they are.
+# Characters that Markdown (GitHub's and mistune's) interprets within a line. "snake_case", "[0.9, 1.1]" and "R&D" need
+# no escape.
 _SIGNS = (
     r"[`*~$]",
     r"(?<![^\W_])_|_(?![^\W_])",
     rf"!(?=[\[{_LINK}])",
     rf"\](?=[(\[:{_LINK}])",
 )
-# At the start of a block: a heading, a list, a rule, a quotation, a task or a definition; and the end of a heading.
+# Characters with a meaning at the start of a block (heading, list, rule, quotation, task or definition), or at the end
+# of a heading.
 _OPENING = (r"\A#", r"\A[-+]+(?=\s|\Z)", r"\A[>\[]", r"(?<=\s)#+\Z")
 _ENTITIES = {"<": "&lt;", "&": "&amp;", "\\": "&#92;"}
 
@@ -53,47 +54,47 @@ _ELEMENTS = {
 
 
 def bold(text: str) -> str:
-    """Mark `text` as bold."""
+    """Mark text as bold."""
     return f"{_BOLD}{text}{_PLAIN}"
 
 
 def code(text: str) -> str:
-    """Mark `text` as code within a sentence."""
+    """Mark text as inline code."""
     return f"{_CODE}{text}{_END}"
 
 
 def link(text: str, path: str) -> str:
-    """Mark `text` as a link to a file, with a path relative to the page, or to an https address."""
+    """Mark text as a link to a file, with a path relative to the page, or to an https URL."""
     return f"{_LINK}{path}{_AT}{text}{_END}"
 
 
 def paragraph(text: str) -> str:
-    """Mark `text` as a paragraph, which is the default at the start of a text."""
+    """Mark text as a paragraph, the default for the first block of a text."""
     return _build_block("", text)
 
 
 def heading(level: int, text: str) -> str:
-    """Mark `text` as a heading of level 1, 2 or 3."""
+    """Mark text as a heading of level 1, 2 or 3."""
     return _build_block(_HEADINGS[level], text)
 
 
 def quotation(text: str) -> str:
-    """Mark `text` as a quotation."""
+    """Mark text as a quotation."""
     return _build_block(_QUOTATION, text)
 
 
 def verbatim(text: str) -> str:
-    """Mark the lines of `text` as a block of code."""
+    """Mark the lines of a text as a code block."""
     return _build_block(_VERBATIM, text)
 
 
 def bullets(lines: Iterable[str], level: int = 1) -> str:
-    """Mark sentences as a list; items of level 2 belong to the last item of level 1 before them."""
+    """Mark sentences as list items; items of level 2 are nested in the preceding item of level 1."""
     return "".join(_build_block(_ITEMS[level - 1], line) for line in lines)
 
 
 def render_html(*texts: str) -> str:
-    """Render texts, each a paragraph or blocks, as HTML."""
+    """Render texts, each a paragraph or a series of blocks, as HTML."""
     parts, depth = [], 0
     for kind, text in _split_blocks(*texts):
         level = _ITEMS.index(kind) + 1 if kind in _ITEMS else 0
@@ -105,7 +106,7 @@ def render_html(*texts: str) -> str:
 
 
 def render_markdown(*texts: str) -> str:
-    """Render texts, each a paragraph or blocks, as Markdown."""
+    """Render texts, each a paragraph or a series of blocks, as Markdown."""
     parts, before = [], ""
     for kind, text in _split_blocks(*texts):
         parts.append("\n" if before in _ITEMS and kind in _ITEMS else "\n\n")
@@ -121,17 +122,17 @@ def remove_marks(text: str) -> str:
 
 
 def render_html_line(text: str) -> str:
-    """Render a text as HTML without an enclosing element."""
+    """Render text as HTML without an enclosing element."""
     return _HTML.sub(_render_html_token, _join_lines(text))
 
 
 def render_markdown_line(text: str) -> str:
-    """Render a text as a line of Markdown."""
+    """Render text as a line of Markdown."""
     return _LINE.sub(_render_markdown_token, _join_lines(text))
 
 
 def render_markdown_cell(text: str) -> str:
-    """Render a text as a cell of a Markdown table."""
+    """Render text for a cell of a Markdown table."""
     return _CELL.sub(_render_markdown_token, _join_lines(text))
 
 

@@ -1,4 +1,4 @@
-"""Format levels, stores, sizes, ratios and verdicts for readers, with the same names on all pages."""
+"""Format levels, stores, sizes, ratios and verdicts for display, with the same names on all pages."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from sbench.probe.program import Problem
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 
-MULTIPLE = 1.5  # larger differences are printed as a multiple, smaller differences in percent
+MULTIPLE = 1.5  # ratios above this (or below its inverse) are printed as a multiple, others in percent
 _STATES = {
     "cold": "cold cache",
     "warm": "served from memory (page cache)",
@@ -30,7 +30,13 @@ _PREFIXES = (("ns", 1e9), ("µs", 1e6), ("ms", 1e3))
 
 
 class Effect(NamedTuple):
-    """A ratio of times in words, "took 24 % longer", its interval, "[21, 29]", and the word before the baseline."""
+    """A ratio of times as text, "took 24 % longer".
+
+    Attributes:
+        text: the effect.
+        interval: its confidence interval, "[21, 29]".
+        than: the word before the baseline, "than" or "as".
+    """
 
     text: str
     interval: str
@@ -40,21 +46,21 @@ class Effect(NamedTuple):
 def describe_effect(
     ratios: Iterable[float], low: float, high: float, plural: bool = False, is_time: bool = True, is_bound: bool = False
 ) -> Effect:
-    """Describe how much longer or shorter contenders took than baselines, or how much higher or lower they were.
+    """Describe how much longer or less time contenders took than baselines, or how much higher or lower they were.
 
     Args:
         ratios: contender / baseline, all above or all below 1.
-        low: lower end of the interval, or of the intervals' hull.
-        high: upper end.
-        plural: whether the subject is plural, as "chunks of 4 MiB".
+        low: lower confidence limit, or the lowest of several.
+        high: upper confidence limit, or the highest of several.
+        plural: whether the subject is plural, as in "chunks of 4 MiB".
         is_time: whether the ratios compare times.
-        is_bound: whether the effect is at least this large.
+        is_bound: whether the ratios are lower bounds on the effect.
     """
     ratios, at_least = list(ratios), "at least " * is_bound
     least, most = min(ratios), max(ratios)
     longer = least >= 1
     values, ends = ((least, most), (low, high)) if longer else ((most, least), (high, low))
-    # A figure other than a time is at most 100 % lower.
+    # Values other than times can be at most 100 % lower, so that a percentage always suffices.
     if most >= MULTIPLE or (is_time and least <= 1 / MULTIPLE):
         if not longer:
             values, ends = ([1 / value for value in pair] for pair in (values, ends))
@@ -62,7 +68,7 @@ def describe_effect(
         high_or_long = "took {}× as long" if is_time else "was {}× as high"
         text = (high_or_long if longer else fast).format(at_least + _format_range(*values, format_two_digits))
         return Effect(text, _format_interval(*ends, format_two_digits), "as")
-    # An end of the interval beyond 1 gets the opposite sign.
+    # A confidence limit on the other side of 1 gets the opposite sign.
     values, ends = ([100 * (value - 1) * (1 if longer else -1) for value in pair] for pair in (values, ends))
     if is_time:
         text = "took {} % longer" if longer else "took {} % less time"
@@ -76,14 +82,14 @@ def describe_effect(
 
 
 def format_ratio_with_interval(value: float, low: float, high: float) -> str:
-    """Format a ratio as "1.24 [1.21, 1.29]"; "" if it is NaN."""
+    """Format a ratio as "1.24 [1.21, 1.29]"; return an empty string for NaN."""
     return "" if pd.isna(value) else format_with_interval(value, low, high, prose.format_ratio)
 
 
 def format_multiple(value: float, low: float, high: float, is_time: bool = True) -> str:
-    """Format a ratio of times as "1.24× as long [1.21, 1.29]", or "1.24× as fast" below 1; "" if it is NaN.
+    """Format a ratio of times as "1.24× as long [1.21, 1.29]", or, inverted, as "1.24× as fast" if it is below 1.
 
-    Ratios of other figures read "0.81× as high".
+    Ratios of other quantities read "0.81× as high". Return an empty string for NaN.
     """
     if pd.isna(value):
         return ""
@@ -95,22 +101,22 @@ def format_multiple(value: float, low: float, high: float, is_time: bool = True)
 
 
 def format_rate(value: float) -> str:
-    """Format a value with three digits, from 100 on without decimals."""
+    """Format a value with three significant digits, or without decimals from 100 on."""
     return f"{value:,.0f}" if value >= 100 else prose.format_number(value)
 
 
 def format_with_interval(value: float, low: float, high: float, text: Callable[[float], str] = format_rate) -> str:
-    """Format "1,240 [1,210, 1,290]", or the value alone without an interval."""
+    """Format a value with its confidence interval, "1,240 [1,210, 1,290]", or alone if the interval is unknown."""
     return text(value) + (f" {_format_interval(low, high, text)}" if pd.notna(low) and pd.notna(high) else "")
 
 
 def format_value(value: float, unit: str) -> str:
-    """Format a value with its unit; times with a prefix instead of zeros."""
+    """Format a value with its unit; times have an SI prefix instead of leading zeros."""
     return format_seconds(value) if unit == "s" else f"{format_rate(value)} {unit}".strip()
 
 
 def format_seconds(value: float) -> str:
-    """Format a time with three digits and a prefix instead of zeros: "45.1 µs", "1.02 s"; "unknown" if not finite."""
+    """Format a time with three significant digits and an SI prefix: "45.1 µs", "1.02 s"; "unknown" if not finite."""
     if not math.isfinite(value):
         return "unknown"
     if value == 0:
@@ -120,30 +126,30 @@ def format_seconds(value: float) -> str:
 
 
 def format_seconds_with_interval(value: float, low: float, high: float) -> str:
-    """Format a time and its interval in the same unit: "45.1 µs [37.9, 103]"."""
+    """Format a time and its confidence interval in the same unit: "45.1 µs [37.9, 103]"."""
     text = format_seconds(value)
     factor = dict(_PREFIXES).get(text.split()[-1], 1.0)
     return f"{text} {_format_interval(low * factor, high * factor, prose.format_number)}"
 
 
 def format_seconds_span(values: Iterable[float]) -> str:
-    """Format times as "1.02 s", "1.02–2.40 s" or "980 ms–1.02 s"."""
+    """Format the range of times as "1.02 s", "1.02–2.40 s" or "980 ms–1.02 s"."""
     values = [value for value in values if math.isfinite(value)]
     return prose.format_span(values, format_seconds) if values else "unknown"
 
 
 def format_two_digits(value: float) -> str:
-    """Format a multiple with two digits: "2.3", "13"."""
+    """Format a multiple with two significant digits: "2.3", "13"."""
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def format_gain(value: float) -> str:
-    """Format how many times as fast, with enough digits to distinguish it from 1: "1.07", "2.3", "13"."""
+    """Format a speedup with enough digits to distinguish it from 1: "1.07", "2.3", "13"."""
     return f"{value:.2f}" if value < 1.2 else format_two_digits(value)
 
 
 def format_percentage(value: float) -> str:
-    """Format a percentage without decimals, below 1 with a single decimal."""
+    """Format a percentage without decimals, or with one decimal if it is below 1."""
     return f"{value:.0f}" if abs(value) >= 1 else f"{value:.1f}"
 
 
@@ -157,7 +163,7 @@ def _format_interval(low: float, high: float, text) -> str:
 
 
 def parse_amount(level: str) -> float:
-    """Parse a level as a number, or a size in bytes; NaN if it is neither."""
+    """Parse a level as a number or as a size in bytes; return NaN if it is neither."""
     try:
         return float(sizes.parse_size(level))
     except Problem:
@@ -165,21 +171,22 @@ def parse_amount(level: str) -> float:
 
 
 def format_size(level: str) -> str:
-    """Format "64MiB" as "64 MiB"."""
+    """Format a size such as "64MiB" as "64 MiB"."""
     digits = level.rstrip("kKMGTiB")
     return f"{digits} {level[len(digits) :]}" if digits and digits != level else level
 
 
 def select_libraries(facts: Mapping) -> dict[str, dict]:
-    """Select the facts about the libraries that a study's matrix names."""
+    """Return the facts about the libraries that a study's matrix names."""
     named = {name for part in list_mappings(facts.get("settings") or {}) for name in part.get("library", [])}
     return {name: spec for name, spec in (facts.get("libraries") or {}).items() if name in named and spec}
 
 
 def describe_software(name: str, spec: Mapping) -> str:
-    """Describe a library as "HDF5 2.0.0", a user-supplied build as "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
+    """Describe a library as "HDF5 2.0.0", or, for a user-supplied build, as "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
 
-    A library with packages of the user is "s3fs 2025.2.0 (my-s3fs, local wheel 1a2b3c4d5e6f) on HDF5 2.0.0".
+    A library with user-supplied packages is described as "s3fs 2025.2.0 (my-s3fs, local wheel 1a2b3c4d5e6f) on HDF5
+    2.0.0".
     """
     if added := format_added_packages(spec):
         origins = prose.format_list(dict.fromkeys(one["origin"] for one in spec["build"]["added"]))
@@ -189,41 +196,44 @@ def describe_software(name: str, spec: Mapping) -> str:
 
 
 def describe_user_build(name: str, spec: Mapping) -> str:
-    """Describe a user-supplied build as "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)"; "" for others."""
+    """Describe a user-supplied build as "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)".
+
+    Return an empty string for other libraries.
+    """
     if not spec.get("own"):
         return ""
     return f"{format_added_packages(spec) or 'HDF5 ' + spec['hdf5']} ({name})"
 
 
 def format_added_packages(spec: Mapping) -> str:
-    """List the user's packages in a library with their versions, without h5py; "" without packages."""
+    """List a library's user-supplied packages with their versions, except h5py; an empty string if there are none."""
     added = get_added_versions(spec)
     return prose.format_list(f"{name} {version}" for name, version in added.items()) if added else ""
 
 
 def get_added_versions(spec: Mapping) -> dict[str, str]:
-    """Return the versions of the user's packages in a library by name, without h5py."""
+    """Return the versions of a library's user-supplied packages by name, except h5py."""
     build = spec.get("build") or {}
     others = [one for one in build.get("added") or [] if one["origin"] != build["hdf5_source"]]
     return {one["name"]: one["version"] for one in others}
 
 
 class Names:
-    """The names of one run's levels, stores and places."""
+    """The display names of a run's levels, stores and storage locations."""
 
     def __init__(self, report: Report, facts: dict) -> None:
-        """Take the study's declaration and the facts of the run."""
+        """Store the study's declaration and the run's facts."""
         self.report, self.facts = report, facts
 
     def format_level(self, factor: str, level: str) -> str:
-        """Format a level in few words, for rows and legends."""
+        """Format a level concisely, for row labels and legends."""
         declared = self.report.get_factor(factor)
         if declared.label and level not in declared.labels and level not in declared.names:
             return declared.label.format(self._format_bare_level(declared, level))
         return declared.labels.get(level) or self.format_subject(factor, level)
 
     def format_table_level(self, factor: str, level: str) -> str:
-        """Format a level for a table's column, whose head names the factor."""
+        """Format a level for a table column whose heading names the factor."""
         declared = self.report.get_factor(factor)
         return declared.labels.get(level) or self._format_bare_level(declared, level)
 
@@ -239,29 +249,32 @@ class Names:
         return prose.format_list(named, "or")
 
     def format_pair(self, row: Mapping, call: Callable[[str, str], str]) -> tuple[str, str]:
-        """Return the names of a comparison's contender and baseline, the baseline without a shared "HDF5 "."""
+        """Return the names of a comparison's contender and baseline.
+
+        If both begin with "HDF5 ", the baseline's prefix is omitted, except for two builds of the same version.
+        """
         new, old = (call(row["factor"], row[side]) for side in ("contender", "baseline"))
-        # Two builds of the same version differ in the text after it.
+        # Two builds of the same version differ only in the text that follows it.
         alike = new.partition(" (")[0] == old.partition(" (")[0]
         return new, old.removeprefix("HDF5 ") if new.startswith("HDF5 ") and not alike else old
 
     def format_condition(self, factor: str, levels: Iterable[str]) -> str:
-        """Format levels as the condition of a sentence: "with a 64 MiB page buffer"."""
+        """Format levels as a condition in a sentence: "with a 64 MiB page buffer"."""
         levels, declared = list(levels), self.report.get_factor(factor)
         bare = _format_alternatives([self._format_bare_level(declared, level) for level in levels])
         return declared.within.format(self.format_subject(factor, *levels), level=bare)
 
     def format_row(self, row: Mapping, factors: Iterable[str]) -> str:
-        """Join a row's levels of `factors` as the name of a figure's row or legend; "all" without levels."""
+        """Return a label for a row of a figure or a legend: its levels of `factors`, or "all" if none applies."""
         return self.format_levels(row, factors) or "all"
 
     def format_levels(self, row: Mapping, factors: Iterable[str]) -> str:
-        """Join a row's levels of the `factors` that apply to it; "" without levels."""
+        """Join a row's levels of the `factors` that apply to it; an empty string if none does."""
         meant = (factor for factor in factors if row[factor] and self.has_meaning(factor, row))
         return " · ".join(self.format_level(factor, row[factor]) for factor in meant)
 
     def has_meaning(self, factor: str, row: Mapping) -> bool:
-        """Return whether a factor applies to a row or, if the row is a comparison, to a side of it."""
+        """Return whether a factor applies to a row or, if the row is a comparison, to one of its sides."""
         for other, levels in self.report.get_factor(factor).only.items():
             sides = ("baseline", "contender") if row.get("factor") == other else (other,)
             own = {row.get(side) for side in sides} - {None, ""}
@@ -270,14 +283,14 @@ class Names:
         return True
 
     def format_store(self, name: str) -> str:
-        """Return the name of a store: "disk", "S3 (emulated, 20 ms, 50 MiB/s)", "Azurite on loopback"."""
+        """Return the display name of a store: "disk", "S3 (emulated, 20 ms, 50 MiB/s)", "Azurite on loopback"."""
         stores = self.facts.get("stores") or {}
         usual = _describe_store(name, stores.get(name) or {})
         alike = [other for other in stores if _describe_store(other, stores[other] or {}) == usual]
         return f"{usual} ({name})" if len(alike) > 1 else usual
 
     def format_place(self, row: Mapping) -> str:
-        """Describe where a row's bytes came from, by the conditions in force: "from memory (page cache)"."""
+        """Describe where a row's bytes came from, by the conditions in effect: "from memory (page cache)"."""
         store = row.get("store") or "" if "store" in self.report.places else ""
         state = str(row.get("state") or row.get("cache") or "")
         driver = row.get("driver") if "driver" in self.report.places else ""
@@ -290,7 +303,7 @@ class Names:
         return ", ".join(filter(None, [named, driver, of_state]))
 
     def get_sort_key(self, factor: str, level: str) -> tuple:
-        """Return a sort key of a level: as declared, numbers and sizes by amount, words by name."""
+        """Return a level's sort key: the declared order first, then numbers and sizes by amount, then names."""
         declared = self.report.get_factor(factor)
         if level in declared.order:
             return (0, declared.order.index(level), "")
@@ -298,7 +311,7 @@ class Names:
         return (1, number, "") if number == number else (2, _ORDER.get(level, len(_ORDER)), level)
 
     def sort_rows(self, table: pd.DataFrame, factors: Iterable[str]) -> pd.DataFrame:
-        """Sort a table by the levels of `factors`, the first factor first."""
+        """Sort a table by the levels of `factors`, with the first factor as the primary key."""
         keys = [
             [self.get_sort_key(name, level) for name, level in zip(factors, row, strict=True)]
             for row in zip(*(table[name] for name in factors), strict=True)
@@ -306,7 +319,7 @@ class Names:
         return table.iloc[sorted(range(len(keys)), key=keys.__getitem__)] if keys else table
 
     def list_combinations(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
-        """List the combinations of levels in `table`, sorted; an empty combination without factors."""
+        """List the distinct combinations of levels in a table, sorted; a single empty combination without factors."""
         distinct = self.sort_rows(table[factors].drop_duplicates(), factors)
         return list(distinct.itertuples(index=False, name=None)) if factors else [()]
 
@@ -318,13 +331,13 @@ class Names:
         return format_size(level) if factor.size else level
 
     def _count_drivers(self, store: str) -> int:
-        """Count the drivers of a store in this run; pages do not name a single driver."""
+        """Count a store's drivers in this run; pages name the driver only if there are several."""
         parts = list_mappings(self.facts.get("settings") or {})
         return len({driver for part in parts if store in part.get("store", []) for driver in part.get("driver", [])})
 
 
 def _format_alternatives(levels: list[str]) -> str:
-    """Join levels as alternatives, with a shared unit once: "64 or 256 MiB"."""
+    """Join levels as alternatives, with a shared unit only once: "64 or 256 MiB"."""
     units = {level.partition(" ")[2] for level in levels}
     if len(levels) > 1 and len(units) == 1 and all(level[:1].isdigit() for level in levels):
         levels = [*(level.partition(" ")[0] for level in levels[:-1]), levels[-1]]
@@ -336,7 +349,7 @@ def _is_file_store(spec: dict) -> bool:
 
 
 def _describe_store(name: str, spec: dict) -> str:
-    """Name a file system by its name, and a service by its kind and the network in between."""
+    """Return the name of a file system, or describe a service by its kind and the network to it."""
     if "kind" not in spec or _is_file_store(spec):
         return name
     store, network = stores.get_store(spec), spec.get("network") or {}

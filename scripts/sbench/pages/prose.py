@@ -1,4 +1,4 @@
-"""Format numbers and lists for readers of a report."""
+"""Format numbers, lists and names as they appear in the text of a report."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def format_number(value: float) -> str:
-    """Format a ratio or a time with three significant digits and no exponent; "unknown" if not finite."""
+    """Format a number with three significant digits and no exponent; return "unknown" if it is not finite."""
     if not np.isfinite(value):
         return "unknown"
     rounded = float(f"{value:.3g}")
@@ -16,12 +16,15 @@ def format_number(value: float) -> str:
 
 
 def format_ratio(value: float) -> str:
-    """Format a ratio with enough digits to distinguish it from 1: two decimals from 0.1 on."""
+    """Format a ratio with enough digits to distinguish it from 1: two decimals between 0.1 and 10."""
     return f"{value:.2f}" if 0.1 <= value < 10 else format_number(value)
 
 
 def format_span(values: Iterable[float], text=format_ratio) -> str:
-    """Format numbers as "1.12–1.34", with a shared unit once; as a single number if all texts are the same."""
+    """Format numbers as a range such as "1.12–1.34", with a shared unit only once.
+
+    If the formatted ends are equal, return them as a single number.
+    """
     values = [value for value in values if np.isfinite(value)]
     low, high = text(min(values)), text(max(values))
     if low == high:
@@ -37,7 +40,7 @@ def format_list(parts: Iterable[str], last: str = "and") -> str:
 
 
 def format_count(number_of: int, noun: str) -> str:
-    """Format a count as "1 block", "6 blocks", "2 libraries"."""
+    """Format a count with its noun: "1 block", "6 blocks", "2 libraries"."""
     return f"1 {noun}" if number_of == 1 else f"{number_of} {make_plural(noun)}"
 
 
@@ -48,17 +51,20 @@ def make_plural(noun: str) -> str:
 
 
 def capitalize_first(text: str) -> str:
-    """Return `text` with its first letter in upper case, except percentiles such as p99."""
+    """Return text with its first letter in upper case; percentiles such as p99 remain unchanged."""
     return text if re.match(r"p\d", text) else text[:1].upper() + text[1:]
 
 
 def format_name(name: str) -> str:
-    """Format the name of a factor or key for readers."""
+    """Format the name of a factor or key for display, with spaces for underscores."""
     return name.replace("_", " ")
 
 
 def describe_provenance(facts: dict) -> str:
-    """Describe the code that measured, the state of the project and the number of sessions; "" without code."""
+    """Describe the measuring code, its git commits and the number of sessions.
+
+    Return an empty string if the code is unknown.
+    """
     codes, commits = facts.get("code") or [], facts.get("git") or []
     if not codes:
         return ""
