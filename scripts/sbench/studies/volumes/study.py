@@ -1,4 +1,4 @@
-"""Define the volumes study: the settings, the cost and the checks of a battery."""
+"""Define the volumes study: settings, cost estimates and checks of a battery."""
 
 import math
 import shlex
@@ -24,22 +24,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NO_FIO = "apt install fio, or dnf install fio"
-# Keys of the section for the batteries together, and keys that `background` replaces.
+# Keys of the section that apply to all batteries together, or that are replaced by `background`.
 _NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
 # The job that spends a volume's credits before a battery.
 _SPENDING = "spend-credits"
 _REACH_S = 60
-# Assumed time of a write that is forced to the disk: 1 ms, as published for gp2 and gp3.
+# Assumed latency of a write with sync in seconds: 1 ms, as published for gp2 and gp3.
 _SYNC_S = 0.001
 
 
 class Volumes(Study):
-    """The study of latencies of fio's jobs on volumes."""
+    """The study that measures latencies of fio jobs on block volumes."""
 
     environment = "fio"
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield undocumented limits and types of volumes, incomplete shells, and a missing background store."""
+        """Yield mistakes that the schema cannot detect.
+
+        These are unknown limits and volume types, stores with a shell but no path or device, and a missing store of the
+        background load.
+        """
         section, types = read_fields(Section, self.get_section(config)), read_facts(VOLUME_TYPES)["types"]
         limits = read_facts(LIMITS)["limits"]
         for number, limit in enumerate(section.limits):
@@ -62,7 +66,7 @@ class Volumes(Study):
             yield f"studies.volumes.other must name the store of the background load: {', '.join(config['stores'])}"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
-        """Yield why a combination of levels cannot exist."""
+        """Yield reasons that a combination of factor levels cannot be measured."""
         cell, section = read_fields(Levels, levels), read_fields(Section, self.get_section(config))
         store, other = config["stores"][cell.store], section.other
         beside = config["stores"][other] if cell.background == "other" else {}
@@ -88,9 +92,10 @@ class Volumes(Study):
             yield "a raw device cannot hold the files of a background load"
 
     def is_in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
-        """Return whether a volume has burst credits, with which a battery begins as the previous battery left them.
+        """Return whether cells must run in the order of the matrix, because a volume has burst credits.
 
-        In random order each battery would begin with other credits.
+        A battery starts with the credits that the previous battery left, unless its cell sets them. In random order,
+        the initial credits would vary at random.
         """
         levels = (read_fields(Levels, cell.levels) for cell in cells)
         stores_as_left = {own.store for own in levels if not own.start_credits}
@@ -99,7 +104,7 @@ class Volumes(Study):
         )
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Return a battery's settings: `background` is None, or the job and the store of the background load."""
+        """Add a battery's `background` (None, or the job and store of the load) and `start` (initial credits)."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
         given, section = read_fields(Settings, settings), read_fields(Section, self.get_section(config))
         if state := given.cell.start_credits:
@@ -112,7 +117,7 @@ class Volumes(Study):
         return kept | {"background": {"job": job, "store": store}}
 
     def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield checks that fio is installed, that shells lead to volumes, and that no volume is in memory."""
+        """Yield checks that fio is installed, that shells reach their volumes, and that no volume is in memory."""
         names = {read_fields(Levels, cell.levels).store for cell in cells}
         used = {name: config["stores"][name] for name in names}
         if not all("shell" in store for store in used.values()):
@@ -126,8 +131,8 @@ class Volumes(Study):
                 yield f"volume {name}", partial(refuse_memory, place, memory)
 
     def list_sources(self, config: dict) -> list[Path]:
-        """Return the files of fio's results to import."""
-        # Import here: measuring a battery does not need the reader.
+        """List the files of fio results to import."""
+        # Import late: measuring a battery does not need this module.
         from sbench.studies.volumes import import_fio
 
         return import_fio.list_sources(read_fields(Section, self.get_section(config)).imports)
@@ -135,14 +140,14 @@ class Volumes(Study):
     def build_tables(
         self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
     ) -> "dict[str, pd.DataFrame]":
-        """Return samples, cells, verdicts, segments, percentiles, records, comparisons, credits and collapses."""
+        """Build the tables of a run (see `tables.COLUMNS`)."""
         from sbench.studies.volumes import series, tables
 
         measured = series.build_series(matrix, kept, imported, config["stores"])
         return tables.build_tables(measured, config | self.get_section(config))
 
     def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return the job files by name, the facts of each battery, and the files that were not imported."""
+        """Return the job files by name, metadata of each battery, and the files that could not be imported."""
         jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
         sound = [one for one in imported.get("records", []) if records.is_sound(one)]
         batteries = [
@@ -163,15 +168,15 @@ class Volumes(Study):
         }
 
     def count_repeats(self, config: dict) -> int:
-        """Return the number of batteries per volume; a battery is the unit that is repeated."""
+        """Return the number of batteries per volume; batteries are the repeats of this study."""
         return int(self.get_section(config)["batteries"])
 
     def count_most_repeats(self, config: dict) -> int:
-        """Return the number of batteries: their order is that of the volume's credits, so it is fixed."""
+        """Return the configured number of batteries; no further ones are added, as credits depend on their sequence."""
         return self.count_repeats(config)
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate {"requests", "bytes", "seconds", "before_s"} of a battery; a forced write takes 1 ms."""
+        """Estimate "requests", "bytes", "seconds" and "before_s" of a battery, assuming 1 ms per write with sync."""
         given = read_fields(Settings, settings)
         options = fio_options.parse_job_file(given.job.text)
         size, block = fio_options.compute_total_bytes(options), fio_options.get_block_bytes(options)
@@ -183,27 +188,31 @@ class Volumes(Study):
         return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each + before_s, "before_s": before_s}
 
     def estimate_disk_bytes(self, settings: dict) -> int:
-        """Return the bytes of the files of the job, the background load and the job that spends credits."""
+        """Return the total file size of the job, the background load and the job that spends credits."""
         given = read_fields(Settings, settings)
         texts = filter(None, (given.job.text, given.load and given.load.job.text, given.start.text))
         return sum(fio_options.compute_total_bytes(fio_options.parse_job_file(text)) for text in texts)
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why nothing was measured (METHOD 9): the battery finished no job."""
+        """Return the reason that nothing was measured (METHOD 9), if no job of the battery finished."""
         return check_finished(record)
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why the battery did not run as asked (METHOD 9, 10)."""
+        """Return the deviations of a battery from its settings (METHOD 9, 10), which make the record invalid."""
         return [*check_output(record), *check_jobs(record["work"])]
 
 
 def _has_folders(store: dict) -> bool:
-    """Return whether fio can make files in a store, here or through its shell."""
+    """Return whether fio can create files in a store, on this machine or through the store's shell."""
     return (stores.get_store(store).files or "shell" in store) and "device" not in store
 
 
 def _require_shell(store: dict) -> str:
-    """Return the host that a store's shell leads to; raise a Problem if it lacks the folder, the device or fio."""
+    """Return the name of the host that a store's shell reaches.
+
+    Raises:
+        Problem: the shell does not start, or the host lacks the directory, the device or fio.
+    """
     place, words = shlex.quote(store.get("path") or store["device"]), shlex.join(store["shell"])
     script, pipes = f"uname -n; test -e {place} && command -v fio", {"capture_output": True, "text": True}
     try:
@@ -219,13 +228,13 @@ def _require_shell(store: dict) -> str:
 
 
 def _compute_lead_time(state: str, store: dict) -> dict:
-    """Return the most seconds until a volume's credits are full, or spent, and the I/Os that spend them."""
+    """Return the maximum time until the credits of a store's volume are full, or spent, and the I/Os to spend them."""
     volume = store.get("volume")
     return promises.compute_lead_time(promises.compute_promises(volume if isinstance(volume, dict) else {}), state)
 
 
 def refuse_memory(place: Path, memory: str) -> str:
-    """Raise a Problem because the files of a place are in memory, which `memory` names."""
+    """Raise a Problem that states that `place` is in memory; `memory` is the file system or device in memory."""
     raise Problem(f"{place} is in memory ({memory}); name a folder on a disk")
 
 

@@ -1,4 +1,4 @@
-"""Build the tables of the volumes study, as data frames, from the series of a run."""
+"""Build the tables (DataFrames) of the volumes study from the series of a run."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,12 @@ from sbench.studies.volumes.settings import Judging
 from sbench.verdicts import histograms, sessions, stats
 
 MIB = 2**20
-# The percentiles of the curves: as many to a tenth of the tail as a reader sees.
+# The percentiles of the curves, evenly dense in each decade of the tail.
 CURVE = (
     *(1, 5, 10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97, 98, 99),
     *(99.2, 99.4, 99.5, 99.6, 99.7, 99.8, 99.9, 99.92, 99.94, 99.95, 99.96, 99.97, 99.98, 99.99),
 )
-# The published columns, which every sample has.
+# The columns of the published data, which all samples have.
 SAMPLE = fio.COLUMNS[:9]
 COLUMNS = {
     "cells": (
@@ -60,11 +60,14 @@ COLUMNS = {
 
 
 def build_tables(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
-    """Return the tables by name, samples, comparisons and `COLUMNS`; `settings` is a configuration with its section."""
+    """Build all tables, by name: those of `COLUMNS`, samples and comparisons.
+
+    `settings` is the configuration, updated with the study's section.
+    """
     given = read_fields(Judging, settings)
     seed, equivalence, judged_limits = given.seed, given.equivalence_percent, limits.resolve_limits(given.limits)
     parts = {one.levels: list_segments(one, equivalence, seed) for one in series}
-    # A battery that began with other credits is another experiment, so do not pool it.
+    # Batteries that started with different credits are different experiments, so do not pool them.
     series = split_by_credits(series, credits.build_credit_tables(series, parts)[1])
     parts = {one.levels: list_segments(one, equivalence, seed) for one in series}
     rows: dict[str, list[dict]] = {name: [] for name in COLUMNS}
@@ -78,7 +81,7 @@ def build_tables(series: Sequence[Series], settings: dict) -> dict[str, pd.DataF
         rows["records"] += list(_list_records(one, seed))
         rows["segments"] += [head | row for row in _build_segment_rows(one.jobs, parts[one.levels])]
     rows["credits"], rows["collapses"] = credits.build_credit_tables(series, parts)
-    # Rows have more entries than a table has columns.
+    # Rows may have more entries than their table has columns.
     tables = {name: pd.DataFrame(table_rows, columns=[*COLUMNS[name]]) for name, table_rows in rows.items()}
     # Compare volumes even if `compare` is empty: users may not know the names of imported volumes.
     first = [{"factor": "store", "baseline": one.levels[0]} for one in series[:1]]
@@ -87,7 +90,7 @@ def build_tables(series: Sequence[Series], settings: dict) -> dict[str, pd.DataF
 
 
 def build_samples(series: Sequence[Series]) -> pd.DataFrame:
-    """Return samples.csv: each job as in its record, then its cell, levels, repeat, status and validity."""
+    """Build samples.csv: each job's sample as recorded, with its cell, factor levels, repeat, status and validity."""
     rows = [
         {**row, "layout": row.get("layout") or one.levels[0], "cell": battery.cell, **one.head}
         | {"repeat": battery.repeat, "status": "done", "valid": battery.valid}
@@ -99,7 +102,7 @@ def build_samples(series: Sequence[Series]) -> pd.DataFrame:
 
 
 def _list_records(series: Series, seed: int) -> Iterator[dict]:
-    """Yield the figure for comparing runs: the p99 of each battery, the unit that is repeated."""
+    """Yield the value by which runs are compared: the p99 of each battery, as batteries are the repeats."""
     for battery in series.batteries:
         jobs = series.jobs[series.jobs["repeat"] == battery.repeat] if battery.valid else series.jobs[:0]
         p99 = estimate_percentiles(jobs, (99,), seed).get(99)
@@ -112,7 +115,7 @@ def _list_records(series: Series, seed: int) -> Iterator[dict]:
 
 
 def list_segments(series: Series, equivalence: float = 5, seed: int = 1) -> list[changes.Segment]:
-    """Return the segments of each battery, battery after battery; places refer to the jobs of the series."""
+    """Find the segments of each battery; their indices refer to the jobs of the entire series."""
     return [
         part._replace(first=part.first + int(jobs.index[0]), last=part.last + int(jobs.index[0]))
         for _, jobs in series.jobs.groupby("repeat", sort=False)
@@ -123,7 +126,7 @@ def list_segments(series: Series, equivalence: float = 5, seed: int = 1) -> list
 
 
 def _choose_level_column(jobs: pd.DataFrame) -> str:
-    """Return the column in which to find changes: p99, or the mean if a job lacks a p99."""
+    """Return the column to search for level changes: p99, or the mean if any job lacks a p99."""
     return "p99_ms" if jobs["p99_ms"].notna().all() else "mean_ms"
 
 
@@ -191,7 +194,7 @@ def _build_segment_rows(jobs: pd.DataFrame, segments: Sequence[changes.Segment])
 
 
 def _build_curve_rows(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile]) -> list[dict]:
-    """Return the percentiles that are not refused, then the largest latency as the 100th."""
+    """Build a row per percentile that can be estimated, and a row with the maximum as the 100th percentile."""
     rows = [
         {"percentile": p, "ms": one.value, "low": one.low, "high": one.high, "N": one.n}
         for p, one in quantiles.items()

@@ -1,9 +1,9 @@
-"""Compare volumes with each other, and with and without a second job: ratios with intervals.
+"""Compare volumes with each other, and with and without a background load: ratios with confidence intervals.
 
-The unit is the battery: its jobs are not repeats (METHOD 18). If both arms have at least 6 batteries that were measured
-side by side, in the same session, METHOD 17 gives the verdict, with pairs of batteries as blocks. Fewer batteries give
-no verdict, because a difference between volumes could be a difference between two hours. Their interval applies to
-these batteries only, with jobs as the unit, resampled independently in both arms.
+The unit of repetition is the battery, since the jobs of a battery are not independent (METHOD 18). If both arms have at
+least 6 batteries measured in the same sessions, the verdict follows METHOD 17 with pairs of batteries as blocks. Fewer
+batteries give no verdict, because a difference between volumes could be a difference between two times of day. Their
+confidence interval applies to these batteries only: jobs are resampled, independently in both arms.
 """
 
 import itertools
@@ -35,7 +35,7 @@ _MERGED = f"ratio of merged percentiles, {_JOBS}"
 _MEDIANS = f"ratio of the medians of the jobs' percentiles (histograms are missing), {_JOBS}"
 _TOTALS = f"ratio of totals over totals, {_JOBS}"
 _METHODS = {"mean": _TOTALS, "iops": _TOTALS}
-# An effect of the first battery on the second looks like a difference between the arms (METHOD 2).
+# With a fixed order, an effect of the first battery on the second would look like a difference between arms (METHOD 2).
 IN_ONE_ORDER = "always in the same order"
 Arms = tuple[list[Series], list[Series]]
 
@@ -47,21 +47,31 @@ def compare_series(
     equivalence_percent: float = 5,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Return a row per comparison, phase and metric, in the order of `compare` (factor, baseline), then of the series.
+    """Compare series that differ in a single factor.
 
-    The arms of a comparison are the jobs at the baseline and at another level of a factor, at the same levels of the
-    other factors except the host: a volume's hosts are pooled. Phases: all jobs; jobs before the first change of either
-    arm; jobs from the last change of either arm on; the last two only if each has 6 jobs in both arms. `ratio` is
-    contender / baseline. A percentile is a bin of fio, so intervals of a few batteries are widened by a bin (1.6 %).
+    The arms of a comparison are the jobs at the baseline level and at another level of a factor. All other factors have
+    equal levels, except that the hosts of a volume are pooled. `ratio` is contender / baseline.
 
-    Verdicts: `not comparable` if batteries measured side by side differ in measuring code or software, or all ran in
-    the same order, as `method` states; with 6 batteries side by side in both arms (`_find_shared_sessions`), by
-    `stats.judge_family` with a family per factor, metric and phase; else `too few repeats`, without an interval if an
-    arm has fewer than 6 jobs.
+    There are three phases: all jobs, the jobs before the first level change in either arm, and the jobs after the last
+    change in either arm. The last two are left out unless both have at least 6 jobs in both arms.
+
+    Percentiles are limited to the resolution of fio's bins. The intervals of their ratios are therefore widened by a
+    bin (1.6 %) in comparisons without a verdict.
+
+    Verdicts:
+        `too few repeats`: fewer than 6 batteries in both arms were measured in the same session
+            (`_find_shared_sessions`). There is no interval if an arm has fewer than 6 jobs.
+        `not comparable`: these batteries differ in measuring code or software, or always ran in the same order. The
+            reason is in `method`.
+        Otherwise `stats.judge_family` decides, with a family per factor, metric and phase.
+
+    Returns:
+        A row per comparison, phase and metric, in the order of `compare`, whose items have "factor" and "baseline", and
+        then of the series.
     """
     by_levels = {one.levels: one for one in series}
 
-    # A baseline has many contenders.
+    # Cached, because a baseline is compared with many contenders.
     @cache
     def get_figures(levels: tuple[Levels, ...], first: float, last: float, place: int, repeat: int = 0) -> dict:
         jobs = pd.concat([by_levels[one].jobs for one in levels], ignore_index=True)
@@ -84,7 +94,7 @@ def compare_series(
                 }
                 sides = both.pop(0)
                 for metric in METRICS:
-                    # Compare merged percentiles only with each other: the median over jobs is another quantity.
+                    # Compare merged percentiles only with merged percentiles; medians over jobs are another quantity.
                     methods = {metric: _METHODS.get(metric, _MERGED), f"{metric} of jobs": _MEDIANS}
                     name = next((name for name in methods if all(name in side for side in sides)), None)
                     if not name:
@@ -108,7 +118,7 @@ def compare_series(
         judged = stats.judge_family(d.to_numpy(), equivalence_percent, seed, [looks[row] for row in d])
         for row, verdict in zip(d, judged, strict=True):
             rows[row] |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high}
-            # More IOPS are better.
+            # Higher IOPS are better, so the verdict is reversed.
             called = verdict.verdict.mirrored if rows[row]["metric"] == "iops" else verdict.verdict
             outcome = stats.apply_losses(called, *lost[row])
             flattered = f"; batteries lost: {lost[row][0]} of the baseline, {lost[row][1]} of the contender"
@@ -117,18 +127,18 @@ def compare_series(
 
 
 def _find_shared_sessions(arms: Arms) -> dict[int, str]:
-    """Return the session by repeat, for repeats whose valid batteries in both arms are all of the same session."""
+    """Return the session of each repeat whose valid batteries in both arms were all measured in the same session."""
     first, second = sessions = {}, {}
     for arm, own in zip(arms, sessions, strict=True):
         for battery in (battery for one in arm for battery in one.valid):
             own.setdefault(battery.repeat, set()).add(battery.record.get("session"))
     together = {repeat: of for repeat, of in sorted(first.items()) if of == second.get(repeat) and len(of) == 1}
-    # Imported batteries lack a session.
+    # Imported batteries have no session.
     return {repeat: session for repeat, (session,) in together.items() if session is not None}
 
 
 def _has_fixed_order(arms: Arms, repeats: Iterable[int]) -> bool:
-    """Return whether each repeat measured the same arm first; False if a record lacks its position."""
+    """Return whether all repeats measured the same arm first; False if a record lacks its position in the order."""
     gaps = np.array([np.subtract(*(_compute_mean_position(arm, repeat) for arm in arms)) for repeat in repeats])
     return len(gaps) > 0 and bool((gaps > 0).all() or (gaps < 0).all())
 
@@ -139,7 +149,7 @@ def _compute_mean_position(arm: list[Series], repeat: int) -> float:
 
 
 def _count_lost(arms: Arms) -> tuple[int, int]:
-    """Return, for each arm, in how many of the repeats that both arms attempted it lost a battery."""
+    """Count the repeats in which each arm lost a battery, among repeats that were attempted in both arms."""
     attempts: list[dict[int, bool]] = [{}, {}]
     for arm, valid in zip(arms, attempts, strict=True):
         for battery in (battery for one in arm for battery in one.batteries):
@@ -149,7 +159,7 @@ def _count_lost(arms: Arms) -> tuple[int, int]:
 
 
 def _list_differences(arms: Arms, repeat: int) -> Iterator[str]:
-    """Yield the differences, except the factor, between batteries measured side by side (METHOD 14)."""
+    """Yield differences in code, fio version or software between the arms' batteries of a repeat (METHOD 14)."""
     of_arms = ([battery for one in arm for battery in one.valid if battery.repeat == repeat] for arm in arms)
     for base, other in itertools.product(*of_arms):
         codes, fio = ([one.record[key] for one in (base, other)] for key in ("provenance", "fio"))
@@ -162,7 +172,7 @@ def _list_differences(arms: Arms, repeat: int) -> Iterator[str]:
 
 
 def _list_arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
-    """Yield the levels and the arms of each comparison, in the order of the series."""
+    """Yield the columns that identify each comparison, and its two arms, in the order of the series."""
     fixed = [name for name in FACTORS if name not in (factor, "host", "start_credits")]
     places: dict[tuple, dict[str, list[Series]]] = {}
     for one in series:
@@ -178,11 +188,11 @@ def _list_arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator
             for base in bases
         )
         for base, level, arm in pairs:
-            # Compare a volume without credits in each state of a volume with credits.
+            # A volume without credits is compared with each credit state of a volume with credits.
             states = {one.head["start_credits"] for one in (base[0], arm[0])} - {""}
             if len(states) > 1 and factor != "start_credits":
                 continue
-            # Latencies since due times are another quantity than latencies since the start of operations.
+            # Latencies since due times (open loop) and since the start of operations are different quantities.
             if (base[0].operation, base[0].loop) != (arm[0].operation, arm[0].loop):
                 continue
             hosts = {one.head["host"] for one in (*base, *arm)}
@@ -193,7 +203,7 @@ def _list_arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator
 
 
 def _split_by_credits(arm: list[Series], factor: str) -> list[list[Series]]:
-    """Split an arm by the credits that its batteries began with, unless they are the factor."""
+    """Split an arm by the initial credits of its batteries, unless these are the compared factor."""
     if factor == "start_credits" and arm:
         return [arm]
     states = dict.fromkeys(one.head["start_credits"] for one in arm)
@@ -201,7 +211,7 @@ def _split_by_credits(arm: list[Series], factor: str) -> list[list[Series]]:
 
 
 def _find_phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
-    """Return the first and last number of the jobs of each phase."""
+    """Return the range of job numbers (first, last) of each phase."""
     changes = [
         int(one.jobs["number"].iloc[segment.first])
         for one in (*arms[0], *arms[1])
@@ -218,7 +228,7 @@ def _find_phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
 
 
 def _compare_figures(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
-    """Return the ratio of two figures with its interval, for batteries too few for a verdict."""
+    """Compute the ratio of a metric with its interval from resampled jobs, for comparisons with too few batteries."""
     jobs, low, high = min(baseline.jobs, contender.jobs), math.nan, math.nan
     if jobs >= stats.MIN_BLOCKS:
         low, high = map(float, stats.compute_interval(contender.draws / baseline.draws, jobs))
@@ -231,7 +241,7 @@ def _compare_figures(baseline: "_Figure", contender: "_Figure", metric: str) -> 
 
 
 class _Figure(NamedTuple):
-    """A metric of some jobs, and its values in resampled jobs."""
+    """The value of a metric over a number of `jobs`, with its values in resampled sets of jobs (`draws`)."""
 
     value: float
     draws: np.ndarray
@@ -239,7 +249,10 @@ class _Figure(NamedTuple):
 
 
 def _compute_figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
-    """Return the available metrics of jobs, drawn as arm 0 or 1: "p99" from bins, "p99 of jobs" the jobs' median."""
+    """Compute the available metrics of jobs, resampled with the random numbers of arm 0 or 1.
+
+    Percentiles such as "p99" come from merged bins. "p99 of jobs" is the median of the jobs' p99s.
+    """
     if jobs.empty:
         return {}
     n = jobs["N"].astype(float)

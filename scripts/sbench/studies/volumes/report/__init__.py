@@ -1,4 +1,4 @@
-"""Declare the report of the study `volumes`."""
+"""Declare the report of the volumes study: factors, metrics, and descriptions of the method."""
 
 from sbench.pages.declaration import Factor, Metric, Report
 
@@ -39,7 +39,7 @@ REPORT = Report(
     values=(),
     unit="job",
 )
-# By topic; a page leaves out topics that no volume of its run concerns.
+# Paragraphs by topic; a page omits topics that do not apply to its volumes.
 METHOD = {
     "batteries": "A battery runs a fio job many times in a row on a volume, with pauses. Figures and tables show its "
     "jobs in time order, outliers included.",
@@ -67,7 +67,7 @@ METHOD = {
     "repeats), not all in the same order (else: not comparable); the numbers of a figure name the method of each "
     "comparison.",
 }
-# METHOD 23: declare a rule that cannot apply, with the reason; numbers and names are as in docs/method.md.
+# Rules that cannot apply, with the reasons (METHOD 23). Their numbers and names are those of docs/method.md.
 NOT_APPLICABLE = {
     "2, blocks in random order": "a battery is a series in time order, without blocks; batteries run in random "
     "order{credits}",

@@ -1,6 +1,7 @@
-"""Write the answers in words: headline, reasons, advice, findings on limits, credits, differences; limitations.
+"""Write the text of the report: headline, reasons, advice, findings (limits, credits, comparisons) and limitations.
 
-A course is the outcome of a limit along a series: met or missed, for how long, with the latency meanwhile.
+The outcome of a limit over the course of a series (`Course`) states whether and for how long the series met the limit,
+and its latency during that time.
 """
 
 import itertools
@@ -25,12 +26,12 @@ from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import ORDERED, Outcome
 
 Stretch = tuple[dict, ...]
-# The most series with sentences per volume; of more, equal outcomes share a sentence.
+# With more series than this, volumes with equal outcomes share a sentence.
 FEW = 8
 REASONS = 3
-# The order of verdicts in the headline.
+# Order of verdicts in the headline.
 IN_ORDER = (Outcome.MEETS, Outcome.MISSES, Outcome.UNDECIDED, Outcome.NOT_JUDGED)
-# Templates of verdicts in the second clause.
+# Templates for verdicts that follow another verdict in a headline.
 SECOND = {
     Outcome.MISSES: "but misses",
     Outcome.UNDECIDED: "but undecided",
@@ -41,43 +42,48 @@ CREDITS = "burst credits"
 
 @dataclass(frozen=True)
 class Course:
-    """A series and a limit: the row of the whole, and its segments in time order, grouped by successive verdicts."""
+    """The outcome of a limit over the course of a series.
+
+    Attributes:
+        whole: row of verdicts for the entire series.
+        stretches: rows of its segments in time order, grouped into runs of equal verdicts.
+    """
 
     whole: dict
     stretches: tuple[Stretch, ...]
 
     @property
     def verdict(self) -> str:
-        """Return the verdict on the whole series."""
+        """Return the verdict on the entire series."""
         return self.whole["verdict"]
 
     @property
     def deciding_segment(self) -> dict:
-        """Return the slowest segment with the verdict of the whole, else the whole."""
+        """Return the slowest segment whose verdict equals that of the series, or the entire series if there is none."""
         alike = [row for stretch in self.stretches for row in stretch if row["verdict"] == self.verdict]
         return _find_slowest(alike or [self.whole])
 
     @property
     def outcome(self) -> str:
-        """Return the verdict; `not judged` if it is undecided although the limit is outside the interval."""
+        """Return the verdict; `not judged` if it is undecided although the limit is outside the confidence interval."""
         within = self.deciding_segment["low_ms"] < self.whole["limit_ms"] <= self.deciding_segment["high_ms"]
         return Outcome.NOT_JUDGED if self.verdict == Outcome.UNDECIDED and not within else self.verdict
 
     @property
     def statement(self) -> Limit:
-        """Return the outcome of the limit as a statement that can be checked."""
+        """Convert the outcome to a statement that can be verified."""
         levels = tuple((name, self.whole[name]) for name in FACTORS)
         return build_limit(levels, self.whole, [row for stretch in self.stretches for row in stretch])
 
     @property
     def kept_jobs(self) -> int:
-        """Return the number of jobs that met the limit before a segment did not."""
+        """Return the number of jobs before the first segment that does not meet the limit."""
         first = self.stretches[0]
         return sum(row["jobs"] for row in first) if first[0]["verdict"] == Outcome.MEETS else 0
 
 
 def list_courses(run: Results) -> list[Course]:
-    """Return a course per series and limit, in the order of the series, then of the limits."""
+    """Return the outcome of each limit for each series, in the order of the table."""
     every = []
     for _, table in run.limits.groupby([*FACTORS, "limit"], sort=False) if len(run.limits) else ():
         rows = table.to_dict("records")
@@ -89,7 +95,7 @@ def list_courses(run: Results) -> list[Course]:
 
 
 def list_course_groups(run: Results) -> list[list[Course]]:
-    """Group courses by sentence: hosts with equal outcomes and, if there are many series, volumes."""
+    """Group outcomes that share a sentence: hosts with equal outcomes and, if there are many series, also volumes."""
     every = list_courses(run)
     many = len({tuple(course.whole[name] for name in FACTORS) for course in every}) > FEW
     groups: dict[tuple, list[Course]] = {}
@@ -101,7 +107,7 @@ def list_course_groups(run: Results) -> list[list[Course]]:
 
 
 def describe_courses(group: Sequence[Course], run: Results) -> str:
-    """Return a sentence on the outcome of a limit, for courses with the same sequence of verdicts."""
+    """Write a sentence on the outcome of a limit, for series with the same sequence of verdicts."""
     whole, wholes = group[0].whole, [course.whole for course in group]
     metric = f"{REPORT.get_metric(whole['metric']).title} of {phrases.describe_operation(wholes, run)}"
     first, *later = zip(*(course.stretches for course in group), strict=True)
@@ -131,7 +137,10 @@ def _find_slowest(rows: Sequence[dict]) -> dict:
 
 
 def _describe_extent(group: Sequence[Course], first: bool, run: Results) -> str:
-    """Return the jobs and the time of the first stretch or of all; "about" marks derived times."""
+    """Describe the number of jobs and the duration of all jobs, or of the `first` run of equal verdicts.
+
+    "about" marks estimated durations.
+    """
     levels = [{name: course.whole[name] for name in FACTORS} for course in group]
     measured = seconds = [trace.seconds for trace in run.traces if trace.levels in levels]
     jobs = [course.whole["jobs"] for course in group]
@@ -146,7 +155,10 @@ def _describe_extent(group: Sequence[Course], first: bool, run: Results) -> str:
 
 
 def _describe_change(heads: Sequence[dict]) -> str:
-    """Describe a later stretch: "then misses it from job 33 (g3) on: p99 was 7.7× as high [7.5, 7.9], 18.5 ms"."""
+    """Describe a change of the verdict: "then misses it from job 33 (g3) on: p99 was 7.7× as high [7.5, 7.9], 18.5 ms".
+
+    `heads` are the first segments with the new verdict, one per series.
+    """
     verdict = heads[0]["verdict"]
     again = {Outcome.MEETS: " it again", Outcome.MISSES: " it"}
     verb = f"{'' if verdict in again else 'is '}{bold(verdict)}{again.get(verdict, '')}"
@@ -167,7 +179,7 @@ def _describe_change(heads: Sequence[dict]) -> str:
 
 
 def _format_values(rows: Sequence[dict]) -> str:
-    """Format a latency with its interval, or the span of several; "" without percentiles."""
+    """Format a latency with its interval, or the range of several; return an empty string if there are none."""
     values = [row["value_ms"] for row in rows if pd.notna(row["value_ms"])]
     return (
         f"{prose.format_span(values, prose.format_number)} ms"
@@ -182,9 +194,9 @@ def _format_job_count(jobs: Sequence[int]) -> str:
 
 
 def list_findings(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
-    """Return the decided findings, missed limits first, the findings on other metrics, and the undecided findings."""
+    """Return the decided findings (missed limits first), the findings on other metrics, and the undecided findings."""
     primary, secondary = pages.get_findings(run)
-    # The advice covers comparisons with too few batteries.
+    # Comparisons with too few batteries are mentioned in the advice instead.
     compared = [one for one in primary if one.verdict != Outcome.TOO_FEW]
     limits = sorted(_list_limit_findings(run), key=lambda finding: finding.verdict == Outcome.MEETS)
     findings = [*limits, *_list_credit_findings(run), *compared]
@@ -192,7 +204,7 @@ def list_findings(run: Results) -> tuple[list[Finding], list[Finding], list[Find
 
 
 def write_headline(run: Results) -> str:
-    """Return, in bold, the volumes that keep the first limit, or their rates and latencies if no limit applies."""
+    """Write the headline: the volumes that meet the first limit, or rates and latencies if no limit applies."""
     return bold(pages.select_headline([_write_unchecked_headline(run)], run))
 
 
@@ -221,7 +233,7 @@ def _is_short(headline: str) -> bool:
 def _describe_outcomes(
     courses: Sequence[Course], run: Results, name_series: Callable[[Sequence[Course], Results, bool], str]
 ) -> str:
-    """Return a clause per outcome of a limit, with the names of its series."""
+    """Write a clause for each outcome of a limit, with the names of the series (formatted by `name_series`)."""
     text, outcomes = "", [one for one in IN_ORDER if any(course.outcome == one for course in courses)]
     for outcome in outcomes:
         series = name_series([course for course in courses if course.outcome == outcome], run, len(outcomes) == 1)
@@ -230,7 +242,7 @@ def _describe_outcomes(
 
 
 def _describe_limit(courses: Sequence[Course], run: Results) -> dict[str, str]:
-    """Return the metric and the limit of courses."""
+    """Return the template fields "metric" and "limit"; all outcomes must be of the same limit."""
     wholes = [course.whole for course in courses]
     title = REPORT.get_metric(wholes[0]["metric"]).title
     metric = f"{title} of {phrases.describe_operation(wholes, run)}"
@@ -238,7 +250,7 @@ def _describe_limit(courses: Sequence[Course], run: Results) -> dict[str, str]:
 
 
 def _list_values(courses: Sequence[Course], run: Results, is_only: bool) -> str:
-    """Return volumes with the value of each series: "the disk: 0.28 ms alone and 0.47 ms with a second job on …"."""
+    """List volumes with the value of each series: "the disk: 0.28 ms alone and 0.47 ms with a second job on …"."""
     volumes: dict[str, list[Course]] = {}
     for course in courses:
         volumes.setdefault(phrases.format_place(course.whole["store"]), []).append(course)
@@ -259,7 +271,7 @@ def _list_values(courses: Sequence[Course], run: Results, is_only: bool) -> str:
 
 
 def _name_span(courses: Sequence[Course], run: Results, is_only: bool) -> str:
-    """Return the names of series, with the span of their values: "gp3x1 and gp3x2 (3.9–4.1 ms)"."""
+    """List the names of series, with the range of their values: "gp3x1 and gp3x2 (3.9–4.1 ms)"."""
     names = [
         " ".join(filter(None, [phrases.format_place(one.whole["store"]), phrases.describe_conditions(one.whole, run)]))
         for one in courses
@@ -276,7 +288,10 @@ def _name_span(courses: Sequence[Course], run: Results, is_only: bool) -> str:
 
 
 def _format_value(course: Course) -> str:
-    """Return the deciding value with two digits, or more to show its side of the limit; else what is known of it."""
+    """Format the latency that decides a verdict with two digits, or with more if they show its side of the limit.
+
+    If the verdict is undecided or the latency is known only within bounds, the interval is shown.
+    """
     row = course.deciding_segment
     if course.outcome == Outcome.UNDECIDED or pd.isna(row["value_ms"]):
         return phrases.format_latency(row)
@@ -284,13 +299,17 @@ def _format_value(course: Course) -> str:
 
 
 def _format_kept_time(course: Course) -> str:
-    """Return how long a series kept a limit that it missed later: "after 58 min"; else ""."""
+    """Format the time after which a series began to miss a limit: "after 58 min"; an empty string if not applicable."""
     time = phrases.format_duration(course.whole["kept_s"]) or prose.format_count(course.kept_jobs, "job")
     return f"after {time}" if course.verdict == Outcome.MISSES and course.kept_jobs else ""
 
 
 def _describe_largest_effect(run: Results) -> tuple[str, tuple[Statement, ...]]:
-    """Return the largest decided effect of the comparison that the configuration asks for, as a clause; else ""."""
+    """Write a clause on the largest decided difference in the factor that the configuration compares.
+
+    Returns:
+        The clause, and the statements to verify it; both are empty without a decided difference.
+    """
     rows = run.get_comparisons()
     rows = rows[(rows["factor"] == headlines.list_asked_factors(run)[0]) & rows["verdict"].isin(ORDERED)]
     if rows.empty:
@@ -301,7 +320,7 @@ def _describe_largest_effect(run: Results) -> tuple[str, tuple[Statement, ...]]:
 
 
 def _describe_counts(courses: Sequence[Course], run: Results) -> str:
-    """Return how many series keep a limit, and the slowest series that does not."""
+    """Write how many series meet a limit, and which is the slowest that misses it."""
     counts = {verdict: [course for course in courses if course.outcome == verdict] for verdict in IN_ORDER}
     slowest = max(
         counts[Outcome.MISSES], key=lambda course: np.nan_to_num(course.deciding_segment["value_ms"]), default=None
@@ -325,7 +344,7 @@ def _describe_counts(courses: Sequence[Course], run: Results) -> str:
 
 
 def _describe_rates(run: Results) -> str:
-    """Return the rate and p99 of each series, or of the series with the highest and lowest rate if many."""
+    """Write the rate and p99 of each series, or only of those with the highest and lowest rate if there are many."""
     rows = run.measured.sort_values("iops", ascending=False)
     many = len(rows) > REASONS
     rows = rows.iloc[[0, -1]] if many else rows
@@ -341,15 +360,15 @@ def _describe_rates(run: Results) -> str:
 
 
 def list_reasons(run: Results) -> list[str]:
-    """Return the explanations by the model of burst credits."""
+    """List explanations of the results by the model of burst credits."""
     return [f"{prose.capitalize_first(one.where)}: {one.text}" for one in _list_credit_findings(run)][:REASONS]
 
 
 def list_advice(run: Results) -> list[str]:
-    """Return the volume to take, the needs of volumes that ran out of credits, and steps to decide the rest."""
+    """Recommend a volume, state the IOPS that volumes without credits lack, and list steps to settle open verdicts."""
     first, lines = _select_first_limit(run), []
     kept = [course for course in first if course.verdict == Outcome.MEETS]
-    # Users choose a volume, not the load next to the application.
+    # Recommend a volume only if there is a choice of volumes; users cannot choose the load next to the application.
     if kept and len({(course.whole["store"], course.whole["host"]) for course in first}) > 1:
         lines += run.select_sentences([_choose_volume(kept, first, run)])
     lines += _describe_larger_volumes(run)
@@ -361,20 +380,20 @@ def list_advice(run: Results) -> list[str]:
     for course in first:
         if course.outcome == Outcome.NOT_JUDGED:
             reason = course.deciding_segment["reason"]
-            # The table has the length of each.
+            # The table states the length of each battery.
             kind = words.fill("too short") if "too short to meet a limit" in reason else reason
             again.setdefault(kind, []).append((phrases.format_label(course.whole, run), reason))
     for kind, alike in again.items():
         why = alike[0][1] if len(alike) == 1 else kind
         lines.append(words.fill("again", series=phrases.join_names([name for name, _ in alike]), why=why))
-    # Only the deciding metric matters here: others may lack percentiles.
+    # Consider only the primary metric, as other metrics may be missing.
     if (run.get_comparisons()["verdict"] == Outcome.TOO_FEW).any():
         lines.append(words.fill("more batteries", batteries=code("batteries"), needed=MIN_BLOCKS))
     return lines
 
 
 def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Sentence:
-    """Choose among the volumes that keep a limit: one shown to be lower than all others, or any."""
+    """Recommend the volume with verdicts of lower latency than all others that meet the limit, or any of them."""
     best = min(kept, key=lambda course: course.deciding_segment["value_ms"])
     own, rows = best.whole["store"], run.get_comparisons()
     rows = rows[rows["factor"] == "store"]
@@ -400,7 +419,7 @@ def _choose_volume(kept: Sequence[Course], every: Sequence[Course], run: Results
 
 
 def list_limitations(run: Results) -> list[str]:
-    """Return the limitations of the data."""
+    """List the limitations of the data that apply to this run."""
     series = [tuple(trace.levels.values()) for trace in run.traces]
     hosts: dict[str, set] = {}
     for trace in run.traces:
@@ -431,13 +450,13 @@ def list_limitations(run: Results) -> list[str]:
 
 
 def list_rules(run: Results) -> list[str]:
-    """Return the rules of docs/method.md that do not apply, with reasons."""
+    """List the rules of docs/method.md that do not apply, with reasons."""
     credits = ", except on volumes with burst credits, which carry over to the next battery" * run.has_credits
     return [f"Rule {rule}: {reason.format(credits=credits)}." for rule, reason in NOT_APPLICABLE.items()]
 
 
 def list_method(run: Results) -> list[str]:
-    """Return the method of measuring and judging, as far as it concerns the volumes of the run."""
+    """Describe how volumes are measured and judged, omitting topics that do not apply to this run."""
     method = [text for name, text in METHOD.items() if name != CREDITS or run.has_credits]
     return [text.format(percent=run.same_percent) for text in method]
 
@@ -457,7 +476,7 @@ def _list_limit_findings(run: Results) -> Iterator[Finding]:
 
 
 def _list_credit_findings(run: Results) -> Iterator[Finding]:
-    """Yield the findings of the credit model next to observations; series with the same text share a finding."""
+    """Yield findings that compare the credit model with observations; series with equal text share a finding."""
     for text, own in run.collapses.groupby("text", sort=False) if run.has_credits and len(run.collapses) else ():
         rows = own[[*FACTORS]].assign(factor=CREDITS, metric="p99", verdict=Outcome.MODELLED)
         where = phrases.describe_place(rows.to_dict("records"), run)
@@ -465,7 +484,7 @@ def _list_credit_findings(run: Results) -> Iterator[Finding]:
 
 
 def _describe_larger_volumes(run: Results) -> Iterator[str]:
-    """Yield the IOPS asked of volumes before their credits ran out, with their IOPS without credits."""
+    """Yield a sentence for each volume whose load before the collapse exceeded its baseline IOPS."""
     for row in run.collapses.to_dict("records") if "modelled_iops" in run.samples else ():
         jobs = select_rows(run.samples, row)
         demand = jobs.loc[jobs["number"] < row["observed_number"], "modelled_iops"].median()

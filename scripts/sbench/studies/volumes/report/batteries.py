@@ -1,4 +1,7 @@
-"""Load the tables of the study, measured, imported or published (only nine columns of samples), by battery."""
+"""Load the tables of the volumes study for its report, and split the samples by battery.
+
+The data may be measured, imported or published. Published samples have only nine columns.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +21,7 @@ from sbench.studies.volumes.report.statements import Jobs, Levels, Ratio
 from sbench.studies.volumes.series import FACTORS
 
 LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
-# The meaning of empty tables, with a remedy.
+# Messages about empty tables: the consequence and the remedy.
 _ABSENT = {
     "samples": "single jobs are unknown; measure or import again",
     "cells": "jobs are not summarised by series; build the tables again",
@@ -28,7 +31,7 @@ _ABSENT = {
     "comparisons": "nothing is compared; add a second volume or a background load",
     "credits": "burst credits are not modelled; add size_gib to the volume",
 }
-# Columns with the names of jobs in imported results, a1 … a5, b1 …; jobs measured here have numbers only.
+# Columns with job names such as a1 … a5, b1 … of imported results; jobs measured here are shown by number only.
 LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
 TEXTS = (
     *(*REPORT.names, *run_files.TEXTS, *LABELS, "node_name", "battery_id", "layout", "operation", "limit", "source"),
@@ -39,7 +42,13 @@ TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparison
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A battery: its levels by factor, its number if a volume was measured again, its jobs in time order."""
+    """A battery in the report.
+
+    Attributes:
+        levels: level of each factor.
+        repeat: number of the battery within its series.
+        jobs: samples of its jobs in time order.
+    """
 
     levels: dict[str, str]
     repeat: int
@@ -47,30 +56,36 @@ class Trace:
 
     @property
     def volume(self) -> tuple[str, str]:
-        """Return the volume and its host."""
+        """Return the name of the volume and of the host."""
         return self.levels["store"], self.levels["host"]
 
     @property
     def times(self) -> pd.Series:
-        """Return the positions of jobs on the axis of time, by their numbers."""
+        """Return the positions of the jobs on the time axis, indexed by job number."""
         return self.jobs.set_index("number")["time"]
 
     @property
     def seconds(self) -> float:
-        """Return the time from the start of the first job to the end of the last; NaN if unknown."""
+        """Return the seconds from the start of the first job to the end of the last; NaN if unknown."""
         last = self.jobs.iloc[-1]
         return 60 * last["minutes"] + last.get("runtime_s", 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Results(results.Results):
-    """The tables of the study; `verdicts` are the verdicts on comparisons.
+    """The tables of a run of the volumes study; the inherited `verdicts` are those of comparisons.
 
-    `samples` adds to the columns of the file the latency of the operation that the report is about: `operation`, N and
-    p50_ms … stddev_ms, `iops` and `mib_s` of reads and writes together, `device_iops`, `minutes` since the battery
-    began, `time` (minutes, or the number of the job), and modelled burst credits at its start, `credits_million`.
-    `limits` are the verdicts on limits, with the jump of each segment; `traces` the valid batteries, in the order of
-    the samples; `invalid_traces` broke a rule of measuring and are in figures, but in no verdict.
+    The inherited `samples` have additional columns for the operation whose latency is reported: `operation`, N and
+    p50_ms … stddev_ms. Further columns are `iops` and `mib_s` (reads plus writes), `device_iops`, `minutes` since the
+    start of the battery, `time` (minutes, or job numbers), and `credits_million` (modelled credits as the job starts).
+
+    Attributes:
+        limits: verdicts on latency limits, with the jump of each segment.
+        segments: segments of constant latency level.
+        percentiles: percentile curves.
+        collapses: a row per battery on a volume of known type, with the modelled and observed end of burst credits.
+        traces: valid batteries, in the order of the samples.
+        invalid_traces: batteries that violate a measurement rule; they appear in plots, but not in verdicts.
     """
 
     limits: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -82,33 +97,33 @@ class Results(results.Results):
 
     @cached_property
     def traces_by_job(self) -> dict[str, list[Trace]]:
-        """Return the valid batteries by their fio job."""
+        """Return the valid batteries, grouped by fio job."""
         jobs = dict.fromkeys(trace.levels["job"] for trace in self.traces)
         return {job: [trace for trace in self.traces if trace.levels["job"] == job] for job in jobs}
 
     @property
     def time_title(self) -> str:
-        """Return the title of the axis of time."""
+        """Return the title of the time axis."""
         minutes = self.samples["minutes"].notna().all()
         return "Minutes since the battery's first job began" if minutes else "Number of the job"
 
     @property
     def changes(self) -> pd.DataFrame:
-        """Return the segments that follow another segment."""
+        """Return the segments that begin with a level change, which are all but the first of each battery."""
         return self.segments[self.segments["jump"].notna()] if len(self.segments) else self.segments
 
     @cached_property
     def checks(self) -> Jobs:
-        """Return the jobs against which statements are checked."""
+        """Return the jobs that statements are verified against."""
         return Jobs(self.samples)
 
     @property
     def is_checked(self) -> bool:
-        """Return whether jobs are available."""
+        """Return whether samples are available to verify statements."""
         return bool(self.checks)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[Ratio, ...]:
-        """Convert comparisons, rows of `get_comparisons`, to the form for statements."""
+        """Convert rows of `get_comparisons` to statements that can be verified."""
         return tuple(
             Ratio(
                 *(_get_levels(row | {row["factor"]: row[side]}) for side in ("baseline", "contender")),
@@ -126,11 +141,11 @@ class Results(results.Results):
 
     @property
     def has_credits(self) -> bool:
-        """Return whether a volume of the run has burst credits, or may have."""
+        """Return whether any volume of the run has, or may have, burst credits."""
         return "credits_million" in self.samples or _has_credits(self.collapses)
 
     def has_bins(self, trace: Trace) -> bool:
-        """Return whether the percentiles of a battery's series come from merged histograms."""
+        """Return whether the percentiles of a battery's series were computed from merged histograms."""
         cells = select_rows(self.cells, trace.levels)
         return bool(len(cells)) and str(cells.iloc[0].get("interval", "")).startswith("bins")
 
@@ -150,7 +165,7 @@ def _get_levels(row: Mapping[str, str]) -> Levels:
 
 
 def select_rows(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.DataFrame:
-    """Return the rows of a series, or of a single battery of it if the table has batteries."""
+    """Select the rows of a series, or of a single battery if `repeat` is given and the table has that column."""
     if table.empty:
         return table
     rows = table[(table[list(FACTORS)] == [levels[name] for name in FACTORS]).all(axis=1)]
@@ -158,10 +173,14 @@ def select_rows(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0)
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Load the tables in a folder, and `facts`, the JSON object that the workflow wrote about the run."""
+    """Load the tables in a directory, and `facts`, a JSON file about the run that the workflow wrote.
+
+    Raises:
+        Problem: there are neither samples nor cells, or the samples lack a required column.
+    """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = {name: read_table(folder / f"{name}.csv", TEXTS) for name in TABLES}
-    # Old tables lack levels of credits.
+    # Tables of older versions lack the factor start_credits.
     frames = {name: table.assign(start_credits=table.get("start_credits", "")) for name, table in frames.items()}
     if frames["samples"].empty and frames["cells"].empty:
         raise run_files.build_absence_problem(folder)
@@ -198,7 +217,10 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
 
 
 def _convert_to_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns of verdicts on blocks to comparisons; drop "all" of changed series, whose phases show more."""
+    """Add the columns that the shared report code expects of verdicts.
+
+    Comparisons of all jobs are dropped if there are comparisons of phases, which are more informative.
+    """
     if rows.empty:
         return rows
     phases = rows.groupby(["factor", "baseline", "contender", *FACTORS], sort=False)["phase"].transform("nunique")
@@ -208,7 +230,11 @@ def _convert_to_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Add the columns that published samples lack, and to all samples the latency that the report is about."""
+    """Add the columns that published samples lack, and the columns of the reported operation to all samples.
+
+    Raises:
+        Problem: the samples lack job ids or latencies.
+    """
     if samples.empty:
         return samples
     p99 = samples.reindex(columns=[f"{one}_lat_p99_ms" for one in OPERATIONS]).set_axis(OPERATIONS, axis=1).notna()
@@ -222,7 +248,7 @@ def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) 
     samples = samples.assign(**{column: value for column, value in usual.items() if column not in samples})
     if "number" not in samples:
         samples["number"] = samples.groupby([*FACTORS, "repeat"], sort=False).cumcount() + 1
-    # Take the operation from the table of series, else the first with latencies in the series.
+    # Use the operation stated in the table of cells, or else the first with latencies in the series.
     operation = p99.groupby([samples[name] for name in FACTORS], sort=False).transform("any").idxmax(axis=1).to_numpy()
     if "operation" in cells:
         stated = samples[list(FACTORS)].merge(cells[[*FACTORS, "operation"]], how="left")["operation"].fillna("")

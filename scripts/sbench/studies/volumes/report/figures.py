@@ -1,4 +1,4 @@
-"""Draw figures of jobs: over time, with limits and ceilings, against the load, and their percentiles."""
+"""Draw the plots of the report: jobs over time with limits, rates, queue depths, percentiles, and load averages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,11 +13,11 @@ from sbench.studies.volumes.report import phrases, words
 from sbench.studies.volumes.report.batteries import Results, Trace, select_rows
 from sbench.studies.volumes.series import ALL_HOSTS, FACTORS
 
-TOGETHER = 2 * len(COLOURS)  # volumes in a panel
-SINGLE = 10  # panels of single batteries: the batteries with the widest spread
-RANKED = 8  # series of single jobs; more of them get a row each
-SHOWN = 30  # rows of such a figure
-CHANGES = 8  # that a panel names
+TOGETHER = 2 * len(COLOURS)  # maximum number of volumes in a panel
+SINGLE = 10  # maximum number of panels for single batteries; those with the widest spread are drawn
+RANKED = 8  # more batteries than this, of one or two jobs each, are drawn as rows instead of over time
+SHOWN = 30  # maximum number of such rows
+CHANGES = 8  # maximum number of level changes that are marked in a panel
 DETAIL = {
     "p99": ("p99", Look(COLOURS[0], "circle"), 6),
     "p99.9": ("p99.9", Look(COLOURS[4], "triangle", filled=False), 5),
@@ -28,7 +28,10 @@ LATENCIES = ("operation", "N", "p99_ms", "p99.9_ms", "max_ms")
 
 
 def draw_latency(run: Results) -> Figure:
-    """Draw p99 of each job, all volumes of a job file together, with modelled credits below; or use `_draw_ranked`."""
+    """Draw the p99 of each job over time, a panel per job file, with modelled credits in a panel below.
+
+    Many batteries of one or two jobs are drawn by `_draw_ranked` instead.
+    """
     if len(run.traces) > RANKED and max(len(trace.jobs) for trace in run.traces) <= 2:
         return _draw_ranked(run)
     panels, drawn = [], dict.fromkeys(("changes drawn", "credits drawn"), False)
@@ -59,7 +62,7 @@ def draw_latency(run: Results) -> Figure:
 
 
 def _draw_ranked(run: Results) -> Figure:
-    """Draw the p99 of each series with its interval, the highest first, if single jobs show no course of time."""
+    """Draw the p99 of each series with its interval in a row each, the highest first."""
     cells = run.measured[run.measured["p99_ms_high"].notna() & (run.measured["host"] != ALL_HOSTS)]
     cells = cells.sort_values("p99_ms_high", ascending=False, ignore_index=True)
     shown = cells.head(SHOWN)
@@ -78,7 +81,7 @@ def _draw_ranked(run: Results) -> Figure:
 
 
 def draw_details(run: Results) -> Figure:
-    """Draw p99, p99.9 and maximum of each job, a panel per battery, with its segments."""
+    """Draw p99, p99.9 and maximum of each job over time, with the segments, in a panel per battery."""
     p99 = [trace.jobs["p99_ms"] for trace in run.traces]
     spreads = {number: one.max() / one.min() for number, one in enumerate(p99) if one.notna().any()}
     widest, panels = sorted(spreads, key=spreads.get, reverse=True)[:SINGLE], []
@@ -105,7 +108,7 @@ def draw_details(run: Results) -> Figure:
 
 
 def draw_rates(run: Results) -> Figure:
-    """Draw IOPS and MiB/s of each job under the provisioned rates of the volume."""
+    """Draw IOPS and MiB/s of each job over time, with the volume's documented limits as lines."""
     panels, drawn = [], dict.fromkeys(("device drawn", "ceilings drawn", "baselines drawn"), False)
     for about, traces in _split_by_panel(run):
         device = _build_lines(traces, run, "time", "device_iops", ": device", marker="x")
@@ -126,7 +129,7 @@ def draw_rates(run: Results) -> Figure:
 
 
 def draw_depths(run: Results) -> Figure:
-    """Draw IOPS and p99 over operations in flight, for series that differ only in queue depth and processes."""
+    """Draw IOPS and p99 over operations in flight, for jobs that differ only in queue depth and processes."""
     rows = run.measured.to_dict("records")
     lines: dict[tuple[str, str, str], list[dict]] = {}
     for row in rows:
@@ -155,10 +158,10 @@ def draw_depths(run: Results) -> Figure:
 
 
 def draw_percentiles(run: Results) -> Figure:
-    """Draw the percentile curve of each series, on an axis of 1 in N operations."""
+    """Draw the percentile curve of each series; the x axis is 1 / (1 - percentile), logarithmic."""
     panels = []
     for about, traces in _split_by_panel(run):
-        # A curve covers all batteries of a volume, so draw it once.
+        # A curve covers all batteries of a series, so draw it only for the first.
         own = [trace for trace in traces if trace.repeat == 1 and run.has_bins(trace)]
         curves = [(one, _build_curve(select_rows(run.percentiles, one.levels))) for one in own]
         marks = [
@@ -179,7 +182,7 @@ def draw_percentiles(run: Results) -> Figure:
 
 
 def draw_load(run: Results) -> Figure:
-    """Draw p99 of each job against the load average before it."""
+    """Draw the p99 of each job over the load average before the job."""
     panels = []
     for about, traces in _split_by_panel(run):
         marks = [replace(one, joined=False) for one in _build_lines(traces, run, "load1_before", "p99_ms")]
@@ -194,7 +197,10 @@ def draw_load(run: Results) -> Figure:
 
 
 def choose_look(trace: Trace, run: Results) -> Look:
-    """Return the look of a battery in every figure: a colour per series, or per volume if many, and a dash."""
+    """Choose the colour and line style of a battery, the same in all plots.
+
+    There is a colour per series, or per volume if there are too many series.
+    """
     series = [(one.volume, (one.levels["background"], one.repeat)) for one in run.traces]
     volumes, styles = (list(dict.fromkeys(parts)) for parts in zip(*series, strict=True))
     volume, style = own = (trace.volume, (trace.levels["background"], trace.repeat))
@@ -204,12 +210,15 @@ def choose_look(trace: Trace, run: Results) -> Look:
 
 
 def _write_caption(name: str, drawn: Mapping[str, bool]) -> str:
-    """Return a caption with the templates of what the figure shows besides."""
+    """Write a caption from the template `name` and the templates of the optional elements that were drawn."""
     return "".join(map(words.fill, [name, *(part for part, is_drawn in drawn.items() if is_drawn)]))
 
 
 def _split_by_panel(run: Results) -> Iterator[tuple[str, list[Trace]]]:
-    """Yield the subject of each panel and its batteries: a job file, with as many volumes as are distinguishable."""
+    """Yield the title suffix and the batteries of each panel.
+
+    There is a panel per job file, or several if it has more than `TOGETHER` volumes, which could not be distinguished.
+    """
     volumes = list(dict.fromkeys(one.volume for one in run.traces))
     for job, traces in run.traces_by_job.items():
         parts: dict[int, list[Trace]] = {}
@@ -223,7 +232,10 @@ def _split_by_panel(run: Results) -> Iterator[tuple[str, list[Trace]]]:
 
 
 def _build_lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = "", **changed) -> list[Marks]:
-    """Return joined marks of the jobs of batteries with both columns, because the factor is continuous."""
+    """Build a line per battery through its jobs, from the columns `x` and `y`; batteries without values are omitted.
+
+    `suffix` is appended to the name in the legend, and `changed` overrides attributes of the line style.
+    """
     drawn = [(trace, _select_points(trace, x, y)) for trace in traces]
     drawn = [
         (phrases.format_legend(trace, run), choose_look(trace, run), points) for trace, points in drawn if len(points)
@@ -232,14 +244,14 @@ def _build_lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: 
 
 
 def _select_points(trace: Trace, x: str, y: str) -> pd.DataFrame:
-    """Return jobs with both columns, and the note that the pointer shows."""
+    """Select the jobs of a battery that have values in both columns, with the text of their tooltips."""
     points = trace.jobs.reindex(columns=[x, y]).set_axis(["x", "y"], axis=1)
     notes = map(phrases.format_job, trace.jobs["number"], trace.jobs["job_Id"])
     return points.assign(note=list(notes)).dropna(subset=["x", "y"])
 
 
 def _build_limit_rules(run: Results) -> tuple[Rule, ...]:
-    """Return the limits as lines; equal limits share a name."""
+    """Build a line per limit; limits of equal height share a line."""
     names = run.limits.groupby("limit_ms", sort=False)["limit"].unique() if len(run.limits) else pd.Series(dtype=object)
     return tuple(Rule(float(height), f"{', '.join(who)} {height:g}") for height, who in names.items())
 
@@ -247,7 +259,10 @@ def _build_limit_rules(run: Results) -> tuple[Rule, ...]:
 def _build_event_rules(
     trace: Trace, table: pd.DataFrame, which: str, text: str, run: Results, colour: str = ""
 ) -> list[Rule]:
-    """Return lines at the jobs that a table names as `which`, by default in the volume's colour."""
+    """Build a vertical line at each job that `table` has in its columns `which`_job and `which`_number.
+
+    `text` is formatted with the name of the job and the jump. The default colour is that of the battery.
+    """
     rows = select_rows(table, trace.levels, trace.repeat)
     rules = []
     for row in rows[rows[f"{which}_number"].notna()].to_dict("records") if len(rows) else ():
@@ -258,7 +273,7 @@ def _build_event_rules(
 
 
 def _build_curve(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return percentiles below the maximum against 1 in N operations, with intervals for labelled percentiles."""
+    """Build the points of a percentile curve without the maximum; labelled percentiles have confidence intervals."""
     if rows.empty:
         return rows
     rows = rows[rows["percentile"] < 100].sort_values("percentile")
@@ -268,7 +283,7 @@ def _build_curve(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _build_ceiling_rules(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> tuple[Rule, ...]:
-    """Return the provisioned rates of the volumes of a panel; volumes with the same rate share a line."""
+    """Build a line per documented rate (`columns`) of the volumes in a panel; volumes with equal rates share a line."""
     cells = run.cells[run.cells["store"].isin([trace.levels["store"] for trace in traces])]
     heights = cells.reindex(columns=["store", *columns]).melt("store", var_name="column", value_name="height").dropna()
     rules = []
@@ -281,7 +296,7 @@ def _build_ceiling_rules(traces: Sequence[Trace], columns: Sequence[str], run: R
 
 
 def _scale_panels(panels: Sequence[Panel]) -> list[Panel]:
-    """Give panels with marks a common y axis: logarithmic from a decade on, with round numbers."""
+    """Give non-empty panels a common y axis, logarithmic if the values span more than about a decade."""
     panels = [panel for panel in panels if panel.marks]
     ends = [end for panel in panels for end in replace(panel, y_log=True).compute_y_range()]
     if not ends or max(ends) < 12 * min(ends):
@@ -292,7 +307,7 @@ def _scale_panels(panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _select_numbers(run: Results, *columns: str) -> pd.DataFrame:
-    """Return the done jobs with the available columns."""
+    """Select the available columns of all finished jobs, as the numbers behind a plot."""
     shown = [*FACTORS, "repeat", "valid", "number", "job_Id", "minutes", *columns]
     jobs = run.samples[run.samples["status"] == "done"] if len(run.samples) else run.samples
     return jobs[[name for name in shown if name in jobs]]

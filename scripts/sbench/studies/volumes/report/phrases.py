@@ -1,4 +1,4 @@
-"""Format the names of volumes, jobs, limits and times for readers."""
+"""Format names of volumes, jobs and limits, durations and latencies for the report."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,16 +13,16 @@ from sbench.studies.volumes.report import words
 from sbench.studies.volumes.report.batteries import Results, Trace
 from sbench.studies.volumes.series import FACTORS
 
-UNBOUNDED_MS = 1e9  # an upper end from here on is no bound
-NAMED = 6  # volumes or series that a sentence names
+UNBOUNDED_MS = 1e9  # an upper bound of this many ms or more is treated as unbounded
+NAMED = 6  # maximum number of volumes or series listed in a sentence
 _OVER = (("operations", ""), ("time", ""), ("time", "_low"), ("time", "_high"))
 LIMIT_OWNERS = {"etcd": "etcd's", "etcd-commit": "etcd's", "openshift": "OpenShift's"}
-# The operations of etcd's histograms.
+# Descriptions of the operations in etcd's histograms.
 _ETCD = {METRICS["wal_fsync"]: "etcd's fsync", METRICS["backend_commit"]: "etcd's commit"}
 
 
 def format_volume(store: str, run: Results) -> str:
-    """Return "gp2x1 (128 GiB gp2)", or only the name of the store if its type is unknown."""
+    """Format a volume as "gp2x1 (128 GiB gp2)", or only its name if its type is unknown."""
     cells = run.cells[run.cells["store"] == store]
     kind = next((kind for kind in cells.get("volume_type", []) if kind), "")
     size = get_numbers(cells, "size_gib").max()
@@ -30,12 +30,12 @@ def format_volume(store: str, run: Results) -> str:
 
 
 def format_place(store: str) -> str:
-    """Return a volume as a noun of a sentence: "gp2x1", "the disk"."""
+    """Format a volume for use as a noun in a sentence: "gp2x1", "the disk"."""
     return "the disk" if store == "disk" else store
 
 
 def describe_conditions(levels: Mapping[str, str], run: Results) -> str:
-    """Return the conditions that distinguish a series within its volume, "alone", "with a second job on …"."""
+    """Describe the conditions that distinguish a series within its volume: "alone", "with a second job on …"."""
     shown = [name for name in list_distinguishing_factors(levels, run) if levels[name]]
     alone = ("background", "none")
     named = [
@@ -48,7 +48,7 @@ def describe_conditions(levels: Mapping[str, str], run: Results) -> str:
 
 
 def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list[str]:
-    """Return the factors that distinguish a series within its volume, and further factors that a reader needs."""
+    """List the factors that distinguish a series from others on its volume, and those that readers need anyway."""
     shown = run.select_telling_factors(run.cells[run.cells["store"] == levels["store"]], FACTORS)
     shown += ["job"] if run.cells["job"].nunique() > 1 else []
     shown += ["background"] if levels["background"] in ("same", "other") else []
@@ -56,25 +56,25 @@ def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list
 
 
 def format_label(levels: Mapping[str, str], run: Results) -> str:
-    """Return the label of a series in legends and the headline: the volume and its distinguishing factors."""
+    """Format the label of a series for legends and the headline: its volume and its distinguishing factors."""
     return run.names.format_row(levels, ["store", *list_distinguishing_factors(levels, run)])
 
 
 def format_legend(trace: Trace, run: Results) -> str:
-    """Return the label of a battery in a figure: its series, with its number if some series have several."""
+    """Format the label of a battery for plots: its series, and its number if any series has several batteries."""
     again = f" · battery {trace.repeat}" if any(one.repeat > 1 for one in run.traces) else ""
     return format_label(trace.levels, run) + again
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join names; abbreviate long lists to 'a, b and 7 more'."""
+    """Join names to a list; abbreviate long lists: "a, b and 7 more"."""
     if len(names) > NAMED:
         names = [*names[: NAMED - 1], words.fill("more", many=len(names) - NAMED + 1)]
     return prose.format_list(names)
 
 
 def describe_place(rows: Sequence[Mapping[str, str]], run: Results) -> str:
-    """Return the common place of all `rows`: "on gp2x1 (128 GiB gp2), without a second job"."""
+    """Describe the volumes and the common conditions of all rows: "on gp2x1 (128 GiB gp2), without a second job"."""
     head, stores = rows[0], list(dict.fromkeys(row["store"] for row in rows))
     shown = [name for name in list_distinguishing_factors(head, run) if len({row[name] for row in rows}) == 1]
     named = format_volume(stores[0], run) if len(stores) == 1 else join_names(stores)
@@ -85,11 +85,11 @@ def describe_place(rows: Sequence[Mapping[str, str]], run: Results) -> str:
 
 
 def describe_operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
-    """Return the measured operation: fdatasync if the jobs force their writes by it, else fsync, a read, a write."""
+    """Name the measured operation: fdatasync or fsync, depending on the jobs' options, "a read" or "a write"."""
     named = []
     for row in rows:
         options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
-        # Without options, use the name of the job.
+        # If the options are unknown, search the name of the job.
         mentioned = " ".join([*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]])
         sync = next((one for one in ("fdatasync", "fsync") if one in mentioned), "the sync after a write")
         sync = _ETCD.get(options.get("metric", ""), sync)
@@ -99,26 +99,26 @@ def describe_operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
 
 
 def describe_trace_operation(traces: Iterable[Trace], run: Results) -> str:
-    """Return the measured operation of batteries."""
+    """Name the measured operation of batteries (see `describe_operation`)."""
     return describe_operation([trace.levels | {"operation": trace.jobs["operation"].iloc[0]} for trace in traces], run)
 
 
 def format_limit(row: Mapping) -> str:
-    """Return "etcd's 10 ms" or "the limit mine of 5 ms"."""
+    """Format a limit: "etcd's 10 ms", or "the limit mine of 5 ms" for a limit of the configuration."""
     name, height = str(row["limit"]), f"{float(row['limit_ms']):g} ms"
     owner = LIMIT_OWNERS.get(name)
     return f"{owner} {height}" if owner else words.fill("own limit", name=name, height=height)
 
 
 def format_job(number: float, identifier: str = "") -> str:
-    """Return "job 33 (g3)", or "job 33" without another name; "" without a job."""
+    """Format a job as "job 33 (g3)", or "job 33" without an id; return an empty string if the number is missing."""
     if pd.isna(number):
         return ""
     return f"job {number:.0f}" + (f" ({identifier})" if identifier and identifier != f"{number:.0f}" else "")
 
 
 def format_duration(seconds: float) -> str:
-    """Return "1 h 2 min", "4 min", "52 s"; "" if unknown."""
+    """Format a duration: "1 h 2 min", "4 min", "52 s"; return an empty string if it is unknown."""
     if pd.isna(seconds):
         return ""
     if seconds < 90:
@@ -128,7 +128,10 @@ def format_duration(seconds: float) -> str:
 
 
 def format_shares(row: Mapping) -> str:
-    """Return "0.01 % of operations, 9.1 [8.7, 9.6] % of the time" at or above a limit; "" if unknown."""
+    """Format the shares at or above a limit: "0.01 % of operations, 9.1 [8.7, 9.6] % of the time".
+
+    Return "none" if both are zero, or an empty string if they are unknown.
+    """
     share, *ends = (row.get(f"{name}_over_percent{end}", math.nan) for name, end in _OVER)
     if pd.isna(share) or ends[-1] == 0:
         return "" if pd.isna(share) else "none"
@@ -141,7 +144,11 @@ def format_shares(row: Mapping) -> str:
 
 
 def choose_unit(values_ms: np.ndarray) -> tuple[str, Callable[[float], str]]:
-    """Return a unit for all latencies of a table, µs, ms or s, and how it shows them with three significant digits."""
+    """Choose a unit (µs, ms or s) for all latencies of a table.
+
+    Returns:
+        The unit, and a function that formats a latency in ms in this unit with three significant digits.
+    """
     unit, factor = "ms", 1.0
     if np.nanmax(values_ms) < 1:
         unit, factor = "µs", 1e3
@@ -155,7 +162,7 @@ def _format_three_digits(value: float) -> str:
 
 
 def format_near_limit(value: float, limit: float) -> str:
-    """Format a latency with two significant digits, or with as many more as show its side of a limit."""
+    """Format a latency with two significant digits, or with as many as needed to show its side of a limit."""
     for digits in range(2, 17):
         rounded = float(f"{value:.{digits}g}")
         if (rounded < limit) == (value < limit):
@@ -165,7 +172,10 @@ def format_near_limit(value: float, limit: float) -> str:
 
 
 def format_latency(row: Mapping) -> str:
-    """Return a value with its interval, "2.41 [2.40, 2.42] ms", or "between 8 and 16 ms"; "" if unknown."""
+    """Format a latency with its interval as "2.41 [2.40, 2.42] ms", or as "between 8 and 16 ms" without a value.
+
+    Return an empty string if neither a value nor bounds are known.
+    """
     if pd.isna(row["value_ms"]):
         low, high = row["low_ms"], row["high_ms"]
         if high < UNBOUNDED_MS:

@@ -1,7 +1,7 @@
-"""Build statements on limits of volumes and on their ratios, each with its check.
+"""Statements about limits and ratios that can be verified against the raw samples.
 
-The check uses the jobs of valid batteries (samples.csv), without the code that found the statement. A percentile of
-several jobs is between the least and the largest of theirs, so any other figure is impossible.
+The verification uses the jobs of valid batteries (samples.csv), and shares no code with the analysis that produced the
+statement. A percentile over several jobs must be between the minimum and the maximum of their percentiles.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,20 +13,20 @@ import pandas as pd
 
 MEETS, MISSES = "meets", "misses"
 LESS, MORE, TOO_FEW = "faster", "slower", "too few repeats"
-# Fewest jobs of each side for a verdict.
+# Minimum number of jobs on each side for a verdict.
 _LEAST = 6
-# fio's buckets are 1/64 of their value wide, and tables have twelve digits.
+# Tolerances: fio's buckets are 1/64 of their value wide, and tables have twelve digits.
 _BUCKET, _CLOSE = 1 / 64, 1e-9
-# Values of a side of a comparison in place of a level: all hosts together, or nothing.
+# Values that replace a level on a side of a comparison: all hosts combined, or any level.
 _ALL_HOSTS, _NOTHING = "all", ""
 Levels = tuple[tuple[str, str], ...]
 
 
 class Jobs:
-    """The jobs of valid batteries: factors, `repeat`, `number`, and figures such as `p99_ms` and `iops`."""
+    """The jobs of valid batteries, with factors, `repeat`, `number`, and metrics such as `p99_ms` and `iops`."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        """Take the samples of a run; `status` and `valid` select the jobs."""
+        """Select the finished jobs of valid batteries from the samples of a run, by `status` and `valid`."""
         counts = (table["status"] == "done") & table["valid"].astype(bool) if len(table) else []
         self._rows = table[counts].sort_values(["repeat", "number"], kind="stable") if len(table) else table
 
@@ -35,7 +35,10 @@ class Jobs:
         return len(self._rows) > 0
 
     def get_values(self, levels: Levels, column: str) -> dict[int, np.ndarray]:
-        """Return a figure of the jobs at some levels by battery, in their order, NaN if unknown."""
+        """Return the values of a column for the jobs at the given levels, as {battery: values in job order}.
+
+        Missing values are NaN.
+        """
         rows = self._rows
         if rows.empty:
             return {}
@@ -48,17 +51,17 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Segment:
-    """Jobs of a battery that share a verdict.
+    """Consecutive jobs of a battery at the same latency level, and the verdict on them.
 
     Attributes:
         repeat: number of the battery.
-        first: place of its first job among the valid jobs of the battery, from 0.
+        first: index of the first job among the valid jobs of the battery, from 0.
         jobs: number of jobs.
-        over: number of jobs whose p99 reached the limit.
-        value: their p99 in ms, NaN if only bounds are known.
-        low: lower end of its interval.
-        high: upper end.
-        outcome: whether they met the limit.
+        over: number of jobs whose p99 is at or above the limit.
+        value: p99 over all jobs in ms; NaN if only bounds are known.
+        low: lower end of its confidence interval.
+        high: upper end of its confidence interval.
+        outcome: verdict on the limit.
     """
 
     repeat: int
@@ -71,7 +74,10 @@ class Segment:
     outcome: str
 
     def is_supported_by(self, values: np.ndarray, limit_ms: float) -> bool:
-        """Return whether the battery has these jobs, their p99 is possible, and the outcome follows from it."""
+        """Return whether these jobs exist, their p99 is plausible, and the outcome follows from it.
+
+        `values` are the p99s of all jobs of the battery.
+        """
         own = values[self.first : self.first + self.jobs]
         if len(own) != self.jobs or np.nansum(own >= limit_ms) != self.over:
             return False
@@ -84,13 +90,13 @@ class Segment:
 
 @dataclass(frozen=True)
 class Limit:
-    """The outcome of a limit of the p99 on a series, segment by segment.
+    """The statement that a series meets or misses a limit of the p99.
 
     Attributes:
-        levels: levels of the series.
-        limit_ms: the limit.
-        outcome: outcome on the whole series.
-        segments: all jobs of its batteries, in time order.
+        levels: factor levels of the series.
+        limit_ms: the limit in ms.
+        outcome: verdict on the entire series.
+        segments: segments that cover all jobs of its batteries, in time order.
     """
 
     levels: Levels
@@ -99,7 +105,7 @@ class Limit:
     segments: tuple[Segment, ...]
 
     def is_supported_by(self, jobs: Jobs) -> bool:
-        """Return whether each segment holds, the segments cover all jobs, and the outcome follows from them."""
+        """Return whether all segments are supported, they cover all jobs, and the outcome follows from them."""
         batteries = jobs.get_values(self.levels, "p99_ms")
         if sum(map(len, batteries.values())) != sum(one.jobs for one in self.segments):
             return False
@@ -114,16 +120,16 @@ class Limit:
 
     @property
     def claims(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the levels with the limit, and the outcome."""
+        """Yield the subject (series and limit) and the outcome."""
         yield (self.levels, self.limit_ms), self.outcome
 
 
 def build_limit(levels: Levels, whole: Mapping, segments: Sequence[Mapping]) -> Limit:
-    """Return the outcome of a limit on a series from rows of `limits.judge_limits`, segments in time order."""
+    """Build a statement from rows of `limits.judge_limits`: the row of the entire series, and its segments in order."""
     done: dict[int, int] = {}
     read = []
     for row in segments:
-        # A series without a valid battery has only the row of the whole.
+        # Without a valid battery, there is only the row for the entire series.
         if row["segment"] != "all":
             repeat, jobs = int(row.get("repeat", 1)), int(row["jobs"])
             figures = (float(row[name]) for name in ("value_ms", "low_ms", "high_ms"))
@@ -134,19 +140,19 @@ def build_limit(levels: Levels, whole: Mapping, segments: Sequence[Mapping]) -> 
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio of a figure between two series: contender / baseline.
+    """The statement of a ratio of a metric between two series: contender / baseline.
 
     Attributes:
-        baseline: levels of a series.
-        contender: levels of the other series.
-        column: column of the samples.
-        part: "all" jobs, or the jobs before or after a change.
-        outcome: outcome by METHOD 17.
-        values: the figure of the baseline and of the contender, NaN if unknown.
-        ratio: the ratio of the values.
-        low: lower end of its interval.
-        high: upper end.
-        more_is_faster: whether the figure is a rate.
+        baseline: factor levels of the baseline.
+        contender: factor levels of the contender.
+        column: column of the samples that contains the metric.
+        part: "all" jobs, or the phase before or after a level change.
+        outcome: verdict by METHOD 17.
+        values: value of the baseline and of the contender; NaN if unknown.
+        ratio: estimated ratio.
+        low: lower end of its confidence interval.
+        high: upper end of its confidence interval.
+        more_is_faster: whether the metric is a rate.
     """
 
     baseline: Levels
@@ -161,7 +167,7 @@ class Ratio:
     more_is_faster: bool = False
 
     def is_supported_by(self, jobs: Jobs) -> bool:
-        """Return whether both figures, and their ratio, are possible, and the outcome follows from the interval."""
+        """Return whether both values and their ratio are plausible, and the outcome follows from the interval."""
         sides = [jobs.get_values(levels, self.column) for levels in (self.baseline, self.contender)]
         pooled = [np.concatenate([*side.values()]) if side else np.array([]) for side in sides]
         if not all(map(len, pooled)):
@@ -182,19 +188,20 @@ class Ratio:
 
     @property
     def claims(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the compared series, column and part, and the outcome."""
+        """Yield the subject (both series, column and part) and the outcome."""
         yield (self.baseline, self.contender, self.column, self.part), self.outcome
 
 
 @dataclass(frozen=True)
 class VolumeChoice:
-    """The volume to use among the volumes that keep a limit.
+    """The recommendation of a volume, or of any volume, among those that meet a limit.
 
     Attributes:
-        chosen: the volume to use if it is the only one or lower than the others, else all that keep the limit.
-        others: volumes that do not keep the same limit.
-        ratios: comparisons between volumes that keep the limit.
-        kept: outcome of the limit on each volume that keeps it.
+        chosen: the recommended volume, which is the only one or has a lower latency than all others; otherwise all
+            volumes that meet the limit.
+        others: outcomes on the volumes that do not meet the limit.
+        kept: outcomes on the volumes that meet the limit.
+        ratios: comparisons between the volumes that meet the limit.
     """
 
     chosen: tuple[Limit, ...]
@@ -203,20 +210,20 @@ class VolumeChoice:
     ratios: tuple[Ratio, ...]
 
     def is_supported_by(self, jobs: Jobs) -> bool:
-        """Return whether `kept` keep the limit, `others` do not, and the chosen volume won against each."""
+        """Return whether `kept` meet the limit, `others` do not, and comparisons support the recommendation."""
         if not all(one.is_supported_by(jobs) for one in (*self.kept, *self.others, *self.ratios)):
             return False
         if any(one.outcome != MEETS for one in self.kept) or any(one.outcome == MEETS for one in self.others):
             return False
         stores = {_get_store(one.levels) for one in self.kept}
         beats_all = {own for own in stores if stores - {own} and stores - {own} <= self._find_beaten(own)}
-        # If any may be used, no volume was shown to be lower than all others.
+        # A recommendation of all volumes requires that no volume has a lower latency than all others.
         if len(self.chosen) == len(self.kept):
             return not beats_all
         return {_get_store(one.levels) for one in self.chosen} == beats_all
 
     def _find_beaten(self, own: str) -> set[str]:
-        """Return the volumes that a volume was shown to be lower than."""
+        """Return the volumes that have a higher latency than the volume `own`, by verdicts."""
         return {
             _get_store(one.baseline if _get_store(one.contender) == own else one.contender)
             for one in self.ratios
@@ -225,7 +232,7 @@ class VolumeChoice:
 
     @property
     def claims(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the claims of all limits and ratios."""
+        """Yield the claims of all its limits and ratios."""
         for one in (*self.kept, *self.others, *self.ratios):
             yield from one.claims
 
@@ -235,6 +242,6 @@ def _get_store(levels: Levels) -> str:
 
 
 def _is_within(value: float, values: Sequence[float] | np.ndarray) -> bool:
-    """Return whether a figure is between the least and the largest of some, within a bucket of fio's."""
+    """Return whether a value is between the minimum and maximum of `values`, with a tolerance of one fio bucket."""
     wide = 1 + _BUCKET + _CLOSE
     return bool(np.min(values) / wide <= value <= np.max(values) * wide)

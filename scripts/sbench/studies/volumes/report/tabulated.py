@@ -1,4 +1,4 @@
-"""Build the tables of the page: limits, segments, latencies by series, job and node, batteries, volumes."""
+"""Build the tables of the report: limits, segments, latencies by series, job and node, batteries, and volumes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from sbench.studies.volumes.report.batteries import Results
 from sbench.studies.volumes.series import FACTORS
 from sbench.verdicts.outcomes import Outcome
 
-# Latencies in ms from which cells are yellow and red.
+# Latencies in ms at or above which table cells are yellow, and red.
 COLOURED = {"p99": (5.0, 10.0), "p99.9": (5.0, 10.0), "mean": (2.0, 5.0), "max": (50.0, 100.0), "stddev": (None, 1.0)}
 TITLES = {"max": "Maximum", "mean": "Mean", "stddev": "Standard deviation"}
 SUMMED = ("p50", "p99", "p99.9", "p99.99", "mean")
@@ -33,18 +33,21 @@ OF_NODE = {
     **{"device_util_percent": "device busy / %"},
 }
 WHOLE = "{:,.0f}".format
-MOST_ROWS = 12  # of a table that is not folded
+MOST_ROWS = 12  # longer tables are collapsed
 
 
 @dataclass(frozen=True)
 class TitledTable(Table):
-    """A table that `show_tables` folds under its title if it has many rows."""
+    """A table that `show_tables` collapses under its title if it has many rows."""
 
     title: str = ""
 
 
 def show_tables(page: Page, tables: Iterable[TitledTable], otherwise: str = "") -> None:
-    """Show tables; fold a table of more than `MOST_ROWS` rows."""
+    """Add tables to a page, collapsing those with more than `MOST_ROWS` rows.
+
+    `otherwise` is the text to show for an empty table.
+    """
     for table in tables:
         if len(table.frame) > MOST_ROWS:
             with page.fold(words.fill("fold", title=table.title, rows=len(table.frame))):
@@ -54,7 +57,7 @@ def show_tables(page: Page, tables: Iterable[TitledTable], otherwise: str = "") 
 
 
 def build_glance_table(run: Results) -> Table:
-    """Return a row per series and a column per limit: the verdict, the deciding value, and how long it was kept."""
+    """Build the overview: a row per series with, for each limit, the verdict, its latency and the time it was met."""
     every = list_courses(run)
     if not every:
         return _build_rates_table(run)
@@ -77,7 +80,7 @@ def build_glance_table(run: Results) -> Table:
 
 
 def _build_rates_table(run: Results) -> Table:
-    """Return a row per series without an applicable limit: rates and percentiles, the highest p99 first."""
+    """Build the overview without limits: rates and percentiles of each series, the highest p99 first."""
     rows = run.measured
     if rows.empty or "iops" not in rows:
         return Table("at-a-glance", "", pd.DataFrame())
@@ -91,7 +94,7 @@ def _build_rates_table(run: Results) -> Table:
 
 
 def build_limits_table(run: Results) -> Table:
-    """Return the limits of the run with their sources."""
+    """Build the table of limits with their sources."""
     columns = ["limit", "metric", "limit_ms", "source"]
     frame = run.limits[columns].drop_duplicates() if len(run.limits) else run.limits
     frame = frame.rename(columns={"limit_ms": "below / ms"})
@@ -99,7 +102,7 @@ def build_limits_table(run: Results) -> Table:
 
 
 def build_segments_table(run: Results) -> TitledTable:
-    """Return the segments of each series that changed, a row each."""
+    """Build the table of segments, for series with level changes only."""
     rows = run.segments
     if len(rows):
         rows = rows[rows.groupby(list(FACTORS))["jump"].transform("count") > 0].reset_index(drop=True)
@@ -116,7 +119,7 @@ def build_segments_table(run: Results) -> TitledTable:
 
 
 def build_series_table(run: Results) -> TitledTable:
-    """Return a row per series: its operations, percentiles with intervals, and rates."""
+    """Build the table of series: operations, percentiles with confidence intervals, and rates."""
     cells = run.measured
     if cells.empty or "jobs" not in cells:
         return TitledTable("series", "", pd.DataFrame())
@@ -137,14 +140,14 @@ def build_series_table(run: Results) -> TitledTable:
 
 
 def build_job_tables(run: Results) -> Iterator[TitledTable]:
-    """Yield the published tables, one per metric and job file, coloured: a row per job, a column per volume."""
+    """Yield a coloured table per metric and job file, as in the published study: a row per job, a column per volume."""
     red = float(run.limits["limit_ms"].iloc[0]) if len(run.limits) else COLOURED["p99"][1]
     bounds = COLOURED | {"p99": (red / 2, red)}
     for name, traces in run.traces_by_job.items():
         about, suffix = (f", job {name}", f"-{name}") if len(run.traces_by_job) > 1 else ("", "")
         jobs = {phrases.format_legend(trace, run): trace.jobs.set_index("number") for trace in traces}
         calls = pd.concat([one["job_Id"] for one in jobs.values()]).groupby(level=0)
-        # Add the name of a job in imported results if all series agree on it.
+        # Show the id of a job in imported results if it is the same in all series.
         calls = calls.agg(lambda ids: ids.iloc[0] if ids.nunique() == 1 else "")
         for metric, (yellow, red) in bounds.items():
             frame = pd.DataFrame({series: one[f"{metric}_ms"] for series, one in jobs.items()}).sort_index()
@@ -168,7 +171,7 @@ def build_job_tables(run: Results) -> Iterator[TitledTable]:
 
 
 def build_node_tables(run: Results) -> Iterator[TitledTable]:
-    """Yield all metrics of each node and volume, a row per job."""
+    """Yield a table per battery with all metrics of its jobs."""
     for number, trace in enumerate([*run.traces, *run.invalid_traces], 1):
         jobs = trace.jobs.reset_index(drop=True)
         frame = remove_empty_columns(jobs[[name for name in OF_NODE if name in jobs]].rename(columns=OF_NODE))
@@ -186,13 +189,13 @@ def build_node_tables(run: Results) -> Iterator[TitledTable]:
 
 
 def build_left_out_table(run: Results) -> TitledTable:
-    """Return the unusable files of an import, and why."""
+    """Build the table of files that could not be imported, with reasons."""
     frame = pd.DataFrame(run.facts.get("left_out") or [], columns=["file", "reason"])
     return TitledTable("left-out-files", words.fill("table of left out"), frame, title=words.fill("title of left out"))
 
 
 def build_batteries_table(run: Results) -> Table:
-    """Return the batteries in measuring order, with the pause before each and between its jobs."""
+    """Build the table of batteries in measurement order, with the pauses before each and between its jobs."""
     rows = pd.DataFrame(run.facts.get("batteries") or [])
     if rows.empty:
         return Table("batteries", "", rows)
@@ -214,7 +217,7 @@ def build_batteries_table(run: Results) -> Table:
 
 
 def build_volumes_table(run: Results) -> Table:
-    """Return the known facts of each volume: type and size, device, mount, fio, kernel and processor."""
+    """Build the table of volumes: type, size, device and mount, with fio version, kernel and processor of the host."""
     rows = []
     for battery in run.facts.get("batteries") or []:
         row = {"volume": battery.get("store"), "host": battery.get("host")}
@@ -227,7 +230,7 @@ def build_volumes_table(run: Results) -> Table:
 
 
 def render_job_files(run: Results) -> list[str]:
-    """Return each job file: its text, or the options in fio's output."""
+    """Render each job: the content of its job file, or the options in fio's output."""
     jobs = {
         job: "\n".join(name if str(value) in ("", "1") else f"{name}={value}" for name, value in options.items())
         for (_, job, _), options in run.options.items()
@@ -237,7 +240,7 @@ def render_job_files(run: Results) -> list[str]:
 
 
 def _format_course(course: Course) -> tuple[str, ...]:
-    """Return the colour and text of a verdict, how long the limit was kept, and the shares at or above it."""
+    """Return the colour and text of a verdict, the time the limit was met, and the shares at or above the limit."""
     verdict, jobs = course.whole["verdict"], course.kept_jobs
     kept = "all jobs" if verdict == Outcome.MEETS else "not at all" if verdict == Outcome.MISSES else ""
     if jobs and verdict != Outcome.MEETS:

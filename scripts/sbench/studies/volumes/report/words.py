@@ -1,9 +1,9 @@
-"""Templates of the texts on the page of volumes; `sbench.pages.words` has the templates that all pages share."""
+"""Text templates of the volumes report; `sbench.pages.words` contains the templates shared by all reports."""
 
 from sbench.pages.words import make_fill
 
 TEMPLATES = {
-    # The headline: a clause on volumes with the most favourable verdict, and a clause on the others.
+    # Headline: a clause on volumes with the most favourable verdict, then clauses on the others.
     "meets": "{metric} stayed below {limit} on {series}",
     "misses": "{metric} did not stay below {limit} on {series}",
     "undecided": "it is undecided whether {metric} stayed below {limit} on {series}",
@@ -31,7 +31,7 @@ TEMPLATES = {
     "over limit in time": ", {share} % of the time",
     "at least": "at least {low} ms",
     "between": "between {low} and {high} ms",
-    # The outcome of a limit.
+    # Outcome of a limit.
     "limit": "{metric} {verb} {limit}",
     "limit undecided": "it is {undecided} whether {metric} meets {limit}",
     "slowest segment": " in the slowest of {segments} segments",
@@ -42,7 +42,7 @@ TEMPLATES = {
     "later battery": " in a later battery",
     "from job": " from {jobs} on",
     "as late": "as late as {job}",
-    # The next steps.
+    # Next steps.
     "use only": "Use {series}, the only volume that stayed below {limit}: {value}.",
     "use lowest": "Use {series}: {value}, lower than the other volumes below {limit}.",
     "use any": "Use any of {series}: all stayed below {limit}, and none was shown to be the lowest.",
@@ -54,7 +54,7 @@ TEMPLATES = {
     "again": "Measure {series} again: {why}.",
     "more batteries": "Raise {batteries} to {needed} or more to compare volumes: with fewer, a slower volume and a "
     "busier hour look alike.",
-    # The limits of these data, each with a remedy.
+    # Limitations of the data, with remedies.
     "single battery": "Each volume has a single battery, so intervals do not cover another day, volume or machine; "
     "raise {batteries} to {needed} to compare volumes.",
     "buckets": "fio's latency buckets are about 0.8 % wide: ignore smaller differences, and a percentile slightly "
@@ -68,7 +68,7 @@ TEMPLATES = {
     "caches of devices": "A disk that acknowledges writes before they are safe looks fast: check that its cache has "
     "power-loss protection.",
     "files left out": '{files} of the import could not be used: see "Failed, invalid and left out".',
-    # Captions of figures; the others are added if the figure shows them.
+    # Captions of plots. The "… drawn" texts are appended if a plot contains that element.
     "figure of jobs": "Each mark is a job. Dashed: the limits.",
     "changes drawn": " Dotted, in the colour of its line: the first job after a change.",
     "credits drawn": " Lower panel: burst credits left, by the model of the volume's type.",
@@ -91,13 +91,13 @@ TEMPLATES = {
     "no bins": "unknown without histograms; run fio with --output-format=json+.",
     "figure of load": "Each mark is a job. Dashed: the limits.",
     "no load": "unknown for these results.",
-    # Titles of folded tables.
+    # Titles of collapsed tables.
     "fold": "{title} ({rows} rows)",
     "title of segments": "Segments",
     "title of series": "All jobs together",
     "title of jobs": "{metric} of {operation}{about}",
     "title of left out": "Unusable files of the import",
-    # Captions of tables, and the meanings of their colours.
+    # Captions of tables, and explanations of their colours.
     "table at a glance": "Verdicts on whole series, with the p99 and 95 % CI of the deciding segment. Kept for: from "
     "the start of the battery to the first segment that does not meet the limit.",
     "shares at a glance": " At or above it: the share of operations, and the share of time with its 95 % CI, as a job "
