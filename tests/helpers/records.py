@@ -71,7 +71,7 @@ def write_synthetic_run(
     for repeat, block in enumerate(random.normal(0, drift, repeats), 1):
         for cell in cells:
             scale = ratio(cell) * np.exp(block + random.normal(0, noise))
-            record = change(_record(cell, repeat, samples, float(scale), random))
+            record = change(build_record(cell, repeat, samples, float(scale), random))
             path = folder / "records" / cell["cell"] / f"repeat={repeat}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             if record is not None:
@@ -144,7 +144,8 @@ def _row(levels: dict[str, str], twin_of: str = "") -> dict[str, str]:
     }
 
 
-def _record(cell: dict[str, str], repeat: int, samples: int, scale: float, random: np.random.Generator) -> dict:
+def build_record(cell: dict[str, str], repeat: int, samples: int, scale: float, random: np.random.Generator) -> dict:
+    """Build the record of a cell whose times are `scale` times the usual."""
     workers = int(cell["workers"])
     opening, first, rest = (scale * random.normal(mean, mean / 50, samples) for mean in (0.08, 0.05, 0.4))
     total = scale * 0.53 * samples / workers

@@ -17,6 +17,7 @@ from sbench.design import matrix as matrices
 from sbench.design import study as studies
 from sbench.measure import judging, session_records, tables
 from sbench.measure.judging import CONTROL
+from sbench.probe import sizes
 from sbench.probe.program import Problem, compute_file_digest, read_json, write_json
 from sbench.probe.slowed import SHARES
 from sbench.stores import network as networks
@@ -46,6 +47,8 @@ def write_results(config: dict, study: str, results: Path, imported: dict) -> No
         study, config, sorted(compute_file_digest(one.path) for one in kept if one.path.is_file()), imported
     )
     summary["config"] = config
+    if "looks" in made:
+        summary["limits"] += list_changed_looks(folder, made["looks"])
     summary["controls"] = merge_controls(made["verdicts"], kept, results, study, summary["machine"])
     write_tables(made, folder)
     write_json(folder / "facts.json", summary)
@@ -124,6 +127,26 @@ def build_facts(config: dict, study: str, results: Path, kept: Sequence[records.
         "order": count_orders(measured),
         "failed_attempts": list_failed_attempts(results),
     }
+
+
+def list_changed_looks(folder: Path, replayed: pd.DataFrame) -> list[str]:
+    """Return a line for each look of the last call whose verdicts are not those that follow from the records.
+
+    `folder` is the study's folder, `replayed` its looks.csv. Looks after the last replayed look are of rounds that do
+    not count.
+    """
+    lines = []
+    names = ["baseline_cell", "contender_cell", "look", "blocks", "verdict", "state"]
+    expected = {tuple(row) for row in replayed[names].itertuples(index=False)}
+    last = max((row[2] for row in expected), default=0)
+    for path in sorted((folder / "looks").glob("*.json"), key=lambda path: int(path.stem)):
+        rows = [tuple(row[name] for name in names) for row in read_json(path).get("comparisons", [])]
+        if changed := sum(row[2] <= last and row not in expected for row in rows):
+            lines.append(
+                f"looks/{path.name} disagrees with the records ({sizes.format_count(changed, 'verdict')}): records were"
+                " edited or added, or the code that judges has changed"
+            )
+    return lines
 
 
 def compare_nodes(measured: Sequence[dict]) -> list[dict]:

@@ -5,6 +5,7 @@ from earlier looks but the blocks that they ordered: verdicts follow from the re
 """
 
 import itertools
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -61,13 +62,20 @@ def take_look(config: dict, study: str, folder: Path, number: int) -> dict:
     most = program.count_most_repeats(config)
     if most <= program.count_repeats(config):
         return _build_look(Order([], None, orders[-1].round), "no further blocks")
-    return _choose_round(config, program, tried, folder, orders[-1], opened, taken)
+    return _choose_round(config, program, tried, folder, orders, opened, taken)
 
 
 def _choose_round(
-    config: dict, program: Study, tried: list[Cell], folder: Path, last: Order, opened: blocks.Open, taken: set[int]
+    config: dict,
+    program: Study,
+    tried: list[Cell],
+    folder: Path,
+    orders: list[Order],
+    opened: blocks.Open,
+    taken: set[int],
 ) -> dict:
     """Judge the records, and order a round of the cells that open comparisons need, within blocks and budget."""
+    last = orders[-1]
     rows, kept = gather.read_study(folder, config["run"], program.name)
     runs, _ = tables.build_runs_and_samples(rows, kept)
     judgement = judging.judge_study(config, program, rows, runs, metrics=[TOTAL])
@@ -75,8 +83,10 @@ def _choose_round(
     undecided = list_open_comparisons(judgement, runs, {cell.name for cell in tried})
     names = _list_cells(tried, undecided)
     measured, most = len(runs["repeat"].unique()), program.count_most_repeats(config)
-    target = next((end for end in list_looks(program.count_repeats(config), most) if end > measured), measured)
-    order = Order(blocks.list_next_blocks(taken, target - measured), names, last.round + 1)
+    # Blocks that replaced failed records are not further ones.
+    complete = measured - sum(len(order.blocks) for order in _list_extra(orders))
+    target = next((end for end in list_looks(program.count_repeats(config), most) if end > complete), complete)
+    order = Order(blocks.list_next_blocks(taken, target - complete), names, last.round + 1)
     cost = _estimate_cost(runs, order)
     budget = config.get("budget_s")
     reason = ""
@@ -103,12 +113,18 @@ def _choose_round(
     return look | {
         "ends": judgement.schedule.ends if judgement.schedule else [measured],
         "levels": judgement.schedule.levels if judgement.schedule else [],
-        "comparisons": judging.build_looks_table(rows, judgement).to_dict("records"),
-        "serial_p": judgement.serial_p,
+        "comparisons": list_looks_of_comparisons(rows, judgement),
+        "serial_p": judgement.serial_p if math.isfinite(judgement.serial_p) else None,
         "shifted": judgement.shifted,
         "seconds": cost._asdict(),
         **provenance.describe_code(provenance.list_package_modules("verdicts", "measure")),
     }
+
+
+def list_looks_of_comparisons(rows: pd.DataFrame, judgement: Judgement) -> list[dict]:
+    """Return the rows of looks.csv for JSON, which has neither NaN nor infinity: both are None."""
+    table = judging.build_looks_table(rows, judgement).astype(object)
+    return table.where(~table.isin([math.nan, math.inf]), None).to_dict("records")
 
 
 def list_open_comparisons(judgement: Judgement, runs: pd.DataFrame, tried: set[str]) -> list[Judged]:
@@ -197,13 +213,16 @@ def _estimate_cost(runs: pd.DataFrame, order: Order) -> _Cost:
 
 
 def _describe_states(measured: int, comparisons: Sequence[Judged]) -> str:
-    states = [one.states[-1].name if one.states else OPEN for one in comparisons]
-    given_up, still = states.count(GIVEN_UP), states.count(OPEN)
+    """Count the comparisons by state, in words; cells that are not comparable stay so whatever is measured."""
+    compared = [one for one in comparisons if one.values["verdict"] != Outcome.NOT_COMPARABLE]
+    states = [one.states[-1].name if one.states else OPEN for one in compared]
+    given_up, still, apart = states.count(GIVEN_UP), states.count(OPEN), len(comparisons) - len(compared)
     words = (
         f"after {sizes.format_count(measured, 'block')}, {len(states) - given_up - still} of"
-        f" {sizes.format_count(len(states), 'comparison')} decided"
+        f" {sizes.format_count(len(comparisons), 'comparison')} decided"
     )
-    return words + f", {given_up} given up" * bool(given_up) + f", {still} open" * bool(still)
+    counts = {"given up": given_up, "not comparable": apart, "open": still}
+    return ", ".join([words, *(f"{count} {state}" for state, count in counts.items() if count)])
 
 
 def _build_look(order: Order, words: str) -> dict:
