@@ -25,14 +25,18 @@ from traitlets.config import Config
 from sbench.probe.program import Problem, write_text
 
 TEMPLATES = Path("notebooks/templates")
-# Cells with these tags hold paths of this call; without them, equal tables give equal pages anywhere.
+# Cells with these tags contain paths specific to a run. Hiding them makes pages reproducible: equal tables give equal
+# pages.
 NOT_SHOWN = {"parameters", "injected-parameters"}
 _HASHES = "HASHES-OF-THE-SCRIPTS"
 _PAGE = re.compile(r"\]\(([\w.-]+)\.html\)")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the page `--out` and, in its folder, its Markdown, a folder of pictures and numbers, and the answers."""
+    """Write the HTML page `--out` and, next to it, its Markdown, a directory of figures and numbers, and its summary.
+
+    The summary, `<stem>_answers.json`, is written only if the notebook produces one.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--notebook", type=Path, required=True, help="the notebook to execute")
     parser.add_argument("--out", type=Path, required=True, help="the HTML page, which names all other files")
@@ -49,12 +53,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def build_page(notebook: Path, parameters: dict, out: Path) -> None:
-    """Write `out` (HTML), its Markdown, `<stem>_files/` and, if the notebook leaves answers, `<stem>_answers.json`.
+    """Execute a notebook and write its page.
 
-    Build all of it aside and move it at the end, so a failure leaves an earlier report unchanged.
+    The page consists of `out` (HTML), its Markdown, `<stem>_files/` and, if the notebook produces it, the summary
+    `<stem>_answers.json`. All files are built in a temporary directory and moved at the end, so that a failure leaves
+    an earlier page unchanged.
 
     Raises:
-        Problem: the notebook is missing, does not know a parameter, or one of its cells fails.
+        Problem: the notebook is missing, does not accept a parameter, or one of its cells fails.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.stem}.", dir=out.parent) as work:
@@ -75,7 +81,7 @@ def run_notebook(path: Path, parameters: dict):
     """Execute a notebook and return it.
 
     Raises:
-        Problem: the notebook is missing, does not know a parameter, or one of its cells fails.
+        Problem: the notebook is missing, does not accept a parameter, or one of its cells fails.
     """
     if not path.is_file():
         raise Problem(f"{path} does not exist; name a notebook of notebooks/")
@@ -91,13 +97,13 @@ def run_notebook(path: Path, parameters: dict):
 
 
 class CellFailed(Exception):
-    """A failed cell of a notebook: its number and exception."""
+    """Raised if a notebook cell fails, with the cell's number and exception."""
 
 
 class InProcess(Engine):
-    """A papermill engine that runs cells in this process, as a kernel takes seconds to start and import.
+    """A papermill engine that runs cells in this process, because a kernel takes seconds to start and import modules.
 
-    Cells do not see the user's configuration of IPython.
+    The user's IPython configuration does not affect the cells.
     """
 
     name = "in-process"
@@ -107,7 +113,7 @@ class InProcess(Engine):
         """Run the notebook's cells in order."""
         cells = [cell for cell in nb_man.nb.cells if "injected-parameters" not in cell.metadata.tags]
         with tempfile.TemporaryDirectory(prefix="report.") as home:
-            # Under another name, or it would replace the program's module.
+            # Use a separate module, because the default would replace this program's __main__.
             shell = InteractiveShell.instance(
                 config=Config(HistoryManager={"enabled": False}), ipython_dir=home, user_module=ModuleType("notebook")
             )
@@ -126,8 +132,8 @@ papermill_engines.register(InProcess.name, InProcess)
 
 
 def _draw_plot(names: dict, plot: object) -> dict[str, str]:
-    """Return a HoloViews plot as HTML that needs no network, and as Markdown with a picture among the `files`."""
-    # Import HoloViews here: it takes seconds, and few notebooks draw a plot with it.
+    """Render a HoloViews plot as HTML that needs no network, and as Markdown with a picture in `files`."""
+    # Import HoloViews here, because the import takes seconds and few notebooks need it.
     import holoviews as hv
 
     from sbench.pages import plot_html
@@ -166,7 +172,7 @@ def _run_cell(shell: InteractiveShell, source: str, where: str) -> list[Notebook
         *(
             new_output("display_data", output.data, metadata=output.metadata)
             for output in shown.outputs
-            # Displays without text prepare Jupyter for the first plot of HoloViews.
+            # Outputs without text initialise Jupyter for the first HoloViews plot.
             if output.data.keys() & {"text/markdown", "text/plain"}
         ),
     ]
@@ -180,7 +186,7 @@ def _select_shown_cells(notebook):
 
 
 def _filter_chapters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    """Yield the cells before the first chapter, and chapters that show more than their title."""
+    """Yield the cells before the first chapter, and those of chapters that contain more than a title."""
     chapters: list[list[NotebookNode]] = [[]]
     for cell in cells:
         if cell.cell_type == "markdown" and cell.source.startswith("## "):
@@ -195,32 +201,35 @@ def _filter_chapters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
 def _render_html(notebook, stem: str) -> str:
     exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())])
     resources = {"metadata": {"name": stem}, "scripts_hashes": _HASHES}
-    # HTMLExporter's method would parse the page again to name pictures; all pictures here have names.
+    # HTMLExporter's method would parse the page again to name pictures; here, all pictures have names.
     text, _ = TemplateExporter.from_notebook_node(exporter, _select_shown_cells(notebook), resources)
     return text.replace(_HASHES, " ".join(_compute_script_hashes(text)) or "'none'")
 
 
 def _compute_script_hashes(page: str) -> list[str]:
-    """Return the hashes of a page's scripts for its content security policy; skip data in elements of other types."""
+    """Return the hashes of a page's scripts for its content security policy.
+
+    Elements of other types, which contain data, are ignored.
+    """
     scripts = re.findall(r"<script(?: | type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
     return [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
 
 
 def _render_markdown(notebook) -> str:
     priority = {"display_data_priority": ["text/markdown", "text/plain"]}
-    # Only notebooks to learn from show their code.
+    # Only tutorial notebooks show their code.
     exporter = MarkdownExporter(
         exclude_input=not notebook.metadata.get("show_code"), config=Config(NbConvertBase=priority)
     )
     text, _ = exporter.from_notebook_node(_select_shown_cells(notebook))
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
-    # Links in Markdown lead to Markdown.
+    # Links in Markdown point to Markdown pages.
     return _PAGE.sub(r"](\1.md)", "\n".join(kept).strip() + "\n")
 
 
 def _replace_folder(new: Path, old: Path) -> None:
-    """Replace `old` by `new`, so that files of an earlier report that this report lacks do not stay."""
+    """Replace the directory `old` with `new`, so that no files of an earlier report remain."""
     aside = new.with_name("old")
     if old.exists():
         old.rename(aside)

@@ -1,9 +1,9 @@
-"""Show text, figures and tables of a notebook's cells, once for the HTML page and once for Markdown.
+"""Display text, figures and tables from notebook cells, both in the HTML page and in Markdown.
 
 All text is plain except for the marks of `sbench.pages.markup`, which escapes it.
 
-Figures and tables write their numbers as CSV to the report's folder, which the HTML page links; figures also write an
-SVG for Markdown.
+Figures and tables write their numbers as CSV files to the report's directory, and the HTML page links to them. Figures
+also write an SVG file for Markdown.
 """
 
 import contextlib
@@ -38,16 +38,16 @@ from sbench.pages.plot import Figure, compress_text, shorten_names
 from sbench.pages.terms import explain_words
 from sbench.probe.program import replace_file, write_text
 
-# Texts that spreadsheets read as a formula, except a number with a sign and a lone sign.
+# Text that spreadsheets interpret as a formula, except a signed number or a single sign.
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!([\d.,]+(e[+-]?\d+)?( ?%)?)?\Z)")
-# A number with its unit, its interval and the mark of an invalid cell.
+# A number with an optional unit, confidence interval and marker of an invalid cell.
 _AMOUNT = re.compile(r"[\d.,]+( [nµm]?s)?( \[[\d., ]+\])?( \[INVALID\])?")
-# A time in seconds, its interval, and a suffix.
+# A time in seconds with an optional confidence interval and suffix.
 _SECONDS = re.compile(r"([\d.]+)(?: \[([\d.]+), ([\d.]+)\])?( \(.*\)| \[INVALID\])?")
-# Marks repeat colours for Markdown, for paper and for readers who do not see the colours.
+# Markers with the same meaning as colours, for Markdown, for print and for readers who cannot see the colours.
 MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
 ROWS_IN_MARKDOWN = 60
-WIDE = 12  # columns from which the caption has the values that all rows share
+WIDE = 12  # number of columns from which values shared by all rows are moved to the caption
 _aside: ProcessPoolExecutor | None = None
 _recorded: list["Table"] | None = None
 
@@ -56,9 +56,15 @@ _recorded: list["Table"] | None = None
 class Table:
     """A table for readers.
 
-    `frame` has the numbers, `formats` the formatter of a column, `over` (column -> a bool or the name of a colour per
-    row) the marked cells, and `meaning` the reason for marks. `numbers` replaces the frame in the CSV if the frame has
-    texts. Markdown has the first `in_markdown` rows.
+    Attributes:
+        name: name, also the stem of its files.
+        caption: caption of the table.
+        frame: the values.
+        formats: formatting functions, by column.
+        over: highlighting by column, with a bool or the name of a colour for each row.
+        meaning: meaning of the highlighting.
+        numbers: content of the CSV file; by default, `frame`. It is needed if `frame` contains formatted text.
+        in_markdown: maximum number of rows in Markdown.
     """
 
     name: str
@@ -72,22 +78,22 @@ class Table:
 
     @property
     def full_caption(self) -> str:
-        """Return the caption with the meaning of marks in texts."""
+        """Return the caption with the meaning of the markers."""
         colours = {colour for flags in self.over.values() for colour in _list_colours(flags)}
         sign = MARKS["over"] if "over" in colours else ""
         meaning = f" Marked{sign}: {self.meaning}." if self.meaning and colours & MARKS.keys() else ""
         return f"{self.caption}{meaning}"
 
     def format_value(self, column: str, value: object) -> str:
-        """Format a value of a column for readers."""
+        """Format a value of a column for display."""
         return "" if pd.isna(value) else self.formats.get(column, str)(value)
 
 
 class Page:
-    """The report in progress; `files` is its folder of pictures and numbers."""
+    """The report in progress; `files` is its directory of figures and numbers."""
 
     def __init__(self, files: Path | str) -> None:
-        """Write the files of figures and tables to `files`."""
+        """Start a report whose figures and tables write their files to `files`."""
         self.files = Path(files)
         self._loaded = False
         self._explained: set[str] = set()
@@ -99,13 +105,13 @@ class Page:
             _show_forms(html=html, markdown=render_markdown(*lines) if in_markdown else "")
 
     def show_section(self, title: str, text: str) -> None:
-        """Show text under a heading; show neither without text."""
+        """Show text under a heading; show nothing if the text is empty."""
         if text:
             self.show_text(heading(3, title), text)
 
     @contextlib.contextmanager
     def fold(self, summary: str) -> Iterator[None]:
-        """Hide the content of the context under a line that opens it; show all in Markdown."""
+        """Show the content of the context in a collapsible section titled `summary`; Markdown shows it in full."""
         _show_forms(
             html=f"<details><summary>{render_html_line(summary)}</summary>", markdown=render_markdown(bold(summary))
         )
@@ -113,7 +119,7 @@ class Page:
         _show_forms(html="</details>", markdown="")
 
     def show_lead(self, figure: Figure, beside: Mapping[str, list[str]]) -> None:
-        """Show the page's first figure, and lists under headings at its side if there is room."""
+        """Show the page's main figure, with lists under headings beside it if there is enough space."""
         _show_forms(html='<div class="lead">', markdown="")
         self.show_figure(figure)
         _show_forms(html="<div>", markdown="")
@@ -126,7 +132,7 @@ class Page:
 
         Args:
             findings: (anchor, sentence) pairs.
-            source: run, date and hash of the records behind the sentences.
+            source: run, date and hash of the records on which the sentences are based.
         """
         items = [
             f'<li id="{escape(anchor)}">{self._render_line(text)} <button class="copy" data-copy="'
@@ -138,14 +144,14 @@ class Page:
             _show_forms(html=f'<ul class="findings">{"".join(items)}</ul>', markdown=texts)
 
     def show_figure(self, figure: Figure) -> None:
-        """Show a figure with its caption and a link to its numbers; without panels, show the caption, if any."""
+        """Show a figure with its caption and a link to its numbers; without panels, show only the caption."""
         if not figure.panels:
             return self.show_text(figure.caption and f"{figure.title}: {figure.caption}")
         if _recorded is not None:
             return None
         figure = shorten_names(figure)
         svg = _start_drawing(figure)
-        # Import here: HoloViews and Bokeh take seconds, and a page may lack figures.
+        # Import here, because HoloViews and Bokeh take seconds to import, and a page may have no figures.
         from sbench.pages import plot_html
 
         drawn = self.get_loader() + plot_html.draw_figure(figure)
@@ -153,7 +159,10 @@ class Page:
         self.show_picture(figure.name, figure.title, svg(), figure.caption, drawn, numbers)
 
     def save_picture(self, figure: Figure) -> str:
-        """Write the picture of a figure for another page and return its path; "" without panels."""
+        """Write a figure's SVG file for use on another page, and return its path.
+
+        Return an empty string if the figure has no panels.
+        """
         if not figure.panels or _recorded is not None:
             return ""
         picture = self._build_path(figure.name, "svg")
@@ -161,14 +170,14 @@ class Page:
         return str(picture)
 
     def get_loader(self) -> str:
-        """Return BokehJS before the page's first figure, "" before the others."""
+        """Return the BokehJS script before the page's first figure, and an empty string for later figures."""
         from sbench.pages import plot_html
 
         loaded, self._loaded = self._loaded, True
         return "" if loaded else plot_html.render_loader()
 
     def show_image(self, file: Path, link_to: str, title: str, in_markdown: bool = True) -> None:
-        """Show a picture from another page."""
+        """Embed an SVG file from another page."""
         data = b64encode(file.read_bytes()).decode()
         _show_forms(
             html=f'<figure><img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}"></figure>',
@@ -176,11 +185,20 @@ class Page:
         )
 
     def show_picture(self, name: str, title: str, svg: str, caption: str, drawn: str = "", numbers: str = "") -> None:
-        """Show a picture with its caption; in HTML show `drawn` instead, if any, and a link to `numbers`."""
+        """Show an SVG figure with its caption.
+
+        Args:
+            name: name of the figure, for its file.
+            title: title of the figure.
+            svg: SVG document.
+            caption: caption of the figure.
+            drawn: HTML to show on screen in place of the SVG; the SVG by default.
+            numbers: link to the figure's numbers.
+        """
         drawn = drawn or f'<div class="drawing" tabindex="0">{svg}</div>'
         picture = self._build_path(name, "svg")
         write_text(self.files / picture.name, svg)
-        # Paper shows the picture, which is compressed: it would be the bulk of a long page.
+        # The picture is for print. It is compressed, because it would otherwise take most of a long page.
         both = f'{drawn}<img class="paper" alt="" data-svg="{compress_text(svg)}">'
         text = self._render_line(f"{caption} {numbers}")
         _show_forms(
@@ -190,7 +208,13 @@ class Page:
         )
 
     def show_table(self, table: Table, otherwise: str = "Nothing to list.", linked: bool = True) -> None:
-        """Show a table with its caption and a link to its numbers, if any; show `otherwise` without rows."""
+        """Show a table with its caption.
+
+        Args:
+            table: the table.
+            otherwise: text to show if the table has no rows.
+            linked: whether to write the table's numbers and link to them.
+        """
         if table.frame.empty:
             return self.show_text(otherwise)
         if _recorded is not None:
@@ -208,7 +232,7 @@ class Page:
         )
 
     def _render_line(self, text: str) -> str:
-        """Render a line as HTML that explains words of the glossary."""
+        """Render a line of text as HTML, with tooltips for glossary terms."""
         return explain_words(render_html_line(text), self._explained)
 
     def _write_numbers(self, name: str, numbers: pd.DataFrame) -> str:
@@ -217,12 +241,12 @@ class Page:
         return link("Numbers (CSV)", str(path))
 
     def _build_path(self, name: str, suffix: str) -> Path:
-        """Return a file's path relative to the page; clean its name, which may contain names of jobs from elsewhere."""
+        """Return a file's path relative to the page; unsafe characters in its name are replaced."""
         return Path(self.files.name, f"{build_file_stem(name)}.{suffix}")
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a table as CSV for people, whole or not at all, without texts that a spreadsheet reads as a formula."""
+    """Write a table as CSV, atomically, escaping text that a spreadsheet would interpret as a formula."""
     with replace_file(path) as part:
         table.rename(columns=_escape_formula).apply(_escape_formulas).to_csv(part, index=False, lineterminator="\n")
 
@@ -237,14 +261,14 @@ def _escape_formula(value: object) -> object:
 
 
 def build_file_stem(name: str) -> str:
-    """Convert a name to the stem of a file, with a hash if that changes the name."""
+    """Convert a name to a file stem, with a hash appended if characters had to be replaced."""
     clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
     return clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager
 def record_tables() -> Iterator[list[Table]]:
-    """Yield a list that collects the tables shown in the context, without writing figures and numbers."""
+    """Collect the tables shown within the context in a list, without writing figures or numbers."""
     global _recorded
     _recorded = tables = []
     try:
@@ -254,10 +278,10 @@ def record_tables() -> Iterator[list[Table]]:
 
 
 def draw_aside() -> None:
-    """Draw for Markdown and paper in another process, while this process draws the same for the screen.
+    """Start a process that draws figures as SVG while this process draws them for the screen.
 
-    Call it before this process has threads: a copy of a process with threads may wait for a lock for ever. If processes
-    cannot share locks, as without /dev/shm, this process draws all.
+    Call this before the process has threads, because a forked copy of a process with threads may deadlock. If processes
+    cannot share locks, as without /dev/shm, this process draws everything.
     """
     global _aside
     with contextlib.suppress(OSError, ImportError):
@@ -266,7 +290,7 @@ def draw_aside() -> None:
 
 
 def _start_drawing(figure: Figure) -> Callable[[], str]:
-    """Start or defer drawing an SVG; return a function that returns it."""
+    """Start or defer drawing a figure as SVG; return a function that returns the result."""
     return _aside.submit(_draw_svg, figure).result if _aside else functools.partial(_draw_svg, figure)
 
 
@@ -282,13 +306,13 @@ def _show_forms(**forms: str) -> None:
 
 
 def format_table(table: Table) -> pd.DataFrame:
-    """Format the values of a table as texts."""
+    """Format a table's values for display."""
     texts = {column: [table.format_value(column, value) for value in table.frame[column]] for column in table.frame}
     return pd.DataFrame(texts, dtype=str)
 
 
 def add_unit_prefixes(table: Table) -> Table:
-    """Replace times in columns of seconds by texts with a unit and its prefix, 45.1 µs."""
+    """Replace times in columns of seconds with text that has an SI prefix, such as 45.1 µs."""
     texts = format_table(table)
     seconds = {
         column: [_SECONDS.fullmatch(text) for text in texts[column]]
@@ -314,7 +338,7 @@ def _add_unit_prefix(time: re.Match | None) -> str:
 
 
 def remove_shared_columns(table: Table) -> Table:
-    """Move columns with the same value in all rows of a wide table to its caption."""
+    """Move the columns of a wide table that have the same value in all rows to its caption."""
     texts = format_table(table)
     if len(texts.columns) < WIDE or len(texts) < 2:
         return table
@@ -327,7 +351,7 @@ def remove_shared_columns(table: Table) -> Table:
 
 
 def add_marks(texts: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Add marks to a table's texts, with the same meaning as the colours."""
+    """Append markers with the same meaning as the colours to a table's text."""
     texts = texts.copy()
     for column in table.over.keys() & set(texts):
         signs = [MARKS.get(name, "") for name in _list_colours(table.over[column])]
@@ -340,7 +364,7 @@ def _list_colours(flags: Iterable) -> list[str]:
 
 
 def find_numeric_columns(texts: pd.DataFrame, table: Table) -> set[str]:
-    """Return the columns of numbers, and columns whose texts are a number with its unit or its interval."""
+    """Return the columns that contain numbers, including formatted numbers with a unit or confidence interval."""
 
     def is_number(column: str) -> bool:
         matches = [_AMOUNT.fullmatch(text) for text in texts[column] if text]
@@ -353,7 +377,7 @@ def find_numeric_columns(texts: pd.DataFrame, table: Table) -> set[str]:
 def _render_html_table(texts: pd.DataFrame, table: Table) -> str:
     of_numbers = find_numeric_columns(texts, table)
     over = {column: _list_colours(flags) for column, flags in table.over.items()}
-    # Only cells of the rarer kind of column name it, which shortens a long table.
+    # Only cells of the less frequent kind of column (number or text) have its class, which makes long tables shorter.
     mostly = len(of_numbers) > len(texts.columns) / 2
     kinds = {column: ([] if mostly else ["n"]) if column in of_numbers else ["t"] if mostly else [] for column in texts}
     head = "".join(f"<th{_render_classes(kinds[column])}>{render_html_line(column)}</th>" for column in texts)

@@ -1,4 +1,4 @@
-"""Show the opening and closing of every study's page, and the first page with the answers of all studies."""
+"""Show the opening and closing sections of a study's page, and the index page with summaries of all studies."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -29,14 +29,20 @@ from sbench.pages.plot import Figure
 from sbench.pages.results import Results
 from sbench.probe.program import Problem, read_json, write_json
 
-FURTHER = 6  # findings below the headline that are not folded
+FURTHER = 6  # findings shown below the headline before the rest is folded
 UNDECIDED = 4
-ADVICE = 2  # sentences of advice per study on the first page; the study's page has all
+ADVICE = 2  # sentences of advice per study on the index page; the study's page shows all
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of a study to a question that comparisons factor by factor do not answer."""
+    """A study's answer to a question that pairwise comparisons of factors cannot answer.
+
+    Attributes:
+        headline: the answer.
+        to_do: next steps.
+        picture: figure to show with the answer.
+    """
 
     headline: str
     to_do: Sequence[str]
@@ -46,9 +52,14 @@ class Answer:
 def show_opening(
     page: Page, run: Results, why: Iterable[Sentence] = (), own: Answer | None = None, headline: str = ""
 ) -> None:
-    """Show the answer, the picture of its deciding comparisons, reasons, advice and the best configurations.
+    """Show the headline, a figure of the main comparisons, reasons, advice and the fastest configurations.
 
-    The study may add sentences on the reason (`why`), and replace the `headline` or, with an `Answer`, all of this.
+    Args:
+        page: page to write to.
+        run: results of the study.
+        why: additional sentences on the reasons.
+        own: the study's answer, which replaces all of this except the reasons.
+        headline: text that replaces the headline.
     """
     if own:
         reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
@@ -56,7 +67,7 @@ def show_opening(
         return
     leads = leaders.find_leads(run) if run.report.contest else []
     sentences = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
-    # Write the headline first: of two contradicting statements, the page keeps the earlier.
+    # Write the headline first, because of two contradicting statements, the page keeps the earlier one.
     headline = headline or bold(select_headline(sentences, run))
     reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
     advice = run.select_sentences([*leaders.write_others(leads, run), *recommendation.list_recommendations(run)])
@@ -70,7 +81,7 @@ def show_opening(
 
 
 def select_headline(sentences: Iterable[Sentence], run: Results) -> str:
-    """Return the sentences of a headline that hold, or else a notice that it was withheld."""
+    """Return the sentences of a headline that are supported by the data, or a notice that the headline was withheld."""
     return " ".join(run.select_sentences(sentences)) or words.fill("withheld", many="The headline")
 
 
@@ -83,9 +94,16 @@ def show_first_screen(
     few: Figure | None = None,
     summary: Table | None = None,
 ) -> None:
-    """Show run, question, answer and picture with lists at its side; save them for the index.
+    """Show the run, question, headline and figure with lists beside it; save them as the summary for the index page.
 
-    The index has `few` in place of the picture, and in Markdown a `summary` in place of pictures and links.
+    Args:
+        page: page to write to.
+        run: results of the study.
+        headline: the headline.
+        picture: main figure.
+        beside: lists beside the figure, by heading.
+        few: figure for the index page; `picture` by default.
+        summary: table that the index page shows; its Markdown then omits pictures and links.
     """
     facts, report, question = run.facts, run.report, headlines.write_question(run)
     not_provided = [paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or []]
@@ -103,7 +121,7 @@ def show_first_screen(
     answers = {
         **{"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")},
         **{
-            # Runs are cited, comparisons of runs are not.
+            # A run can be cited; a comparison of runs cannot.
             "name": "" if "sides" in facts else facts.get("name", ""),
             "source": source,
             "caution": caution,
@@ -119,9 +137,10 @@ def show_first_screen(
 
 @functools.lru_cache(maxsize=1)
 def get_findings(run: Results) -> tuple[list[Finding], list[Finding]]:
-    """Return findings on the deciding metric, and findings on others outside the range that counts as the same.
+    """Return the findings on the primary metric, and those on other metrics with effects beyond the equivalence range.
 
-    The others are many families, so false alarms are among them: their whole 95 % CI lies outside that range.
+    The other metrics form many families of comparisons, so that false alarms are likely among them. Their findings are
+    included only if the entire 95 % CI is outside the range that counts as the same.
     """
     bound = 1 + run.same_percent / 100
     others = [
@@ -133,12 +152,12 @@ def get_findings(run: Results) -> tuple[list[Finding], list[Finding]]:
 
 
 def select_findings(group: list[Finding], run: Results) -> list[Finding]:
-    """Select the findings whose statements hold."""
+    """Return the findings whose statements are supported by the data."""
     return [one for one in group if run.select_sentences([(one.text, (one.statement,) if one.statement else ())])]
 
 
 def show_further_findings(page: Page, run: Results, limits: list[str]) -> None:
-    """Show further findings, undecided comparisons and the limits of the data."""
+    """Show further findings, undecided comparisons and the limitations of the data."""
     primary, secondary = get_findings(run)
     page.show_text(judgement.describe_looks(run), describe_usual_levels(run))
 
@@ -157,7 +176,7 @@ def show_further_findings(page: Page, run: Results, limits: list[str]) -> None:
 
 
 def show_verdicts(page: Page, run: Results) -> None:
-    """Show the numbers of all verdicts in a fold, and the looks that decided them in another."""
+    """Show the numbers of all verdicts in a collapsible section, and the looks that decided them in another."""
     table, looks = comparisons.build_verdict_table(run), comparisons.draw_looks(run)
     if len(table.frame):
         with page.fold("All verdicts"):
@@ -175,7 +194,7 @@ def show_findings(
     undecided: list[Finding],
     about: str = "Parts of a run: the source of the differences",
 ) -> None:
-    """Show findings; fold findings on metrics that do not decide under the line `about`."""
+    """Show findings; findings on other than the primary metric are in a collapsible section with the title `about`."""
     _show_under_heading(page, "Findings", decided, FURTHER, run)
     if secondary:
         with page.fold(about):
@@ -184,7 +203,10 @@ def show_findings(
 
 
 def describe_usual_levels(run: Results) -> str:
-    """Describe the levels of most cells, which sentences and rows leave out; "" without such levels."""
+    """Describe the most common level of each factor, which sentences and row labels omit.
+
+    Return an empty string if there is no such level.
+    """
     compared = {run.report.headline, *run.verdicts.get("factor", ())}
     own = [factor.name for factor in run.report.factors if not (factor.place or factor.given)]
     sentences = [name for name in own if run.usual_levels.get(name, "") not in ("", run.report.added.get(name))]
@@ -210,7 +232,10 @@ def _show_by_place(page: Page, group: list[Finding], run: Results) -> None:
 
 
 def describe_source(facts: dict) -> str:
-    """Describe run, date, machine and versions in one line; for a published study its title, authors and date."""
+    """Describe the run, date, machine and versions in one line.
+
+    For a published study, return its title, authors and date.
+    """
     if published := facts.get("published"):
         return " · ".join(published[key] for key in ("title", "by", "date") if published[key] != "unknown")
     machine = facts.get("machine") or {}
@@ -241,7 +266,7 @@ def _list_days(facts: dict) -> list[str]:
 
 
 def show_left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
-    """Show failed and invalid repeats, combinations left out, and earlier failed attempts."""
+    """Show failed and invalid repeats, omitted combinations, and earlier failed attempts."""
     if "published" in run.facts:
         page.show_text(f"The study does not publish failed {prose.make_plural(repeat)} or omitted combinations.")
         return
@@ -251,7 +276,7 @@ def show_left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
 
 
 def show_closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
-    """Show the method, the machine, the code, and a study's tables about the run."""
+    """Show the method, the machine, the code, and the study's tables about the run."""
     page.show_text(bullets(method))
     page.show_table(cell_tables.build_machine_table(run.facts), "The machine is not known.")
     page.show_table(cell_tables.build_node_table(run.facts), "")
@@ -261,12 +286,15 @@ def show_closing(page: Page, run: Results, tables: Iterable[Table], method: list
 
 
 def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
-    """Show the first page: the run, and the opening of each study's page, from the answers that studies left in files.
+    """Show the index page: the run, and the opening of each study's page, from the studies' summary files.
 
-    `extra` are the artefacts of the user's notebooks: each gives a link, or a line with the reason of its failure.
+    Args:
+        page: page to write to.
+        paths: summary files (`_answers.json`) of the studies.
+        extra: artefacts of the user's notebooks; each results in a link, or a message with the reason for its failure.
 
     Raises:
-        Problem: a file is missing or lacks a study's answers.
+        Problem: a file is missing or does not contain a study's summary.
     """
     studies = [read_json(path) | {"page": Path(path).name.removesuffix("_answers.json")} for path in paths]
     for path, study in zip(paths, studies, strict=True):
@@ -276,10 +304,10 @@ def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
     page.show_text(heading(1, f"Results{f' of {run}' if run else ''}"))
     own, failed = _list_notebooks(extra)
     links = [link(study["title"], f"{study['page']}.html") for study in studies]
-    # Users paste a page with a summary elsewhere, which breaks links.
+    # Pages with a summary table are pasted elsewhere, where relative links would break.
     alone = any("summary" in study for study in studies)
     page.show_text(" · ".join([*links, *own]), bullets(failed), in_markdown=not alone)
-    # Leave out sources that another source includes, as of studies with fewer libraries.
+    # Omit sources that are part of another one, for example from a study with fewer libraries.
     sources = dict.fromkeys(study["source"] for study in studies)
     page.show_text(*(one for one in sources if not any(set(one.split()) < set(other.split()) for other in sources)))
     if names := sorted(study["name"] for study in studies if study.get("name")):
@@ -299,7 +327,7 @@ def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
 
 
 def _list_notebooks(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return links to pages of the user's notebooks, and messages about failed notebooks."""
+    """Return links to the pages of the user's notebooks, and messages about those that failed."""
     links, failed = [], []
     for name, made in ((Path(path).stem, read_json(path)) for path in paths):
         book = f"notebooks/extra/{name}.ipynb"

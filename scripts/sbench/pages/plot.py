@@ -1,4 +1,4 @@
-"""Describe a figure once: `plot_html` draws it for the page, `plot_svg` for Markdown, `page` writes it as CSV."""
+"""Describe figures independently of the output: `plot_html` draws them for HTML, `plot_svg` for Markdown."""
 
 import math
 import zlib
@@ -12,22 +12,25 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 # Okabe and Ito's palette, which readers with common colour vision deficiencies can distinguish, without the colours of
-# verdicts (`comparisons.LOOKS`), and two more.
+# verdicts (`comparisons.LOOKS`), and two additional colours.
 COLOURS = ("#0072B2", "#CC79A7", "#000000", "#56B4E9", "#8A6D3B", "#E69F00", "#7B4EA3")
 MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star")
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 GREY = "#6b6b6b"
-NAME = 0.07  # of a panel's height: a line of text at its top
+NAME = 0.07  # height of a line of text at the top of a panel, relative to the panel's height
 ROW = 40  # height of a row in pixels
-ABOVE, STRIPE = 0.5, 0.23  # of a row's height: name above its marks; half the stripe of the name
-BAR = 0.25  # of a row's height: half a bar, which leaves the stripe free
-LONGEST = 130  # letters of a name in a figure
-LETTER = 0.015  # of a panel's width: a letter, if two panels are side by side
+ABOVE, STRIPE = 0.5, 0.23  # distance of a row's label above its marks, and half its stripe, relative to a row
+BAR = 0.25  # half the height of a bar relative to a row, which leaves the label's stripe free
+LONGEST = 130  # maximum number of characters of a label
+LETTER = 0.015  # width of a character relative to a panel, if two panels are side by side
 
 
 @dataclass(frozen=True)
 class Look:
-    """The look of the marks of an arm; no two arms share both colour and marker. Without a marker, a line alone."""
+    """The look of an arm's marks; no two arms share both colour and marker.
+
+    Without a marker, only a line is drawn.
+    """
 
     colour: str
     marker: str
@@ -36,9 +39,10 @@ class Look:
 
     @classmethod
     def from_arm(cls, arm: int, style: int = 0) -> "Look":
-        """Return the look of the `arm`-th arm; `style` distinguishes variants of an arm (dash, and a hollow marker).
+        """Return the look of the arm with index `arm`.
 
-        After the last colour, colours repeat with other markers.
+        If there are more arms than colours, the colours repeat with other markers. Variants of an arm have a different
+        `style`, which determines the line style and whether markers are filled.
         """
         again, colour = divmod(arm, len(COLOURS))
         marker = MARKERS[(colour + again) % len(MARKERS)]
@@ -49,9 +53,14 @@ class Look:
 class Marks:
     """The marks of an arm in a panel.
 
-    `points` has x, y and, if an interval is known, x_low and x_high or y_low and y_high; `samples` has x, y and note.
-    Points may also have a note, and their value for readers (`text`). With `joined` a line connects the points, for
-    continuous factors only (METHOD 21). `size` is the size of a marker in pixels.
+    Attributes:
+        label: label in the legend.
+        look: look of the marks.
+        points: columns x, y and, if a confidence interval is known, x_low and x_high or y_low and y_high; optionally
+            note, and `text`, the value as displayed.
+        samples: columns x, y and note.
+        joined: whether a line connects the points; for continuous factors only (METHOD 21).
+        size: size of a marker in pixels.
     """
 
     label: str
@@ -64,7 +73,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Bars:
-    """Parts of horizontal bars: `table` has y, left and right; `half` is half their height."""
+    """Segments of horizontal bars: `table` has the columns y, left and right; `half` is half their height."""
 
     label: str
     colour: str
@@ -76,7 +85,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Rule:
-    """A line across a panel at a value of the y axis, with a name at the right, or the x axis, with a name on top."""
+    """A line across a panel at a value of the y axis, labelled on the right, or of the x axis, labelled at the top."""
 
     at: float
     label: str = ""
@@ -85,12 +94,12 @@ class Rule:
     dash: str = "dashed"
 
 
-# No difference, for ratios along the x axis and along the y axis.
+# Lines at a ratio of 1 (no difference), for ratios on the x axis and on the y axis.
 SAME_X, SAME_Y = (Rule(1.0, axis=axis, dash="solid") for axis in ("x", "y"))
 
 
 class Note(NamedTuple):
-    """A text centred at a point of a panel."""
+    """Text centred at a point of a panel."""
 
     x: float
     y: float
@@ -99,7 +108,13 @@ class Note(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A rule of the x axis, the line of text (from the top) of its name, and whether the name is before it."""
+    """A line at a value of the x axis, with the position of its label.
+
+    Attributes:
+        rule: the line.
+        tier: line of text that contains its label, counted from the top; -1 without a label.
+        before: whether the label is to the left of the line.
+    """
 
     rule: Rule
     tier: int
@@ -108,12 +123,13 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """A pair of axes; each of `rows` is a name above its marks, from the top down (row i is at y = -i).
+    """A pair of axes.
 
-    Names have stripes that no line crosses, so marks keep within a quarter of a row's height.
+    Each of `rows` is a label above its marks, from the top down (row i is at y = -i). Labels have stripes that no line
+    crosses, so that marks must stay within a quarter of a row's height.
 
-    `rules` are limits, which the axes include, events, and the ratio without difference. Panels to read together get
-    the same `x_ends` or `y_ends`.
+    `rules` are limits, which are within the axes' ranges, events, and lines of no difference. Panels that should be
+    comparable have the same `x_ends` or `y_ends`.
     """
 
     title: str
@@ -136,11 +152,11 @@ class Panel:
     band: tuple[float, float] | None = None
 
     def compute_x_range(self) -> tuple[float, float]:
-        """Return the ends of the x axis, with room for everything drawn and the markers."""
+        """Return the limits of the x axis, with space for everything drawn, including markers."""
         return self.x_ends or _compute_ends(self._join_values("x"), self.x_log, bool(self.rows))
 
     def compute_y_range(self) -> tuple[float, float]:
-        """Return the ends of the y axis, with room for the names of events above everything drawn."""
+        """Return the limits of the y axis, with space above everything drawn for the labels of events."""
         if self.rows:
             return -len(self.rows) + 0.55, ABOVE + STRIPE
         if self.y_ends:
@@ -150,28 +166,31 @@ class Panel:
         return low, _compute_value_at(low, high, 1 / (1 - share), self.y_log)
 
     def get_x_tick_names(self) -> dict[float, str]:
-        """Return the text at each tick of the x axis."""
+        """Return the label of each tick on the x axis."""
         return dict(zip(self.x_ticks, self.x_tick_texts or map(format_tick, self.x_ticks), strict=True))
 
     def get_y_tick_names(self) -> dict[float, str]:
-        """Return the text at each tick of the y axis."""
+        """Return the label of each tick on the y axis."""
         return dict(zip(self.y_ticks, self.y_tick_texts or map(format_tick, self.y_ticks), strict=True))
 
     def list_limits(self) -> list[tuple[Rule, float]]:
-        """List the rules with names at the right, from below, each with the y of its name, so that names keep apart."""
+        """List the rules labelled on the right, from the bottom up, each with the y position of its label.
+
+        The positions are chosen so that labels do not overlap.
+        """
         low, high = self.compute_y_range()
         rules = sorted((rule for rule in self.rules if rule.axis == "y" and rule.label), key=lambda rule: rule.at)
         places = np.array([_compute_share(rule.at, low, high, self.y_log) for rule in rules])
         steps = NAME * np.arange(len(rules))
         places = np.maximum.accumulate(places - steps) + steps
-        # Move names beyond the top down again.
+        # Move labels beyond the top down again.
         places = np.minimum(places, 1 - steps[::-1])
         return [
             (rule, _compute_value_at(low, high, place, self.y_log)) for rule, place in zip(rules, places, strict=True)
         ]
 
     def list_events(self) -> list[Event]:
-        """List the rules with names at the top; names near each other get separate lines of text."""
+        """List the rules labelled at the top; labels that would overlap are on separate lines of text."""
         low, high = self.compute_x_range()
         ends: list[float] = []
         events = []
@@ -187,7 +206,7 @@ class Panel:
         return events
 
     def compute_name_height(self, tier: int) -> float:
-        """Return the y of the names of events in a line of text."""
+        """Return the y position of the event labels in a line of text."""
         low, high = self.compute_y_range()
         return _compute_value_at(low, high, 1 - NAME * (tier + 0.5), self.y_log)
 
@@ -204,7 +223,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure under one heading; `numbers` is everything drawn, `name` the stem of its files."""
+    """A figure under one heading; `numbers` contains everything drawn, and `name` is the stem of its files."""
 
     name: str
     title: str
@@ -215,7 +234,7 @@ class Figure:
 
 
 def shorten_names(figure: Figure) -> Figure:
-    """Shorten all names of a figure to one line each that leaves room for the drawing."""
+    """Shorten all labels of a figure to a single line that leaves space for the drawing."""
 
     def shorten_panel(panel: Panel) -> Panel:
         drawn = {
@@ -229,20 +248,20 @@ def shorten_names(figure: Figure) -> Figure:
 
 
 def _shorten_name(name: str) -> str:
-    """Shorten a long name in the middle, as names differ at both ends."""
+    """Shorten a long label in the middle, because labels differ at both ends."""
     name = " ".join(name.split())
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
 
 
 def _compute_share(value: float, low: float, high: float, log: bool) -> float:
-    """Return the visual position of a value between `low` and `high`, from 0 to 1."""
+    """Return the relative position of a value on an axis from `low` to `high`, between 0 and 1."""
     if log:
         value, low, high = np.log([value, low, high])
     return float((value - low) / (high - low))
 
 
 def _compute_value_at(low: float, high: float, share: float, log: bool) -> float:
-    """Return the value at a `share` of the way from `low` to `high`."""
+    """Return the value at the relative position `share` on an axis from `low` to `high`."""
     return float(low * (high / low) ** share if log else low + (high - low) * share)
 
 
@@ -260,9 +279,12 @@ def _compute_ends(values: np.ndarray, log: bool, from_zero: bool) -> tuple[float
 
 
 def move_marks_apart(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> tuple[Marks, ...]:
-    """Move the marks of arms slightly apart, so that arms and samples do not hide each other; the numbers stay.
+    """Shift the marks of arms slightly, so that they do not hide each other; the figure's numbers do not change.
 
-    `levels` are the places on the x axis, which is logarithmic if `wide`.
+    Args:
+        marks: marks of each arm.
+        levels: positions on the x axis, in ascending order.
+        wide: whether the x axis is logarithmic.
     """
 
     def move_x(x: pd.Series, part: float) -> pd.Series:
@@ -278,7 +300,7 @@ def move_marks_apart(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> 
 
 
 def choose_round_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return at most nine round numbers for a logarithmic axis, with 1 if it is between the ends."""
+    """Return at most nine round numbers as ticks of a logarithmic axis, including 1 if it is in range."""
     if high <= 6 * low:
         ticks = MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     else:
@@ -295,5 +317,5 @@ def format_tick(value: float) -> str:
 
 
 def compress_text(text: str) -> str:
-    """Compress a text for the page's script to inflate: figures are most of a long page."""
+    """Compress text for the page's script to inflate, because figures take most of the space of a long page."""
     return b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -1,7 +1,7 @@
-"""Draw a page's figure with HoloViews on Bokeh: drawing instructions only, the library comes once (`render_loader`).
+"""Draw figures for HTML with HoloViews and Bokeh, as drawing instructions; a page contains BokehJS only once.
 
-Bokeh numbers its identifiers from the start of the process, so a new process builds the same bytes from the same
-tables.
+Bokeh numbers its identifiers from the start of the process, so that a new process produces identical output for the
+same tables.
 """
 
 import json
@@ -40,8 +40,8 @@ from sbench.pages.plot import ABOVE, ROW, STRIPE, Bars, Figure, Marks, Panel, co
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
 settings.simple_ids = True
-LEGEND_LINE = 20  # pixels of a line of a legend
-LEGEND_GAP = 18  # pixels between two columns
+LEGEND_LINE = 20  # height of a line of a legend in pixels
+LEGEND_GAP = 18  # space between two columns of a legend in pixels
 _NO_ROW_GAP = ".bk-grid { row-gap: 0 !important; }"
 HATCHES = {"": " ", "//": "right_diagonal_line", "..": "dot", "xx": "diagonal_cross"}
 
@@ -52,7 +52,7 @@ def render_loader() -> str:
 
 
 def draw_figure(figure: Figure) -> str:
-    """Return the HTML of `figure`'s panels; the page's script draws them."""
+    """Return the HTML of a figure's panels, which the page's script draws."""
     panels = "".join(_render_panel(figure, number, panel) for number, panel in enumerate(figure.panels))
     columns = min(figure.columns, len(figure.panels))
     return f'<div class="panels columns-{columns}" role="img" aria-label="{escape(figure.title)}">{panels}</div>'
@@ -63,7 +63,7 @@ def _render_panel(figure: Figure, number: int, panel: Panel) -> str:
     for model in axes.references():
         if isinstance(model, ColumnDataSource):
             model.data = {name: _convert_column(column) for name, column in model.data.items()}
-        # HoloViews writes each glyph four times more, for selections that these figures lack.
+        # HoloViews adds four copies of each glyph for selections, which these figures do not support.
         if isinstance(model, GlyphRenderer):
             model.selection_glyph = model.nonselection_glyph = model.hover_glyph = model.muted_glyph = None
     drawn = render_axes(axes, f"figure-{figure.name}-{number}")
@@ -71,10 +71,10 @@ def _render_panel(figure: Figure, number: int, panel: Panel) -> str:
 
 
 def render_axes(axes, target: str) -> str:
-    """Return the HTML in which the page's script draws a figure of Bokeh."""
+    """Return HTML from which the page's script draws a Bokeh figure."""
     document = Document()
     document.add_root(axes)
-    # The result of `bokeh.embed.json_item`, which walks the figure three times more.
+    # Equivalent to `bokeh.embed.json_item`, which would traverse the figure three more times.
     item = {"target_id": target, "root_id": axes.id, "doc": document.to_json(deferred=False), "version": __version__}
     text = compress_text(json.dumps(item, separators=(",", ":"), allow_nan=False))
     room = f'<div id="{target}" style="min-height:{axes.height}px"></div>'
@@ -114,7 +114,7 @@ def _draw_panel(panel: Panel, figure: Figure):
 
 
 def _count_legend_columns(labels: list[str], panels: int) -> int:
-    """Count the columns of a legend if `panels` are side by side; with less room, the page shows fewer."""
+    """Count the columns that fit in a legend if `panels` are side by side; a narrower page shows fewer."""
     wide = [LEGEND_GAP + 28 + 6 * len(label) for label in labels]
     fits = (
         columns
@@ -125,21 +125,24 @@ def _count_legend_columns(labels: list[str], panels: int) -> int:
 
 
 def _add_legend(columns: int, plot, _element) -> None:
-    """Add a legend by label; HoloViews omits the legend of many elements and of a single element."""
+    """Add a legend with an entry per label, because HoloViews omits it for many elements and for a single one."""
     drawn: dict[str, list[GlyphRenderer]] = {}
     for part in plot.subplots.values():
         drawn.setdefault(part.hmap.last.label, []).append(part.handles["glyph_renderer"])
     items = [LegendItem(label=value(label), renderers=renderers) for label, renderers in drawn.items() if label]
     if items:
         places = {"location": (0, 0), "margin": 0, "padding": 2, "spacing": LEGEND_GAP, "ncols": columns}
-        # No background, as the name of a limit may reach up behind it.
+        # No background, because the label of a limit may extend behind the legend.
         looks = {"background_fill_color": None, "border_line_color": None, "stylesheets": [_NO_ROW_GAP]}
         legend = Legend(items=items, orientation="horizontal", click_policy="hide", **places, **looks)
         plot.state.add_layout(legend, "above")
 
 
 def _convert_column(column: object) -> list:
-    """Convert a column to a list with five digits, half the bytes of Bokeh's encoding; NaN is a gap, null is 0."""
+    """Convert a column to a list, with five significant digits for numbers and NaN for gaps (null would be drawn as 0).
+
+    This is half the size of Bokeh's encoding.
+    """
     values = pd.Series(column)
     if pd.api.types.is_numeric_dtype(values):
         return [float(f"{value:.5g}") if np.isfinite(value) else math.nan for value in values]
@@ -159,14 +162,14 @@ def _draw_bars(bars: Bars) -> hv.Element:
         fill_color=bars.colour,
         fill_alpha=bars.alpha,
         line_color="white",
-        # Bars without a label are tiles, which show their values.
+        # Bars without a label are tiles, which display their values.
         **(_get_hover_options(bars.label) if bars.label else {}),
         hooks=[lambda plot, _: plot.handles["glyph"].update(**hatch)],
     )
 
 
 def _draw_marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
-    """Yield an arm's samples, intervals, line and summaries, from the back to the front."""
+    """Yield an arm's samples, intervals, line and summaries, from back to front."""
     label, look, points = marks.label, marks.look, marks.points
     value = "x" if in_rows else "y"
     if len(marks.samples):
@@ -189,7 +192,7 @@ def _draw_marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
 
 
 def _get_hover_options(label: str) -> dict:
-    """Return options for the text over a mark, its `tip`; HoloViews would change a text that names several columns."""
+    """Return options for a mark's tooltip, its column `tip`; HoloViews would modify text that names several columns."""
     return {"tools": ["hover"], "hover_tooltips": [(label, "@{tip}")]}
 
 
@@ -206,12 +209,12 @@ def _format_tip(point: Mapping, value: str) -> str:
 
 
 def _apply_style(element: hv.Element, **style) -> hv.Element:
-    """Apply a style; the ends of axes are given, as HoloViews takes a third of its time to find them in the data."""
+    """Apply a style with given axis limits, because HoloViews would spend a third of its time computing them."""
     return element.opts(backend="bokeh", normalize=False, apply_ranges=False, show_legend=False, **style)
 
 
 def _add_details(panel: Panel, figure: Figure, plot, _element) -> None:
-    """Add to Bokeh's figure what HoloViews lacks options for: ticks, names of rows, limits and events, and fonts."""
+    """Add details for which HoloViews lacks options to the Bokeh figure: ticks, labels, limits, events and fonts."""
     axes = plot.state
     for axis, grid, ticks, texts in (
         (axes.xaxis[0], axes.xgrid[0], panel.x_ticks, panel.get_x_tick_names()),
@@ -232,7 +235,7 @@ def _add_details(panel: Panel, figure: Figure, plot, _element) -> None:
     if panel.rows:
         places = [-row for row in range(len(panel.rows))]
         axes.ygrid.ticker = FixedTicker(ticks=places)
-        # A single model: a model per name would take most of a long figure's time.
+        # Use a single model, because a model per label would take most of the time for a long figure.
         heights = np.array(places) + ABOVE
         axes.hstrip(list(heights - STRIPE), list(heights + STRIPE), fill_color="white", line_color=None)
         names = ColumnDataSource({"y": list(heights), "text": panel.rows})
@@ -243,7 +246,7 @@ def _add_details(panel: Panel, figure: Figure, plot, _element) -> None:
     for event in panel.list_events():
         if event.rule.label:
             side = {"text_align": "right" if event.before else "left", "x_offset": -4 if event.before else 4}
-            # On white, so that no line runs through it.
+            # White background, so that no line crosses the text.
             at = {
                 "x": float(event.rule.at),
                 "y": panel.compute_name_height(event.tier),
@@ -270,7 +273,7 @@ def _set_look(axes) -> None:
 
 
 def _name_limits(axes, panel: Panel, figure: Figure) -> None:
-    """Name the limits at the right; align the axes of panels below each other, with limits or not."""
+    """Label the limits on the right, and align the axes of panels above each other, with or without limits."""
     if limits := panel.list_limits():
         ticks = FixedTicker(ticks=[height for _, height in limits])
         names = LinearAxis(ticker=ticks, major_tick_line_color=None, axis_line_color=None)
@@ -287,5 +290,5 @@ def _add_text(axes, text: str, colour: str = INK, **place) -> None:
 
 
 def _build_plain_text(text: str) -> PlainText:
-    """Build a text for the canvas; Bokeh takes $$…$$ in a string for TeX."""
+    """Build a text model for the canvas; Bokeh would interpret $$…$$ in a string as TeX."""
     return PlainText(text=text)

@@ -1,4 +1,4 @@
-"""Draw a figure as SVG for the Markdown report: the same bytes from the same numbers."""
+"""Draw figures as SVG for Markdown reports; the same numbers produce identical output."""
 
 import io
 import re
@@ -44,12 +44,12 @@ STYLE = {
 }
 WIDTH = 9.0  # inches
 LINE = 0.2  # inches per line of text
-SIZE = 9  # points
-PIXELS = 330 / 2.6  # of the page's panels per inch
+SIZE = 9  # font size in points
+PIXELS = 330 / 2.6  # pixels of an HTML panel per inch here
 
 
 def draw_figure(figure: Figure) -> str:
-    """Return `figure` as an SVG document."""
+    """Return a figure as an SVG document."""
     with rc_context():
         rcdefaults()
         rcParams.update(STYLE)
@@ -62,7 +62,7 @@ def draw_figure(figure: Figure) -> str:
 
 
 def _shorten_svg(svg: str) -> str:
-    """Shorten matplotlib's SVG by half: recurring styles become classes, and numbers have two decimals."""
+    """Reduce the size of matplotlib's SVG by half: recurring styles become classes, and numbers have two decimals."""
     styles = Counter(re.findall(r'<[^>]* style="([^"]*)"', svg))
     classes = {style: f"s{number}" for number, (style, count) in enumerate(styles.items()) if count > 1}
 
@@ -79,7 +79,7 @@ def _shorten_svg(svg: str) -> str:
 
 
 def _draw_panels(canvas: Canvas, figure: Figure) -> None:
-    """Place legend and panels by the size of their texts: a layout engine would draw everything twice."""
+    """Place the legend and panels according to the size of their text; a layout engine would draw everything twice."""
     columns = min(figure.columns, len(figure.panels))
     width = WIDTH / columns
     keys = {label: key for panel in figure.panels for label, key in _list_legend_keys(panel) if label}
@@ -98,15 +98,15 @@ def _draw_panels(canvas: Canvas, figure: Figure) -> None:
         canvas.legend(
             keys.values(), keys.keys(), loc="upper left", bbox_to_anchor=(0, 1), ncols=per_line, frameon=False
         )
-    # The axes of panels below each other end alike, with limits or not.
+    # Align the right ends of axes above each other, with or without limits.
     limits = [rule.label for panel in figure.panels for rule in panel.rules if rule.axis == "y" and rule.label]
     beside = _measure_width(limits) if limits else 0.0
-    # The last tick is a twentieth of an axis before its end; half of its text may reach beyond.
+    # The last tick is a twentieth of the axis from its end; half of its label may extend beyond the axis.
     last = [panel.get_x_tick_names()[panel.x_ticks[-1]] for panel in figure.panels if panel.x_ticks]
     beside = max(beside, _measure_width(last) / 2 - 0.05 * width - 0.2 if last else 0.0)
     for number, left, above, height in places:
         panel = figure.panels[number]
-        # Half of the width is left for the drawing, however long the names of limits are.
+        # Leave half of the width for the drawing, however long the labels of limits are.
         before, after = 0.22 if panel.rows else 0.7, min(0.2 + beside, 0.4 * width)
         box = ((left + before) / WIDTH, 1 - (above + height) / top, (width - before - after) / WIDTH, height / top)
         canvas.text(left / WIDTH + 0.01, 1 - (above - 0.06) / top, titles[number], weight="bold", va="bottom")
@@ -118,8 +118,8 @@ def _compute_height(panel: Panel) -> float:
 
 
 def _measure_width(texts: Iterable[str]) -> float:
-    """Return the width in inches of the widest label."""
-    # Control points bound letters closely enough; the widest text is among the longest.
+    """Return the width of the widest label, in inches."""
+    # Control points bound glyphs closely enough; the widest label is among the longest.
     longest = sorted(texts, key=len)[-4:]
     return max(TextPath((0, 0), text or " ", size=SIZE).vertices[:, 0].max(initial=0) for text in longest) / 72
 
@@ -184,13 +184,13 @@ def _draw_rules(axes, panel: Panel) -> None:
         side, aside = ("right", -0.04) if before else ("left", 0.04)
         where = axes.transData + ScaledTranslation(aside, 0, inch)
         height = panel.compute_name_height(tier)
-        # On white, so that no line runs through it.
+        # White background, so that no line crosses the text.
         font = {"color": rule.colour, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.5}}
         axes.text(rule.at, height, rule.label, transform=where, ha=side, va="center_baseline", **font)
 
 
 def _draw_row_names(axes, panel: Panel) -> None:
-    """Draw row names as plain texts: ticks would take most of a long figure's time."""
+    """Draw row labels as text objects, because ticks would take most of the time for a long figure."""
     axes.yaxis.set_major_locator(NullLocator())
     axes.spines["left"].set_visible(False)
     low, high = panel.compute_x_range()
@@ -218,7 +218,7 @@ def _get_marker_style(marks: Marks) -> dict:
 def _draw_marks(axes, marks: Marks) -> None:
     points, samples, colour = marks.points, marks.samples, marks.look.colour
     shape = SHAPES[marks.look.marker]
-    # Draw samples as a single collection with a shared shape: separate markers would be the bulk of the file.
+    # Draw samples as a single collection with a shared shape, because separate markers would take most of the file.
     axes.plot(
         samples["x"].astype(float), samples["y"].astype(float), shape, markersize=3.2, color=colour, alpha=0.35, mew=0
     )
