@@ -1,4 +1,4 @@
-"""Write advice: a configuration for each situation, and the further blocks that undecided comparisons need."""
+"""Write advice: a configuration for each situation, and the additional blocks that undecided comparisons need."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -15,15 +15,15 @@ from sbench.pages.statements import Choice, Recommendation
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import Outcome
 
-MOST = 4  # recommendations of a page; the tables have all
+MOST = 4  # maximum number of recommendations on a page; the tables cover all cells
 
 
 def list_recommendations(results: Results) -> list[Sentence]:
-    """List the configuration with the least time in each situation, by the factors that matter.
+    """List the configuration with the least time in each situation, with the factors that matter.
 
-    A situation is a place and a reader's work. A factor matters if the recommended cell was shown to be faster than a
-    cell that differs from it in that factor alone. A situation in which the cell with the least time lacks verdicts
-    gets no recommendation.
+    A situation is a storage location and a reader's work. A factor matters if the recommended cell is faster, by
+    verdict, than a cell that differs from it in that factor alone. There is no recommendation for a situation in which
+    the cell with the least time lacks verdicts.
     """
     rows = pd.concat([results.get_comparisons(), results.contest])
     if rows.empty or results.measured.empty:
@@ -37,7 +37,7 @@ def list_recommendations(results: Results) -> list[Sentence]:
 
 
 def _iter_situations(results: Results) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
-    """Yield the levels of each situation, and its measured cells with a time and without failures."""
+    """Yield the levels of each situation, and its measured cells that have a time and no failures."""
     report, cells = results.report, results.measured
     contest = report.contest
     keys = list(dict.fromkeys([*results.situation_factors, *([report.along] if report.along else [])]))
@@ -51,7 +51,7 @@ def _iter_situations(results: Results) -> Iterator[tuple[dict[str, str], pd.Data
 def _find_recommendation(
     situation: dict[str, str], cells: pd.DataFrame, rows: pd.DataFrame, results: Results
 ) -> Recommendation | None:
-    """Return the recommendation for a situation; None if no factor matters, or a cell beat the fastest."""
+    """Return the recommendation for a situation; None if no factor matters, or if a cell beat the fastest one."""
     own, best = set(cells["cell"]), cells.loc[cells["total_s"].idxmin()]
     mine = rows[rows["baseline_cell"].isin(own) & rows["contender_cell"].isin(own)]
     mine = mine[(mine["baseline_cell"] == best["cell"]) | (mine["contender_cell"] == best["cell"])]
@@ -68,7 +68,7 @@ def _find_recommendation(
 
 
 def _list_levels(choice: Choice, made: Recommendation, results: Results) -> tuple[str, ...]:
-    """Return the factor, the level to use and the levels that it beat."""
+    """Return the factor, the recommended level and the levels that it beat."""
     levels = results.cells.set_index("cell")[choice.factor]
     losers = [one.baseline if one.contender == made.cell else one.contender for one in choice.comparisons]
     return choice.factor, choice.level, *(levels[loser] for loser in losers)
@@ -86,7 +86,7 @@ def _write_recommendation(group: list[Recommendation], results: Results) -> Sent
 
 
 def _write_choice(number: int, group: list[Recommendation], results: Results) -> str:
-    """Write a level with its gain: "a 64 MiB page buffer (3.3× as fast as no page buffer)"."""
+    """Describe a level and its speedup: "a 64 MiB page buffer (3.3× as fast as no page buffer)"."""
     factor, level, *others = _list_levels(group[0].choices[number], group[0], results)
     gains = [
         prose.format_span(
@@ -106,7 +106,7 @@ def _describe_place(situation: dict[str, str], results: Results) -> str:
 
 
 def _name_rest(group: list[Recommendation], results: Results) -> str:
-    """Name the levels that the cells of a recommendation share, of factors that vary in its situations."""
+    """Describe the levels shared by the recommended cells, for factors that vary in the recommendation's situations."""
     cells = results.cells.set_index("cell")
     chosen = cells.loc[[made.cell for made in group]]
     among = cells.loc[[cell for made in group for cell in made.cells]]
@@ -117,7 +117,10 @@ def _name_rest(group: list[Recommendation], results: Results) -> str:
 
 
 def _name_situations(situations: list[dict[str, str]], results: Results) -> str:
-    """Name the situations of a recommendation by levels that separate them from others; "" if it holds everywhere."""
+    """Describe a recommendation's situations by the levels that distinguish them from all other situations.
+
+    Return an empty string if the recommendation applies everywhere.
+    """
     report = results.report
     every = [situation for situation, _ in _iter_situations(results)]
 
@@ -147,17 +150,20 @@ def _name_situations(situations: list[dict[str, str]], results: Results) -> str:
 
 
 def describe_needed_repeats(results: Results) -> list[str]:
-    """Describe how many more repeats a verdict or a worthwhile difference needs, and their time."""
+    """Describe how many more repeats are needed for a verdict or to detect a worthwhile difference, and their time."""
     if "published" in results.facts:
         return [f"Measure the same here: {code(f'sbench run --study {results.report.study}')}."]
     return _describe_lacking_blocks(results) + _describe_repeats_to_detect(results)
 
 
 def _describe_lacking_blocks(results: Results) -> list[str]:
-    """Advise how comparisons of measured cells get lacking blocks: the next call appends the blocks of `repeats`."""
+    """Advise how to obtain the missing blocks for comparisons of measured cells.
+
+    The next run appends as many blocks as `repeats` specifies.
+    """
     rows = results.get_comparisons()
     few = rows[rows["verdict"] == Outcome.TOO_FEW]
-    # Failed reads under fault injection are a result: a run appends no block for them.
+    # Failed reads under fault injection are a result, for which a run does not append blocks.
     gave_in = [row["cell"] for row in results.facts.get("injected") or [] if row["failed"]]
     for side in ("baseline_cell", "contender_cell") if len(few) else ():
         few = few[few[side].isin(results.measured["cell"]) & ~few[side].isin(gave_in)]

@@ -1,4 +1,4 @@
-"""Load published data with the loader of a run, and draw them in its figures and nowhere else."""
+"""Load published data in the same way as a run, and draw them in the run's figures only."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,12 +11,18 @@ from sbench.pages.declaration import Value
 from sbench.pages.plot import DASHES, GREY, Figure, Look, Panel
 from sbench.pages.results import Results
 
-_UNKNOWN = ("", "unknown", "published", "any")  # unknown levels, which agree with any level
+_UNKNOWN = ("", "unknown", "published", "any")  # unknown levels, which match any level
 _MARKERS = ("hex", "inverted_triangle", "star", "diamond")
 
 
 def load_with_published(load: Callable[..., Results], tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Load a run with `load`, and the published data that it names, which an archived run has next to its tables."""
+    """Load a run and the published data that it names.
+
+    Args:
+        load: function that loads a run or published data.
+        tables: directory with the run's tables; published data are searched for next to it, then in `results`.
+        facts: path of the run's facts.
+    """
     run = load(tables, facts)
     places = [
         [Path(root, name, "tables") for root in (Path(tables).parent, "results")] for name in list_published(run.facts)
@@ -26,7 +32,7 @@ def load_with_published(load: Callable[..., Results], tables: Path | str, facts:
 
 
 def list_published(facts: Mapping) -> list[str]:
-    """List the published data that a study's facts name, published/<study> each."""
+    """List the published data named in a study's facts, as published/<study>."""
     named = (facts.get("settings") or {}).get("reference") or []
     return [named] if isinstance(named, str) else named
 
@@ -34,10 +40,18 @@ def list_published(facts: Mapping) -> list[str]:
 def iter_arms(
     cells: pd.DataFrame, run: Results, value: Value, axis: str = "", rows: bool = False
 ) -> Iterator[tuple[str, Look, pd.DataFrame]]:
-    """Yield label, look and cells of the published arms to draw with some cells of a run.
+    """Yield the label, look and cells of each published arm to draw together with some cells of a run.
 
-    Published cells agree with these cells in the reader's work and the factors of panels or, if `rows`, in all factors
-    except the question's. In other factors, matching cells are preferred; otherwise the label has their levels.
+    Published cells must match these cells in the reader's work and in the factors of panels, or, with `rows`, in all
+    factors except the question's. In the other factors, matching cells are preferred; if there are none, the label
+    states their levels.
+
+    Args:
+        cells: cells of the run.
+        run: results of the run.
+        value: value to draw.
+        axis: factor on the x axis, if any.
+        rows: whether cells are drawn in rows instead of along a factor.
     """
     for reference in run.references:
         own = run.report.headline
@@ -59,7 +73,7 @@ def format_label(reference: Results) -> str:
 
 
 def draw_with_published(draw: Callable[[Results], Figure], run: Results) -> Figure:
-    """Draw a figure of a run, with the panels and numbers of its published data."""
+    """Draw a figure of a run, and append the panels and numbers of its published data."""
     figure, others = draw(run), [(format_label(reference), draw(reference)) for reference in run.references]
     panels = [_convert_to_grey(panel, name) for name, other in others for panel in other.panels]
     numbers = [other.numbers.assign(published=name) for name, other in others]
@@ -78,7 +92,7 @@ def _convert_to_grey(panel: Panel, name: str) -> Panel:
 
 
 def list_limits(run: Results) -> Iterator[str]:
-    """Yield limits of the published data, and the figures that leave them out because no level matches."""
+    """Yield the limitations of the published data, and the figures that omit them for lack of a matching level."""
     report = run.report
     axes = [one.name for one in report.factors if one.axis and run.measured[one.name].nunique() > 1]
     for reference in run.references:
@@ -116,13 +130,13 @@ def _select_alike(
 
 
 def _convert_to_kinds(run: Results, factor: str, levels: pd.Series) -> pd.Series:
-    """Convert stores to their kind, as names of stores differ between runs."""
+    """Replace stores by their kind, because the names of stores differ between runs."""
     kinds = {name: spec["kind"] for name, spec in (run.facts.get("stores") or {}).items() if "kind" in spec}
     return levels.replace(kinds) if factor == "store" else levels
 
 
 def _is_telling(name: str, drawn: pd.DataFrame, reference: Results, cells: pd.DataFrame, run: Results) -> bool:
-    """Return whether a factor distinguishes published cells from each other, or from a run's cells."""
+    """Return whether a factor distinguishes published cells from each other or from a run's cells."""
     place = name in run.report.places and reference.measured[name].nunique() > 1
     apart = set(_convert_to_kinds(reference, name, drawn[name])) - {
         *_convert_to_kinds(run, name, cells[name]),

@@ -1,6 +1,6 @@
-"""Bring the tables of a study into the form that pages read, with a sentence for each missing table.
+"""Convert the tables of a study to the form used by pages, with a sentence for each missing table.
 
-A measured run has samples, cells, verdicts and matrix; published data have samples alone, or one number per cell.
+A measured run has samples, cells, verdicts and a matrix. Published data have only samples, or a number per cell.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,10 +26,18 @@ COUNTS = ("n", "failed", "invalid", "edited")
 
 
 def group_by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = ()) -> tuple[pd.DataFrame, Any, Any]:
-    """Return one row per record, and the iterations by record: all of them, and the iterations whose time counts.
+    """Group rows of iterations by record.
 
-    The first iteration opens connections and files, so its time does not count if there are others. A row has the
-    factors, the columns `alike`, equal in all iterations of a record, and `iterations`, their number.
+    The first iteration opens connections and files, so that its time is excluded if a record has several iterations.
+
+    Args:
+        rows: one row per iteration.
+        report: declaration of the study.
+        alike: further columns that are equal in all iterations of a record.
+
+    Returns:
+        one row per record, with the factors, the columns `alike` and the number of `iterations`; all iterations grouped
+            by record; and the iterations whose time counts, grouped by record.
     """
     rows = rows.assign(control=rows.get("control", "")).sort_values([*RECORD, "iteration"], kind="stable")
     groups = rows.groupby(RECORD, sort=False)
@@ -44,7 +52,12 @@ def build_results(
 ) -> "Results":
     """Build the results of a run from the tables of `read_tables`.
 
-    `of_samples` converts samples to the `records` of `Results`; infinite values become unknown.
+    Args:
+        tables: tables by name.
+        of_samples: function that converts samples to the `records` of `Results`; infinite values become NaN.
+        facts: facts of the run.
+        report: declaration of the study.
+        folder: directory of the tables, for messages.
 
     Raises:
         Problem: there are neither samples nor cells.
@@ -60,7 +73,7 @@ def build_results(
         records = records.join(sessions, on=["cell", "repeat"])
     cells, matrix = complete_cells(tables["cells"], records, report), tables["matrix"]
     if "omitted" in matrix and (unable := facts.get("unable")):
-        # Combinations that proved impossible only when tried.
+        # Combinations that turned out to be impossible when they were tried.
         matrix = matrix.assign(
             omitted=matrix["omitted"].where(~matrix["cell"].isin(unable), matrix["cell"].map(unable))
         )
@@ -68,9 +81,10 @@ def build_results(
 
 
 def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:
-    """Add missing columns that pages read to cells, computed from the records.
+    """Add missing columns that pages need to the cells, computed from the records.
 
-    Each of the report's values gets its estimate over a cell's valid records with `_low` and `_high`, NaN if unknown.
+    Each of the report's values gets an estimate over a cell's valid records, with confidence limits `_low` and `_high`;
+    they are NaN if unknown.
     """
     if cells.empty:
         groups = records.groupby("cell", sort=False)
@@ -97,12 +111,22 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The tables of a study, factors as text; a missing table is empty and has a sentence in `absent`.
+    """The tables of a study, with factors as strings. A missing table is empty and has a sentence in `absent`.
 
-    `records` has one row per completed record: cell, repeat, valid, the factors and the report's values. `raw` is
-    records.csv, the data for checks of statements; `withheld` are the sentences that fail. `requests` has the rows
-    of `tables.build_exchanges_table`; `looks` those of `judging.build_looks_table`; `references` are published data
-    for figures (`references`).
+    Attributes:
+        samples: samples.csv.
+        cells: cells.csv, completed by `complete_cells`.
+        verdicts: verdicts.csv.
+        matrix: matrix.csv.
+        facts: facts of the run.
+        absent: sentences about missing tables.
+        report: declaration of the study.
+        records: one row per completed record, with the cell, the repeat, `valid`, the factors and the report's values.
+        requests: rows of `tables.build_exchanges_table`.
+        raw: records.csv, with which statements are checked.
+        withheld: sentences that failed the check.
+        references: published data to draw in figures (`references`).
+        looks: rows of `judging.build_looks_table`.
     """
 
     samples: pd.DataFrame
@@ -123,42 +147,47 @@ class Results:
 
     @cached_property
     def names(self) -> Names:
-        """Return the names of levels, stores and places of this run."""
+        """Return the display names of this run's levels, stores and storage locations."""
         return Names(self.report, self.facts)
 
     @cached_property
     def readers(self) -> pd.DataFrame:
-        """Return the facts about the reader of each record, if the study has such facts.
+        """Return the facts about each record's reader, if the study has any.
 
-        Columns are cell, repeat and each value that was read back, such as `effective.hosts` and `memory.growth_bytes`.
+        The columns are cell, repeat and each value that was read back, such as `effective.hosts` and
+        `memory.growth_bytes`.
         """
         readers = [one for one in self.facts.get("readers") or [] if isinstance(one, dict)]
         return pd.json_normalize(readers, max_level=1) if readers else pd.DataFrame(columns=["cell", "repeat"])
 
     @cached_property
     def valid_readers(self) -> pd.DataFrame:
-        """Return the readers of valid records."""
+        """Return the facts about the readers of valid records."""
         if self.readers.empty or self.records.empty:
             return self.readers
         return self.readers.merge(self.records.loc[self.records["valid"], ["cell", "repeat"]], on=["cell", "repeat"])
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """Return the cells that figures show: with a valid repeat and one of the report's values, without controls."""
+        """Return the cells that figures show: those with a valid repeat and a value of the report, except controls."""
         cells, values = self.cells, [value.column for value in self.report.values]
         valued = cells[values].notna().any(axis=1) | (not values)
         return cells[(cells["control"] == "") & (cells["n"] > 0) & valued].reset_index(drop=True)
 
     @cached_property
     def invalid(self) -> pd.DataFrame:
-        """Return the cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
+        """Return the cells of which no repeat is valid and some broke a measurement rule.
+
+        They are drawn, but not part of any summary.
+        """
         cells = self.cells
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
     def select_sentences(self, sentences: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
-        """Return the sentences whose statements hold and contradict no earlier statement; withhold the others.
+        """Return the sentences whose statements are supported by the data and do not contradict earlier statements.
 
-        Older tables, whose verdicts do not name their blocks, cannot be checked (`is_checked`).
+        Other sentences are added to `withheld`. Older tables, whose verdicts do not name their blocks, cannot be
+        checked (`is_checked`).
         """
         kept = []
         for text, statements in sentences:
@@ -168,16 +197,19 @@ class Results:
 
     @cached_property
     def checks(self) -> Records:
-        """Return the raw records for checks of statements."""
+        """Return the raw records with which statements are checked."""
         return Records(self.raw)
 
     @property
     def is_checked(self) -> bool:
-        """Return whether the tables have the data to check statements."""
+        """Return whether the tables contain the data needed to check statements."""
         return bool(self.checks) and "used_blocks" in self.verdicts
 
     def select_drawn(self, column: str) -> pd.DataFrame:
-        """Return the records whose `column` figures draw, with a `note`: valid records, and all of `invalid` cells."""
+        """Return the records of which figures draw `column`, with a `note`.
+
+        These are the valid records, and all records of `invalid` cells.
+        """
         records = self.records
         if records.empty or column not in records:
             return pd.DataFrame(columns=["cell", *self.report.names, column, "note"])
@@ -185,14 +217,17 @@ class Results:
         return records[chosen].assign(note="repeat " + records["repeat"].astype(str))
 
     def list_levels(self, factor: str) -> list[str]:
-        """List the measured levels of a factor, sorted; levels of the question's factor are in matrix order."""
+        """List the measured levels of a factor, sorted; for the question's factor, in the order of the matrix."""
         levels = [level for level in self.measured[factor].unique() if level]
         if factor == self.report.headline:
             return levels
         return sorted(levels, key=lambda level: self.names.get_sort_key(factor, level))
 
     def select_telling_factors(self, cells: pd.DataFrame, factors: Iterable[str]) -> list[str]:
-        """Return the factors that distinguish some cells: they vary and do not follow from the factors before them."""
+        """Return the factors that are needed to distinguish cells.
+
+        A factor that is determined by the factors before it is omitted.
+        """
         kept: list[str] = []
         many = 1
         for factor in factors:
@@ -203,17 +238,17 @@ class Results:
 
     @cached_property
     def usual_levels(self) -> dict[str, str]:
-        """Return the level of each factor that most cells have, which pages state once."""
+        """Return the level of each factor that most cells share, which pages state only once."""
         shares = {factor: self.measured[factor].value_counts(normalize=True) for factor in self.report.names}
         return {factor: str(share.index[0]) for factor, share in shares.items() if share.max() > 0.5}
 
     @property
     def arms(self) -> list[str]:
-        """Return the levels of the factor that decides colour and marker everywhere."""
+        """Return the levels of the question's factor, which determines colours and markers in all figures."""
         return self.list_levels(self.report.headline) or [""]
 
     def describe_place(self, levels: dict) -> str:
-        """Describe where the bytes of the cells with some levels came from, with the measured state of the cache."""
+        """Describe where the bytes came from for cells with the given levels, including the measured cache state."""
         named = {name: level for name, level in levels.items() if name in self.report.places}
         if not named:
             return ""
@@ -222,9 +257,9 @@ class Results:
 
     @property
     def situation_factors(self) -> list[str]:
-        """Return the factors that a reader cannot choose: their work, and where bytes come from.
+        """Return the factors that a reader cannot choose: the work, and the storage location.
 
-        A place is a choice if the configuration compares it, except the state of the cache.
+        A factor of the storage location counts as a choice if the configuration compares it, except the cache state.
         """
         compare = (self.facts.get("settings") or {}).get("compare") or []
         choices = {entry["factor"] for entry in compare} - {"cache"}
@@ -232,19 +267,20 @@ class Results:
 
     @staticmethod
     def select_varying_factors(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
-        """Return the factors with several levels in `table`."""
+        """Return the factors that have several levels in a table."""
         return [factor for factor in factors if table[factor].nunique() > 1]
 
     @property
     def pair_keys(self) -> list[str]:
-        """Return the columns of `get_comparisons` that identify a pair of levels in a place."""
+        """Return the columns of `get_comparisons` that identify a pair of levels in a storage location."""
         return ["factor", "baseline", "contender", *self.report.places, "state"]
 
     def get_comparisons(self, metric: str = "") -> pd.DataFrame:
-        """Return the verdicts on configured comparisons for a metric (default: the deciding metric).
+        """Return the verdicts on configured comparisons for a metric, or for the primary metric by default.
 
         Rows have the columns of verdicts.csv, the names of both cells (`baseline_cell`, `contender_cell`), and the page
-        cache state of both (`state`). Arms that deliver different amounts, and arms never tried, are left out.
+        cache state of both (`state`). Comparisons of arms that deliver different amounts, or of cells that were never
+        tried, are omitted.
         """
         metric = metric or self.report.metrics[0].name
         if metric not in self._compared:
@@ -254,12 +290,12 @@ class Results:
 
     @property
     def same_percent(self) -> float:
-        """Return the percentage within which two times count as the same."""
+        """Return the maximum difference, in percent, at which two times count as the same."""
         settings = self.facts.get("settings") or {}
         return float(self.facts.get("equivalence_percent") or settings.get("equivalence_percent") or 5)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[Comparison, ...]:
-        """Convert rows of `get_comparisons` to the comparisons of statements."""
+        """Convert rows of `get_comparisons` to `Comparison` objects, which statements contain."""
         decides = self.report.metrics[0].name
         return tuple(
             Comparison(
@@ -279,9 +315,9 @@ class Results:
 
     @cached_property
     def contest(self) -> pd.DataFrame:
-        """Return the comparisons of arms that the configuration does not compare, in the form of `get_comparisons`.
+        """Return the pairwise comparisons that are not in the configuration, in the form of `get_comparisons`.
 
-        If cells differ in one factor alone, `factor`, `baseline` and `contender` are that factor and its levels.
+        If two cells differ in a single factor, `factor`, `baseline` and `contender` are that factor and its levels.
         """
         pairs = self._pairs[(self._pairs["factor"] == CONTEST) & self._pairs["tried"]]
         levels = self.cells.set_index("cell")[list(self.report.names)].to_dict("index")
@@ -296,13 +332,13 @@ class Results:
 
     @property
     def unequal_count(self) -> int:
-        """Count the comparisons that pages leave out because their arms deliver different amounts."""
+        """Count the comparisons that pages omit because their arms deliver different amounts."""
         rows = self._pairs
         return int((self._unequal & (rows["metric"] == self.report.metrics[0].name)).sum())
 
     @property
     def untried_count(self) -> int:
-        """Count the configured comparisons that pages leave out because one of their cells was never tried."""
+        """Count the configured comparisons that pages omit because one of their cells was never tried."""
         rows = self._pairs
         return int(
             (~rows["tried"] & (rows["metric"] == self.report.metrics[0].name) & (rows["factor"] != CONTEST)).sum()
@@ -310,9 +346,13 @@ class Results:
 
     @staticmethod
     def find_unmade(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-        """Return which comparisons were not made because their arms do not match, and which only lack blocks for that.
+        """Find comparisons that were not made, or lack blocks, because their arms were not measured together.
 
-        Other code measured one arm, or both were never measured in one session on one machine. A page states that once.
+        A comparison is not made if the arms were measured by different code, or never in the same session on the same
+        machine. Pages state this only once.
+
+        Returns:
+            a mask of the comparisons that were not made, and a mask of those that only lack blocks.
         """
         notes = rows["note"].fillna("")
         lacking = notes.str.contains(NOT_USED)
@@ -326,7 +366,7 @@ class Results:
 
     @cached_property
     def _pairs(self) -> pd.DataFrame:
-        """Return all verdicts except verdicts on controls."""
+        """Return all verdicts except those on controls."""
         factors = [name for name in self.report.names if name in self.cells]
         if self.verdicts.empty:
             columns = ["factor", "metric", "baseline", "contender", "verdict", "note", *factors]
@@ -346,7 +386,7 @@ class Results:
 
     @staticmethod
     def get_cache_states(cells: pd.DataFrame) -> pd.Series:
-        """Return the measured state of each cell's page cache, or the requested state if that is unknown."""
+        """Return the measured page cache state of each cell, or the requested state if it was not measured."""
         requested = cells.get("cache", pd.Series("", index=cells.index))
         if "cache_state" not in cells:
             return requested

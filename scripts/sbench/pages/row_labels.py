@@ -1,19 +1,25 @@
-"""Name the rows of a figure, each in one line; if names are long, state the levels of most rows once."""
+"""Label the rows of a figure in one line each; if labels are long, state the levels that most rows share only once."""
 
 from collections.abc import Callable, Sequence
 
 from sbench.pages.results import Results
 
-LONG = 100  # characters of the longest name that fits next to a verdict and its ratio
+LONG = 100  # maximum number of characters that fit next to a verdict and its ratio
 
 
 def format_row_labels(
     rows: Sequence[dict], factors: Sequence[str], run: Results, name: Callable[[dict], str]
 ) -> tuple[list[str], str]:
-    """Return the names of rows, and a note on the levels left out of them; "" if all names fit.
+    """Return the rows' labels, and a note on the levels omitted from them; an empty note if all labels fit.
 
-    `name` names a row by its levels, except levels that are "". Levels of the reader's work are left out last, and only
-    as far as necessary; the question's factor never is.
+    Levels that describe the reader's work are omitted last, and only as many as necessary; the level of the question's
+    factor is never omitted.
+
+    Args:
+        rows: levels of each row, by factor.
+        factors: factors in the labels.
+        run: results.
+        name: function that labels a row by its levels, ignoring levels that are empty strings.
     """
     usual = _find_usual_levels(rows, factors, run)
     given = [factor for factor in usual if run.report.get_factor(factor).given]
@@ -28,7 +34,10 @@ def format_row_labels(
 
 
 def _find_usual_levels(rows: Sequence[dict], factors: Sequence[str], run: Results) -> dict[str, str]:
-    """Return per factor the level of most rows to which it applies, except for the question's factor."""
+    """Return, by factor, the level shared by most of the rows to which the factor applies.
+
+    The question's factor is not included.
+    """
     usual = {}
     for factor in factors:
         levels = [row[factor] for row in rows if row[factor] and run.names.has_meaning(factor, row)]

@@ -1,4 +1,4 @@
-"""Read a run's tables and facts, and escape characters that text from elsewhere must not contain."""
+"""Read a run's tables and facts, and escape characters that are not allowed in text from elsewhere."""
 
 import itertools
 import json
@@ -26,7 +26,11 @@ ABSENT = {
 
 
 def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
-    """Read a table with the columns `texts` as text, "" if empty; a missing table has neither rows nor columns.
+    """Read a CSV table; a missing or empty file results in an empty DataFrame.
+
+    Args:
+        path: the file.
+        texts: columns to read as strings; missing values become empty strings.
 
     Raises:
         Problem: the file is not a readable table.
@@ -41,12 +45,12 @@ def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
 
 
 def open_cleaned(path: Path) -> StringIO:
-    """Return a file's text, with forbidden characters (`markup.FOREIGN`) escaped by `program.escape_text`."""
+    """Return a file's text with forbidden characters (`markup.FOREIGN`) escaped by `program.escape_text`."""
     return StringIO(_clean_value(path.read_text(encoding="utf-8")))
 
 
 def read_facts(path: Path | str | None) -> dict:
-    """Read the known facts of a run, cleaned like `open_cleaned`; return {} without a path.
+    """Read the facts of a run, escaped as in `open_cleaned`, without null values; return {} without a path.
 
     Raises:
         Problem: the file is not readable JSON.
@@ -74,12 +78,20 @@ def _clean_value(value: Any) -> Any:
 
 
 def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iterable[str]) -> dict:
-    """Read the tables of a run by name, and sentences on missing tables (`absent`); a missing table has no rows.
+    """Read the tables of a run.
 
-    Factors and `texts` are text; `valid` of samples is a boolean, true if unknown.
+    Args:
+        folder: directory of the tables.
+        report: declaration of the study.
+        texts: columns to read as strings, in addition to the factors and `TEXTS`.
+        needed: columns that samples must contain.
+
+    Returns:
+        the tables by name, and sentences about missing tables (`absent`). A missing table is empty. Samples have a
+            boolean column `valid`, which is true if unknown.
 
     Raises:
-        Problem: samples lack a column of `needed`.
+        Problem: the samples lack a needed column.
     """
     columns = (*report.names, *TEXTS, *texts)
     tables = {name: read_table(folder / f"{name}.csv", columns) for name in ABSENT}
@@ -101,10 +113,10 @@ def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iter
 
 
 def is_true(column: pd.Series) -> pd.Series:
-    """Return which values of a column of booleans are true, in any spelling of the CSV."""
+    """Return a mask of the true values in a column of booleans, in any spelling used in CSV files."""
     return column.astype(str).str.lower().eq("true")
 
 
 def build_absence_problem(folder: Path) -> Problem:
-    """Return the error for a folder with neither samples nor cells."""
+    """Return the exception for a directory that contains neither samples nor cells."""
     return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")

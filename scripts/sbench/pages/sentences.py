@@ -1,4 +1,4 @@
-"""Write comparisons as sentences: their outcome, effect, evidence and levels."""
+"""Write sentences about comparisons: their outcome, effect, evidence and levels."""
 
 import itertools
 
@@ -12,12 +12,12 @@ from sbench.pages.results import Results
 from sbench.verdicts import model, stats
 from sbench.verdicts.outcomes import ORDERED, Outcome
 
-# The (level, outcome) of each comparison of a course, in order.
+# The (level, outcome) pairs of a series of comparisons, in order.
 Steps = tuple[tuple[str, str], ...]
 
 
 def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results) -> str:
-    """Write a sentence on courses that came out alike, with the conditions that they share."""
+    """Write a sentence about series of comparisons with the same outcomes, including the conditions that they share."""
     report, along = results.report, results.report.along
     blocks = prose.format_span(rows["blocks"], "{:.0f}".format)
     comparisons = len(rows) // len(steps)
@@ -30,7 +30,7 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
     under = f", {conditions}" if conditions else ""
     new, old = name_sides(rows.iloc[0], results)
     metric = report.get_metric(rows["metric"].iloc[0])
-    # Titles of other quantities than times are part of the sides' names.
+    # For other quantities than times, the names of the sides already contain the metric's title.
     of = f"{prose.capitalize_first(metric.title)}: " if metric.is_time and metric != report.metrics[0] else ""
     stretches = [
         (verdict, [level for level, _ in alike])
@@ -55,10 +55,18 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
 
 
 def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "", under: str = "") -> str:
-    """Write a verdict with ratio and interval; with `new`, `old` and the conditions `under` as a whole sentence."""
+    """Write a verdict with its ratio and confidence interval.
+
+    Args:
+        rows: comparisons with this verdict.
+        results: results of the study.
+        new: name of the contender; without it, the result is part of a sentence.
+        old: name of the baseline.
+        under: conditions.
+    """
     low, high = rows["ratio_low"].min(), rows["ratio_high"].max()
     metric = results.report.get_metric(rows["metric"].iloc[0])
-    # Only the deciding metric is bold.
+    # Only the primary metric is bold.
     strong = bold if metric == results.report.metrics[0] else str
     nothing = words.get_outcome(Outcome.NO_EVIDENCE)
     against = words.fill("against", new=new, old=old, under=under) if new else ""
@@ -88,7 +96,10 @@ def write_outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str 
 
 
 def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
-    """Describe the effect of comparisons of one order; "at least" if the harness makes it a bound."""
+    """Describe the effect of comparisons with the same direction.
+
+    It begins with "at least" if the harness's overhead makes it a lower bound.
+    """
     metric, factor = (
         results.report.get_metric(rows["metric"].iloc[0]),
         results.report.get_factor(rows["factor"].iloc[0]),
@@ -99,7 +110,7 @@ def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
 
 
 def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
-    """Describe blocks in which one side took much longer than in the others, which a median hides."""
+    """Describe blocks in which one side took much longer than in other blocks, which a median hides."""
     counts = {
         who: pd.to_numeric(rows.get(column, pd.Series(0, rows.index))).fillna(0)
         for who, column in ((new, "slow_contender"), (old, "slow_baseline"))
@@ -118,7 +129,10 @@ def _describe_spikes(rows: pd.DataFrame, new: str, old: str) -> str:
 
 
 def _describe_failures(rows: pd.DataFrame, new: str, old: str) -> str:
-    """Describe the failed attempts of each side, with the exact interval of their share, if any failed (METHOD 15)."""
+    """Describe the failed attempts of each side, with the exact confidence interval of their proportion (METHOD 15).
+
+    Return an empty string if none failed.
+    """
     texts, any_failed = [], False
     for who, side in ((new, "contender"), (old, "baseline")):
         if f"attempts_{side}" not in rows:
@@ -133,14 +147,17 @@ def _describe_failures(rows: pd.DataFrame, new: str, old: str) -> str:
 
 
 def get_modelled_ratios(rows: pd.DataFrame, results: Results) -> pd.Series:
-    """Return the ratios of times that follow from requests, bytes, CPU time and opens, NaN if unknown."""
+    """Return the ratios of times predicted from requests, bytes, CPU time and opens, with NaN where unknown."""
     seconds = results.cells.set_index("cell").get("modelled_s", pd.Series(dtype=float)).astype(float)
     new, old = (seconds.reindex(rows[f"{side}_cell"]).to_numpy() for side in ("contender", "baseline"))
     return pd.Series(new / old, index=rows.index)
 
 
 def _describe_reason(rows: pd.DataFrame, results: Results) -> str:
-    """Describe whether requests and bytes explain the decided comparisons of the deciding metric; "" if unknown."""
+    """Describe whether requests and bytes explain the decided comparisons on the primary metric.
+
+    Return an empty string if that is unknown.
+    """
     decided = rows[rows["verdict"].isin(ORDERED) & (rows["metric"] == results.report.metrics[0].name)]
     ratios = (
         get_modelled_ratios(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
@@ -158,7 +175,7 @@ def _describe_reason(rows: pd.DataFrame, results: Results) -> str:
 
 
 def _describe_doubt(rows: pd.DataFrame) -> str:
-    """Describe the ratios, the detectable difference, and why an interval without 1 does not decide."""
+    """Describe the ratios, the detectable difference, and the reason why an interval without 1 is not decisive."""
     ratios = names.format_ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
     seen = write_detectable(rows)
     doubts = [
@@ -175,7 +192,7 @@ def _describe_doubt(rows: pd.DataFrame) -> str:
 
 
 def write_detectable(rows: pd.DataFrame) -> str:
-    """Write the differences that a run could have detected, "" if unknown."""
+    """Write the differences that the run could have detected; an empty string if unknown."""
     ratios = rows["detectable_ratio"][np.isfinite(rows["detectable_ratio"])]
     if ratios.empty:
         return ""
@@ -185,14 +202,17 @@ def write_detectable(rows: pd.DataFrame) -> str:
 
 
 def name_sides(row: pd.Series, results: Results) -> tuple[str, str]:
-    """Return contender and baseline as subjects of a sentence, the baseline without a shared "HDF5 "."""
+    """Return the contender and the baseline as subjects of a sentence.
+
+    A shared prefix "HDF5 " is omitted from the baseline.
+    """
     new, old = results.names.format_pair(row, results.names.format_subject)
     metric = results.report.get_metric(row["metric"])
     return (new if metric.is_time else f"{metric.title} {new}"), old
 
 
 def write_stretch(levels: list[str], of: list[str], results: Results) -> str:
-    """Write the position of neighbouring `levels` among the levels `of`: "up to 4 MiB", "at 1 MiB"."""
+    """Describe the position of neighbouring `levels` among all levels in `of`: "up to 4 MiB", "at 1 MiB"."""
     first, last = (results.names.format_level(results.report.along, level) for level in (levels[0], levels[-1]))
     if len(levels) == 1:
         which = "at size"
