@@ -1,7 +1,7 @@
-"""Statements of a page, each with its comparisons or cells, and its check against raw records.
+"""The statements on a page, with the comparisons or cells that they are about, and their checks against raw records.
 
-Checks use raw records (records.csv) without the code that found a statement: this module imports nothing of the
-project. A page prints the statements that hold and do not contradict each other.
+Checks use the raw records (records.csv) and none of the code that derived the statements: this module imports nothing
+from the project. A page prints the statements that are supported by the records and do not contradict each other.
 """
 
 import itertools
@@ -14,30 +14,30 @@ import numpy as np
 import pandas as pd
 
 FASTER, SLOWER, SAME, TOO_FEW = "faster", "slower", "same", "too few repeats"
-DECIDES = "value"  # column of records.csv with the deciding figure
-# The fewest blocks of a verdict; the share of blocks that must agree with an order.
+DECIDES = "value"  # column of records.csv with the primary metric
+# The minimum number of blocks for a verdict, and the proportion of blocks that must agree with an order.
 MIN_BLOCKS, _AGREE = 6, 0.75
-CLOSE = 1e-9  # tables have twelve digits
+CLOSE = 1e-9  # relative tolerance; tables have twelve digits
 
 
 class Records:
-    """Raw records: one row per record of records.csv, by cell and block.
+    """Raw records (rows of records.csv), by cell and block.
 
-    Records of several runs have a column `unit_of`, which names the session of each.
+    Records of several runs have a column `unit_of` with the session of each record.
     """
 
     def __init__(self, table: pd.DataFrame) -> None:
-        """Take the valid records of records.csv, if any."""
+        """Store the valid records of records.csv."""
         valid = table["valid"].astype(str).str.lower().eq("true") if len(table) else []
         self._rows = table[valid].set_index(["cell", "repeat"]) if len(table) else table
         self._columns: dict[str, dict] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there are records."""
+        """Return whether there are any valid records."""
         return len(self._rows) > 0
 
     def get_values(self, cell: str, column: str, blocks: Sequence[int]) -> np.ndarray:
-        """Return a column of a cell's valid records in some blocks, NaN for a missing block."""
+        """Return a column of a cell's valid records in the given blocks, with NaN for missing blocks."""
         if column not in self._columns:
             there = column in self._rows
             values = pd.to_numeric(self._rows[column], errors="coerce") if there else pd.Series(dtype=float)
@@ -45,52 +45,55 @@ class Records:
         return np.array([self._columns[column].get((cell, block), math.nan) for block in blocks], dtype=float)
 
     def list_blocks(self, cell: str) -> list[int]:
-        """List the blocks with a valid record of a cell."""
+        """List the blocks in which a cell has a valid record."""
         return [block for name, block in self._rows.index if name == cell] if len(self._rows) else []
 
     def compute_median(self, cell: str, column: str) -> float:
-        """Return the median of a column over a cell's valid records, NaN without values."""
+        """Return the median of a column over a cell's valid records; NaN if there are no values."""
         values = self.get_values(cell, column, self.list_blocks(cell))
         values = values[np.isfinite(values)]
         return float(np.median(values)) if len(values) else math.nan
 
     def get_sessions(self, cell: str, column: str) -> dict[str, float]:
-        """Return the median per session of a column over a cell's valid records with positive values."""
+        """Return the median of a column per session, over a cell's valid records with positive values."""
         rows = self._rows[self._rows.index.get_level_values("cell") == cell] if len(self._rows) else self._rows
         rows = rows[rows[column] > 0] if len(rows) else rows
         return rows.groupby("unit_of")[column].median().to_dict() if len(rows) else {}
 
 
-# The subject and the value of a claim: a page claims one value per subject.
+# A claim's subject and value. A page must not claim different values for a subject.
 Claim = tuple[Hashable, Hashable]
 
 
 class Statement(Protocol):
-    """A statement that raw records can check."""
+    """A statement that can be checked against raw records."""
 
     @property
     def claims(self) -> Iterable[Claim]:
-        """Return its claims, (subject, value) pairs."""
+        """Return the statement's claims, as (subject, value) pairs."""
         ...
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether the records support it."""
+        """Return whether the records support the statement."""
         ...
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome of one comparison: contender / baseline, block by block.
+    """The outcome of a comparison of two cells, by the ratio contender / baseline in each block.
 
     Attributes:
-        baseline: name of a cell.
-        contender: name of the other cell.
-        column: column of the records in seconds, `DECIDES` for the deciding metric.
+        baseline: name of the baseline's cell.
+        contender: name of the contender's cell.
+        column: column of the records, in seconds; `DECIDES` for the primary metric.
         outcome: outcome by METHOD 17.
-        blocks: numbers of the blocks in use.
-        ratio: median ratio, NaN if unknown; `low` and `high` are the ends of its interval.
-        same_within: share within which two times count as the same.
-        is_bound: whether the ratio is the closest to 1 that the harness's time leaves possible (METHOD 13).
+        blocks: numbers of the blocks used.
+        ratio: median ratio; NaN if unknown.
+        low: lower confidence limit of the ratio.
+        high: upper confidence limit of the ratio.
+        same_within: relative difference within which two times count as the same.
+        is_bound: whether the ratio is a bound: the value closest to 1 that is possible, given the harness's time
+            (METHOD 13).
     """
 
     baseline: str
@@ -105,7 +108,7 @@ class Comparison:
     is_bound: bool = False
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether the records have the blocks, the ratio and the order of the outcome."""
+        """Return whether the blocks, the ratio and the order in the records agree with the outcome."""
         if math.isnan(self.ratio):
             return self.outcome not in (FASTER, SLOWER, SAME)
         d = self._compute_log_ratios(records)
@@ -125,31 +128,31 @@ class Comparison:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """Yield the outcome and, on the deciding figure, which cell lost."""
+        """Yield the claims of the outcome and, on the primary metric, of which cell lost."""
         yield (self.baseline, self.contender, self.column), self.outcome
         if self.loser_and_winner:
             yield ("lost", *self.loser_and_winner), True
 
     @property
     def loser_and_winner(self) -> tuple[str, str] | None:
-        """Return the loser and the winner on the deciding figure, None without them."""
+        """Return the loser and the winner on the primary metric, or None if there is none."""
         if not self.winner or self.column != DECIDES:
             return None
         return (self.contender if self.winner == self.baseline else self.baseline), self.winner
 
     @property
     def winner(self) -> str:
-        """Return the cell that was shown to take less time, "" without it."""
+        """Return the cell that took less time by the outcome; an empty string if there is none."""
         return {FASTER: self.contender, SLOWER: self.baseline}.get(self.outcome, "")
 
     def compute_gain(self, winner: str) -> float:
-        """Return how many times as fast a side is as the other."""
+        """Return the speedup of one side relative to the other."""
         return 1 / self.ratio if winner == self.contender else self.ratio
 
     def _compute_log_ratios(self, records: Records) -> np.ndarray:
         base, other = (records.get_values(cell, self.column, self.blocks) for cell in (self.baseline, self.contender))
         if self.is_bound:
-            # The harness may have taken its time from one arm alone: the slower arm then took at least the rest.
+            # The harness's time may have affected only one arm. The slower arm then took at least the remaining time.
             longer, cell = (base, self.baseline) if self.ratio < 1 else (other, self.contender)
             longer -= records.get_values(cell, "null_s", self.blocks)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -157,7 +160,7 @@ class Comparison:
 
 
 class _OfComparisons:
-    """A statement with only the claims of its comparisons."""
+    """A statement whose only claims are those of its comparisons."""
 
     comparisons: Iterable[Comparison]
 
@@ -169,29 +172,31 @@ class _OfComparisons:
 
 @dataclass(frozen=True)
 class Outcomes(_OfComparisons):
-    """Comparisons of the same two levels that came out alike, under conditions that separate them from others."""
+    """Comparisons of the same two levels with the same outcome, under conditions that other comparisons do not meet."""
 
     comparisons: tuple[Comparison, ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether each comparison holds."""
+        """Return whether the records support each comparison."""
         return all(one.is_supported_by(records) for one in self.comparisons)
 
 
 @dataclass(frozen=True)
 class Gain(_OfComparisons):
-    """The gain of a way of access over the usual way: it won a comparison, and takes less time over all accesses.
+    """The claim that an access method is better than the usual one.
+
+    It is faster in at least one comparison, and takes less time in total over all access patterns.
 
     Attributes:
-        comparisons: one comparison per access, with the usual way as the baseline.
-        shares: share of each access in all reads.
+        comparisons: one comparison per access pattern, with the usual method as the baseline.
+        shares: proportion of all reads with each access pattern.
     """
 
     comparisons: tuple[Comparison, ...]
     shares: tuple[float, ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether each comparison holds, at least one is won, and the weighted medians sum to less."""
+        """Return whether all comparisons are supported, one is faster, and the weighted median times add up to less."""
         won = any(one.outcome == FASTER for one in self.comparisons)
         both = zip(self.comparisons, self.shares, strict=True)
         weighed = [(share, records.compute_median(one.baseline, DECIDES), one.ratio) for one, share in both]
@@ -201,28 +206,34 @@ class Gain(_OfComparisons):
 
 @dataclass(frozen=True)
 class NoGain(_OfComparisons):
-    """The lack of a gain: no way was shown to be faster than the usual way in all of its comparisons.
+    """The claim that no access method is faster than the usual one in all of its comparisons.
 
     Attributes:
-        ways: the comparisons of each way, with the usual way as the baseline.
+        ways: the comparisons of each method, with the usual method as the baseline.
     """
 
     ways: tuple[tuple[Comparison, ...], ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether each comparison holds, and no way won all of its comparisons."""
+        """Return whether all comparisons are supported, and no method is faster in all of its comparisons."""
         won = any(own and all(one.outcome == FASTER for one in own) for own in self.ways)
         return not won and all(one.is_supported_by(records) for one in self.comparisons)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Return the comparisons of all ways."""
+        """Return the comparisons of all methods."""
         return tuple(itertools.chain(*self.ways))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The level to use of one factor, at the levels of the rest, with the comparisons that the recommended cell won."""
+    """The recommended level of a factor, given the levels of the other factors.
+
+    Attributes:
+        factor: name of the factor.
+        level: recommended level.
+        comparisons: comparisons that the recommended cell won.
+    """
 
     factor: str
     level: str
@@ -231,12 +242,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A configuration for one situation: the cell with the least time of all cells that do the same work.
+    """A recommended configuration: the cell with the least time among all cells that do the same work.
 
     Attributes:
-        situation: levels that a reader's work decides.
-        cells: names of all cells of the situation.
-        choices: factors that matter at the levels of the rest.
+        situation: levels that the reader's work determines.
+        cell: name of the recommended cell.
+        cells: names of all cells in this situation.
+        choices: factors that matter, given the levels of the other factors.
     """
 
     situation: tuple[tuple[str, str], ...]
@@ -245,7 +257,7 @@ class Recommendation:
     choices: tuple[Choice, ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether no cell of the situation took less, and the recommended cell won each choice."""
+        """Return whether no cell in the situation took less time, and the recommended cell won each choice."""
         medians = {cell: records.compute_median(cell, DECIDES) for cell in self.cells}
         least = min((value for value in medians.values() if value == value), default=math.nan)
         return medians[self.cell] <= least * (1 + CLOSE) and all(
@@ -256,7 +268,7 @@ class Recommendation:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """Yield the choice for the situation, that the cell lost to no other, and the claims of the comparisons."""
+        """Yield the claims that the cell is recommended, that it lost to no other cell, and of its comparisons."""
         yield self.situation, self.cell
         yield from ((("lost", self.cell, other), False) for other in self.cells)
         yield from _iter_claims(one for choice in self.choices for one in choice.comparisons)
@@ -264,14 +276,14 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Leader(_OfComparisons):
-    """The arms that no other arm that delivers the same was shown to beat, at some levels.
+    """The arms that no other arm with the same result beat, at some levels.
 
     Attributes:
-        cells: names of the leading cells by level.
-        others: names of the other judged cells by level.
-        unjudged: names of cells not judged against any of these, by level.
-        comparisons: deciding comparisons.
-        is_alone: whether each leader is an arm that beat all others; else no arm is called the fastest.
+        cells: names of the leading cells, by level.
+        others: names of the other judged cells, by level.
+        unjudged: names of the cells not judged against any of these, by level.
+        comparisons: decisive comparisons.
+        is_alone: whether a single arm leads and beat all others; otherwise, no arm is called the fastest.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -281,7 +293,7 @@ class Leader(_OfComparisons):
     is_alone: bool
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether no leader lost, a leader that is alone beat all others, and no unjudged arm took less."""
+        """Return whether no leader lost, a single leader beat all others, and no unjudged arm took less time."""
         if not all(one.is_supported_by(records) for one in self.comparisons):
             return False
         lost = {one.loser_and_winner for one in self.comparisons}
@@ -298,18 +310,20 @@ class Leader(_OfComparisons):
 
 @dataclass(frozen=True)
 class Counts:
-    """Exact counts of two sides, medians over the records of a side's cells: requests, bytes, opens, connections.
+    """Exact counts for two sides, such as requests, bytes, opens and connections.
+
+    Each count is the median over a cell's records.
 
     Attributes:
-        cells: names of the contender's cells, then of the baseline's.
-        counts: (column, least and most of the contender, least and most of the baseline).
+        cells: names of the contender's cells, and of the baseline's cells.
+        counts: (column, minimum and maximum of the contender, minimum and maximum of the baseline).
     """
 
     cells: tuple[tuple[str, ...], tuple[str, ...]]
     counts: tuple[tuple[str, tuple[float, float], tuple[float, float]], ...]
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether the medians of the records reach from the least to the most."""
+        """Return whether the medians in the records have the stated minimum and maximum."""
         for column, *spans in self.counts:
             for names, span in zip(self.cells, spans, strict=True):
                 medians = [records.compute_median(cell, column) for cell in names]
@@ -319,20 +333,20 @@ class Counts:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """Yield the amounts of each side."""
+        """Yield the counts of each side."""
         for column, *spans in self.counts:
             yield from (((cells, column), span) for cells, span in zip(self.cells, spans, strict=True))
 
 
 class Stated:
-    """The claims of a page so far, which later statements must not contradict."""
+    """The claims made on a page so far, which later statements must not contradict."""
 
     def __init__(self) -> None:
-        """Begin without claims."""
+        """Start without claims."""
         self._claims: dict[Hashable, Hashable] = {}
 
     def add_statements(self, statements: Iterable[Statement]) -> bool:
-        """Add statements, or none if a claim contradicts earlier claims; return whether they were added."""
+        """Add statements, unless one of their claims contradicts another; return whether they were added."""
         claims = [claim for one in statements for claim in one.claims]
         together = self._claims | dict(claims)
         if any(together[about] != what or self._claims.get(about, what) != what for about, what in claims):

@@ -1,4 +1,4 @@
-"""Describe the workers or processes from which arms gain no more, by bases and verdicts (METHOD 19)."""
+"""Describe the number of workers or processes beyond which arms no longer improve, from verdicts (METHOD 19)."""
 
 import pandas as pd
 
@@ -9,7 +9,10 @@ from sbench.verdicts.scaling import find_stops
 
 
 def describe_stops(run: Results) -> list[str]:
-    """Write a sentence per outcome: its arms, their bases, and the level beyond which they gain no more (METHOD 19)."""
+    """Write a sentence per outcome: its arms, their base levels, and the level beyond which they no longer improve.
+
+    The rule is METHOD 19.
+    """
     scaling, value = run.report.scaling, run.report.values[0]
     if run.records.empty or not scaling:
         return []

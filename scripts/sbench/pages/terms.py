@@ -1,11 +1,11 @@
-"""Explain words of pages in tooltips, with the definitions of docs/glossary.md."""
+"""Explain terms on pages in tooltips, with the definitions in docs/glossary.md."""
 
 import re
 from functools import cache
 from html import escape
 from pathlib import Path
 
-# The nouns of the glossary that pages explain at their first use.
+# Glossary terms that pages explain at their first use.
 NOUNS = (
     *("A/A pair", "amplification", "battery", "block", "burst credits", "cache state", "ceiling", "edited record"),
     *("emulated network", "family", "harness", "invalid record", "page buffer", "planted slowdown", "segment"),
@@ -13,16 +13,16 @@ NOUNS = (
 )
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| [^|]* \| ([^|]*)\|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
-# Text without explanations, or a single tag.
+# HTML elements whose content does not get tooltips, or a single tag.
 _PARTS = re.compile(r"<(code|a|abbr|button|h[1-3]|pre)\b.*?</\1>|<[^>]*>", re.DOTALL)
 
 
 @cache
 def read_definitions() -> dict[str, str]:
-    """Return the definition of each word in lower case, from the glossary's columns "Noun", "Meaning" and "On pages".
+    """Return the definition of each term, in lower case, from the glossary's columns "Noun", "Meaning" and "On pages".
 
-    A noun without words of its own on pages is the word. Without the file, as in a part of a clone, pages have no
-    tooltips.
+    The column "On pages" lists a noun's terms; if it is empty, the noun itself is the term. Without the file, as in a
+    partial clone, the result is empty and pages have no tooltips.
     """
     definitions, glossary = {}, Path("docs/glossary.md")
     for noun, meaning, words in _ROW.findall(glossary.read_text(encoding="utf-8")) if glossary.exists() else ():
@@ -34,7 +34,7 @@ def read_definitions() -> dict[str, str]:
 
 
 def explain_words(html: str, explained: set[str]) -> str:
-    """Add a tooltip to each word of the glossary at its first use; `explained` collects the definitions in use."""
+    """Add a tooltip to each glossary term at its first use; `explained` collects the definitions used so far."""
     definitions = read_definitions()
     if not definitions:
         return html

@@ -1,4 +1,4 @@
-"""Draw a value over two numeric factors: a tile per pair of levels, darker for a higher value."""
+"""Draw a value over two numeric factors as a heat map: a tile per pair of levels, darker for higher values."""
 
 import numpy as np
 import pandas as pd
@@ -8,16 +8,22 @@ from sbench.pages.declaration import Value
 from sbench.pages.plot import Bars, Figure, Note, Panel
 from sbench.pages.results import Results
 
-HALF, HIGH = 0.46, 0.31  # half a tile's width and height, relative to the distance of tiles
-ROW = 46  # pixels
+HALF, HIGH = 0.46, 0.31  # half a tile's width and height, relative to the spacing of tiles
+ROW = 46  # height of a row in pixels
 DARK = (0, 74, 128)
-PALE_BELOW = 0.55  # share of the range of values; darker tiles have white letters
+PALE_BELOW = 0.55  # fraction of the range of values; tiles above it have white text
 
 
 def draw_tiles(run: Results, across: str, up: str, value: Value | None = None) -> Figure:
-    """Draw a value (default: the report's first) over the factors `across` and `up`.
+    """Draw a value over two factors, with a panel for each arm measured at several levels of both.
 
-    Draw a panel for each arm with several levels of both; empty places were not measured.
+    Pairs of levels that were not measured remain empty.
+
+    Args:
+        run: results to draw.
+        across: factor on the x axis.
+        up: factor on the y axis.
+        value: value to draw; the report's first value by default.
     """
     value = value or run.report.values[0]
     name, factors = f"{value.column.replace('_', '-')}-over-{across}-{up}", [across, up]

@@ -1,4 +1,4 @@
-"""Templates of headlines, recommendations, reasons and limits, and a phrase for each outcome."""
+"""Templates for headlines, recommendations, reasons and limitations, and a phrase for each outcome."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ OUTCOMES = {
     Outcome.NOT_COMPARABLE: "not comparable",
     Outcome.TOO_FEW: "too few repeats",
 }
-# Meaning of each verdict on all pages; {percent} is the range that counts as the same.
+# The meaning of each verdict, as printed on all pages; {percent} is the range that counts as the same.
 MEANINGS = {
     Outcome.SAME: "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %; not corrected "
     "for other comparisons",
@@ -189,7 +189,7 @@ TEMPLATES = {
     "direction.",
     "unexplained": "A model of requests, bytes, CPU time and opens predicts {model}× (measured {measured}×): {strong}.",
     "by neither": "requests and bytes do not explain it",
-    # Captions of figures, and parts that not all have.
+    # Captions of figures, and optional parts of them.
     "marks": "Small marks: repeats; large mark and bar: their summary with its 95 % CI, from 6 repeats on.",
     "grey marks": "Grey and hollow: published values, from other machines with unknown cache states; in no summary or "
     "verdict.",
@@ -197,7 +197,7 @@ TEMPLATES = {
     "dotted bound": " Dotted lines or stars: the highest rate of the {bound} in the panel's cells.",
     "performance ratio": "Median {title} at the arm's smallest level divided by the median here; above 1 is faster. "
     "Intervals leave out the uncertainty of the base.",
-    # Captions of tables, meanings of their colours, and parts of single cells.
+    # Captions of tables, meanings of their colours, and text in particular cells.
     "table of ratios": "{value}, medians. Above 1: faster than {base} under the same conditions.",
     "table at a glance": "{new} vs {old}, a column per metric. The {title} decides; the other columns locate a "
     "difference.",
@@ -228,7 +228,7 @@ TEMPLATES = {
 
 
 def make_fill(templates: Mapping[str, str]) -> Callable[..., str]:
-    """Return a function that fills a template of a table with values."""
+    """Return a function that fills in one of the given templates."""
 
     def fill(name: str, /, **values: object) -> str:
         return templates[name].format(**values)
@@ -240,10 +240,10 @@ fill = make_fill(TEMPLATES)
 
 
 def get_outcome(outcome: str, percent: float = 5) -> str:
-    """Return the phrase of an outcome in a sentence, the same on all pages."""
+    """Return the phrase for an outcome in a sentence, which is the same on all pages."""
     return OUTCOMES.get(Outcome(outcome), outcome).format(percent=percent)
 
 
 def get_mark(outcome: str) -> str:
-    """Return the phrase of an outcome in tables and figures, without the range that counts as the same."""
+    """Return the phrase for an outcome in tables and figures, without the range that counts as the same."""
     return Outcome.SAME if outcome == Outcome.SAME else get_outcome(outcome)
