@@ -1,4 +1,4 @@
-"""Build a library under test, or find it in the cache, and write the path of its interpreter."""
+"""Build a library under test unless it is in the cache, and write the path of its interpreter."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from sbench.probe.program import Problem, parse_json_object, run_main, write_jso
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Provide the library that the arguments name and write its environment artefact; return 0."""
+    """Build or find the library that the arguments specify, write its environment artefact, and return 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", required=True, help="the library's name in the configuration")
     parser.add_argument("--spec", required=True, type=_parse_library, help="its entry there, JSON")
@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parse_library(text: str) -> dict:
-    """Return the entry of a library; checked here, as no schema checks arguments."""
+    """Parse and validate a library's configuration entry, because arguments are not checked by a schema."""
     spec = parse_json_object(text)
     kinds = {"wheel", "source", "conda", "python"}
     needs = ("hdf5", "python") if spec.get("kind") == "python" else ("hdf5",)

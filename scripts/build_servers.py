@@ -1,4 +1,4 @@
-"""Build the servers of embedded stores, or find them in the cache, and write their paths."""
+"""Build the embedded servers unless they are in the cache, and write the paths of their programs."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from sbench.probe.program import run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Provide the servers and write their artefact; return 0."""
+    """Build or find the servers, write their artefact, and return 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     parser.add_argument(

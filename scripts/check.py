@@ -1,4 +1,4 @@
-"""List failures and missing records, and exit with status 1 if another call can replace them."""
+"""List failures and missing records; exit with status 1 if another run can replace them."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Write all observations of a run as one long table, Parquet and CSV."""
+"""Write all observations of a run as one table in long format, as Parquet and CSV."""
 
 import argparse
 from pathlib import Path

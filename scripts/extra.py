@@ -1,4 +1,4 @@
-"""Execute a notebook of the user (notebooks/extra/) on the long table of a run, for the run's pages."""
+"""Execute a user's notebook (notebooks/extra/) on the table of a run's observations, and write its page."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ from sbench.probe.program import run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the page, and the artefact `--out`, which has the notebook's title."""
+    """Write the page, and an artefact with the notebook's title."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--notebook", type=Path, required=True, help="the notebook, with parameters table and files")
     parser.add_argument("--table", required=True, help="the long table of the run, Parquet")
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def read_title(path: Path) -> str:
-    """Return the first heading of a notebook, or the name of its file without headings."""
+    """Return a notebook's first heading, or its file name if it has no headings."""
     cells = nbformat.read(path, as_version=4).cells
     lines = [line for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines()]
     return next((line.lstrip("#").strip() for line in lines if line.startswith("#")), path.name)

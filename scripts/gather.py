@@ -1,4 +1,4 @@
-"""Gather the records of a study into its tables and into the facts of its report."""
+"""Collect the records of a study into its tables and the facts for its report."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from sbench.probe.program import parse_json_object, read_json, run_main
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the tables and facts.json."""
+    """Write the study's tables and facts.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=parse_json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")

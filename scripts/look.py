@@ -1,4 +1,4 @@
-"""Look at the records of a study, and order the blocks that are missing or that undecided comparisons need."""
+"""Take an interim look at a study's records, and order the blocks that are missing or that comparisons need."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from sbench.probe.program import parse_json_object, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the look, with the order of the next blocks if any."""
+    """Write the result of the look, including the order of the next blocks if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=parse_json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")

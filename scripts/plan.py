@@ -1,4 +1,4 @@
-"""Expand the matrix of a study: its cells, their settings and order, and the combinations left out, with reasons."""
+"""Expand a study's matrix: list its cells with their settings and order, and the omitted combinations with reasons."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from sbench.probe.program import parse_json_object, run_main, write_json, write_
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write matrix.csv (for people and the report) and plan.json (for the steps that measure)."""
+    """Write matrix.csv, for people and the report, and plan.json, for the measuring steps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=parse_json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")

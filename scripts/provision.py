@@ -1,7 +1,7 @@
-"""Bring a dataset into a store, verify it there, and write its location for measuring programs.
+"""Copy a dataset to a store, verify it there, and write its location for measuring programs.
 
-A posix store without a path reads files where they were generated. Objects generated during the upload (entries with
-`content`) are on no disk of this machine, except in a posix store or an embedded server.
+A posix store without a path uses files where they were generated. Objects generated during the upload (manifest entries
+with `content`) are not written to a local disk, except in a posix store or an embedded server.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from sbench.stores import store as stores
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the provision's artefact."""
+    """Provide the dataset and write the artefact with its location."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--store", required=True, type=parse_json_object, help="the store's entry in the configuration, JSON"
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     parts = {"part_bytes": sizes.parse_size(manifest["part_size"])} if "part_size" in manifest else {}
     files = []
     for entry in manifest["files"]:
-        # A file without `content` is generated, or the user's.
+        # Files without `content` were generated earlier or belong to the user.
         made = "content" in entry or "in_place" in manifest
         path = None if made else Path(entry.get("path", arguments.manifest.parent / entry["name"]))
         if path and not path.exists():
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         artefact = {"location": {"key": manifest["in_place"]}, "local_files": [], "folder": None}
     else:
         if store.has_separate_data:
-            # Files that are read in place were not read as a whole until now.
+            # Files that are read in place have not been read completely, and thus not hashed, until now.
             files = [
                 (
                     entry if "content" in entry or "sha256" in entry else entry | {"sha256": compute_file_digest(path)},

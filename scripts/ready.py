@@ -1,4 +1,4 @@
-"""Read the data of a study once before the first cell, so that no cell is the first to read them."""
+"""Read the data of a study once before the first measurement, so that no cell is the first to read them."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from sbench.probe.program import read_json, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Read the data on this machine; leave a failed provision to the cells that need it."""
+    """Read the data on this machine; failed provisions are ignored here and reported by the cells that need them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--provisions", nargs="*", type=Path, default=[], help="artefacts of the data in their stores")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")

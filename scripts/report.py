@@ -8,11 +8,11 @@ from sbench.probe.program import run_main
 
 
 def main() -> int:
-    """Write a page, with a separate process for drawing."""
+    """Write a page, drawing its SVG figures in a separate process."""
     draw_aside()
     return notebook.main()
 
 
-# A page makes millions of objects that last until it is written; frequent collections take a tenth of its time.
+# Creating a page allocates millions of long-lived objects; frequent garbage collection would take a tenth of its time.
 gc.set_threshold(50_000)
 run_main(main)

@@ -1,14 +1,15 @@
 """Run one step of the workflow and write its artefact, whether the step succeeds or fails.
 
-`step run` wraps a program that writes an artefact. If the program or an input fails, the artefact has
+`step run` wraps a program that writes an artefact. If the program or one of its inputs fails, the artefact contains
 `"status": "failed"` and the reason, and the exit status is 0, so that later steps run and `check` reports the failure.
 A step with a failed input is skipped, and `cause` in its artefact names the first failure.
-`step measure` runs one cell once: it starts the embedded server and the measuring program, enforces the time limit,
-sets the page cache, counts requests, compares the work done with the work requested, and writes the record.
+`step measure` measures one cell once: it starts the embedded server and the measuring program, enforces the time limit,
+sets the state of the page cache, counts requests, compares the work done with the work requested, and writes the
+record.
 
-A step that is ended from outside writes nothing. Its second attempt only records that in its artefact, so that nothing
-is measured twice in silence (METHOD 15). If a job of a queue has several steps, the second attempt begins the steps
-that the first did not reach.
+A step that is killed writes no artefact. Its second attempt only records this in its artefact, so that nothing is
+silently measured twice (METHOD 15). If a queue's job contains several steps, the second attempt runs the steps that the
+first did not reach.
 """
 
 import argparse
@@ -41,7 +42,7 @@ _ENDED = "the step ended before it wrote its artefact: it was killed, ran out of
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a step."""
+    """Run a step of the workflow."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(session=os.environ.get(session.SESSION) or session.format_session_name())
     both = argparse.ArgumentParser(add_help=False)
@@ -66,8 +67,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     expect_room(arguments.out)
     die_with_parent(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as if it was interrupted
-    # It stays if the step is ended from outside; Snakemake removes logs before a second attempt.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # handle it like an interrupt
+    # This file remains if the step is killed; Snakemake deletes logs before a second attempt.
     begun = arguments.log.with_suffix(".begun")
     again = arguments.attempt > 1 and begun.exists()
     with contextlib.ExitStack() as stack:
@@ -84,17 +85,19 @@ def main(argv: list[str] | None = None) -> int:
             if again:
                 shutil.rmtree(cells.get_scratch_folder(arguments.out), ignore_errors=True)
                 raise Problem(_ENDED)
-            # A folder for this step, since libraries and tools write temporary files under predictable names; in the
-            # system's short place, as it may hold sockets, whose names have at most 107 bytes.
+            # Use a temporary directory per step, because libraries and tools create temporary files with predictable
+            # names. It is in the system's temporary directory, whose path is short, because it may contain sockets,
+            # whose paths are limited to 107 bytes.
             with tempfile.TemporaryDirectory(prefix="step.", ignore_cleanup_errors=True) as folder:
-                # All variables that Python reads: Snakemake has set the others to the system's place.
+                # Set all variables that Python reads, because Snakemake has set some of them to the system's temporary
+                # directory.
                 os.environ |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
             _write_failure(arguments, str(problem), problem.also if isinstance(problem, cells.Ended) else {})
         except Exception as error:
-            # After any error, the artefact has the reason and later steps run; the log has the details.
+            # After any error, the artefact contains the reason and later steps run; the log contains the details.
             traceback.print_exc(file=log)
             words = f"{type(error).__name__}: {' '.join(str(error).split())}"
             _write_failure(arguments, describe_refusal(error) if isinstance(error, OSError) and error.errno else words)
@@ -106,7 +109,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
-    """Run a program: its standard error is its log, and its standard output passes on the output of its servers."""
+    """Run a program of the workflow.
+
+    Its standard error is written to the step's log; its standard output, which passes on its servers' output, to a
+    separate log.
+    """
     for needed in arguments.needs:
         cells.require_artefact(Path(needed))
     command = build_command(arguments.program, *arguments.arguments)
@@ -122,7 +129,7 @@ def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
 
 
 def _write_failure(arguments: argparse.Namespace, reason: str, also: dict | None = None) -> None:
-    """Write the artefact of a failed step with the entries of `also`; do not print a skipped step."""
+    """Write the artefact of a failed step, including the entries of `also`; print a message unless it was skipped."""
     base = cells.build_base_record(arguments) if "plan" in arguments else {"step": arguments.program}
     base |= also or {}
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})
