@@ -1,8 +1,8 @@
-"""Show a person the progress of the workflow (`--logger benchmark`): running jobs, their results and the time left.
+"""A Snakemake logger plugin (`--logger benchmark`) that displays running jobs, their results and the time left.
 
-In a terminal the last lines are live: the running jobs with their time, a bar, the time left. Elsewhere each job is a
-plain line when it starts and when it ends. Warnings and errors are always shown whole, whatever `--quiet` is. Snakemake
-writes the complete log in .snakemake/log and the output of a dry run.
+In a terminal, the last lines are updated live: the running jobs with their elapsed times, a progress bar, and the time
+left. Elsewhere, a plain line is printed when a job starts and when it ends. Warnings and errors are always shown in
+full, regardless of `--quiet`. Snakemake itself writes the complete log to .snakemake/log and the output of a dry run.
 """
 
 import logging
@@ -36,7 +36,7 @@ from .progress import (
 )
 
 SILENT_EVENTS = ("workflow_started", "resources_info", "job_started", "group_info")
-# Snakemake's messages when a user ends it. Jobs that it then ends itself are not errors.
+# Snakemake's messages when the user interrupts it. Jobs that it then terminates are not errors.
 ENDED = ("Terminating processes on user request", "Cancelling snakemake on user request")
 SILENT_MESSAGES = (
     *("Assuming unrestricted shared filesystem", "host: ", "Using shell: ", "Select jobs to execute"),
@@ -45,15 +45,15 @@ SILENT_MESSAGES = (
 )
 INDEX = "index.html"
 STYLES = {"done": "", "skipped": "yellow", "left out": "yellow", "invalid": "yellow", "FAILED": "bold red"}
-MARKS = re.compile(r"[\x01-\x07]")  # of bold, code and links, in sentences of pages
-# Colours and carriage returns of tools are dropped; other control characters of a terminal are escaped.
+MARKS = re.compile(r"[\x01-\x07]")  # control characters that mark bold, code and links in sentences of pages
+# Colours and carriage returns printed by tools are removed; other terminal control characters are escaped.
 DROPPED = re.compile(r"\x1b\[[0-9;]*m|\r")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass
 class LogHandlerSettings(LogHandlerSettingsBase):
-    """Options of Snakemake for this display."""
+    """The plugin's command line options."""
 
     reports: str = field(
         default="", metadata={"help": "Folder of the pages; their answers are printed if nothing is left to do"}
@@ -62,7 +62,7 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
 
 class LogHandler(LogHandlerBase):
-    """A display of Snakemake's events; the name and the properties come from Snakemake's plugin interface."""
+    """A log handler that displays Snakemake's events; its properties are defined by Snakemake's plugin interface."""
 
     writes_to_stream = True
     writes_to_file = False
@@ -71,7 +71,7 @@ class LogHandler(LogHandlerBase):
     needs_rulegraph = False
 
     def __post_init__(self) -> None:
-        """Choose between a terminal and plain lines."""
+        """Choose between live lines in a terminal and plain lines."""
         asked = self.common_settings
         self.stream = sys.stdout if asked.stdout else sys.stderr
         self.formatter = DefaultFormatter(asked.quiet, asked.show_failed_logs)
@@ -89,18 +89,18 @@ class LogHandler(LogHandlerBase):
         self.reasons: set[str] = set()
         self.began = time.monotonic()
         self.screen = None
-        # Snakemake's log may be on a full disk, and Python would print a traceback for each line of it.
+        # If Snakemake's log is on a full disk, Python would otherwise print a traceback for each log line.
         logging.raiseExceptions = False
         if self.stream.isatty() and os.environ.get("TERM") != "dumb" and not asked.dryrun:
-            # Imported here: Snakemake imports every plugin whenever it starts, even if the display is not used.
+            # Import here, because Snakemake imports every plugin at each start, even if it is not used.
             from .terminal import Screen
 
             self.screen = Screen(self.stream, asked.nocolor, self)
 
     def emit(self, record: LogRecord) -> None:
-        """Show or store `record`."""
+        """Show or store a log record."""
         record = copy(record)
-        # Durations use a clock that nobody sets.
+        # Measure durations with a monotonic clock, which is not affected by clock changes.
         record.created = time.monotonic()
         try:
             event = getattr(record, "event", None)
@@ -109,12 +109,12 @@ class LogHandler(LogHandlerBase):
             else:
                 getattr(self, f"on_{event}", self.on_other)(record)
         except OSError:
-            pass  # The stream for the lines is full or gone.
+            pass  # The output stream is full or closed.
         except Exception:
             traceback.print_exc()
 
     def close(self) -> None:
-        """Restore the terminal, with the outcome as the last line; Snakemake calls it more than once."""
+        """Restore the terminal and print the outcome as the last line; Snakemake may call this more than once."""
         if self.screen:
             self.screen.stop()
         self.show_broken()
@@ -122,7 +122,7 @@ class LogHandler(LogHandlerBase):
             self.print_errors()
         self.errors.clear()
         if not self.is_quiet("progress"):
-            # The sentence that opens each study's page, if the page of all studies exists.
+            # Print the headline of each study's page, if the index page exists.
             for sentence, path in read_sentences(Path(self.page).parent) if Path(self.page).name == INDEX else ():
                 width = self.screen.console.width if self.screen else sys.maxsize
                 self.print_text(textwrap.fill(MARKS.sub("", sentence), width), "bold")
@@ -167,17 +167,20 @@ class LogHandler(LogHandlerBase):
             self.print_text(f"started  {describe_job(record)}{self.format_progress_suffix()}")
 
     def on_job_finished(self, record: LogRecord) -> None:
-        """Show the outcome of a job, from its artefact."""
+        """Show the outcome of a job, which is read from its artefact."""
         self.show_broken()
         job = self.running.get(record.job_id)
         self.report_job_end(record.job_id, record.created, *read_outcome(job.output if job else []))
 
     def on_job_error(self, record: LogRecord) -> None:
-        """Store a broken job, shown after the next start or end of a job, as a user may be ending the run."""
+        """Store a job that broke.
+
+        It is shown at the next start or end of a job, unless the user is interrupting the run.
+        """
         self.broke.append(record)
 
     def show_broken(self) -> None:
-        """Show the broken jobs; jobs ended with the run are still to be done."""
+        """Show the stored jobs that broke; after an interrupt, they count as not run."""
         while self.broke:
             record = self.broke.pop(0)
             if self.interrupted:
@@ -186,23 +189,27 @@ class LogHandler(LogHandlerBase):
                 self.show_error(record)
 
     def show_error(self, record: LogRecord) -> None:
-        """Show a broken job, with its message and logs."""
+        """Show a job that broke, with its message and logs."""
         self.broken.add(record.jobid)
         self.report_job_end(record.jobid, record.created, "FAILED", "")
         brief = copy(record)
         if not self.common_settings.verbose:
-            # Hundreds of records, and a command with the configuration; the complete log has both.
+            # Omit hundreds of input files, and a command line that contains the configuration; the complete log has
+            # both.
             brief.input, brief.shellcmd = [], ""
-        # Snakemake's report, without the line that repeats the time.
+        # Snakemake's message, without the first line, which repeats the time.
         self.print_text(self.formatter.format(brief).replace("    message: None\n", "").partition("\n")[2], "red")
 
     def on_progress(self, record: LogRecord) -> None:
-        """Count jobs that were added during the run; they belong to the rule with most jobs."""
+        """Count jobs that were added during the run; they are attributed to the rule with the most jobs."""
         if (added := record.total - self.count_jobs()) > 0:
             max(self.rules.values(), key=lambda rule: rule.jobs).jobs += added
 
     def on_error(self, record: LogRecord) -> None:
-        """Show an error of Snakemake; during a run at its end, when it is known whether a user ended it."""
+        """Show a Snakemake error.
+
+        During a run, it is shown at the end, when it is known whether the user interrupted the run.
+        """
         text = record.getMessage()
         self.errors.append(text if self.common_settings.verbose else format_error(text, record.exception))
         if not self.rules:
@@ -221,7 +228,14 @@ class LogHandler(LogHandlerBase):
             self.print_text(text)
 
     def report_job_end(self, number: int, now: float, status: str, reason: str) -> None:
-        """Count job `number` as ended and show it in a line."""
+        """Count a job as ended and print a line about it.
+
+        Args:
+            number: Snakemake's number of the job.
+            now: time of its end.
+            status: key of `STYLES`.
+            reason: reason for the status; an empty string if there is none.
+        """
         job = self.running.pop(number, None)
         if job is None:
             return
@@ -229,7 +243,7 @@ class LogHandler(LogHandlerBase):
         self.rules[job.rule_name].record_end(number, now, counts=status in ("done", "invalid"))
         if status in ("FAILED", "skipped"):
             self.lacking |= set(map(remove_flags, job.output))
-        # One cause, such as missing data, fails many jobs, and may skip every cell of a study.
+        # A single cause, such as missing data, may fail many jobs and skip every cell of a study.
         repeated = reason in self.reasons
         self.reasons |= {reason} - {""}
         page = next((name for name in job.output if name.endswith(".html")), "") if status == "done" else ""
@@ -241,23 +255,23 @@ class LogHandler(LogHandlerBase):
             why = "as above" if repeated and status == "FAILED" else reason
             line = f"{status:7}  {describe_job(job)}  in {format_duration(now - job.created)}{': ' * bool(reason)}{why}"
             line += "" if self.screen else self.format_progress_suffix()
-            # A broken job shows its log itself.
+            # The message about a job that broke already contains its log.
             logs = job.log if status == "FAILED" and reason and not repeated else []
             below = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
             self.print_text("\n".join([line, *below]), STYLES[status])
 
     def describe_ended_jobs(self) -> str:
-        """Describe the number of ended jobs, and their outcomes."""
+        """Describe the number of ended jobs and their outcomes."""
         state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "left out", "invalid")]
         state = [words for words in state if not words.startswith("0 ")]
         return ", ".join([f"{sum(self.counts.values())} of {self.count_jobs()} jobs", *state])
 
     def count_jobs(self) -> int:
-        """Return the number of jobs of this run."""
+        """Return the number of jobs in this run."""
         return sum(rule.ended + rule.count_unfinished() for rule in list(self.rules.values()))
 
     def format_progress_suffix(self) -> str:
-        """Return the progress of the run, as an addition to a plain line."""
+        """Return the progress of the run as a suffix for a plain line; an empty string if `--quiet` suppresses it."""
         return "" if self.is_quiet("progress") else f"  ({self.describe_progress(time.monotonic())})"
 
     def describe_progress(self, now: float) -> str:
@@ -267,16 +281,16 @@ class LogHandler(LogHandlerBase):
         return f"{self.describe_ended_jobs()}, {describe_time_left(list(self.rules.values()), now, by_plan)}"
 
     def is_quiet(self, kind: str) -> bool:
-        """Return whether `--quiet` names this kind of output: `rules` or `progress`."""
+        """Return whether `--quiet` suppresses a kind of output, `rules` or `progress`."""
         return is_quiet_about(self.common_settings.quiet or (), kind)
 
     def print_errors(self) -> None:
-        """Print pending errors of Snakemake."""
+        """Print the pending Snakemake errors."""
         while self.errors:
             self.print_text(self.errors.pop(0), "red")
 
     def print_text(self, text: str, style: str = "") -> None:
-        """Print `text` permanently: above the live lines, or as plain text."""
+        """Print text permanently, above the live lines or as a plain line."""
         text = CONTROL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), DROPPED.sub("", text))
         if self.screen:
             self.screen.print_text(text, style)

@@ -1,4 +1,4 @@
-"""Describe jobs: the outcome of a job, the time of the others, an error in a line."""
+"""Describe the outcomes of finished jobs, the time left, and errors."""
 
 import contextlib
 import json
@@ -8,26 +8,27 @@ from dataclasses import dataclass, field
 from logging import LogRecord
 from pathlib import Path
 
-LARGEST_ARTEFACT = 5_000_000  # bytes; larger files are not read, as a measurement may be running
+LARGEST_ARTEFACT = 5_000_000  # bytes; larger files are not read, so as not to disturb a running measurement
 MISTAKES = {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "ValueError"}
-# Flags that Snakemake appends to the name of an output, such as " (update)".
+# Flags that Snakemake appends to output names, such as " (update)".
 FLAGS = re.compile(r" \([a-z, ]+\)$")
-# Rules whose jobs are skipped if an input has failed; rules that only inspect artefacts run without it.
+# Rules whose jobs are skipped if an input failed. Other rules only inspect artefacts, and run anyway.
 NEED_ALL = {"provision", "measure"}
 FRAME = re.compile(r'  File "(.+)", line \d+, in ')
-# The system's refusal to make a folder or write a file; a full disk has room for bytes, not for names.
+# The operating system's refusal to create a directory or write a file. A full disk may have space for data, but not for
+# directory entries.
 REFUSED = re.compile(
     r"OSError: \[Errno \d+\] (?P<why>No space left on device|Read-only file system|.*quota.*)(: '(?P<path>.*)')?"
 )
 FREE = "; free disk space or inodes (df -i), or make the folder writable, and repeat the command"
-# The system's refusal, as Python prints it.
+# An error of the operating system, as printed by Python.
 OF_SYSTEM = re.compile(r"^(?:\w+: )?(\[Errno \d+\] .+)$", re.MULTILINE)
-# A command of the workflow contains a configuration, of some thousand characters.
+# The workflow's command lines contain the configuration, which is thousands of characters long.
 COMMAND = re.compile(r"^Command '.*' returned", re.MULTILINE | re.DOTALL)
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration: `0.4 s`, `12 s`, `2 min 10 s`, `1 h 5 min`."""
+    """Format a duration as `0.4 s`, `12 s`, `2 min 10 s` or `1 h 5 min`."""
     if seconds < 9.95:
         return f"{max(seconds, 0):.1f} s"
     whole = round(seconds)
@@ -37,17 +38,20 @@ def format_duration(seconds: float) -> str:
 
 
 def describe_job(job: LogRecord) -> str:
-    """Describe a job: its rule's message, else the names of rule and wildcards."""
+    """Return the message of a job's rule, or else the rule's name and wildcards."""
     named = [job.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in job.wildcards.items())]
     return job.rule_msg or "  ".join(named)
 
 
 def read_outcome(outputs: Iterable[str]) -> tuple[str, str]:
-    """Return the outcome of a finished job and the first reason, from the first JSON file that it wrote.
+    """Return the outcome of a finished job and the reason, from the first JSON file among its outputs.
 
-    A failed step leaves a failed artefact and exits 0; a step skipped for a failed input has that input's name as
-    its reason; a cell that cannot read the existing data is left out; a look has its outcome as its reason. Return
-    `("FAILED" | "skipped" | "left out" | "invalid" | "done", reason)`; unreadable files count as done.
+    A failed step writes an artefact with status "failed" and exits with status 0. The reason is the name of the failed
+    input for a skipped step, and the result of the look for a look. A cell that cannot read the existing data is "left
+    out".
+
+    Returns:
+        ("FAILED" | "skipped" | "left out" | "invalid" | "done", reason). Unreadable files count as done.
     """
     artefact = None
     if path := next((Path(name) for name in map(remove_flags, outputs) if name.endswith(".json")), None):
@@ -69,17 +73,17 @@ def read_outcome(outputs: Iterable[str]) -> tuple[str, str]:
 
 
 def is_look(path: Path) -> bool:
-    """Return whether a file is that of a look at the results of a study."""
+    """Return whether a file contains an interim look at a study's results."""
     return path.parent.name == "looks"
 
 
 def remove_flags(name: str) -> str:
-    """Return the name of an input or output in Snakemake's log without its flags."""
+    """Return an input or output name from Snakemake's log without its flags."""
     return FLAGS.sub("", name)
 
 
 def read_sentences(reports: Path) -> Iterator[tuple[str, str]]:
-    """Yield the title, opening sentence and caution of each study's page, and its path; skip unreadable files."""
+    """Yield the title, headline and caution of each study's page, and the page's path; skip unreadable files."""
     for path in sorted(reports.glob("*_answers.json")):
         with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
             study = json.loads(path.read_bytes())
@@ -88,9 +92,9 @@ def read_sentences(reports: Path) -> Iterator[tuple[str, str]]:
 
 
 def format_error(text: str, exception: str) -> str:
-    """Return an error of Snakemake's without its traceback if it is a user's mistake or the system's, else unchanged.
+    """Return a Snakemake error without its traceback if the cause is the user or the operating system, else unchanged.
 
-    A mistake is a WorkflowError, which states the mistake in words, or a file or option that Snakemake itself rejects
+    A user's error is a WorkflowError, whose message explains it, or a file or option that Snakemake itself rejects
     before it reads the workflow.
     """
     lines = [line for line in text.splitlines() if line.strip()]
@@ -108,7 +112,15 @@ def format_error(text: str, exception: str) -> str:
 
 @dataclass
 class Rule:
-    """The jobs of a rule: number, ended jobs, durations, running jobs, and the most at once."""
+    """The jobs of a rule.
+
+    Attributes:
+        jobs: number of jobs.
+        ended: number of ended jobs.
+        durations: durations of ended jobs, in seconds.
+        running: start times of running jobs, by job number.
+        at_once: maximum number of jobs that have run concurrently.
+    """
 
     jobs: int = 0
     ended: int = 0
@@ -117,12 +129,12 @@ class Rule:
     at_once: int = 1
 
     def record_start(self, job: int, now: float) -> None:
-        """Count job number `job` as running since `now`."""
+        """Record that a job has been running since `now`."""
         self.running[job] = now
         self.at_once = max(self.at_once, len(self.running))
 
     def record_end(self, job: int, now: float, counts: bool) -> None:
-        """Count job number `job` as ended; `counts`: whether its time predicts the time of other jobs."""
+        """Record that a job ended; `counts` states whether its duration predicts those of other jobs."""
         self.ended += 1
         started = self.running.pop(job, now)
         self.durations += [now - started] * counts
@@ -132,9 +144,9 @@ class Rule:
         return max(self.jobs - self.ended, len(self.running))
 
     def estimate_seconds_left(self, now: float) -> float | None:
-        """Return the seconds until the rule's last job ends, None before a job was timed.
+        """Return the estimated time until the rule's last job ends, in seconds; None if no job was timed yet.
 
-        The remaining time is the number of jobs times their mean: a median is far off if half of the cells are slow.
+        The estimate uses the mean duration, because the median would be far off if half of the cells are slow.
         """
         if not self.durations:
             return None
@@ -144,9 +156,14 @@ class Rule:
 
 
 def describe_time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) -> str:
-    """Describe the time left of the run; count jobs of rules without an ended job separately.
+    """Describe the time left in the run, and the number of jobs of rules without a timed job.
 
-    If most jobs are of such rules, it is the rest of the announced time: `by_plan` seconds, 0 or less without any.
+    If such jobs are the majority, the time left is that of the plan.
+
+    Args:
+        rules: rules of the run.
+        now: current time in seconds.
+        by_plan: seconds left by the plan; zero or less if unknown or exceeded.
     """
     unfinished = [
         (rule.count_unfinished(), rule.estimate_seconds_left(now)) for rule in rules if rule.count_unfinished()
@@ -155,7 +172,7 @@ def describe_time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) 
     if not unfinished:
         return "nothing left"
     unknown = f"{untimed} job{'s' * (untimed > 1)} of unknown length"
-    # A rule's only job never has an ended predecessor.
+    # A rule's only job cannot have an ended predecessor.
     if 2 * untimed > sum(jobs for jobs, _ in unfinished) and max(j for j, left in unfinished if left is None) > 1:
         return f"about {format_duration(by_plan)} left, as planned" if by_plan > 0 else "estimating the time left"
     if all(left is None for _, left in unfinished):
