@@ -1,1 +1,1 @@
-"""The `particles` study: loading and reducing chunked particle data with Dask."""
+"""The particles study: load and reduce chunked particle data with Dask."""

@@ -1,4 +1,4 @@
-"""Make a Gadget-style snapshot and its manifest, or the manifest of HDF5 files with particles that exist already."""
+"""Generate a Gadget-style snapshot and its manifest, or write the manifest of existing HDF5 files with particles."""
 
 import hashlib
 from pathlib import Path
@@ -16,7 +16,7 @@ GENERATOR = {"name": "make_particles", "version": 1}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the program; return its status."""
+    """Run the program and return its exit status."""
     options = parse_dataset_options(
         argv,
         __doc__,
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def plan_snapshot(data: Data) -> tuple[int, int]:
-    """Return the numbers of particles and files of a snapshot to make."""
+    """Return the number of particles and the number of files of a snapshot to generate."""
     if data.particles in snapshots.PRESETS:
         return snapshots.PRESETS[data.particles][:2]
     particles = int(data.particles)
@@ -49,10 +49,10 @@ def plan_snapshot(data: Data) -> tuple[int, int]:
 
 
 def list_source_files(source: Path) -> list[Path]:
-    """Return a user's file, or the HDF5 files of a user's folder in the order of the numbers in their names.
+    """Return a user-supplied file, or the HDF5 files in a directory, sorted by the numbers in their names.
 
     Raises:
-        Problem: no file exists.
+        Problem: there is no such file.
     """
     paths = [path for path in source.glob("*") if is_named_hdf5(path.name)] if source.is_dir() else [source]
     if not paths or not all(path.exists() for path in paths):
@@ -61,10 +61,10 @@ def list_source_files(source: Path) -> list[Path]:
 
 
 def make_snapshot(data: Data, out: Path) -> list[Path]:
-    """Write the files of a snapshot into the folder of its manifest `out`; return their paths.
+    """Write the files of a snapshot to the directory of its manifest `out`, and return their paths.
 
     Raises:
-        Problem: the folder cannot be written.
+        Problem: the directory cannot be written.
     """
     held = snapshots.split_particles(*plan_snapshot(data))
     paths = [out.parent / f"snapshot.{number}.hdf5" for number in range(len(held))]

@@ -1,6 +1,6 @@
-"""Measures one cell of the particles study once: loads or reduces the chunks of a snapshot, again and again.
+"""Measure one cell of the particles study once: load or reduce the chunks of a snapshot in repeated iterations.
 
-Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.conversation.
+scripts/step.py starts this program with the interpreter of the library under test; see sbench.probe.conversation.
 """
 
 import argparse
@@ -24,25 +24,25 @@ from sbench.stores import store as stores
 from sbench.studies.particles import methods, parquet_copy, snapshot_reading, snapshots, through_yt
 from sbench.studies.particles.settings import Settings
 
-# Tolerance of sums in another order: relative to the sum, and to the largest value if terms cancel.
+# Tolerances for sums computed in a different order: relative to the sum, and to the largest value if terms cancel.
 _SAME, _CANCELLED = 1e-9, 1e-12
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the cell that the step sends on standard input."""
+    """Measure the cell described by the step on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Measure a cell and return the program's part of its record."""
+    """Measure a cell, and return the record's entries that this program provides."""
     dask_workers.start_forkserver()
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     cell = settings.cell
     threads, limit = int(cell.threads), _parse_memory_limit(cell.memory)
     workers, nodes = int(cell.workers), int(cell.nodes)
     processes = cell.pool == "processes"
-    # All methods get a cluster, as in the published study, even methods that do without it.
+    # Start a cluster for all methods, even those that do not use it, as in the published study.
     started = dask_workers.start_cluster(workers, threads, processes, limit // workers, nodes, step.job["scratch"])
     with started as (cluster, cluster_start):
         measured = _Measured(step.job, settings, manifest, cluster)
@@ -71,7 +71,7 @@ class _Iteration:
 
 
 class _Measured:
-    """A method, its task, and the results of its iterations."""
+    """A measurement in progress: the method, its task, and the results of the iterations so far."""
 
     def __init__(self, job: dict, settings: Settings, manifest: dict, cluster: dask_workers.Workers) -> None:
         self._cell, self._cluster = settings.cell, cluster
@@ -104,7 +104,11 @@ class _Measured:
         self._host: dict | None = None
 
     def prepare_method(self) -> None:
-        """Make the copy or yt's index, run the method without reading, for its imports, and measure a task's size."""
+        """Prepare the measurement.
+
+        Create the Parquet copy or yt's index, run the method without reading so that all imports are done, and measure
+        the pickled size of a task.
+        """
         self._expect_unchanged_files()
         began, self._prepared = time.perf_counter(), 0.0
         for needed, prepare in (
@@ -126,7 +130,7 @@ class _Measured:
         self._cluster.run_on_each(memory.forget_peak)
 
     def _expect_unchanged_files(self) -> None:
-        """Raise a Problem if a local file is missing or has another size than in the manifest."""
+        """Raise a Problem if a local file is missing, or if its size differs from the manifest."""
         for entry in self._entries if "folder" in self._location else ():
             path = Path(drivers.build_address(self._location, entry["name"]))
             size = path.stat().st_size if path.exists() else 0
@@ -137,7 +141,7 @@ class _Measured:
                 )
 
     def _convert_to_parquet(self) -> None:
-        """Copy the files to Parquet, each chunk once, and let the task read the copies."""
+        """Copy the files to Parquet, each chunk once, and change the task to read the copies."""
         source, chunks = self._task.source, self._task.chunks
         access = replace(self._access, driver="sec2")
         once = chunks[: self._distinct]
@@ -148,7 +152,7 @@ class _Measured:
         self._task = replace(self._task, chunks=chunks)
 
     def _open_yt(self) -> None:
-        """Open the snapshot through yt in this process and all workers; require the listed chunks."""
+        """Open the snapshot with yt in this process and all workers, and check that yt uses the same chunks."""
         chunks = self._task.chunks[: self._distinct]
         open_it = partial(
             through_yt.open_snapshot, chunks[0].address, str(self._scratch / "index"), self._task.source.control
@@ -158,7 +162,7 @@ class _Measured:
         self._cluster.run_on_each(open_it)
 
     def run_iteration(self, number: int) -> None:
-        """Set the cache state, run the method once, take the accounts and check the result."""
+        """Set the cache state, run the method once, collect the counters of all processes, and check the result."""
         state = self._cluster.set_cache_states(self._cell.cache, self._files) if self._files else {}
         moved = self._count_moved_bytes()
         began = time.perf_counter()
@@ -172,7 +176,7 @@ class _Measured:
         self._iterations.append(_Iteration(number, seconds, self._take_accounts(), right, moved, state))
 
     def measure_empty_iteration(self) -> float:
-        """Return the seconds of an iteration that reads nothing: the cost of Dask and of the account of reads."""
+        """Measure the duration of an iteration that reads nothing, which is the cost of Dask and of counting reads."""
         began = time.perf_counter()
         source = replace(self._task.source, empty=True, region=(0.0, 0.0), control="")
         self._method.run(replace(self._task, source=source))
@@ -181,7 +185,10 @@ class _Measured:
         return seconds
 
     def build_record(self, facts: list[dict], files: dict, cluster_start: float, empty: float) -> dict:
-        """Return the program's part of the record; the total excludes the first of several iterations."""
+        """Build the record's entries that this program provides.
+
+        With more than one iteration, the total time excludes the first.
+        """
         later = self._iterations[1:] or self._iterations
         accounts = [account for one in self._iterations for account in one.accounts]
         return {
@@ -208,7 +215,10 @@ class _Measured:
         return {"listed": len(self._task.chunks), "particles_listed": self._task.particles, "empty_s": empty}
 
     def _take_accounts(self) -> list[dict]:
-        """Take the account of each process, this process last; workers that are threads share its account."""
+        """Collect and reset the read counters of all processes, this process last.
+
+        Workers that are threads of this process share its counters.
+        """
         own = self._cell.pool == "processes"
         return [
             *(self._cluster.run_on_each(snapshot_reading.take_account) if own else ()),
@@ -216,11 +226,11 @@ class _Measured:
         ]
 
     def _count_moved_bytes(self) -> int:
-        """Return the bytes that workers have sent to other processes so far."""
+        """Return the total bytes that workers have sent to other processes so far."""
         return sum(self._cluster.run_on_each(_get_sent_bytes))
 
     def _measure_harness(self) -> float:
-        """Return the seconds that the account of an iteration's reads takes in sequence (METHOD 13)."""
+        """Measure the time that it takes to count the reads of an iteration, one after another (METHOD 13)."""
         began = time.perf_counter()
         for chunk in self._task.chunks:
             snapshot_reading.record_reads([chunk.number], 0.0, 0, "")
@@ -229,7 +239,7 @@ class _Measured:
         return seconds
 
     def _is_right(self, result: Any) -> bool:
-        """Return whether a result matches the manifest, repeated as often as the chunks are listed (METHOD 9)."""
+        """Return whether a result matches the manifest, considering how often the chunks are listed (METHOD 9)."""
         expected, times = self._expected, self._rereads
         least = _CANCELLED * max(map(abs, expected["edges"]))
 
@@ -255,9 +265,10 @@ class _Measured:
                 return list(map(int, result)) == [times * count for count in expected["histogram"]]
 
     def _count_work(self, later: list[_Iteration]) -> dict:
-        """Return the requested work, and the completed work as the processes counted it (METHOD 9).
+        """Return the requested work, and the completed work as counted by the processes (METHOD 9).
 
-        A method that runs equal tasks once has to read its distinct chunks; `chunks_listed` counts all of them.
+        A method that runs equal tasks only once is required to read each distinct chunk once. `chunks_listed` is the
+        number of listed chunks, including repetitions.
         """
         often = len(self._iterations)
         counted = [Counter(number for row in one.accounts for number in row["chunks"]) for one in self._iterations]
@@ -282,7 +293,11 @@ class _Measured:
         }
 
     def _describe_effective(self, facts: list[dict], accounts: list[dict]) -> dict:
-        """Return the library of all workers, and the settings in force (METHOD 10, 12)."""
+        """Return the library versions and effective settings, which must be the same in all processes (METHOD 10, 12).
+
+        Raises:
+            Problem: processes have different libraries or opened files with different settings.
+        """
         if any(fact != facts[0] for fact in facts):
             raise Problem("workers run different libraries")
         opened = [row["effective"] for row in accounts if row["effective"]]
@@ -315,7 +330,7 @@ class _Measured:
         }
 
     def _compute_cache_state(self) -> dict:
-        """Return the cache state that is furthest from the requested state among all iterations."""
+        """Return the page cache state of the iteration that deviates most from the requested state."""
         wanted = self._cell.cache
         before, after = (
             [one.state[key] for one in self._iterations if one.state.get(key) is not None]
@@ -328,7 +343,7 @@ class _Measured:
 
 
 def _build_samples(iteration: _Iteration) -> list[dict]:
-    """Return a row for each process that read in an iteration; every row has the seconds of the iteration."""
+    """Return a row for each process that read chunks in an iteration; each row repeats the iteration's duration."""
     return [
         {
             "iteration": iteration.number,

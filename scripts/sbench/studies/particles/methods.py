@@ -1,4 +1,4 @@
-"""Methods that load and reduce chunks of particles, by the levels of the factor `method`, and the operations."""
+"""Methods to load and reduce chunks of particles (the levels of the factor `method`), and the operations."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from distributed import Client
 
-# Names of the published study's functions by (operation, method).
+# Names of the functions in the published study, by (operation, method).
 PUBLISHED = {
     ("load", "serial"): "serial_read_concat",
     ("load", "delayed"): "delay_then_concat",
@@ -27,13 +27,14 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Task:
-    """The work of a method.
+    """The work to be done by a method.
 
     Attributes:
-        source: settings of the reads.
-        chunks: all chunks in order, as often as they are listed.
+        source: settings for reading.
+        chunks: all chunks in order, including repetitions.
         operation: key of `OPERATIONS`.
-        edges: edges of the histogram's bins.
+        edges: bin edges of the histogram.
+        client: client of the Dask cluster.
     """
 
     source: Source
@@ -48,15 +49,18 @@ class Task:
         return sum(chunk.end - chunk.start for chunk in self.chunks)
 
     def merge_parts(self, parts: Sequence[Any]) -> Any:
-        """Merge the operation's results of all chunks."""
+        """Combine the operation's results for all chunks."""
         return OPERATIONS[self.operation].together(parts)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation as three functions: of a chunk's values, of the results of several chunks, and of a Dask array.
+    """An operation on particle values.
 
-    `of_chunk` receives the values and the edges of bins, `together` the results of `of_chunk` in order.
+    Attributes:
+        of_chunk: applies the operation to the values of a chunk; the second argument is the bin edges.
+        together: combines the results of `of_chunk`, in the order of the chunks.
+        of_array: applies the operation to a Dask array of all values; the second argument is the bin edges.
     """
 
     of_chunk: Callable[["np.ndarray", Sequence[float]], Any]
@@ -78,7 +82,11 @@ def _compute_moments(values: "np.ndarray", _edges: Sequence[float]) -> tuple[int
 
 
 def _merge_moments(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
-    """Return mean and variance of the union of several sets (Chan, Golub and LeVeque, 1979)."""
+    """Combine (count, mean, sum of squared deviations) of several sets (Chan, Golub and LeVeque, 1979).
+
+    Returns:
+        Mean and variance of the union; the variance is NaN if it is empty.
+    """
     count, mean, squares = 0, 0.0, 0.0
     for more, other, others in parts:
         if more:
@@ -97,7 +105,7 @@ def _compute_histogram(values: "np.ndarray", edges: Sequence[float]) -> "np.ndar
 def _build_array_function(
     function: Callable[[Any, Any, Sequence[float]], Any],
 ) -> Callable[[Any, Sequence[float]], Any]:
-    """Return a function that lets Dask compute `function` of the module `dask.array`, an array and edges."""
+    """Build a function that computes a lazy expression with Dask; `function(dask.array, array, edges)` returns it."""
 
     def compute(array: Any, edges: Sequence[float]) -> Any:
         import dask
@@ -124,7 +132,7 @@ OPERATIONS = {
 
 
 def reduce_chunk(source: Source, chunk: Chunk, operation: str, edges: Sequence[float]) -> Any:
-    """Read a chunk and return the result of an operation on it: the task of a reduction."""
+    """Read a chunk and apply an operation to it; this is the Dask task of a reduction."""
     return OPERATIONS[operation].of_chunk(read_chunk(source, chunk), edges)
 
 
@@ -149,7 +157,7 @@ def _run_chunkwise(task: Task) -> Any:
 
 
 def _reduce_yt_chunk(piece: Any, source: Source, operation: str, edges: Sequence[float]) -> Any:
-    """Read and reduce a chunk of yt, which carries yt's dataset and reader."""
+    """Read and reduce one of yt's chunk objects, which references yt's dataset and reader."""
     import numpy as np
 
     if source.empty:
@@ -195,7 +203,7 @@ def _run_array(task: Task) -> Any:
     import numpy as np
 
     lazy = dask.delayed(read_chunk, pure=False)
-    # The number of selected particles is unknown before a chunk is read.
+    # With a region, the number of selected particles is unknown until the chunk is read.
     counted = not task.source.region
     parts = [
         dask.array.from_delayed(
@@ -208,18 +216,20 @@ def _run_array(task: Task) -> Any:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to load or reduce.
+    """A method to load or reduce chunks.
 
     Attributes:
         run: implementation.
-        loads, reduces: whether it can load, or reduce.
-        dask: whether the cluster's workers read.
-        pure: whether equal tasks run once, which is Dask's default.
+        described: description for reports.
+        loads: whether it supports loading all values.
+        reduces: whether it supports reductions.
+        dask: whether the cluster's workers read the chunks.
+        pure: whether equal tasks run only once, which is Dask's default.
         yt: whether it reads through yt.
         by_name: whether loaded values are in the order of file names instead of file numbers.
         arguments: function that returns the arguments of each task.
-        described: description for pages.
-        load, add: line of code in `SCRIPT` that loads, or sums up; "" if it takes more than a line or is impossible.
+        load: line of code in `SCRIPT` that loads all values; empty if impossible in a single line.
+        add: line of code in `SCRIPT` that sums all values; empty if impossible in a single line.
     """
 
     run: Callable[[Task], Any]
@@ -235,7 +245,7 @@ class Method:
     add: str = ""
 
 
-# A script for user-supplied files around lines of code as below.
+# Template of a script for user-supplied files; `lines` are the `load` and `add` lines of methods.
 SCRIPT = """\
 import glob
 import dask, dask.array, dask.distributed, h5py, numpy as np
@@ -330,6 +340,6 @@ METHODS = {
 
 
 def format_script(lines: Sequence[str], **levels: object) -> str:
-    """Return a complete script with lines of code; `levels`: group, field, chunk, workers and threads."""
+    """Build a complete script from lines of code; `levels` are group, field, chunk, workers and threads."""
     needed = ["import yt"] if any("yt.load" in line for line in lines) else []
     return SCRIPT.format(lines="\n    ".join([*needed, *lines]), **levels)

@@ -1,4 +1,4 @@
-"""Copy a snapshot's field to Parquet, as users do before they read it often."""
+"""Copy a field of a snapshot to Parquet, as users do if they read it many times."""
 
 import contextlib
 import itertools
@@ -9,15 +9,15 @@ from sbench import drivers
 from sbench.probe.program import Problem, sync_path
 from sbench.studies.particles.snapshot_reading import Chunk
 
-# pyarrow splits more rows than this into several groups.
+# pyarrow's maximum number of rows per row group.
 _MOST_ROWS = 64 * 2**20
 
 
 def write_copies(chunks: Sequence[Chunk], field: str, access: drivers.Access, folder: Path) -> list[Path]:
-    """Write the field of each file as a Parquet file with one row group per chunk, as pyarrow does by default.
+    """Copy the field of each HDF5 file to a Parquet file with a row group per chunk and pyarrow's default settings.
 
     Returns:
-        The copies in the order of the files, durable on disk (METHOD 7).
+        Paths of the copies in the order of the files; the copies are synced to disk (METHOD 7).
 
     Raises:
         Problem: a file cannot be read, or its copy cannot be written.
@@ -45,7 +45,7 @@ def _write_copy(address: str, pieces: Iterable[Chunk], field: str, access: drive
     with contextlib.closing(file), contextlib.ExitStack() as stack:
         for chunk in pieces:
             values = file.read(field, slice(chunk.start, chunk.end))
-            # Parquet has a single byte order.
+            # Parquet is always little-endian, so convert values to the native byte order first.
             table = pyarrow.table({field: values.astype(values.dtype.newbyteorder("="), copy=False)})
             writer = writer or stack.enter_context(parquet.ParquetWriter(copy, table.schema))
             writer.write_table(table, row_group_size=min(len(table), _MOST_ROWS))

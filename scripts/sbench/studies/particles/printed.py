@@ -1,4 +1,4 @@
-"""Read the printed timings of the published study and compare them with measured times."""
+"""Read the timings printed in the published study, and compare them with measured times."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from sbench.studies.particles.methods import METHODS, PUBLISHED
 from sbench.studies.particles.report import OPERATIONS
 from sbench.studies.particles.snapshots import AT_MOST, PRESETS
 
-# `std_s` is optional, because some means lack a standard deviation.
+# `std_s` is optional, because some timings have no standard deviation.
 COLUMNS = dict.fromkeys(("stage", "kind", "method"), TEXT) | {"mean_s": AMOUNT}
 WORKERS, THREADS = "4", "2"
 AS_PUBLISHED = {
@@ -24,17 +24,20 @@ AS_PUBLISHED = {
 }
 _KEYS = ["particles", "rereads", "operation", "method"]
 _CHUNKS = re.compile(r"\((\d+) chunks\)")
-# Number of listed chunks -> (particles of the snapshot, rereads).
+# (number of particles, number of times that each chunk is listed) by number of listed chunks.
 LISTS = {
     chunks * times: (str(particles), str(times)) for particles, _, chunks in PRESETS.values() for times in (1, 10, 2000)
 }
 
 
 def read_printed(path: Path) -> list[dict]:
-    """Return the printed timings: chunks, operation, method (as a level), mean_s and std_s.
+    """Read the printed timings.
+
+    Returns:
+        A row per timing with chunks, operation, method (a level of our factor), mean_s and std_s.
 
     Raises:
-        Problem: the file cannot be read, lacks a column, or has a row without a timing of the study's methods.
+        Problem: the file cannot be read, lacks a column, or contains a row that is not a timing of a known method.
     """
     remedy = "correct studies.particles.published"
     table = csv_file.read_table(path, COLUMNS, remedy).reindex(columns=[*COLUMNS, "std_s"])
@@ -54,11 +57,11 @@ def read_printed(path: Path) -> list[dict]:
 
 
 def build_printed_table(run: Results) -> Table:
-    """Return a table of printed timings and of measured times with the same chunks, operation and method."""
+    """Build a table of printed timings, next to measured times with the same chunks, operation and method."""
     printed = pd.DataFrame(run.facts.get("printed") or [])
     if printed.empty:
         return Table("published", "", pd.DataFrame())
-    # Of several cells prefer the published workers and threads.
+    # If several cells match, prefer those with the published number of workers and threads.
     cells = run.measured
     cells = cells[(cells[list(AS_PUBLISHED)] == list(AS_PUBLISHED.values())).all(axis=1)]
     as_published = (cells["workers"] == WORKERS) & (cells["threads"] == THREADS)
@@ -67,7 +70,7 @@ def build_printed_table(run: Results) -> Table:
     rows = []
     for row in printed.to_dict("records"):
         particles, rereads = LISTS.get(row["chunks"], ("", ""))
-        # If no chunk is listed twice, pure futures run the same tasks as futures.
+        # Without repeated chunks, pure and impure futures run the same tasks.
         method = "futures" if METHODS[row["method"]].pure and rereads == "1" else row["method"]
         own, serial = (_find_cell(cells, particles, rereads, row["operation"], name) for name in (method, "serial"))
         alike = printed[(printed["chunks"] == row["chunks"]) & (printed["operation"] == row["operation"])]

@@ -1,4 +1,4 @@
-"""Convert the published timings, each the mean of seven runs, to records of this study with a single repeat."""
+"""Convert the published timings, which are means of seven runs, to records of this study with a single repeat."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,15 +9,15 @@ from sbench.studies.particles.methods import METHODS
 from sbench.studies.particles.snapshots import PRESETS
 
 FILE = "timings_from_notebook.csv"
-BYTES = 4  # of a particle's density, float32 in the files
+BYTES = 4  # per particle: the density is stored as float32
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each timing."""
+    """Yield a record per published timing."""
     for row in printed.read_printed(files[FILE]):
         particles, rereads = printed.LISTS[row["chunks"]]
         listed = int(particles) * int(rereads)
-        # Dask reads equal tasks once; without re-reads all tasks differ.
+        # Dask runs equal pure tasks only once. Without repeated chunks, all tasks differ.
         pure = METHODS[row["method"]].pure
         distinct = next(chunks for amount, _, chunks in PRESETS.values() if str(amount) == particles)
         cell = printed.AS_PUBLISHED | {

@@ -1,4 +1,7 @@
-"""What the published study of Dask loads claims, and which of its labels the data contradict."""
+"""Check the claims and the labels of the published study of loading with Dask against its data.
+
+The docstrings of the decorated functions are quotations from that study.
+"""
 
 import pandas as pd
 
@@ -11,13 +14,13 @@ DELAYED_LOAD, FUTURES_LOAD, ARRAY_LOAD = "delay_then_concat", "in_mem_from_dask_
 ARRAY_SUM, FUTURES_SUM = "read_delayed_array.sum", "sum_of_futures"
 DASK_LOADS, DASK_SUMS = [DELAYED_LOAD, FUTURES_LOAD, ARRAY_LOAD], [ARRAY_SUM, FUTURES_SUM]
 SERIAL, FUTURES, ARRAYS = [LOAD, SUM, CHUNKED_SUM], [FUTURES_LOAD, FUTURES_SUM], [ARRAY_LOAD, ARRAY_SUM]
-# Millions of particles of the second snapshot.
+# Number of particles of the second snapshot, in millions.
 PARTICLES_B = 6.381559
 claims = Claims(timings="timings_from_notebook.csv")
 
 
 def _compare_methods(timings: pd.DataFrame, methods: list[str], against: list[str], *stages: str) -> pd.Series:
-    """Return the times of methods as factors of those of others in the same stage and kind, in all or some stages."""
+    """Return the ratio of mean times of `methods` to `against`, for each stage and kind, in all or the given stages."""
     rows, base = (timings[timings["method"].isin(names)] for names in (methods, against))
     both = rows.merge(base, on=["stage", "kind"], suffixes=("", "_base")).set_index(["stage", "kind", "method"])
     factors = both["mean_s"] / both["mean_s_base"]
@@ -25,13 +28,16 @@ def _compare_methods(timings: pd.DataFrame, methods: list[str], against: list[st
 
 
 def _compare_snapshots(timings: pd.DataFrame) -> pd.Series:
-    """Return the largest factor of Dask to the serial loop with 32 chunks by the smallest with 12, of each kind."""
+    """Compare the time ratios Dask / serial loop between snapshots.
+
+    Return, for each kind, the largest ratio with 32 chunks divided by the smallest ratio with 12 chunks.
+    """
     factors = _compare_methods(timings, [*DASK_LOADS, *DASK_SUMS], [LOAD, SUM])
     return factors[B].groupby("kind").max() / factors[A].groupby("kind").min()
 
 
 def _get_times(timings: pd.DataFrame, method: str, stage: str) -> pd.Series:
-    """Return the mean time (s) of a method in a stage."""
+    """Return the mean times (s) of a method in a stage."""
     return timings[(timings["method"] == method) & (timings["stage"] == stage)]["mean_s"]
 
 
@@ -452,7 +458,7 @@ def ease_for_users():
     chunking mechanics is potentially very useful."""
 
 
-# What computes labels (results/published/particles/audit/labels.csv)
+# Functions that recompute published labels (results/published/particles/audit/labels.csv)
 
 
 def get_largest_factor_a(timings):

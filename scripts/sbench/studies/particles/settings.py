@@ -1,11 +1,11 @@
-"""Settings of a cell of the particles study for its measuring program."""
+"""Settings of a cell of the particles study, as passed to its measuring program."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a cell, as text; cells of a single node lack `nodes`, a factor that was added later."""
+    """The factor levels of a cell; `nodes` was added later, and is missing in cells of a single node."""
 
     library: str
     store: str
@@ -28,12 +28,16 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """A generated snapshot of `particles`, or user-supplied `files` with the field `group/field`.
+    """A generated snapshot, or user-supplied files.
 
     Attributes:
-        particles: level of the factor; None for user-supplied files.
-        per_file: mean number of particles per file if the level is a number.
-        part_size: setting for the stores.
+        particles: name of a preset or number of particles to generate; None for user-supplied files.
+        per_file: mean number of generated particles per file, if `particles` is a number.
+        seed: seed for the generated values.
+        files: path of a user-supplied file or directory.
+        group: HDF5 group of the user-supplied particles.
+        field: dataset in `group` to read.
+        part_size: part size for multipart uploads to object stores.
     """
 
     particles: str | None = None
@@ -50,8 +54,13 @@ class Settings:
     """The settings of a cell.
 
     Attributes:
-        iterations: loads or reductions per record.
-        rdcc_nbytes: chunk cache of each dataset in bytes.
+        cell: factor levels of the cell.
+        data: the snapshot.
+        store: the store's entry in the configuration.
+        library: the library's entry in the configuration.
+        seed: seed of the run.
+        iterations: number of loads or reductions per record.
+        rdcc_nbytes: size of HDF5's chunk cache per dataset in bytes.
     """
 
     cell: Levels

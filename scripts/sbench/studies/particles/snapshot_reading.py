@@ -1,4 +1,4 @@
-"""Read chunks of a snapshot, and keep an account of the actual instead of the requested reads (METHOD 9)."""
+"""Read chunks of a snapshot, and count the reads that were actually performed (METHOD 9)."""
 
 import contextlib
 import os
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# Positions of the particles of a group, (n, 3).
+# Dataset with the positions of a group's particles, of shape (n, 3).
 PLACES = "Coordinates"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Particles of a file that a task reads.
+    """A range of particles in a file, which a task reads.
 
     Attributes:
-        number: position among the chunks of the snapshot, from 0.
-        turn: number of earlier listings; always 0 for a method that runs equal tasks once.
+        number: index among the chunks of the snapshot, from 0.
+        turn: number of times that the chunk is listed before; always 0 for methods that run equal tasks only once.
         address: path or URL of the file.
-        start, end: first particle, and last particle + 1.
+        start: index of the first particle.
+        end: index after the last particle.
     """
 
     number: int
@@ -41,14 +42,15 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Source:
-    """Settings of the reads of chunks.
+    """Settings for reading chunks.
 
     Attributes:
-        access: settings of opening files.
-        group, field: field that is read for each particle.
-        region: low and high end of the selection in each dimension; None for everything.
-        control: level of the cell: a planted slowdown waits after each read.
-        empty: whether to read nothing, which leaves the cost of Dask and of this account.
+        access: settings for opening files.
+        group: HDF5 group of the particles.
+        field: dataset in `group` to read.
+        region: lower and upper bound of the selection, the same in each dimension; None selects all particles.
+        control: the cell's level of the factor `control`; a deliberate slowdown waits after each read.
+        empty: whether to read nothing, which leaves only the cost of Dask and of counting reads.
     """
 
     access: drivers.Access
@@ -60,7 +62,7 @@ class Source:
 
 
 class _Account:
-    """The reads of this process since the last `take_account`; threads share it."""
+    """Counters of the reads of this process since the last `take_account`; shared by all threads."""
 
     def __init__(self) -> None:
         self.lock, self.times_taken = threading.Lock(), 0
@@ -76,12 +78,12 @@ _effective: dict = {}
 
 
 def read_chunk(source: Source, chunk: Chunk) -> "np.ndarray":
-    """Return the values of a chunk's particles as float64, or of its particles in the source's region.
+    """Read the values of a chunk's particles as float64; with a region, only those of the particles inside it.
 
     Raises:
         Problem: the file cannot be read, or lacks the field.
     """
-    # Imported here, because the process that starts the workers imports this module, too.
+    # Imported late, because the process that forks the workers imports this module, too.
     import numpy as np
 
     began, count = time.perf_counter(), 0
@@ -106,20 +108,27 @@ def read_chunk(source: Source, chunk: Chunk) -> "np.ndarray":
 
 
 def record_effective(effective: dict) -> None:
-    """Record the settings with which this process opens files, as read back (METHOD 10)."""
+    """Record the settings with which this process opens files, as read back from the library (METHOD 10)."""
     _effective.update(effective)
 
 
 def is_in_region(places: "np.ndarray", region: Sequence[float]) -> "np.ndarray":
-    """Return a mask of the places, (n, 3), in the region: at least its low and below its high end in each dimension."""
+    """Return a mask of the positions, of shape (n, 3), that are in the region [low, high) in each dimension."""
     low, high = region
     return ((places >= low) & (places < high)).all(axis=1)
 
 
 def record_reads(chunks: list[int], seconds: float, count: int, control: str) -> None:
-    """Record a read of chunks, `count` bytes in memory, and wait for a planted slowdown's share of its seconds.
+    """Count a read, and wait if the cell has a deliberate slowdown.
 
-    A wait that takes too long shortens the next wait of the same thread, until `take_account`.
+    The wait is a share of the read's duration. A wait that took too long shortens the next wait of the same thread,
+    until `take_account` is called.
+
+    Args:
+        chunks: numbers of the chunks that were read.
+        seconds: duration of the read.
+        count: bytes of the values in memory.
+        control: the cell's level of the factor `control`.
     """
     own = (_account.times_taken, control)
     if getattr(_of_thread, "own", None) != own:
@@ -137,11 +146,11 @@ def record_reads(chunks: list[int], seconds: float, count: int, control: str) ->
 
 
 def take_account() -> dict:
-    """Return and reset the account of this process: numbers of chunks, total and longest seconds, bytes."""
+    """Return and reset the counters of this process: chunk numbers, total and longest read time, bytes and waits."""
     with _account.lock:
         answer = {name: getattr(_account, name) for name in ("chunks", "seconds", "longest", "bytes", "waited")}
         _account.reset_counts()
         _account.times_taken += 1
-    # Processes of different machines may have the same pid.
+    # Processes on different machines may have the same process id.
     answer |= {"pid": os.getpid(), "process": f"{host.get_node_name()} {os.getpid()}"}
     return answer | {"peak_bytes": memory.read_peak_bytes(), "effective": dict(_effective)}

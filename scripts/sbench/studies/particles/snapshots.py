@@ -1,4 +1,4 @@
-"""Make and describe Gadget-style snapshots of several HDF5 files, and split them into the chunks that yt reads."""
+"""Generate and describe Gadget-style snapshots of several HDF5 files, and split them into chunks as yt does."""
 
 import contextlib
 import zlib
@@ -14,29 +14,31 @@ from sbench.probe.program import Problem, compute_file_digest
 from sbench.studies.particles.snapshot_reading import PLACES, is_in_region
 
 TYPE, FIELD = "PartType0", "Density"
-# Particles of a file that yt reads at a time, and our default: 64³.
+# Maximum number of particles that yt reads at a time, which is also our default: 64³.
 AT_MOST = 262_144
-# Particles, files and chunks of the published snapshots, whose headers are not published.
+# Number of particles, files and chunks of the published snapshots, whose HDF5 headers are not published.
 PRESETS = {"A": (1_941_226, 8, 12), "B": (6_381_559, 16, 32)}
-# Share by which files alternately exceed and miss the mean: the first file of preset A has about the published number.
+# Files alternately have more and fewer particles than the mean by this share, with which the first file of preset A has
+# about the published number.
 UNEVEN = 0.1543
-# Region of a selection in each dimension, in shares of the box.
+# The selected region in each dimension, as fractions of the box size.
 REGION = (0.25, 0.75)
 BOX = 25.0
 BINS = 64
 
 
 def split_particles(particles: int, files: int) -> list[int]:
-    """Return the number of particles of each file, unequal so that some files are a single chunk and others two."""
+    """Divide particles among files unevenly, so that some files consist of one chunk and others of two."""
     mean = particles / files
     held = [round(mean * (1 + UNEVEN * (-1) ** number)) for number in range(files)]
     return [*held[:-1], particles - sum(held[:-1])]
 
 
 def write_file(path: Path, number: int, held: list[int], seed: int) -> None:
-    """Write file `number` of a snapshot; its random values depend only on seed and number, on every machine.
+    """Write file `number` of a snapshot with random values that depend only on `seed` and `number`, not on the machine.
 
-    As in simulations, densities are high in few places and low in many.
+    As in simulations, few particles have a high density and many a low density. `held` is the number of particles of
+    each file.
     """
     count, random = held[number], np.random.default_rng([seed, number])
     with h5py.File(path, "w", libver=("earliest", "v110")) as file:
@@ -67,14 +69,15 @@ def write_file(path: Path, number: int, held: list[int], seed: int) -> None:
 
 
 def describe_snapshot(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> dict:
-    """Return `files`, `layout` and `expected` of a manifest, read back from the files of a snapshot.
+    """Build the entries `files`, `layout` and `expected` of a manifest by reading the files of a snapshot.
 
-    `expected` has, for all particles and, if the files have places and a box, for the region: count, sum, mean,
-    variance, histogram, its edges, and the crc32 of the values as float64 in the order of the files.
+    `expected` contains the results for all particles and, if the files have positions and a box size, for those in the
+    region: count, sum, mean, variance, histogram with its edges, and the CRC-32 of the values as float64 in the order
+    of the files.
 
     Raises:
         Problem: a file is missing, truncated or not HDF5, lacks the field, or contradicts its header; or the field
-            lacks a finite number for a particle.
+            contains a value that is not finite.
     """
     paths = list(paths)
     files = describe_files(paths, group, field)
@@ -91,20 +94,24 @@ def describe_snapshot(paths: Iterable[Path], group: str = TYPE, field: str = FIE
 
 
 def list_chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (file, start, end) of each chunk of at most `at_most` particles, as yt splits files with `particles`."""
+    """Split files with these numbers of particles into chunks of at most `at_most` particles, as yt does.
+
+    Yields:
+        (index of the file, index of the first particle, index after the last particle) of each chunk.
+    """
     for file, count in enumerate(particles):
         for start in range(0, count, at_most):
             yield file, start, min(start + at_most, count)
 
 
 def describe_files(paths: list[Path], group: str, field: str) -> list[dict]:
-    """Return name, bytes, particles, stored bytes of the field, and box of each file of a snapshot.
+    """Return the name, size, number of particles, stored bytes of the field, and box size of each file of a snapshot.
 
-    The box is None if the file lacks it or lacks places.
+    The box size is None if the file lacks it, or has no positions.
 
     Raises:
-        Problem: a file is missing, truncated or not HDF5, lacks the field, or contradicts its header; the field lacks
-            a number for each particle, or the snapshot lacks particles.
+        Problem: a file is missing, truncated or not HDF5, lacks the field, or contradicts its header; the field is not
+            a single number per particle; or the snapshot contains no particles.
     """
     files = [_describe_file(path, group, field) for path in paths]
     if wrong := {file.pop("of") for file in files} - {None, len(files)}:

@@ -1,4 +1,4 @@
-"""The particles study: possible cells, their cost, and checks that make a record invalid or its cell fail."""
+"""Define the particles study: valid cells, cost estimates, and checks that make a record invalid or failed."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,21 +28,23 @@ from sbench.studies.particles.checks import check_chunks, check_particles, check
 from sbench.studies.particles.methods import METHODS
 from sbench.studies.particles.settings import Data, Levels, Settings
 
-# Factors that have equal levels within a contest of methods.
+# Factors that must have equal levels when methods are compared with each other.
 CONTEXT = (
     *("library", "store", "driver", "page_buffer", "particles", "chunk", "rereads", "operation", "selection"),
     *("workers", "nodes", "threads", "pool", "memory", "cache"),
 )
 _FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # per particle of a generated file: the field alone, and all fields
 _START_S, _TASK_S, _ARRAY_TASK_S = 2.5, 0.002, 0.005
-# Levels at which yt opens and splits files; yt's regions also contain particles that reach into them.
+# The only levels that apply to yt, which opens and splits files itself. Regions are excluded, because those of yt also
+# contain particles outside that extend into them.
 _OF_YT = {"driver": "sec2", "page_buffer": "unset", "chunk": "262144", "selection": "all"}
-# A worker that is always near its limit pauses for good; interpreter and libraries take 100 MB of it.
+# Minimum memory of a worker. Interpreter and libraries take 100 MB, and a worker that stays near its limit is paused
+# forever.
 _LEAST_MEMORY = 192 * 2**20
 
 
 class Particles(Study):
-    """Loading and reducing chunked particle data with Dask."""
+    """The study of loading and reducing chunked particle data with Dask."""
 
     spans_nodes = True
     of_tasks = ("chunk",)
@@ -59,7 +61,7 @@ class Particles(Study):
             yield "studies.particles.data.files: missing, but particles is own; name a folder of HDF5 files, or a file"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
-        """Yield the reasons why a combination of levels cannot exist."""
+        """Yield reasons that a combination of factor levels cannot be measured."""
         yield from check_readable(levels, config)
         cell = read_fields(Levels, levels)
         name, method, load = cell.method, METHODS[cell.method], cell.operation == "load"
@@ -97,24 +99,27 @@ class Particles(Study):
         yield from check_node_count(levels, config, int(cell.workers))
 
     def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the user-supplied snapshot and the inputs of all studies."""
+        """Yield checks of the user-supplied snapshot, and of the inputs common to all studies."""
         data = read_fields(Data, self.get_section(config)["data"])
         if data.files:
             yield "data.files", lambda: _describe_files(data)
         yield from super().list_inputs(config)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Return a cell's settings without keys that only a generated, or only a user-supplied, snapshot needs."""
+        """Remove the data settings that apply only to generated, or only to user-supplied, snapshots."""
         data = settings["data"]
         unused = ("particles", "per_file", "seed") if "files" in data else ("group", "field")
         return settings | {"data": {key: value for key, value in data.items() if key not in unused}}
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Return the cells with a single reading thread, if any: a thread that waits may let another thread read."""
+        """Select cells with a single reading thread, if any, for deliberate slowdowns.
+
+        With more threads, other threads can read while one waits, so a wait need not extend the total time.
+        """
         return [cell for cell in cells if _count_readers(read_fields(Levels, cell.levels)) == 1] or cells
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate a record of a cell without earlier records: {"requests", "bytes", "seconds"}."""
+        """Estimate "requests", "bytes" and "seconds" of a record without using earlier records."""
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
         particles, rereads = _count_particles(given.data), int(cell.rereads)
@@ -129,17 +134,17 @@ class Particles(Study):
         return {"requests": times * chunks, "bytes": times * size, "seconds": _START_S + (times + 1) * once}
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Return the bytes of a generated snapshot."""
+        """Return the size of a generated snapshot in bytes; 0 for user-supplied files."""
         given = read_fields(Data, data)
         return 0 if given.files else _count_particles(given) * _PARTICLE_BYTES
 
     def estimate_disk_bytes(self, settings: dict) -> int:
-        """Return the bytes of the Parquet copy."""
+        """Return the size of the Parquet copy in bytes; 0 for cells without a copy."""
         given = read_fields(Settings, settings)
         return _count_particles(given.data) * _FIELD_BYTES if given.cell.driver == "parquet" else 0
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label requires (METHOD 3, 10, 11): such a record is failed."""
+        """Return the deviations of a record from its label (METHOD 3, 10, 11), which make it failed."""
         given, effective = read_fields(Settings, settings), record["effective"]
         cell, wanted = given.cell, given.data.particles
         return [
@@ -151,7 +156,7 @@ class Particles(Study):
         ]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a measured record is invalid (METHOD 8, 9, 10, 20)."""
+        """Return the reasons that a measured record is invalid (METHOD 8, 9, 10, 20)."""
         work, effective = record["work"], record["effective"]
         return [
             *check_work(work),
@@ -163,7 +168,10 @@ class Particles(Study):
         ]
 
     def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str | None, ...] | None:
-        """Return the common property of methods that do the same, to compare each with each; None for pure methods."""
+        """Return a key that is equal for methods that do the same work and are compared pairwise.
+
+        The key is None for methods that run equal tasks only once, which are not compared.
+        """
         return None if METHODS[levels["method"]].pure else tuple(levels.get(factor) for factor in CONTEXT)
 
 
@@ -172,8 +180,8 @@ def _count_readers(cell: Levels) -> int:
 
 
 def _count_particles(data: Data) -> int:
-    """Return the particles of a snapshot, estimated from the bytes of the files if they are user-supplied."""
-    # Imported here, because making snapshots needs h5py, which only a cell's interpreter has to have.
+    """Return the number of particles of a snapshot; for user-supplied files, estimate it from their size."""
+    # Imported late, because `make` needs h5py, which is required only in the environments under test.
     from sbench.studies.particles.make import list_source_files, plan_snapshot
 
     if data.files:
@@ -182,7 +190,7 @@ def _count_particles(data: Data) -> int:
 
 
 def _describe_files(data: Data) -> str:
-    """Describe the user-supplied snapshot, and check that each of its files has the field."""
+    """Describe the user-supplied snapshot, and check that all its files contain the field."""
     from sbench.studies.particles import make, snapshots
 
     paths = make.list_source_files(Path(data.files))

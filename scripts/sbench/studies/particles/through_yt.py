@@ -1,6 +1,7 @@
-"""Read snapshots through yt, which every process opens before the timed part, and count yt's reads like all others.
+"""Read snapshots through yt, and count yt's reads in the same way as those of other methods.
 
-`open_snapshot` imports yt, because only a library with yt in its lock has it.
+Each process opens the snapshot before the timed part. yt is imported by `open_snapshot` only, because it is installed
+only in environments whose lock file lists it.
 """
 
 import time
@@ -14,19 +15,19 @@ from sbench.studies.particles.snapshot_reading import Chunk, Source, record_effe
 if TYPE_CHECKING:
     import numpy as np
 
-# First file of a snapshot -> yt's dataset, which a task finds again when it is unpickled.
+# yt's dataset by the path of the first file of its snapshot; an unpickled task finds its dataset again.
 _datasets: dict[str, Any] = {}
-# (Name of a file, first particle) -> number of a chunk.
+# Number of a chunk by (file name, index of the first particle).
 _numbers: dict[tuple[str, int], int] = {}
 
 
 def open_snapshot(address: str, index: Path | str, control: str = "") -> None:
-    """Open a snapshot through yt, and make its index or use the existing index.
+    """Open a snapshot with yt, creating yt's index if it does not exist yet.
 
     Args:
         address: first file of the snapshot.
-        index: path of yt's index, which all processes share.
-        control: level of the cell: a planted slowdown waits after each read.
+        index: path of yt's index file, which all processes share.
+        control: the cell's level of the factor `control`; a deliberate slowdown waits after each read.
 
     Raises:
         Problem: yt does not recognise the file as a snapshot.
@@ -47,23 +48,23 @@ def open_snapshot(address: str, index: Path | str, control: str = "") -> None:
     _numbers.update({_get_place(piece): number for number, piece in enumerate(list_pieces(dataset))})
     _add_accounting(type(dataset.index.io), control)
     _datasets[address] = dataset
-    # yt opens files with the defaults of h5py, whatever the access list of the other methods.
+    # yt opens files with h5py's defaults, regardless of the file access properties used by other methods.
     with h5py.File(address, "r") as file:
         record_effective({"driver": file.driver})
 
 
 def get_dataset(address: str) -> Any:
-    """Return yt's dataset of the open snapshot with the first file `address`."""
+    """Return yt's dataset of an open snapshot; `address` is the snapshot's first file."""
     return _datasets[address]
 
 
 def list_pieces(dataset: Any) -> list:
-    """Return yt's chunks of a dataset, each with filename, start and end."""
+    """Return yt's chunk objects of a dataset; each has `filename`, `start` and `end`."""
     return dataset.index.data_files
 
 
 def expect_same_chunks(dataset: Any, chunks: Sequence[Chunk]) -> None:
-    """Raise a Problem if yt splits the files into other chunks than the other methods read."""
+    """Raise a Problem if yt splits the files into different chunks than those read by other methods."""
     own = [(*_get_place(piece), int(piece.end)) for piece in list_pieces(dataset)]
     if own != [(Path(chunk.address).name, chunk.start, chunk.end) for chunk in chunks]:
         raise Problem(
@@ -73,12 +74,12 @@ def expect_same_chunks(dataset: Any, chunks: Sequence[Chunk]) -> None:
 
 
 def read_all_data(dataset: Any, source: Source) -> Any:
-    """Return the values of all particles as float64; yt reads chunk after chunk."""
+    """Read the values of all particles as float64 with yt's all_data(), which reads one chunk after another."""
     return dataset.all_data()[source.group, source.field].d
 
 
 def sort_by_file(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndarray":
-    """Return values of `read_all_data` in the order of the chunks; yt sorts files by name, with 10 before 2."""
+    """Rearrange values of `read_all_data` to the order of the chunks; yt sorts files by name, with 10 before 2."""
     import numpy as np
 
     order = sorted(range(len(chunks)), key=lambda at: (chunks[at].address, chunks[at].start))
@@ -88,13 +89,13 @@ def sort_by_file(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndarray":
 
 
 def read_piece(piece: Any, source: Source) -> Any:
-    """Return the values of one of yt's chunks as float64, read by the chunk's reader as yt does."""
+    """Read the values of one of yt's chunks as float64, with yt's own reader."""
     field = source.group, source.field
     return piece.io._read_particle_data_file(piece, {field[0]: [field[1]]})[field].astype("float64")
 
 
 def get_chunk_number(piece: Any) -> int:
-    """Return the number of one of yt's chunks within its snapshot."""
+    """Return the number of one of yt's chunk objects within its snapshot."""
     return _numbers[_get_place(piece)]
 
 
@@ -103,7 +104,10 @@ def _get_place(piece: Any) -> tuple[str, int]:
 
 
 def _add_accounting(reader: type, control: str) -> None:
-    """Let yt's reader record its reads; change its class, since Dask sends readers to workers."""
+    """Patch the class of yt's reader to count its reads.
+
+    The class is patched instead of the instance, because Dask sends pickled readers to workers.
+    """
     read = reader._read_particle_data_file
 
     def read_and_record(self: Any, piece: Any, *arguments: Any) -> dict:

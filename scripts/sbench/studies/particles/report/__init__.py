@@ -1,4 +1,4 @@
-"""Declaration of the report of the study `particles`."""
+"""Declare the report of the particles study: factors, metrics, tables, and descriptions of the method."""
 
 from sbench.pages.cell_tables import WHOLE, from_readers, from_readers_in_mib
 from sbench.pages.declaration import (
@@ -31,7 +31,7 @@ def format_particles(level: str, _facts: dict | None = None) -> str:
 
 
 def format_method(cell: dict) -> str:
-    """Return the name of a cell's method, with its published name if it exists."""
+    """Format the name of a cell's method, followed by its name in the published study, if any."""
     published = PUBLISHED.get((cell["operation"], cell["method"]))
     return f"{cell['method']} ({published})" if published else cell["method"]
 

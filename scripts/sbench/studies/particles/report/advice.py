@@ -1,4 +1,4 @@
-"""Advice of a run for a user's snapshot: why a method leads, the cost of a copy or of yt, and the line of code."""
+"""Give advice based on a run: why a method is fastest, the cost of a Parquet copy or of yt, and code to use."""
 
 import math
 from collections.abc import Iterator
@@ -20,12 +20,15 @@ from sbench.verdicts.outcomes import Outcome
 
 MIB = 2**20
 _DASK = [name for name, method in METHODS.items() if method.dask]
-# Levels of the contexts that get lines of code.
+# Code is shown only for results at these levels.
 _PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none", "pool": "processes"}
 
 
 def list_reasons(run: Results) -> list[Sentence]:
-    """Return that Dask was never faster, if so, and the times of a chunk and of a task, if both were measured."""
+    """Explain the results: whether Dask was ever faster, and the time to read a chunk next to the cost of a task.
+
+    Return an empty list unless methods with and without Dask were measured.
+    """
     cells = run.measured
     if "chunk_s" not in cells:
         return []
@@ -47,7 +50,7 @@ def list_reasons(run: Results) -> list[Sentence]:
 
 
 def describe_yt_tasks(run: Results) -> Iterator[str]:
-    """Yield comparisons of the bytes and cost of tasks that carry yt's objects with tasks that carry a `Chunk`."""
+    """Yield sentences that compare the size and cost of tasks with yt's objects (yt-delayed) and without (delayed)."""
     weights, costs = _compute_cell_medians(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
     rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
     for row in _select_measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
@@ -60,7 +63,7 @@ def describe_yt_tasks(run: Results) -> Iterator[str]:
 
 
 def describe_conversion(run: Results) -> Iterator[str]:
-    """Yield the cost of a Parquet copy, and the number of reads from which it pays, if reading it was faster."""
+    """Yield sentences on the cost of a Parquet copy, and after how many reads it pays off, if reading it was faster."""
     cells, stored, rows = (
         run.measured.set_index("cell"),
         _compute_cell_medians(run, "read_bytes") / MIB,
@@ -82,7 +85,7 @@ def describe_conversion(run: Results) -> Iterator[str]:
 
 
 def show_code(page: Page, run: Results) -> None:
-    """Show the leading line of code at the largest size, for loading and for summing, and a script with it."""
+    """Show the code of the fastest method at the largest size, for loading and for summing, and a complete script."""
     data = run.facts.get("settings", {}).get("data", {})
     field = {"group": data.get("group", TYPE), "field": data.get("field", FIELD)}
     texts, scripts = [], {}
@@ -103,7 +106,11 @@ def show_code(page: Page, run: Results) -> None:
 
 
 def _find_leading_cells(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
-    """Yield the lead on whole HDF5 files with most particles, then the highest rate, and its cell, by operation."""
+    """Yield the result to show code for, with its cell, for each operation.
+
+    Only results on entire HDF5 files (`_PLAIN`) qualify. The one with the most particles is chosen, then the one with
+    the highest rate.
+    """
     leading: dict[str, list] = {}
     for lead in leaders.find_leads(run):
         cells = leaders.select_cells(lead, run)
@@ -116,7 +123,7 @@ def _find_leading_cells(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
 
 
 def build_memory_table(run: Results) -> Table:
-    """Return a table of cells with a memory limit: data in memory and the largest worker, compared with the limit."""
+    """Build a table of cells with a memory limit: data size and peak memory of the largest worker against the limit."""
     cells = run.measured[run.measured["memory"] != "none"]
     data = 8 * cells["particles"].astype(int) * cells["rereads"].astype(int)
     limit = cells["memory"].map(names.parse_amount)
@@ -133,7 +140,7 @@ def build_memory_table(run: Results) -> Table:
 
 
 def _select_measured(rows: pd.DataFrame, run: Results) -> list[dict]:
-    """Return the comparisons of two measured cells."""
+    """Select the comparisons whose cells were both measured."""
     there = set(run.measured["cell"])
     return [row for row in rows.to_dict("records") if {row["baseline_cell"], row["contender_cell"]} <= there]
 
@@ -147,6 +154,6 @@ def _format_operation(row: dict) -> str:
 
 
 def _compute_cell_medians(run: Results, name: str) -> pd.Series:
-    """Return the medians of an effective setting over valid records, by cell."""
+    """Return the median of an effective setting over the valid records of each cell."""
     values = cell_tables.from_readers(f"effective.{name}", "median")(run, run.measured)
     return values.set_axis(run.measured["cell"])

@@ -1,4 +1,4 @@
-"""Results, merged tasks and limits of the study `particles`."""
+"""Load the results of the particles study, and describe merged tasks and limitations."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ NEEDED = ("cell", "repeat", "iteration", "iteration_s", "chunks", "particles_lis
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return the results in the folder `tables`; replace names of snapshots by their numbers of particles, if known.
+    """Load the results in a directory, and replace names of snapshots by their numbers of particles if known.
 
     Args:
-        tables: folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
-        facts: JSON object of the workflow about machine, libraries and settings.
+        tables: directory with samples.csv, cells.csv, verdicts.csv and matrix.csv.
+        facts: JSON file of the workflow about machine, libraries and settings.
 
     Raises:
-        Problem: samples and cells are both missing, or samples lack a column.
+        Problem: both samples and cells are missing, or samples lack a column.
     """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = run_files.read_tables(folder, REPORT, (), NEEDED)
@@ -33,16 +33,17 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
     if len(samples) and len(own := samples[samples["particles"] == "own"]):
         amounts["own"] = str(int(own["particles_listed"].iloc[0]) // int(own["rereads"].iloc[0]))
     for table in (frames["samples"], frames["cells"], frames["verdicts"], frames["matrix"]):
-        # Arms of a comparison are levels of any factor; no other factor has levels of these names.
+        # Columns baseline and contender contain levels of any factor, but no other factor has levels of these names.
         for column in {"particles", "baseline", "contender"} & set(table):
             table[column] = table[column].replace(amounts)
     return results.build_results(frames, _compute_records, run_facts, REPORT, folder)
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per record: cell, repeat, valid, factors, iterations, total_s and the report's values.
+    """Build a row per record: cell, repeat, valid, factors, iterations, total_s and the report's values.
 
-    total_s covers the iterations after the first, or a single iteration; `done` counts their listed particles.
+    `total_s` is the time of all iterations after the first (or of a single iteration), and `done` is the number of
+    particles listed in them.
     """
     each = samples.groupby([*results.RECORD, "iteration"], sort=False)
     iterations = each[["valid", "control", *FACTORS, *ALIKE]].first()
@@ -59,7 +60,7 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_merged_tasks(run: Results) -> list[str]:
-    """Return a sentence with the chunks listed and read for each cell that ran equal tasks once."""
+    """Write a sentence on the listed and read chunks, for each cell whose method runs equal tasks only once."""
     lines = []
     for cell in run.measured[_is_pure(run)].to_dict("records"):
         iterations = run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])
@@ -70,7 +71,7 @@ def describe_merged_tasks(run: Results) -> list[str]:
 
 
 def list_limits(run: Results) -> list[str]:
-    """Return the limits of this study's data."""
+    """List the limitations of the study's data that apply to this run."""
     again = run.measured[(run.measured["rereads"] != "1") & ~_is_pure(run)]
     lines = [words.fill("one machine")]
     if len(again):
