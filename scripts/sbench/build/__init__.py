@@ -1,1 +1,1 @@
-"""Build the libraries under test and the embedded servers from pinned sources into a cache that all clones share."""
+"""Build the libraries under test and the embedded servers from pinned sources, into a cache shared by all clones."""

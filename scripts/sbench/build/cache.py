@@ -57,8 +57,8 @@ class Recipe:
     Attributes:
         name: name of the entry, for messages and for its directory's name.
         inputs: everything that determines the result (JSON); the code of the file that defines `build` is added to it.
-        build: function that fills the entry's directory, given a temporary build environment, and returns facts to
-            store with the entry (JSON).
+        build: function that fills the entry's directory and returns facts to store with the entry (JSON). Its arguments
+            are this directory, and a `Workshop` with a temporary directory, a log file and the entry's lock.
         needs: paths, relative to the directory, that a complete entry contains.
     """
 

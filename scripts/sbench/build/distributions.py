@@ -140,7 +140,7 @@ def list_promises(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
     # The first word of a release's origin is its kind; the rest is its URL or name.
     source = build["hdf5_source"] if _is_of_user(build) else build["hdf5_source"].partition(" ")[0]
     origin = ", ".join(filter(None, (source, build["s3_stack"])))
-    # An h5py that was not built or pinned here is under test, too.
+    # A user-supplied h5py is part of the software under test.
     h5py = (
         f"{facts['h5py']} ({origin})" if _is_of_user(build) and spec["kind"] in ("wheel", "python") else facts["h5py"]
     )

@@ -155,7 +155,7 @@ def install_with_cmake(workshop: Workshop, what: str, tools: Path, tree: Path, f
     """Configure and compile the CMake project in `tree`, and install it into `folder`.
 
     Args:
-        workshop: environment of the build.
+        workshop: temporary directory and log of the build.
         what: name of the project, for messages.
         tools: environment with CMake and Ninja.
         tree: source tree.

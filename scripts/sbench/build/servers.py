@@ -115,7 +115,7 @@ def install_npm(package: Path, folder: Path, workshop: Workshop) -> Path:
     Args:
         package: directory with package.json and package-lock.json.
         folder: directory to install into.
-        workshop: environment of the build.
+        workshop: temporary directory and log of the build.
 
     Returns:
         the path of the Node program, in the build's temporary directory.

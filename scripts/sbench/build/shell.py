@@ -123,7 +123,7 @@ def make_environment(
     """Create a Python environment with exactly the wheels in the hashed lock files, and return its interpreter.
 
     Args:
-        workshop: environment of the build.
+        workshop: temporary directory and log of the build.
         folder: directory of the new environment.
         locks: lock files; pins in later files override pins in the first.
         gives_way: predicate on distribution names; the distributions for which it returns true are removed from all

@@ -95,7 +95,7 @@ def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
     """Fetch a source distribution with pip, unpack it, and return its top directory.
 
     Args:
-        workshop: environment of the build.
+        workshop: temporary directory and log of the build.
         python: interpreter of the build tools, with pip.
         name: name of the pinned source distribution.
 

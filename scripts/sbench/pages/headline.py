@@ -1,4 +1,4 @@
-"""Write the headline of a page: the question, and the outcome of the comparison that it asks for."""
+"""Write a page's question and headline, which states the outcome of the comparison that the question is about."""
 
 import itertools
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def write_question(results: Results) -> str:
 
 
 def write_headline(results: Results) -> Sentence:
-    """Write a sentence with the outcome of the comparison that the question asks for, and its statements."""
+    """Write a sentence with the outcome of the comparison that the question is about, and its statements."""
     if results.measured.empty:
         return _explain_nothing(results.cells), ()
     if results.verdicts.empty:

@@ -33,14 +33,14 @@ Edges = dict[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Lead:
-    """The arms that no other arm beat, at neighbouring levels and in all contexts with the same outcome.
+    """The arms of a contest that no other arm beat, at neighbouring levels and in all contexts with the same outcome.
 
     Attributes:
         arms: the leading arms. If `kind` is in `UNJUDGED`, the arm with the highest value or, for `ahead`, the arm with
-            the least time, which lacks the verdicts that others have.
-        kind: `one` (faster than each of the others), `same` (several, equally fast), `open` (undecided), or in
+            the least time, which has no verdict although other arms have verdicts.
+        kind: `one` (faster than every other arm), `same` (several arms, equally fast), `open` (undecided), or in
             `UNJUDGED`.
-        outside: arms without a verdict, if others have verdicts.
+        outside: arms without a verdict, if other arms have verdicts.
         groups: groups of arms to which the lead applies.
         contexts: contexts to which the lead applies, as levels of the factors in `list_context_factors`.
         levels: levels of the factor `along` to which the lead applies.

@@ -1,4 +1,4 @@
-"""Executes a notebook on a study's tables and writes one self-contained HTML page and Markdown with SVG."""
+"""Execute a notebook on a study's tables and write a self-contained HTML page, and Markdown with SVG figures."""
 
 import argparse
 import re

@@ -67,7 +67,7 @@ def show_opening(
         return
     leads = leaders.find_leads(run) if run.report.contest else []
     sentences = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
-    # Write the headline first, because of two contradicting statements, the page keeps the earlier one.
+    # Write the headline first: if two statements contradict each other, the page prints only the earlier one.
     headline = headline or bold(select_headline(sentences, run))
     reasons = [*run.select_sentences(answer.list_reasons(run, get_findings(run)[0])), *run.select_sentences(why)]
     advice = run.select_sentences([*leaders.write_others(leads, run), *recommendation.list_recommendations(run)])
