@@ -134,7 +134,7 @@ class Rule:
         self.at_once = max(self.at_once, len(self.running))
 
     def record_end(self, job: int, now: float, counts: bool) -> None:
-        """Record that a job ended; `counts` states whether its duration predicts those of other jobs."""
+        """Record that a job ended; `counts` states whether its duration is typical of the rule's jobs."""
         self.ended += 1
         started = self.running.pop(job, now)
         self.durations += [now - started] * counts
@@ -158,7 +158,7 @@ class Rule:
 def describe_time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) -> str:
     """Describe the time left in the run, and the number of jobs of rules without a timed job.
 
-    If such jobs are the majority, the time left is that of the plan.
+    If such jobs are the majority, the plan's estimate is used.
 
     Args:
         rules: rules of the run.

@@ -168,7 +168,7 @@ def run_git(*arguments: object, amiss: str) -> bytes:
 
 
 def _read_tarball(path: Path, version: str) -> Archive:
-    """Return the archive in a file; its origin is that of a release if its hash is pinned."""
+    """Return the archive in a file; if its hash is pinned, its origin names a release."""
     key, release = compute_file_digest(path), load_pinned_sources()["hdf5"].get(version, {})
     if key in (release.get("tarball_sha256"), release.get("crate_sha256")):
         return Archive(f"file {path.name}", key, path)

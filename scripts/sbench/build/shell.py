@@ -100,7 +100,7 @@ def count_cores() -> int:
 
 
 def get_base_python() -> Path:
-    """Return the base interpreter for new environments: that of this process's virtual environment."""
+    """Return the base interpreter for new environments, which is the base of this process's virtual environment."""
     return Path(os.path.realpath(sys.executable))
 
 

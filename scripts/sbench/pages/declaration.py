@@ -160,7 +160,7 @@ class Report:
     contest: Contest | None = None  # arms to compare pairwise, so that a page can name the fastest
     harness: tuple[Column, ...] = ()  # overhead of the harness; `null_s` is the part within the median total
     effective: tuple[Column, ...] = ()  # conditions that were in effect for each cell, as read back
-    moved: tuple[Column, ...] = ()  # columns of requests and bytes, in addition to those of all studies
+    moved: tuple[Column, ...] = ()  # study-specific columns of requests and bytes
     along: str = ""  # factor along which findings describe a series of levels; empty for separate comparisons
     # Returns whether the arms of a row of verdicts.csv inherently process different amounts; pages omit such rows.
     unequal: Callable[[dict], bool] = lambda row: False

@@ -281,7 +281,7 @@ def _find_leads_along(cells: pd.DataFrame, edges: Edges, results: Results) -> li
 
 
 def _find_lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -> Lead:
-    """Find the leading cells: those that no other cell beats.
+    """Find the leading cells, which no other cell beats.
 
     If the verdicts form a cycle, all judged cells lead.
     """

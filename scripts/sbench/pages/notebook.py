@@ -186,7 +186,7 @@ def _select_shown_cells(notebook):
 
 
 def _filter_chapters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    """Yield the cells before the first chapter, and those of chapters that contain more than a title."""
+    """Yield the cells before the first chapter, and all cells of chapters that contain more than a title."""
     chapters: list[list[NotebookNode]] = [[]]
     for cell in cells:
         if cell.cell_type == "markdown" and cell.source.startswith("## "):

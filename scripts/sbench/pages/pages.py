@@ -327,7 +327,7 @@ def show_index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
 
 
 def _list_notebooks(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return links to the pages of the user's notebooks, and messages about those that failed."""
+    """Return links to the pages of the user's notebooks, and messages about failed notebooks."""
     links, failed = [], []
     for name, made in ((Path(path).stem, read_json(path)) for path in paths):
         book = f"notebooks/extra/{name}.ipynb"

@@ -169,7 +169,7 @@ class Results:
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """Return the cells that figures show: those with a valid repeat and a value of the report, except controls."""
+        """Return the cells that figures show: cells with a valid repeat and a value of the report, except controls."""
         cells, values = self.cells, [value.column for value in self.report.values]
         valued = cells[values].notna().any(axis=1) | (not values)
         return cells[(cells["control"] == "") & (cells["n"] > 0) & valued].reset_index(drop=True)
@@ -352,7 +352,8 @@ class Results:
         machine. Pages state this only once.
 
         Returns:
-            a mask of the comparisons that were not made, and a mask of those that only lack blocks.
+            a mask of the comparisons that were not made, and a mask of other comparisons that lack blocks for this
+                reason.
         """
         notes = rows["note"].fillna("")
         lacking = notes.str.contains(NOT_USED)

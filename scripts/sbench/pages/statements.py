@@ -160,7 +160,7 @@ class Comparison:
 
 
 class _OfComparisons:
-    """A statement whose only claims are those of its comparisons."""
+    """A statement whose only claims are the claims of its comparisons."""
 
     comparisons: Iterable[Comparison]
 
