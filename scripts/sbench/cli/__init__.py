@@ -1,1 +1,1 @@
-"""The command `sbench`: one file per command, which lists its options and calls the code that does the work."""
+"""The `sbench` command line: a module per subcommand, which declares its options and calls the implementation."""

@@ -1,4 +1,4 @@
-"""Start a command of `sbench`."""
+"""Run an sbench subcommand."""
 
 import difflib
 import importlib
@@ -8,7 +8,7 @@ import sys
 from sbench.cli import home, options
 from sbench.probe.program import Problem, run_main
 
-# Each command with its description: commands of the first screen, and the others.
+# Subcommands and their descriptions. The help screen describes those in FIRST and only names the others.
 FIRST = {
     "run": "measure a configuration, and make its pages",
     "look": "list the contents of HDF5 files, and the consequences for reading",
@@ -26,12 +26,12 @@ OTHERS = {
     "report": "make the pages of an archive",
     "export": "write all observations of a run as a long table",
 }
-# Commands that write no files in the working folder.
+# Subcommands that write no files to the working directory.
 _PRINTING = ("look", "plan", "check")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Start the command that the first argument names from the project's folder, and return its status."""
+    """Run the subcommand named by the first argument from the project's directory, and return its exit status."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
         print(*_list_commands(), sep="\n")
@@ -67,7 +67,7 @@ def _list_commands() -> list[str]:
 
 
 def start() -> None:
-    """Start the command as a program."""
+    """Run the command line, and exit with its status."""
     run_main(main)
 
 

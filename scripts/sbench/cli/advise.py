@@ -1,7 +1,7 @@
-"""Find the fastest way to read HDF5 files: drivers, caches and copies in other layouts.
+"""Find the fastest way to read HDF5 files: compare drivers, caches, and copies in other layouts.
 
-Forecasts the ways by their requests and bytes, measures the best beside the files as they are, and ends with three
-lines: how to repack the files, how to open them, and what that gains and costs.
+Predicts the requests and bytes of each option, measures the best options against the unmodified files, and ends with
+three lines: how to repack the files, how to open them, and the benefits and costs.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_path("files", nargs="+", metavar="FILE", help="files, folders, patterns, or s3://bucket/prefix/*.h5")
     add = parser.add_argument
     add(
@@ -30,7 +30,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Measure, and print the advice."""
+    """Run the measurements, and print the advice."""
     from sbench.files import advise
     from sbench.files.advise import Query
 

@@ -1,4 +1,4 @@
-"""Pack a run into one file with the hash of each record: results/<run>/<run>-<hash>.tar.xz."""
+"""Pack a run into a single archive with a hash of each record: results/<run>/<run>-<hash>.tar.xz."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_path("run", nargs="?", default="", help="a run, or an archive (default: the run of config/config.yaml)")
     parser.add_argument("--cite", action="store_true", help="print a citation instead of packing")
     parser.add_argument("--by", default="", metavar="NAME", help="authors of the measurements for the citation")

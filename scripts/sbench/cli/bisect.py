@@ -1,7 +1,8 @@
-"""Find the release of a library, or the commit of a clone, that changed the cost of reading HDF5 files over S3.
+"""Find the library release, or the commit of a clone, that changed the cost of reading HDF5 files over S3.
 
-The embedded server counts requests and bytes: one record of a release decides. Blocks decide seconds. Later calls reuse
-all records. Exits with 3 if seconds are undecided.
+Requests and bytes are counted by the embedded server, so a single record per release suffices. Seconds are compared
+over repeated blocks of records. Later calls reuse all records. Exits with status 3 if a difference in seconds is
+undecided.
 """
 
 import argparse
@@ -10,7 +11,7 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     add = parser.add_argument
     parser.add_path("library", help="hdf5, h5py, s3fs or another package of a driver, or the folder of a clone")
     parser.add_path("first", help="a release, a wheel, or a branch, tag or commit of the clone")
@@ -23,7 +24,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Measure, and print which release changed the metric."""
+    """Run the measurements, and print the release or commit that changed the metric."""
     from sbench.files import bisect
     from sbench.files.bisect import Query
 

@@ -1,6 +1,6 @@
-"""Check the tools, credentials, buckets, disks and page cache that a configuration needs, before anything is built.
+"""Check the tools, credentials, buckets, disks and page cache that a configuration needs, before building anything.
 
-Exits with 1 if a check fails.
+Exits with status 1 if a check fails.
 """
 
 import argparse
@@ -9,13 +9,13 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_config()
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def start(given: argparse.Namespace) -> int:
-    """Print a line for each check."""
+    """Run the checks, and print a line per check."""
     from sbench.measure import preflight
 
     return preflight.run_checks(given.config, given.json)

@@ -1,6 +1,7 @@
-"""Compare runs, archives, baselines or published studies, the second side with the first.
+"""Compare runs, archives, baselines or published studies: the second side relative to the first.
 
-Two sides are two names, or several names, --with and several more. Exits with 3 if a rule of --fail-on is broken.
+Name the two sides as RUN RUN, or as RUN… --with RUN… if a side consists of several runs. Exits with status 3 if a
+--fail-on rule holds.
 """
 
 import argparse
@@ -10,7 +11,7 @@ from sbench.probe.program import Problem
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     several = {"nargs": "*", "metavar": "RUN", "default": []}
     add = parser.add_argument
     parser.add_path("sides", **several, help="names of runs, archives, baselines, or published/<study>")
@@ -27,7 +28,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Write results/compare and reports/compare, and print the outcome."""
+    """Compare the two sides, write results/compare and reports/compare, and print the outcome."""
     from sbench.runs import compare
 
     base, other = given.sides, given.other

@@ -1,4 +1,4 @@
-"""Write all observations of a run as one long table, and the tables of its pages for papers: results/<run>/export/."""
+"""Export all observations of a run as one long table, and the report tables for papers, to results/<run>/export/."""
 
 import argparse
 
@@ -6,12 +6,12 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_argument("run", nargs="?", default="", help="name of a run (default: that of config/config.yaml)")
 
 
 def start(given: argparse.Namespace) -> int:
-    """Write the tables."""
+    """Write the tables, and return the exit status."""
     from sbench.runs import export
 
     return export.export_run(given.run)

@@ -1,7 +1,7 @@
-"""Decide whether a volume keeps a latency limit: meets, misses or undecided.
+"""Decide whether a volume meets a latency limit: meets, misses or undecided.
 
-Loads the volume with fio as the application of the limit does, until the verdict is decided. Prints the verdict, its
-reason and the next step. Exits with 0 if the volume meets the limit, 1 if it misses the limit, and 3 if undecided.
+Runs fio on the volume with the I/O pattern of the application that the limit belongs to. Prints the verdict, its reason
+and the next step. Exits with status 0 if the volume meets the limit, 1 if it misses it, and 3 if undecided.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_path("folder", help="a folder on the volume, such as /var/lib/etcd")
     add = parser.add_argument
     add("--limit", default="etcd", help="a limit of config/facts/limits.yaml (default: %(default)s)")
@@ -20,7 +20,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Measure, and print the verdict."""
+    """Run the measurements, and print the verdict."""
     from sbench.studies.volumes import fit
 
     return fit.print_verdict(given.limit, given.folder, given.pause, given.quick, given.json)

@@ -1,4 +1,4 @@
-"""Find the working folder of commands: the clone, or for an installed package a folder with the files of a clone."""
+"""Find the working directory of sbench: the clone, or for an installed package its home with copies of those files."""
 
 import contextlib
 import hashlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sbench.probe.program import Problem, replace_file, write_text
 
-# In a home this is the link to the installed package.
+# In the home, this path is a symbolic link to the installed package.
 PACKAGE = Path(__file__).absolute().parents[1]
 CARRIED = PACKAGE / "clone"
 HOME = "SBENCH_HOME"
@@ -20,7 +20,7 @@ _VERSION = ".version"
 
 
 def enter_home(argv: Sequence[str]) -> None:
-    """Change to the clone or the home that contains this code; restart an installed package from its home."""
+    """Change to the clone or home that contains this code; for an installed package, re-execute from its home."""
     root = PACKAGE.parents[1]
     if CARRIED.is_dir() and not (root / "Snakefile").is_file():
         module = make_home() / "scripts/module.py"
@@ -29,10 +29,12 @@ def enter_home(argv: Sequence[str]) -> None:
 
 
 def make_home() -> Path:
-    """Return the home of an installed package, with the files of a clone, results and reports; make it if necessary.
+    """Return the home of an installed package, creating or updating it if necessary.
+
+    The home contains the files of a clone, results and reports.
 
     Raises:
-        Problem: the folder is not empty and was not made here.
+        Problem: the directory is not empty, and was not created by sbench.
     """
     home = Path(os.environ.get(HOME) or _DEFAULT).expanduser().absolute()
     version = _describe_version()
@@ -41,7 +43,7 @@ def make_home() -> Path:
             return home
     if home.is_dir() and any(home.iterdir()) and not (home / _VERSION).exists():
         raise Problem(f"{home} must be empty or a folder of sbench; set {HOME} to another folder")
-    # Write this first, so that the next call completes an interrupted call.
+    # Write an empty version first: it marks the directory as ours, so that the next call completes an interrupted one.
     write_text(home / _VERSION, "")
     for path in sorted(CARRIED.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
@@ -55,7 +57,7 @@ def make_home() -> Path:
 
 
 def describe_extra(module: str) -> str:
-    """Describe how to install a module that an installed package lacks."""
+    """Describe how to install a missing module, with the optional dependencies of this package that include it."""
     extra = "workflow"
     for text in metadata.requires("storage-benchmarks") or ():
         requirement, _, marker = text.partition(";")
@@ -65,7 +67,7 @@ def describe_extra(module: str) -> str:
 
 
 def _describe_version() -> str:
-    """Return a hash of the carried files and the path of the package, which identifies an installation."""
+    """Return a hash of the package's path and of its data files, which identifies an installation."""
     files = [
         (path.relative_to(CARRIED).as_posix(), path.stat().st_size, path.stat().st_mtime_ns)
         for path in CARRIED.rglob("*")

@@ -1,4 +1,4 @@
-"""Report results of fio from elsewhere: its JSON or its output for people, archives, folders, histograms of etcd."""
+"""Report fio results from other machines: JSON or human-readable output, archives, folders, or histograms of etcd."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_path("files", nargs="*", metavar="FILE", help="files, archives and folders with results")
     parser.add_path("--config", default="config/import.yaml", help="the configuration (default: config/import.yaml)")
     parser.add_argument("--name", default="", metavar="RUN", help="name of the run instead of the configured name")
@@ -15,7 +15,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Replace this process by Snakemake."""
+    """Replace this process with Snakemake."""
     from sbench.measure import launch
 
     return launch.start_run(launch.make_plan(given.config, given.name, imports=given.files), "", given.yes, given.after)

@@ -1,6 +1,6 @@
-"""List the contents of HDF5 files, in seconds, and the consequences for reading them over a network.
+"""List the contents of HDF5 files, and the consequences for reading them over a network; takes only seconds.
 
-Reads files, folders, patterns, and objects in a bucket: s3://bucket/prefix/*.h5.
+Accepts files, folders, patterns, and objects in a bucket: s3://bucket/prefix/*.h5.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_path("files", nargs="+", metavar="FILE", help="files, folders, patterns, or s3://bucket/prefix/*.h5")
     add = parser.add_argument
     add("--access", default="", help="access, as for sbench advise (default: all of each file)")

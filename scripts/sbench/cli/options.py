@@ -1,4 +1,4 @@
-"""Options that several commands share, and the parser of all commands."""
+"""The argument parser of all subcommands, and options that several of them share."""
 
 import argparse
 import difflib
@@ -13,14 +13,15 @@ _UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command, which reports a mistake in one line with the nearest option.
+    """An argument parser that reports errors in a single line and suggests the most similar option.
 
     Attributes:
-        called_from: folder that relative paths refer to.
+        called_from: directory that relative paths refer to.
+        after: arguments after --, or None if the subcommand does not accept them.
     """
 
     def __init__(self, name: str, details: str, called_from: str) -> None:
-        """Take the name, the description and the calling folder of a command."""
+        """Create the parser of the subcommand `name` with the description `details`."""
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=f"sbench {name}", description=details, formatter_class=form, allow_abbrev=False)
         self.called_from = called_from
@@ -28,28 +29,31 @@ class Parser(argparse.ArgumentParser):
         self._defaults: dict[str, str] = {}
 
     def add_path(self, *names: str, default: object = None, **settings: object) -> None:
-        """Add an argument of paths; relative paths refer to the calling folder."""
-        # argparse would convert a default text as if the user gave it.
+        """Add an argument for paths; relative paths refer to the directory from which sbench was called."""
+        # Set string defaults later, because argparse would convert them like user input.
         is_text = isinstance(default, str)
         action = self.add_argument(*names, type=self._resolve_path, default=None if is_text else default, **settings)
         if is_text:
             self._defaults[action.dest] = default
 
     def add_config(self, default: str = DEFAULT_CONFIG) -> None:
-        """Add the argument for the configuration."""
+        """Add the positional argument for the path of the configuration."""
         self.add_path("config", nargs="?", default=default, help=f"the configuration (default: {default})")
 
     def add_rest(self, what: str) -> None:
-        """Accept the arguments behind -- unchanged; the help describes them as `what`."""
+        """Accept arbitrary arguments after --, which the help describes as `what`."""
         self.after, self.epilog = [], f"Arguments after -- are {what}."
 
     def parse_arguments(self, argv: list[str]) -> argparse.Namespace:
-        """Return the arguments; arguments behind -- are in `after` if the command takes them, else they are paths."""
+        """Parse the arguments.
+
+        Arguments after -- are stored in `after` if the subcommand accepts them, and are otherwise positional.
+        """
         if "--" in argv:
             place = argv.index("--")
             argv, behind = argv[:place], argv[place + 1 :]
             if self.after is None:
-                # If options and others are mixed, argparse rejects words behind -- that begin with a dash.
+                # parse_intermixed_args rejects arguments after -- that begin with a dash.
                 argv += [f"./{word}" if word.startswith("-") else word for word in behind]
             else:
                 self.after = behind
@@ -60,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         return given
 
     def error(self, message: str) -> None:
-        """Raise a Problem instead of the two lines of argparse."""
+        """Raise a Problem with a single line, instead of printing the usage and exiting like argparse."""
         if match := _UNKNOWN.match(message):
             unknown = match[1].split(" ")[0]
             options = [text for action in self._actions for text in action.option_strings]
@@ -69,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         raise Problem(f"{self.prog}: {message}; see {self.prog} --help")
 
     def _resolve_path(self, text: str) -> str:
-        """Return a path relative to the working folder; keep a text that may be a name, such as a run."""
+        """Convert a path to one relative to the working directory; return names, such as that of a run, unchanged."""
         there = os.path.join(self.called_from, os.path.expanduser(text))
         if os.path.isabs(text):
             return text
@@ -78,7 +82,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_run_options(parser: Parser) -> None:
-    """Add the options that choose the cells of a configuration."""
+    """Add the options that select cells of a configuration."""
     add = parser.add_argument
     several = {"nargs": "+", "action": "extend", "default": []}
     add("--name", default="", metavar="RUN", help="name of the run instead of the configured name")

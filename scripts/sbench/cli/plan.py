@@ -1,4 +1,4 @@
-"""List the cells of a configuration, the combinations left out, and the cost of measuring; measure nothing."""
+"""List the cells of a configuration, the combinations left out, and the estimated cost, without measuring."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from sbench.cli import options
 
 
 def add_options(parser: options.Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_config()
     options.add_run_options(parser)
     parser.add_path("--imports", nargs="+", default=[], metavar="FILE", help="plan results of fio from other machines")
@@ -14,7 +14,7 @@ def add_options(parser: options.Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Print the plan."""
+    """Print the plan of the configuration."""
     from sbench.measure import launch
 
     plan = launch.make_plan(given.config, given.name, given.study, given.only, given.again, given.imports)

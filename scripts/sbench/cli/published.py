@@ -1,6 +1,6 @@
 """Make the pages of the published studies, with an audit of each: reports/published/index.html.
 
---audit tests the rules of docs/method.md on other CSV files. The study is detected from the names of columns.
+--audit applies the rules of docs/method.md to other CSV files. The study is detected from the column names.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     add = parser.add_argument
     parser.add_path("--raw", default="", metavar="FOLDER", help="folder of the raw data (default: download them)")
     add("--partial", action="store_true", help="make pages of the available data only, in a separate folder")
@@ -26,7 +26,7 @@ def add_options(parser: Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Replace this process by Snakemake, or print the findings of each rule in the files."""
+    """Replace this process with Snakemake, or print the audit's findings for each rule."""
     if given.audit:
         from sbench.court import audit
 

@@ -1,4 +1,4 @@
-"""Make the pages of an archive, offline: reports/<run>/index.html."""
+"""Make the pages of an archive without network access: reports/<run>/index.html."""
 
 import argparse
 
@@ -6,13 +6,13 @@ from sbench.cli.options import Parser
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     parser.add_path("archive", help="an archive of sbench archive, <run>-<hash>.tar.xz")
     parser.add_argument("--name", default="", metavar="RUN", help="folder of the pages (default: the name of the run)")
 
 
 def start(given: argparse.Namespace) -> int:
-    """Make the pages."""
+    """Make the pages, and print the path of the report."""
     from pathlib import Path
 
     from sbench.runs import archive

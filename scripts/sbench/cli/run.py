@@ -1,8 +1,9 @@
 """Measure a configuration, and make its pages: reports/<run>/index.html.
 
-Continues an earlier run of the same configuration: measures only missing records. With most_repeats in the
-configuration, it goes on until the comparisons are decided or cannot be, or --budget is spent. Prints the plan and its
-duration first, and asks if they exceed the limits of the configuration.
+Prints the plan and its estimated duration first, and asks for confirmation if they exceed the limits of the
+configuration. Continues an earlier run of the same configuration by measuring only missing records. If the
+configuration sets most_repeats, measuring continues until all comparisons are decided, no comparison can be decided any
+more, or --budget is spent.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from sbench.cli import options
 
 
 def add_options(parser: options.Parser) -> None:
-    """Add the options of the command."""
+    """Add the subcommand's options to the parser."""
     add = parser.add_argument
     parser.add_config()
     add("--quick", action="store_true", help="config/quick.yaml: an answer in 2 to 4 minutes, no library compiled")
@@ -23,7 +24,7 @@ def add_options(parser: options.Parser) -> None:
 
 
 def start(given: argparse.Namespace) -> int:
-    """Replace this process by Snakemake."""
+    """Replace this process with Snakemake."""
     from sbench.measure import launch
 
     config = "config/quick.yaml" if given.quick else given.config
