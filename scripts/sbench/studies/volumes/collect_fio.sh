@@ -1,4 +1,4 @@
 #!/bin/sh
-# Runs a battery of fio on another machine, with nothing but fio and a shell there, and brings its results back as
-# {battery}_{cluster}-fio-{hostname}.tar.gz, which `sbench import` reads. --help says how to call it.
+# Runs a battery of fio jobs on another machine, which needs only fio and a shell, and copies the results back as
+# {battery}_{cluster}-fio-{hostname}.tar.gz for `sbench import`. See --help.
 exec sh "$(dirname "$0")/fio_battery.sh" --elsewhere "$@"

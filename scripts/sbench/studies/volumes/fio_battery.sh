@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs a battery: a job of fio some times in a row, with what the machine was doing before and after each.
-# Needs fio 3 and what coreutils and util-linux, or busybox, bring; runs in dash, bash and busybox sh. See --help.
-# All is defined before the last line starts it, so that the script may come on standard input: sh -s -- --help <FILE
+# Runs a battery: the same fio job several times in a row, recording the state of the machine before and after each run.
+# Needs fio 3, and coreutils and util-linux, or busybox. Works in dash, bash and busybox sh. See --help.
+# Only the last line runs anything, so that the script can be read from standard input: sh -s -- --help <FILE
 set -u
 export LC_ALL=C
 
@@ -44,7 +44,7 @@ END
 
 say() { printf '%s\n' "$*" >&2; }
 
-# Ends the program because of a mistake or a lack that the user can mend: nothing was begun.
+# Exits before anything has started, with an error that the user can fix.
 refuse() {
     say "problem: $*"
     exit 2
@@ -79,7 +79,7 @@ main() {
     finish
 }
 
-# --- What is asked for ---
+# --- Options and jobs ---
 
 read_options() {
     while [ $# -gt 0 ]; do
@@ -99,7 +99,7 @@ read_options() {
     done
 }
 
-# Sets the variable of an option, such as job_text of --job-text.
+# Sets the variable that belongs to an option, such as job_text for --job-text.
 set_option() {
     case ${1#--} in
     *-*) option=${1#--} && eval "${option%-*}_${option#*-}=\$2" ;;
@@ -107,7 +107,7 @@ set_option() {
     esac
 }
 
-# Sets text and name of a job, or of the background, to those of a file.
+# Reads the text and the name of the job, or of the background job, from a file.
 read_job() {
     [ -f "$2" ] || refuse "the job file $2 does not exist; correct the path"
     text=$(cat "$2") || refuse "the job file $2 cannot be read"
@@ -158,7 +158,7 @@ check_number() {
 
 check_tools() {
     host=$(uname -n)
-    # The first one on the path that starts, and is fio.
+    # Use the first executable in PATH that starts and reports a version of fio.
     folders=$PATH: fio_version=''
     while [ -n "$folders" ]; do
         fio=${folders%%:*}/fio folders=${folders#*:}
@@ -182,15 +182,15 @@ check_jobs() {
     kind=$(option "$temp/job.fio" rw readwrite)
     kind=${kind%%:*}
     kind=${kind:-read}
-    # A job with a rate is an open loop: from the latency of each operation follows how long those that were due waited.
+    # A job with a rate is an open loop. The log of all latencies is needed to compute the waiting times of operations.
     logged=''
     [ -z "$(option "$temp/job.fio" rate_iops)" ] || logged=--write_lat_log=$temp/run
     [ -z "$background_text" ] || check_job "$temp/background.fio" "$background_name" "$background_text"
     needed_beside=$bytes
 }
 
-# Writes a job file $1 of the name $2 and the text $3; sets bytes to the size of its files.
-# Refuses one that has other jobs, would write elsewhere, or is none.
+# Writes the job named $2 with the text $3 to the file $1, and sets bytes to the total size of its files.
+# Refuses invalid job files, those with other or several jobs, and those that set the location of their files.
 check_job() {
     printf '%s\n' "$3" >"$1" || refuse "$temp cannot be written to"
     sections=$(sed -n 's/^[[:space:]]*\[\([^]]*\)\].*/\1/p' "$1" | grep -vx global)
@@ -206,7 +206,7 @@ check_job() {
     bytes=$((bytes * ${processes:-1}))
 }
 
-# Prints the value of the first of two options that a job file has.
+# Prints the value of option $2 in the job file $1; if it is missing, that of option $3.
 option() {
     for key in "$2" "${3:-$2}"; do
         value=$(sed -n "s/^[[:space:]]*${key}[[:space:]]*=[[:space:]]*\([^;#[:space:]]*\).*/\1/p" "$1" | tail -n 1)
@@ -215,7 +215,7 @@ option() {
     printf '%s\n' "$value"
 }
 
-# Prints the bytes of 2300, 16k, 200m or 1GiB, as fio counts them.
+# Converts a size such as 2300, 16k, 200m or 1GiB to bytes, with fio's units.
 bytes_of() {
     digits=${1%%[!0-9]*}
     [ -n "$digits" ] || return 1
@@ -230,10 +230,10 @@ bytes_of() {
     printf '%s\n' "$((digits << power))"
 }
 
-# Prints the last line of what comes in that says something; fio's line about the end of a process says little.
+# Prints the last informative line of standard input, skipping empty lines and fio's messages about exited processes.
 last_words() { sed 's/[[:space:]]*$//' | grep . | grep -v '^fio: pid=' | tail -n 1; }
 
-# --- Where it is asked for ---
+# --- Directories and devices ---
 
 check_directory() {
     directory=$(folder_of "$directory") || exit
@@ -244,7 +244,8 @@ check_directory() {
     check_free "$directory" "$needed"
 }
 
-# Sees that there is room for the background's files; where they share a file system with the battery's, for both.
+# Checks that there is space for the files of the background job. On the battery's file system, their size is added to
+# the space that the battery needs.
 check_beside() {
     [ -n "$background_text" ] || return 0
     background_directory=$(folder_of "${background_directory:-$1}") || exit
@@ -257,19 +258,19 @@ check_beside() {
     fi
 }
 
-# Prints the true path of a folder that files can be made in.
+# Prints the canonical path of a directory, which must be writable.
 folder_of() {
     [ -d "$1" ] || refuse "the folder $1 does not exist on $host; correct the path"
     [ -w "$1" ] || refuse "$1 is not writable; change its permissions, or name another folder"
     (cd "$1" && pwd -P) || refuse "$1 cannot be entered"
 }
 
-# Prints a name for fio, which takes a colon for its end.
+# Escapes the colons in a file name, as fio interprets a colon as a separator.
 escaped() { printf '%s\n' "$1" | sed 's/:/\\:/g'; }
 
 mount_of() { df -P "$1" | sed -n '$s/.*[0-9-]%* \(\/.*\)/\1/p'; }
 
-# Sets size_bytes and free_bytes to those of the file system of a folder.
+# Sets size_bytes and free_bytes to the size and free space of the file system of a directory.
 read_space() {
     df -Pk "$1" | sed -n '$s/.* \([0-9][0-9]*\)  *[0-9][0-9]*  *\(-*[0-9][0-9]*\)  *[0-9-][0-9]*%* .*/\1 \2/p' >"$temp/space"
     read -r size_kib free_kib <"$temp/space" || size_kib=0 free_kib=0
@@ -283,7 +284,7 @@ check_free() {
             "stay free (--reserve); free some space, or name another folder"
 }
 
-# Sets what is known of the mount that holds the directory, and block to the name of the device below it, if there is.
+# Sets the mount_… variables of the file system of the directory, and block to the name of its block device, if any.
 find_mount() {
     mount_point=$(mount_of "$directory" | sed 's/ /\\040/g') mount_options='' mount_numbers='' mount_type='' mount_source=''
     while read -r _ _ numbers _ point options rest; do
@@ -292,7 +293,7 @@ find_mount() {
         mount_numbers=$numbers mount_type=${rest%% *}
         rest=${rest#* }
         mount_source=${rest%% *}
-        # The options of the mount, then those of the file system (nobarrier, sync, data=).
+        # Options of the mount, followed by those of the file system (nobarrier, sync, data=).
         mount_options=$options,${rest#* }
     done </proc/self/mountinfo
     block=$(readlink -f "/sys/dev/block/$mount_numbers")
@@ -301,7 +302,7 @@ find_mount() {
     [ -e "/sys/class/block/$block/stat" ] || block=''
 }
 
-# Refuses a device that anything uses: only a disk or partition that is nobody's may be written over.
+# Refuses a device that is in use, since only an unused disk or partition may be overwritten.
 check_device() {
     [ -b "$device" ] || refuse "$device is not a block device of $host"
     [ -w "$device" ] || refuse "$device is not writable; run this as root"
@@ -315,7 +316,7 @@ check_device() {
     read -r sectors <"/sys/class/block/$block/size"
     [ "$needed" -le "$((sectors * 512))" ] ||
         refuse "$device has $((sectors / 2048)) MiB, the job needs $((needed / 1048576))"
-    # In a folder that nobody else writes to, unlike /tmp.
+    # Put the lock file in a directory that is not writable by other users, unlike /tmp.
     own=/run
     [ -w "$own" ] || own=${XDG_RUNTIME_DIR:-$temp}
     own=$own/storage-benchmarks-fio-$block
@@ -323,7 +324,7 @@ check_device() {
     check_beside ''
 }
 
-# Refuses a device, by its name and its numbers, that is mounted, is swap, or is part of something in use.
+# Refuses the device with the name $1 and device number $2 if it is mounted, used as swap, or part of another device.
 check_unused() {
     users=$(
         while read -r _ _ numbers _ point _ rest; do
@@ -342,10 +343,10 @@ check_unused() {
         refuse "/dev/$1 is in use by $(printf '%s\n' "$users" | sed -n 1p); name an unused device"
 }
 
-# --- Whose it is ---
+# --- Locks and cleaning up ---
 
-# Takes a folder for this battery alone and removes what a killed one left there. The lock is this process's: the kernel
-# takes it back however the process ends. Its file, which says whose it is, marks the folder as a battery's.
+# Locks a directory for this battery, and removes files that a killed battery left there. The kernel releases the lock
+# however this process ends. The lock file contains process ids, and marks the directory as created by a battery.
 claim() {
     for link in "$1" "$1/lock"; do
         [ ! -L "$link" ] || refuse "$link is a link, which batteries do not make; remove it"
@@ -355,7 +356,7 @@ claim() {
     fi
     mkdir -p "$1" && true 2>/dev/null >>"$1/lock" || refuse "$1 cannot be made"
     if [ -z "$claimed" ]; then held=8 && exec 8>>"$1/lock"; else held=9 && exec 9>>"$1/lock"; fi
-    # Whoever had the folder may have removed it meanwhile.
+    # The previous owner may have removed the directory in the meantime, so check that the lock file is still the same.
     flock -n "$held" && [ "$1/lock" -ef "/proc/$$/fd/$held" ] ||
         refuse "another battery is running in $1 (process $(tail -n 1 "$1/lock")); wait for its end"
     if [ -s "$1/lock" ]; then
@@ -368,13 +369,14 @@ claim() {
 "
 }
 
-# Runs a command in this process's place without the locks: what outlives the battery is not to hold them.
+# Replaces this process with a command that does not inherit the locks, as it may outlive the battery.
 apart() {
     exec 8<&- 9<&-
     exec "$@"
 }
 
-# Kills what is left of fio in a folder that is this battery's: its processes leave the session they were started in.
+# Kills remaining fio processes of a directory that this battery has locked. Process groups do not help, because fio's
+# processes create sessions of their own.
 end_strays() {
     for process in /proc/[0-9]*; do
         read -r called 2>/dev/null <"$process/comm" && [ "$called" = fio ] || continue
@@ -383,7 +385,7 @@ end_strays() {
     done
 }
 
-# Empties and gives back what this battery has taken.
+# Removes the files and locks in the directories of this battery.
 release() {
     printf '%s' "$claimed" | while read -r folder; do
         end_strays "$folder"
@@ -396,7 +398,7 @@ release() {
 # shellcheck disable=SC2329  # a trap calls it
 clean_up() {
     code=$?
-    # Bash calls it at the end of helpers too, which have the same $$.
+    # Bash also runs this trap when subshells exit, in which $$ is the same.
     read -r self _ </proc/self/stat
     [ "$self" = $$ ] || exit "$code"
     trap '' HUP INT TERM USR1
@@ -422,16 +424,16 @@ make_results() {
     say "battery ${battery}_$cluster on $host: $job_name, $jobs times, in ${directory:-$device}"
 }
 
-# Sets now to the hundredths of a second since the battery began, by a clock that nobody sets.
+# Sets now to the time since the battery began in hundredths of a second, by a monotonic clock.
 read_time() {
     read -r now _ </proc/uptime || refuse "/proc/uptime cannot be read; close programs with many open files, or raise ulimit -n"
     now=$((${now%.*} * 100 + 1${now#*.} - 100 - zero))
 }
 
-# Prints the time of now by the clock as it was set when the battery began.
+# Prints the time now as UTC, ignoring changes of the system clock since the battery began.
 utc() { date -u -d "@$((epoch + now / 100))" +%Y-%m-%dT%H:%M:%SZ; }
 
-# Writes what is known of the battery as a whole, with how it ended; until then it was interrupted.
+# Writes battery.txt with the status $1. The status is "interrupted" until the battery has ended.
 write_facts() {
     read_time
     {
@@ -451,7 +453,7 @@ write_facts() {
     mv "$results/.battery.txt" "$results/battery.txt"
 }
 
-# Sees that the battery ends at its time limit, and when who started it is gone.
+# Makes the battery end at its time limit and, with --watch-input, when its standard input is closed.
 watch_over() {
     if [ -n "$time_limit" ]; then
         {
@@ -467,7 +469,7 @@ watch_over() {
     [ -z "$watch_input" ] || watch_starter
 }
 
-# Sees that this ends when its standard input does.
+# Ends this program when its standard input is closed, and the battery after a line "enough".
 watch_starter() {
     {
         exec 8<&- 9<&-
@@ -477,22 +479,23 @@ watch_starter() {
     watcher=$!
 }
 
-# Ends a battery whose jobs so far are enough: one that is under way does not count.
+# Ends the battery because the finished jobs are enough; a job in progress is discarded.
 # shellcheck disable=SC2329  # a trap calls it
 suffice() {
     sufficient=yes
     if [ -n "$child" ]; then stop "$child"; fi
 }
 
-# Ends what is under way, so that what was measured is kept.
+# Ends the battery early, saving the results so far; $1 is the reason.
 # shellcheck disable=SC2329  # traps call it
 end_early() {
-    # Bash forgets what stands after || where the signal came while it was starting a pipeline.
+    # Do not use || here: bash skips the command after it if the signal arrived while a pipeline was starting.
     ended=${ended:-$1}
     if [ -n "$child" ]; then stop "$child"; fi
 }
 
-# Asks a child to end until it does, since fio does not hear it while it starts its jobs; makes it after 20 seconds.
+# Sends SIGTERM to a child process every second until it exits, since fio ignores it while starting jobs. Sends SIGKILL
+# after 20 seconds.
 stop() {
     kill -s TERM "$1" 2>/dev/null
     [ "$1" != "$stopping" ] || return 0
@@ -507,7 +510,7 @@ stop() {
     } >/dev/null 2>&1 &
 }
 
-# Waits until a child is gone, whatever signals come meanwhile; sets status to its own.
+# Waits until a child process has exited, even if signals interrupt the wait; sets status to its exit status.
 wait_for() {
     child=$1
     [ -z "$ended$sufficient" ] || stop "$child"
@@ -525,7 +528,7 @@ start_background() {
     apart env STORAGE_BENCHMARKS_FIO="$beside" "$fio" "$where_beside" --fallocate=none --eta=never \
         --output-format=json+ "$temp/background.fio" >"$temp/background.out" 2>"$temp/background.err" &
     background=$! tries=0
-    # Files that are not allocated beforehand have blocks once something was written to them.
+    # The files are not preallocated, so they occupy blocks only after the first writes.
     until [ "$(du -sk "$beside/background" | cut -f 1)" -gt 16 ]; do
         tries=$((tries + 1))
         alive "$background" || failed=$early
@@ -556,16 +559,16 @@ run_jobs() {
         [ -n "$device" ] || prepare_files
         read_time
         begun=$now
-        # A whole second more, since the times of a report are cut to whole seconds.
+        # Add a second, because the times in reports are truncated to whole seconds.
         [ "$number" -gt 1 ] || enough_at=$((begun + 100 * (at_least + (at_least > 0))))
         run_job
     done
 }
 
-# Says whether all jobs that were asked for are done, and the last began when their time was over.
+# Succeeds if all jobs are done and the last job began after the minimum duration of the battery.
 enough() { [ "$done_jobs" -ge "$jobs" ] && [ "$begun" -ge "$enough_at" ]; }
 
-# Sets id to that of a job by its number: a1 … a5, b1 … z5, aa1 …
+# Sets id to the id of the job with this number: a1 … a5, b1 … z5, aa1 …
 name_job() {
     group=$((($1 + 4) / 5)) id=$((($1 + 4) % 5 + 1))
     while [ "$group" -gt 0 ]; do
@@ -577,7 +580,7 @@ name_job() {
     done
 }
 
-# A job that only appends has new files each time; for any other the files of the run before are there.
+# Renames the files of the previous job for the next job, which reuses them. Sequential writes (rw=write) have new files.
 prepare_files() {
     mkdir -p "$own/files" || failed="$own/files cannot be made"
     for file in "$own/files/fio_io_$previous".*; do
@@ -585,7 +588,7 @@ prepare_files() {
     done
 }
 
-# Has no command substitutions, nor has what it calls: bash 5.2 stumbles over a signal that comes while it reads one.
+# This function and those it calls avoid command substitutions, because bash 5.2 fails on signals during them.
 run_job() {
     sed "s/^[[:space:]]*\[fio_io\]/[fio_io_$id]/" "$results/job.fio" >"$temp/run.fio"
     facts=$results/facts_$id.txt
@@ -608,14 +611,14 @@ run_job() {
     judge
 }
 
-# Prints the time, in seconds since 1970 too. Has no command substitutions, as run_job calls it.
+# Prints the time as seconds since 1970 and as UTC. Avoids command substitutions, see run_job.
 clock() {
     read_time
     printf '%s_s: %s.%02d\n%s_utc: ' "$1" $((epoch + now / 100)) $((now % 100)) "$1"
     utc
 }
 
-# Prints what the machine counts: load, processor time, free space, and the operations of the device.
+# Prints the load average, CPU time, free space, and I/O counters of the device.
 machine() {
     read -r line </proc/loadavg
     printf 'load_%s: %s\n' "$1" "$line"
@@ -628,7 +631,7 @@ machine() {
     [ -z "$block" ] || sed -n "s/^ *\(.* $block .*\)/diskstats_$1: \1/p" /proc/diskstats
 }
 
-# Keeps fio's JSON, and its words apart: it writes notes before the JSON, such as that a signal ended it.
+# Saves fio's JSON, and its messages in a separate file: fio prints some before the JSON, for example about signals.
 keep() {
     sed -n '/^{/,$p' "$temp/$1.out" >"$temp/json"
     [ ! -s "$temp/json" ] || mv "$temp/json" "$results/$2"
@@ -672,9 +675,9 @@ finish() {
     exit "$code"
 }
 
-# --- On another machine ---
+# --- Running on another machine ---
 
-# Runs the battery through the command after --, and brings its results back.
+# Runs the battery on another machine through the command after --, and copies its results back.
 collect() {
     while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
     [ $# -gt 1 ] || refuse "the command for a shell on the other machine is missing; add for example: -- ssh root@host"
@@ -695,11 +698,11 @@ collect() {
     trap hang_up HUP INT TERM
     exec 4>"$temp/input"
     [ -z "$watch_input" ] || watch_starter
-    # All that is said over there is one script: its options are its first line, so no shell between takes them apart.
+    # Send the options as the first line of the script, so that no shell in between splits or expands them.
     { printf 'set -- --tar --watch-input%s\n' "$(quoted_options)" && cat "$0"; } >&4
     wait_for "$shell"
     exec 4>&-
-    # Where the battery itself refused, it has said why.
+    # With status 2, the battery has printed the problem itself.
     [ "$status" -ne 2 ] || exit 2
     check_tarball "$temp/tarball" || refuse "the results from $host are incomplete ('$*' ended with status $status)"
     mv "$temp/tarball" "$out/$title.tar.gz" || refuse "$out/$title.tar.gz cannot be written"
@@ -708,7 +711,7 @@ collect() {
     exit
 }
 
-# Asks the machine for its name, so that a command that leads nowhere, or results that are here already, are seen now.
+# Gets the name of the other machine, to detect a command that does not work, or existing results, before measuring.
 ask_name() {
     host=$(printf 'uname -n\n' | "$@" sh -s | tail -n 1)
     case $host in
@@ -718,7 +721,7 @@ ask_name() {
     [ ! -e "$out/$title.tar.gz" ] || refuse "$out/$title.tar.gz exists already; move it away, or give the battery another name"
 }
 
-# Prints the options that have a value, in quotes for a shell to read; files are not over there, so texts of jobs.
+# Prints the options that are set, quoted for a shell. Jobs are passed as text, as their files are not on that machine.
 quoted_options() {
     for name in battery cluster directory device erase jobs at_least pause time_limit reserve \
         job_text job_name background_text background_name background_directory; do
@@ -729,7 +732,7 @@ quoted_options() {
     done
 }
 
-# Ends the battery over there by ending its standard input; it sends what it has measured.
+# Ends the battery on the other machine by closing its standard input; it then sends the results so far.
 # shellcheck disable=SC2329  # traps call it
 hang_up() {
     say "ending the battery on $host; interrupt again to give up its results"
@@ -737,7 +740,7 @@ hang_up() {
     trap 'kill "$shell" 2>/dev/null; exit 2' HUP INT TERM
 }
 
-# Sees that the tarball is whole and holds what it should; sets outcome to how the battery ended.
+# Checks that the tarball is complete and contains only expected files; sets outcome to the status of the battery.
 check_tarball() {
     names=$(tar -tzf "$1" 2>/dev/null) || return 1
     ! printf '%s\n' "$names" | grep -qv "^$title/[A-Za-z0-9._-]*$" || return 1
