@@ -8,7 +8,7 @@ import sys
 from sbench.cli import home, options
 from sbench.probe.program import Problem, run_main
 
-# Subcommands and their descriptions. The help screen describes those in FIRST and only names the others.
+# Subcommands and their descriptions. The help screen describes the subcommands in FIRST, and only names the others.
 FIRST = {
     "run": "measure a configuration, and make its pages",
     "look": "list the contents of HDF5 files, and the consequences for reading",

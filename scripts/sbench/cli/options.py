@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         raise Problem(f"{self.prog}: {message}; see {self.prog} --help")
 
     def _resolve_path(self, text: str) -> str:
-        """Convert a path to one relative to the working directory; return names, such as that of a run, unchanged."""
+        """Convert a path to one relative to the working directory; return names, for example of a run, unchanged."""
         there = os.path.join(self.called_from, os.path.expanduser(text))
         if os.path.isabs(text):
             return text

@@ -42,7 +42,7 @@ def measure_cell(step: Step) -> dict:
     threads, limit = int(cell.threads), _parse_memory_limit(cell.memory)
     workers, nodes = int(cell.workers), int(cell.nodes)
     processes = cell.pool == "processes"
-    # Start a cluster for all methods, even those that do not use it, as in the published study.
+    # Start a cluster for all methods, even methods that do not use it, as in the published study.
     started = dask_workers.start_cluster(workers, threads, processes, limit // workers, nodes, step.job["scratch"])
     with started as (cluster, cluster_start):
         measured = _Measured(step.job, settings, manifest, cluster)

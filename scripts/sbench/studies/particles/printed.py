@@ -61,7 +61,7 @@ def build_printed_table(run: Results) -> Table:
     printed = pd.DataFrame(run.facts.get("printed") or [])
     if printed.empty:
         return Table("published", "", pd.DataFrame())
-    # If several cells match, prefer those with the published number of workers and threads.
+    # If several cells match, prefer cells with the published number of workers and threads.
     cells = run.measured
     cells = cells[(cells[list(AS_PUBLISHED)] == list(AS_PUBLISHED.values())).all(axis=1)]
     as_published = (cells["workers"] == WORKERS) & (cells["threads"] == THREADS)

@@ -78,7 +78,7 @@ _effective: dict = {}
 
 
 def read_chunk(source: Source, chunk: Chunk) -> "np.ndarray":
-    """Read the values of a chunk's particles as float64; with a region, only those of the particles inside it.
+    """Read the values of a chunk's particles as float64; with a region, only of the particles inside it.
 
     Raises:
         Problem: the file cannot be read, or lacks the field.

@@ -71,9 +71,9 @@ def write_file(path: Path, number: int, held: list[int], seed: int) -> None:
 def describe_snapshot(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> dict:
     """Build the entries `files`, `layout` and `expected` of a manifest by reading the files of a snapshot.
 
-    `expected` contains the results for all particles and, if the files have positions and a box size, for those in the
-    region: count, sum, mean, variance, histogram with its edges, and the CRC-32 of the values as float64 in the order
-    of the files.
+    `expected` contains the results for all particles and, if the files have positions and a box size, for particles in
+    the region: count, sum, mean, variance, histogram with its edges, and the CRC-32 of the values as float64 in the
+    order of the files.
 
     Raises:
         Problem: a file is missing, truncated or not HDF5, lacks the field, or contradicts its header; or the field

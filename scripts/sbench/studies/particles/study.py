@@ -35,7 +35,7 @@ CONTEXT = (
 )
 _FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # per particle of a generated file: the field alone, and all fields
 _START_S, _TASK_S, _ARRAY_TASK_S = 2.5, 0.002, 0.005
-# The only levels that apply to yt, which opens and splits files itself. Regions are excluded, because those of yt also
+# The only levels that apply to yt, which opens and splits files itself. Regions are excluded, because yt's regions also
 # contain particles outside that extend into them.
 _OF_YT = {"driver": "sec2", "page_buffer": "unset", "chunk": "262144", "selection": "all"}
 # Minimum memory of a worker. Interpreter and libraries take 100 MB, and a worker that stays near its limit is paused

@@ -1,4 +1,4 @@
-"""Read snapshots through yt, and count yt's reads in the same way as those of other methods.
+"""Read snapshots through yt, and count yt's reads in the same way as in other methods.
 
 Each process opens the snapshot before the timed part. yt is imported by `open_snapshot` only, because it is installed
 only in environments whose lock file lists it.

@@ -13,7 +13,7 @@ coefficient 0.3), and 0 to 1 % for heavy tails (Student's t, 3 degrees of freedo
 
 With 10 % noise, PELT detects a jump by a factor of 1.5 in 99.9 % of series of 50 jobs, and locates it to within a job
 in 99.6 %, if the jump is at least 5 jobs from both ends. It detects 89 % of the jumps that are 3 or 4 jobs from an end,
-and 63 % of those in series of 12 jobs.
+and 63 % of the jumps in series of 12 jobs.
 """
 
 import math
@@ -61,7 +61,7 @@ class Segment(NamedTuple):
 def find_segments(values: Sequence[float], equivalence_percent: float = 5, seed: int = 1) -> list[Segment]:
     """Split a series of positive values into segments of constant level; fewer than 6 values form a single segment.
 
-    The confidence interval of a jump is that of the ratio of the medians on both sides, whose jobs are resampled
+    The confidence interval of a jump is computed for the ratio of the medians on both sides, whose jobs are resampled
     independently. Changes smaller than 10 %, or than `equivalence_percent` if that is larger, are ignored.
     """
     values = np.asarray(values, dtype=float)

@@ -72,7 +72,7 @@ def convert_to_pairs(
 ) -> dict[str, dict[str, list[tuple[int, ...]]]]:
     """Convert the histograms of jobs to the form stored in records: {job id: {operation: [(ns, count), …]}}.
 
-    Histograms of ranges, such as those of etcd, have rows (lowest ns, highest ns, count).
+    Histograms of ranges, such as histograms of etcd, have rows (lowest ns, highest ns, count).
     """
     return {job_id: {name: one.list_rows() for name, one in own.items()} for job_id, own in histograms.items()}
 

@@ -36,7 +36,7 @@ _ENDS_ELSEWHERE = (
 
 
 def parse_job_file(text: str) -> dict[str, str]:
-    """Parse the options of a job file with a single job, including those of its [global] section."""
+    """Parse the options of a job file with a single job, including its [global] section."""
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, delimiters=("=",), inline_comment_prefixes=(";", "#"), strict=False
     )

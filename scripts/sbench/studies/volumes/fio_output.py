@@ -322,7 +322,7 @@ def _get_count(part: dict, key: str, of: str = "") -> int | None:
 
 
 def set_due_latencies(job: Job, log: str) -> bool:
-    """Replace the latencies of a job with a fixed rate (rate_iops) by those of an open loop; return whether it worked.
+    """Replace the latencies of a job with a fixed rate (rate_iops) by open-loop latencies; return whether it worked.
 
     fio measures each operation from its actual start, so a stall affects a single latency, however many operations were
     due meanwhile. Latencies since the due times are computed from all latencies in fio's log (write_lat_log: a line per

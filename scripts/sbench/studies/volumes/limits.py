@@ -130,8 +130,8 @@ def _describe_unproven(series: Series, options: Mapping[str, str]) -> str:
 def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
     """Return an `undecided` verdict if the job's write size makes the verdict on a limit inconclusive, otherwise {}.
 
-    Larger writes take longer. So a miss by writes much larger than those of the limit's job is inconclusive, and so is
-    a limit that is met by much smaller writes.
+    Larger writes take longer. So a miss is inconclusive if the writes are much larger than in the limit's job, and a
+    limit that is met is inconclusive if they are much smaller.
     """
     if "job" not in limit or "bs" not in options:
         return {}
@@ -152,7 +152,8 @@ def _check_write_size(options: Mapping[str, str], limit: dict, verdict: str) -> 
 def _estimate_p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
     """Estimate the p99 of jobs with its confidence interval.
 
-    If there are too few operations for a p99, its lower bound is that of the highest percentile that can be estimated.
+    If there are too few operations for a p99, the lower bound of the highest percentile that can be estimated is used
+    as its lower bound.
     """
     own = estimate_percentiles(jobs, (99, 95, 90, 50), seed)
     p99 = own.pop(99, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))

@@ -238,8 +238,8 @@ def estimate_percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1)
 def _compute_neighbour_ends(jobs: pd.DataFrame, p: float) -> dict[str, float]:
     """Bound the p-th percentile of few jobs by their next lower and next higher percentiles; {} with enough jobs.
 
-    The range of the jobs' p-th percentiles bounds that of the measured operations only. It is too narrow to predict
-    further jobs, and resampling needs more jobs.
+    The range of the jobs' p-th percentiles bounds the percentile of the measured operations only. It is too narrow to
+    predict further jobs, and resampling needs more jobs.
     """
     if len(jobs) >= stats.MIN_BLOCKS:
         return {}

@@ -60,7 +60,7 @@ COLUMNS = {
 
 
 def build_tables(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
-    """Build all tables, by name: those of `COLUMNS`, samples and comparisons.
+    """Build all tables, by name: the tables in `COLUMNS`, samples and comparisons.
 
     `settings` is the configuration, updated with the study's section.
     """

@@ -67,7 +67,7 @@ METHOD = {
     "repeats), not all in the same order (else: not comparable); the numbers of a figure name the method of each "
     "comparison.",
 }
-# Rules that cannot apply, with the reasons (METHOD 23). Their numbers and names are those of docs/method.md.
+# Rules that cannot apply, with the reasons (METHOD 23). Numbers and names are as in docs/method.md.
 NOT_APPLICABLE = {
     "2, blocks in random order": "a battery is a series in time order, without blocks; batteries run in random "
     "order{credits}",

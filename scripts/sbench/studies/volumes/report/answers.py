@@ -59,7 +59,7 @@ class Course:
 
     @property
     def deciding_segment(self) -> dict:
-        """Return the slowest segment whose verdict equals that of the series, or the entire series if there is none."""
+        """Return the slowest segment with the same verdict as the series, or the entire series if there is none."""
         alike = [row for stretch in self.stretches for row in stretch if row["verdict"] == self.verdict]
         return _find_slowest(alike or [self.whole])
 
@@ -344,7 +344,7 @@ def _describe_counts(courses: Sequence[Course], run: Results) -> str:
 
 
 def _describe_rates(run: Results) -> str:
-    """Write the rate and p99 of each series, or only of those with the highest and lowest rate if there are many."""
+    """Write the rate and p99 of each series, or only for the highest and lowest rate if there are many."""
     rows = run.measured.sort_values("iops", ascending=False)
     many = len(rows) > REASONS
     rows = rows.iloc[[0, -1]] if many else rows

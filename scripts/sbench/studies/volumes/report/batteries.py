@@ -73,7 +73,7 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Results(results.Results):
-    """The tables of a run of the volumes study; the inherited `verdicts` are those of comparisons.
+    """The tables of a run of the volumes study; the inherited `verdicts` are about comparisons.
 
     The inherited `samples` have additional columns for the operation whose latency is reported: `operation`, N and
     p50_ms … stddev_ms. Further columns are `iops` and `mib_s` (reads plus writes), `device_iops`, `minutes` since the

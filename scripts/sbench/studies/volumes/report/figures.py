@@ -14,7 +14,7 @@ from sbench.studies.volumes.report.batteries import Results, Trace, select_rows
 from sbench.studies.volumes.series import ALL_HOSTS, FACTORS
 
 TOGETHER = 2 * len(COLOURS)  # maximum number of volumes in a panel
-SINGLE = 10  # maximum number of panels for single batteries; those with the widest spread are drawn
+SINGLE = 10  # maximum number of panels for single batteries; the batteries with the widest spread are drawn
 RANKED = 8  # more batteries than this, of one or two jobs each, are drawn as rows instead of over time
 SHOWN = 30  # maximum number of such rows
 CHANGES = 8  # maximum number of level changes that are marked in a panel
@@ -261,7 +261,7 @@ def _build_event_rules(
 ) -> list[Rule]:
     """Build a vertical line at each job that `table` has in its columns `which`_job and `which`_number.
 
-    `text` is formatted with the name of the job and the jump. The default colour is that of the battery.
+    `text` is formatted with the name of the job and the jump. By default, the lines have the colour of the battery.
     """
     rows = select_rows(table, trace.levels, trace.repeat)
     rules = []

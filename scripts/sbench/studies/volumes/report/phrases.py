@@ -48,7 +48,7 @@ def describe_conditions(levels: Mapping[str, str], run: Results) -> str:
 
 
 def list_distinguishing_factors(levels: Mapping[str, str], run: Results) -> list[str]:
-    """List the factors that distinguish a series from others on its volume, and those that readers need anyway."""
+    """List the factors that distinguish a series from others on its volume, and further factors that readers need."""
     shown = run.select_telling_factors(run.cells[run.cells["store"] == levels["store"]], FACTORS)
     shown += ["job"] if run.cells["job"].nunique() > 1 else []
     shown += ["background"] if levels["background"] in ("same", "other") else []

@@ -194,7 +194,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class VolumeChoice:
-    """The recommendation of a volume, or of any volume, among those that meet a limit.
+    """The recommendation of a volume, or of any volume, among the volumes that meet a limit.
 
     Attributes:
         chosen: the recommended volume, which is the only one or has a lower latency than all others; otherwise all

@@ -44,7 +44,7 @@ class TitledTable(Table):
 
 
 def show_tables(page: Page, tables: Iterable[TitledTable], otherwise: str = "") -> None:
-    """Add tables to a page, collapsing those with more than `MOST_ROWS` rows.
+    """Add tables to a page, collapsing tables with more than `MOST_ROWS` rows.
 
     `otherwise` is the text to show for an empty table.
     """
