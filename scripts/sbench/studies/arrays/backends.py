@@ -1,4 +1,7 @@
-"""Backends of arrays: an HDF5 file, a service, or chunks in a store; each backend has a module here."""
+"""Storage backends for arrays: an HDF5 file, a service (HSDS) or chunks in a store (Zarr).
+
+Each backend is a module of this package with a `BACKEND` object.
+"""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -10,24 +13,25 @@ import numpy as np
 
 from sbench.studies.arrays.pieces import Piece, Shape
 
-# Level of gzip in all backends.
+# The gzip compression level in all backends.
 LEVEL = 4
 
 
 @dataclass(frozen=True)
 class Target:
-    """The properties and the place of an array.
+    """The properties and location of an array.
 
     Attributes:
         backend: name of the backend.
-        shape: shape of the array and of its chunks.
-        dtype: type of its values, as numpy writes it.
-        compression: none or gzip.
-        place: place as the backend names it; credentials are in the environment or in `secrets`.
-        protocol: protocol of a service: client, binary or json.
-        in_flight: most requests in flight for one piece; None for the backend's default.
+        shape: shape of the array and its chunks.
+        dtype: numpy dtype of the array, such as "float32".
+        compression: "none" or "gzip".
+        place: location of the array, with keys that depend on the backend. Credentials are in environment variables
+            or in `secrets`.
+        protocol: protocol for access to a service: "client" (its client library), "binary" or "json".
+        in_flight: maximum number of concurrent requests for one piece; None for the backend's default.
         store: the store's entry in the configuration.
-        secrets: name and password of a service that runs for one cell.
+        secrets: user name and password for a service that is started for a single cell.
     """
 
     backend: str
@@ -41,24 +45,24 @@ class Target:
     secrets: tuple[str, str] = ("", "")
 
 
-# Writes the values of a piece and returns after their acknowledgement.
+# Writes the values of a piece and returns once the write is acknowledged.
 Write = Callable[[Piece, np.ndarray], None]
-# Returns the values of a piece, and the seconds from the request to its first byte if known.
+# Returns the values of a piece and the time to first byte in seconds, or None if unknown.
 Read = Callable[[Piece], tuple[np.ndarray, float | None]]
 
 
 class Backend(ABC):
-    """A kind of storage for arrays.
+    """Base class of the array backends.
 
     Attributes:
-        shared: whether clients write to one array; else each client writes to a separate array.
+        shared: whether all clients write to the same array; if False, each client writes to a separate array.
     """
 
     shared = True
 
     @abstractmethod
     def open_for_writing(self, target: Target, new: bool) -> AbstractContextManager[Write]:
-        """Open an array for writing; create it if `new`."""
+        """Open an array for writing, or create it if `new` is true."""
 
     @abstractmethod
     def open_for_reading(self, target: Target) -> AbstractContextManager[Read]:
@@ -66,21 +70,24 @@ class Backend(ABC):
 
     @abstractmethod
     def wait_until_stored(self, target: Target) -> None:
-        """Wait until all acknowledged values are stored: on the disk, or in the object store (METHOD 7)."""
+        """Wait until all acknowledged values are durable, on disk or in the object store (METHOD 7)."""
 
     @abstractmethod
     def read_settings(self, target: Target) -> dict:
-        """Return "chunks" and "compression" as levels, read back, and other settings in force (METHOD 10)."""
+        """Read back and return the settings in force (METHOD 10).
+
+        "chunks" and "compression" are written as in the study's configuration; other keys depend on the backend.
+        """
 
     @abstractmethod
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return the number and the bytes of the objects or files that hold the array."""
+        """Return the number and the total bytes of the objects or files that store the array."""
 
     @abstractmethod
     def remove_array(self, target: Target) -> None:
-        """Remove the array from a store with other objects."""
+        """Remove the array's objects from a store that may contain unrelated objects."""
 
 
 def get_backend(name: str) -> Backend:
-    """Return a backend by its level."""
+    """Import and return the backend with this name."""
     return importlib.import_module(f"sbench.studies.arrays.{name}").BACKEND

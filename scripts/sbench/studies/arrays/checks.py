@@ -1,4 +1,4 @@
-"""Checks of arrays: settings as read back, and clients."""
+"""Checks for the arrays study: the settings in force and the number of clients."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from sbench.design.checks import rule
 
 @rule(10)
 def check_settings(effective: dict, label: dict) -> Iterator[str]:
-    """Check that the settings in force match the label."""
+    """Check that the settings read back match those in the cell's label."""
     for name, level in label.items():
         if effective[name] != level:
             yield f"expected {name} {level}, got {effective[name]}"
@@ -15,6 +15,6 @@ def check_settings(effective: dict, label: dict) -> Iterator[str]:
 
 @rule(9)
 def check_clients(effective: dict) -> Iterator[str]:
-    """Check that as many clients took part as requested."""
+    """Check that the requested number of clients took part."""
     if effective["clients"] != effective["clients_asked"]:
         yield f"expected {effective['clients_asked']} clients, got {effective['clients']}"

@@ -1,4 +1,4 @@
-"""Run and measure one client's part of an operation, in the measuring process or in a Dask worker."""
+"""Run and time one client's share of an operation, in the measuring process or in a Dask worker."""
 
 import os
 import time
@@ -14,16 +14,16 @@ from sbench.studies.arrays.pieces import Piece
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a client.
+    """The share of an operation that one client performs.
 
     Attributes:
         target: array to write or read.
-        pieces: parts, each written or read at once.
-        first_row: row of the whole array at the start of `target`, which may be a separate array of the client.
-        kind, seed: arguments of `values.make_values`.
-        writes: whether it writes; else it reads.
-        new: whether it creates the array before it writes.
-        control: level of `control`; a slowed control waits after each piece.
+        pieces: parts of the array, each written or read by a single call.
+        first_row: row of the whole array at which `target` starts; not 0 if the client has a separate array.
+        kind, seed: arguments for `values.make_values`.
+        writes: whether the client writes rather than reads.
+        new: whether the client creates the array before it writes.
+        control: level of the factor `control`. A slowed control sleeps after each piece.
     """
 
     target: backends.Target
@@ -79,22 +79,26 @@ _clients: dict[int, _Client] = {}
 
 
 def create_client(task: tuple[int, Work]) -> None:
-    """Make the values that a client of this process writes or expects, and import its backend."""
+    """Prepare a client in this process: generate the values to write or expect, and import its backend.
+
+    Args:
+        task: the client's number and its work.
+    """
     number, work = task
     _clients[number] = _Client(work)
 
 
 def run_client(number: int) -> dict:
-    """Do a client's work, which is timed, and return seconds, pieces and bytes."""
+    """Run and time a client's work, and return its times in seconds and its numbers of pieces and bytes."""
     return _clients[number].run_work()
 
 
 def do_nothing(number: int) -> None:
-    """Do nothing, to measure the cost of the harness."""
+    """Do nothing, so that the overhead of the harness can be measured."""
 
 
 def count_right_bytes(number: int) -> int:
-    """Return the number of correct bytes that a client has read, and forget them."""
+    """Return the number of bytes in pieces that a client read correctly, and discard its results."""
     client = _clients[number]
     results, client.results = client.results, []
     return sum(piece.bytes for piece, result in results if np.array_equal(result, client.get_values(piece)))

@@ -1,4 +1,4 @@
-"""Arrays in HSDS, through its Python client, h5pyd, or by bare requests to its REST interface."""
+"""Store arrays in HSDS, through its Python client h5pyd or by direct requests to its REST API."""
 
 import contextlib
 import json
@@ -20,8 +20,8 @@ from sbench.studies.arrays.zarr import sync_files
 
 DATASET = "array"
 BINARY = "application/octet-stream"
-_WRONG = 400  # the first HTTP status of an error
-_PIECE = 2**20  # bytes to read from an answer at once
+_WRONG = 400  # HTTP statuses from here on are errors
+_PIECE = 2**20  # maximum bytes per read from the body of a response
 
 
 class Refused(Problem):
@@ -32,23 +32,24 @@ class Refused(Problem):
     """
 
     def __init__(self, words: str, status: int, reason: str) -> None:
-        """Build the message from the request, the status and its reason."""
+        """Build the message from a description of the request, the HTTP status and the reason phrase."""
         super().__init__(f"{words} {status} {reason}")
         self.status = status
 
 
 class Broken(Problem):
-    """A missing or incomplete answer of the service."""
+    """A missing or incomplete response from the service."""
 
 
 class Hsds(backends.Backend):
-    """A dataset of a domain; the nodes cut it into an object per chunk."""
+    """An array as a dataset in an HSDS domain. The data nodes store each chunk as an object."""
 
     @contextlib.contextmanager
     def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
-        """Open the domain; the nodes acknowledge values in memory and store them about a second later.
+        """Open the domain for writing.
 
-        Opening an existing domain takes as long as storing all values of the nodes, because h5pyd requests that.
+        The data nodes acknowledge values once they are in memory and store them about a second later. When h5pyd
+        opens an existing domain, it requests a flush, so that opening waits until the nodes have stored all values.
         """
         if target.protocol == "client":
             with _open_file(target, "w" if new else "r+") as file:
@@ -69,7 +70,7 @@ class Hsds(backends.Backend):
 
     @contextlib.contextmanager
     def open_for_reading(self, target: Target) -> Iterator[Read]:
-        """Open the domain."""
+        """Open the domain for reading."""
         if target.protocol == "client":
             with _open_file(target, "r") as file:
                 dataset = _get_dataset(file)
@@ -85,7 +86,9 @@ class Hsds(backends.Backend):
             yield rest.get_binary if target.protocol == "binary" else rest.get_json
 
     def wait_until_stored(self, target: Target) -> None:
-        """Make the nodes store all values, which `flush` of h5pyd's files does not, and sync files to the disk.
+        """Flush the data nodes and sync their files to disk.
+
+        `flush` of an h5pyd file does not make the nodes store their values, so this requests it from the REST API.
 
         Raises:
             Problem: the nodes did not finish within the service's `flush_timeout`.
@@ -95,7 +98,7 @@ class Hsds(backends.Backend):
         sync_files(target)
 
     def read_settings(self, target: Target) -> dict:
-        """Return the dataset's layout, the versions, and the nodes and limits that the service reports."""
+        """Return the dataset's layout, the versions, the number of nodes and the request limit, as reported by HSDS."""
         with _open_file(target, "r") as file, Rest(target) as rest:
             dataset = _get_dataset(file)
             about, domain = rest.fetch_json("/about"), rest.fetch_json("/", verbose=1)
@@ -107,7 +110,10 @@ class Hsds(backends.Backend):
             }
 
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Count the objects of the dataset's root and their bytes; a service elsewhere reports its chunks."""
+        """Return the number and total bytes of the domain's objects.
+
+        If the service does not belong to the workflow, return the numbers of chunks and allocated bytes it reports.
+        """
         with Rest(target) as rest:
             if _is_elsewhere(target):
                 rest.resolve_dataset()
@@ -119,7 +125,10 @@ class Hsds(backends.Backend):
             )
 
     def remove_array(self, target: Target) -> None:
-        """Remove the domain and its objects; a service of the workflow need not run for that."""
+        """Remove the domain and its objects.
+
+        If the workflow starts the service itself, the objects are removed from its store without a running service.
+        """
         if _is_elsewhere(target):
             with Rest(target) as rest:
                 rest.send_request("DELETE", "/", {})
@@ -134,19 +143,19 @@ class Hsds(backends.Backend):
 
 
 class Rest:
-    """The REST interface of a service for one array, over a connection that stays open.
+    """A client for the REST API of HSDS, for one array, over a persistent connection.
 
-    An error raises Refused with its status, or Broken.
+    Failed requests raise Refused if the response has an error status, and Broken otherwise.
     """
 
     def __init__(self, target: Target, timeout_s: float | None = None) -> None:
-        """Create the session; `timeout_s` limits the wait for each byte of an answer."""
+        """Create the session. `timeout_s` is the connect timeout and the longest wait between bytes of a response."""
         self._target, self._timeout_s, self.dataset = target, timeout_s, ""
         self._session = requests.Session()
         self._session.auth, self._session.trust_env = target.secrets, False
 
     def __enter__(self) -> "Rest":
-        """Return the interface."""
+        """Return this client."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -154,29 +163,29 @@ class Rest:
         self._session.close()
 
     def resolve_dataset(self) -> None:
-        """Look up the dataset's address."""
+        """Look up the URL path of the dataset and store it in `dataset`."""
         with _open_file(self._target, "r") as file:
             self.dataset = f"/datasets/{_get_dataset(file).id.uuid}"
 
     def put_binary(self, piece: Piece, values: np.ndarray) -> None:
-        """Write values in binary form, in one request."""
+        """Write values as binary data in a single request."""
         body = np.ascontiguousarray(values).data.cast("B")
         self.send_request(
             "PUT", f"{self.dataset}/value", _build_selection(piece), data=body, headers={"Content-Type": BINARY}
         )
 
     def put_json(self, piece: Piece, values: np.ndarray) -> None:
-        """Write values as JSON."""
+        """Write values as JSON in a single request."""
         ends = {"start": [piece.rows[0], piece.columns[0]], "stop": [piece.rows[1], piece.columns[1]]}
         self.send_request("PUT", f"{self.dataset}/value", {}, json=ends | {"value": values.tolist()})
 
     def get_binary(self, piece: Piece, between: Callable[[], None] = lambda: None) -> tuple[np.ndarray, float]:
-        """Read values in binary form, and return them with the seconds to their first byte.
+        """Read values as binary data, and return them with the time to first byte in seconds.
 
-        `between` is called after the first byte, before the next is read.
+        `between` is called after the first byte has been read and before the rest is read.
 
         Raises:
-            Broken: the answer is too short, or its next byte did not come in time.
+            Broken: the response is too short or timed out.
         """
         began = time.perf_counter()
         answer = self.send_request(
@@ -185,7 +194,7 @@ class Rest:
         values = np.empty(piece.bytes, np.uint8)
         view = memoryview(values)
         with _convert_errors(f"a response of {len(view)} bytes"):
-            # urllib3 waits for all requested bytes, so read the first byte alone.
+            # urllib3 waits for all requested bytes, so read the first byte separately to time it.
             done = answer.raw.readinto(view[:1])
             first = time.perf_counter() - began
             between()
@@ -201,7 +210,7 @@ class Rest:
         return np.array(values, self._target.dtype), None
 
     def create_strings(self, count: int) -> str:
-        """Create a dataset of `count` empty strings of variable length, and return the path of its values."""
+        """Create a dataset of `count` empty variable-length strings, and return the URL path of its values."""
         kind = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
         answer = self.send_request(
             "POST", "/datasets", {}, json={"type": kind | {"strPad": "H5T_STR_NULLTERM"}, "shape": count}
@@ -209,23 +218,23 @@ class Rest:
         return f"/datasets/{answer.json()['id']}/value"
 
     def flush_domain(self) -> None:
-        """Wait until the nodes have stored all values of the domain."""
+        """Make the data nodes store all values of the domain, and wait until they have."""
         self.send_request("PUT", "/", {"flush": 1})
 
     def fetch_key_prefix(self) -> str:
-        """Return the prefix of the keys of the domain's objects; the key of the domain itself differs."""
+        """Return the key prefix of the domain's objects; the domain's own metadata has a different key."""
         return _build_key_prefix(self.fetch_json("/")["root"])
 
     def fetch_json(self, path: str, **parameters: int) -> dict:
-        """Send a GET request and return the JSON of the answer."""
+        """Send a GET request and return the decoded JSON body of the response."""
         return self.send_request("GET", path, parameters).json()
 
     def send_request(self, method: str, path: str, parameters: dict, **options: object) -> requests.Response:
-        """Send a request and return the answer.
+        """Send a request with the array's domain and bucket as query parameters, and return the response.
 
         Raises:
-            Refused: the status is an error.
-            Broken: the answer is missing.
+            Refused: the response has an error status.
+            Broken: no response arrived.
         """
         place = self._target.place
         parameters = {name: place[name] for name in ("domain", "bucket") if name in place} | parameters
@@ -247,7 +256,7 @@ def _create_dataset(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
 
 @contextlib.contextmanager
 def _convert_errors(what: str) -> Iterator[None]:
-    """Convert errors of a request in a `with` block: to Refused with a status, else to Broken."""
+    """Convert request errors in a `with` block to Refused if they have an HTTP status, and else to Broken."""
     try:
         yield
     except (requests.RequestException, HTTPError, OSError) as error:
@@ -257,7 +266,11 @@ def _convert_errors(what: str) -> Iterator[None]:
 
 
 def _get_dataset(file: h5pyd.File) -> h5pyd.Dataset:
-    """Return the dataset of a domain; raise a Problem if its description was not stored."""
+    """Return the dataset of a domain.
+
+    Raises:
+        Problem: the dataset's metadata was not stored.
+    """
     try:
         return file[DATASET]
     except KeyError as error:

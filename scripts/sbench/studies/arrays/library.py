@@ -1,4 +1,4 @@
-"""Arrays in HDF5 files, written and read by the library itself."""
+"""Store arrays in HDF5 files, written and read by the HDF5 library itself."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ DATASET = "array"
 
 
 def create_dataset(file: h5py.File, shape: Shape, dtype: "np.dtype | str", compression: str) -> h5py.Dataset:
-    """Create an empty chunked dataset in a file that is open for writing."""
+    """Create an empty chunked dataset in an HDF5 file that is open for writing."""
     chunks = (min(shape.chunk_rows, shape.rows), min(shape.chunk_columns, shape.columns))
     options = {"compression": "gzip", "compression_opts": LEVEL} if compression == "gzip" else {}
     return file.create_dataset(DATASET, (shape.rows, shape.columns), dtype, chunks=chunks, track_times=False, **options)
 
 
 def read_layout(path: Path) -> dict:
-    """Return shape, chunks, compression and stored bytes of a file's array, read back."""
+    """Read back the shape, chunk shape, compression and stored bytes of the array in an HDF5 file."""
     with h5py.File(path, "r") as file:
         dataset = file[DATASET]
         shape, chunks = ("x".join(map(str, sides)) for sides in (dataset.shape, dataset.chunks))
@@ -36,13 +36,19 @@ def read_layout(path: Path) -> dict:
 
 
 class Library(backends.Backend):
-    """A file; each writing client has a separate file, because the library lets one process write to a file."""
+    """An array in an HDF5 file.
+
+    Each writing client has a separate file, because HDF5 without MPI allows a single writing process per file.
+    """
 
     shared = False
 
     @contextlib.contextmanager
     def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
-        """Open the file; the library and the kernel hold written values until the file is closed and synced."""
+        """Open the file for writing.
+
+        Written values may remain in the library's and the kernel's caches until the file is closed and synced.
+        """
         with h5py.File(target.place["address"], "w" if new else "r+") as file:
             dataset = create_dataset(file, target.shape, target.dtype, target.compression) if new else file[DATASET]
 
@@ -53,27 +59,27 @@ class Library(backends.Backend):
 
     @contextlib.contextmanager
     def open_for_reading(self, target: Target) -> Iterator[Read]:
-        """Open the file with the driver for its store."""
+        """Open the file with the HDF5 file driver for its store."""
         with contextlib.closing(_open_file(target)) as file:
             yield lambda piece: (file.read(DATASET, piece.slices), None)
 
     def wait_until_stored(self, target: Target) -> None:
-        """Sync the file to the disk."""
+        """Sync the file to disk."""
         sync_path(target.place["address"])
 
     def read_settings(self, target: Target) -> dict:
-        """Return the settings in force for the file, and the layout of a local file."""
+        """Return library versions, the file driver's settings in force and, for a local file, the array's layout."""
         with contextlib.closing(_open_file(target)) as file:
             in_force = file.read_settings()
         of_file = read_layout(Path(target.place["address"])) if target.place["driver"] == "sec2" else {}
         return drivers.get_driver(target.place["driver"]).list_versions() | in_force | of_file
 
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return 1 file and its bytes."""
+        """Return 1 and the size of the file in bytes."""
         return 1, Path(target.place["address"]).stat().st_size
 
     def remove_array(self, target: Target) -> None:
-        """Do nothing: the folder of the file is removed."""
+        """Do nothing, because the directory that contains the file is removed later."""
 
 
 def _open_file(target: Target) -> drivers.File:
