@@ -1,4 +1,4 @@
-"""Try requests near the limits of a service, and faults, and record the outcomes."""
+"""Send HSDS requests around its size limit and inject faults, and record the outcomes."""
 
 import contextlib
 import resource
@@ -23,23 +23,24 @@ from sbench.studies.arrays.pieces import ITEM, MOST, Piece
 from sbench.studies.arrays.service import Service
 from sbench.studies.arrays.settings import Settings
 
-# Sizes of requests, in multiples of the limit; 1 is a row less than it.
+# Request sizes, in multiples of the limit. Requests consist of whole rows and are smaller than their multiple.
 TIMES = (0.5, 1, 2, MOST)
-# Multiples for JSON and for strings of variable length, whose bytes the service guesses.
+# Request sizes for JSON and for variable-length strings, in multiples of the limit.
 FEW, MANY = 0.1, 2
+# The size in bytes that the service assumes for each variable-length string.
 GUESSED = 512
-# Seconds that a slowed store takes for all chunks of an array, in sequence.
+# Seconds that a slowed store takes to read all chunks of an array one after the other.
 SLOW_S = 2.0
-# Shares of that time: a client's timeout for the next byte, and the time of a kill.
+# A client's read timeout and the time at which a node is killed, as fractions of SLOW_S.
 PATIENCE, KILLED = 0.75, 0.8
 _STOPPED_S, _WAIT_S = 1.0, 30.0
 _TASKS, _REQUESTS = 4, 24
-# Ask a silent data node once more, and not for 13 s per chunk.
+# Retry requests to an unresponsive data node once; by default, retries take 13 s per chunk.
 _SOON = (("dn_max_retries", 1),)
-# Additional memory that a data node may take, in multiples of a request.
+# Limits of a data node's additional memory, in multiples of the request size.
 ROOM = (0.5, 1, 2, 4)
 WRONG = "wrong values"
-# The C library then frees large buffers at once (mallopt(3)): the memory of a request is visible.
+# Make the C library return large buffers to the kernel immediately (mallopt(3)), so that each request's memory shows.
 _GIVES_BACK = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**17))
 _STATUS = {413: "refused (413)", 503: "busy (503)"}
 
@@ -49,7 +50,8 @@ class Answer(NamedTuple):
 
     Attributes:
         right: whether the values are correct.
-        first_s, last_s: seconds from the request to the first byte, if known, and to the last.
+        first_s: time to first byte in seconds; None if unknown.
+        last_s: time to last byte in seconds.
     """
 
     right: bool
@@ -58,7 +60,7 @@ class Answer(NamedTuple):
 
 
 def measure_trials(step: Step, settings: Settings) -> dict:
-    """Run the trials of a cell and return the program's part of the record."""
+    """Run the trials of a cell and return the measured part of its record."""
     job, cell = step.job, settings.cell
     with operations.make_record_folder(job, settings):
         trials = Trials(settings, operations.build_target(job, settings), operations.get_record_folder(job, settings))
@@ -84,10 +86,10 @@ def measure_trials(step: Step, settings: Settings) -> dict:
 
 
 class Trials:
-    """Trials of services over one array, the `target`; a trial is a row of samples."""
+    """Trials of HSDS requests on one array, the `target`. Each trial yields one row of the record's samples."""
 
     def __init__(self, settings: Settings, target: Target, folder: Path) -> None:
-        """Prepare the trials of an array, with the folder for files of the record."""
+        """Prepare the trials of an array. `folder` is the directory for files of the record."""
         self._settings, self.target, self._folder = settings, target, folder
         cell, shape = settings.cell, target.shape
         self._limit, self._streaming = sizes.parse_size(cell.request_limit), cell.streaming == "on"
@@ -95,7 +97,7 @@ class Trials:
         self._values = values.make_values(cell.values, shape.columns, slice(0, shape.rows), settings.data.seed)
 
     def write_array(self) -> dict:
-        """Write the array, in pieces that every service takes, and return the settings in force, as read back."""
+        """Write the array, in pieces below the request limit, and read back the settings in force."""
         with self._run_service(self._service) as (_, target):
             clients.create_client((0, operations.plan_write_ahead(self._settings, target)))
             clients.run_client(0)
@@ -103,7 +105,7 @@ class Trials:
             return hsds.BACKEND.read_settings(target)
 
     def run_limit_trials(self) -> Iterator[dict]:
-        """Yield the outcomes of requests below and above the limit, with their growth of memory."""
+        """Yield the outcomes of requests below and above the size limit, with the nodes' memory growth."""
         with self._run_service(self._service) as (running, target):
             plain = replace(target, protocol="client")
             for times in TIMES:
@@ -117,7 +119,7 @@ class Trials:
             yield from self._run_string_trials(running, target)
 
     def run_fault_trials(self) -> Iterator[dict]:
-        """Yield the outcomes of slow and impatient clients, killed nodes, too little memory, and too many requests."""
+        """Yield the outcomes of slow clients, short timeouts, killed nodes, memory limits and too many requests."""
         whole = self._build_piece(MOST)
         times = MOST
         # Without streaming, raise the limit so that the service does not refuse the request.
@@ -158,25 +160,25 @@ class Trials:
 
     @contextlib.contextmanager
     def _run_service(self, settings: service.Settings) -> Iterator[tuple[Service, Target]]:
-        """Run a service over the array's store, and yield it with the target for bare requests."""
+        """Run a service on the array's store, and yield it with a target for direct REST requests."""
         place = self.target.place
         where = service.get_storage_variables(place, self.target.store) | _GIVES_BACK
         with service.run_service(settings, where, self._folder, together=False) as running:
             secrets = service.USER, running.password
             here = {**place, "endpoint": running.endpoint}
             yield running, replace(self.target, place=here, protocol="binary", secrets=secrets)
-            # The array is stored. Nodes would store values of the trials as they end, which are not needed.
+            # Kill the nodes: the array is already stored, and a shutdown would store values that trials wrote.
             for node in running.nodes.values():
                 node.kill()
 
     def _build_piece(self, times: float) -> Piece:
-        """Return as many whole rows as fit below so many times the limit, but at least a row."""
+        """Return the most whole rows smaller than `times` times the limit in total, but at least one row."""
         columns = self.target.shape.columns
         rows = int((times * self._limit - 1) // (ITEM * columns))
         return Piece((0, max(1, rows)), (0, columns))
 
     def _run_trial(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], Answer]) -> dict:
-        """Run a request and return its outcome, its seconds, and the growth of memory."""
+        """Run a request and return its outcome, its times in seconds and the nodes' memory growth in bytes."""
         grown = running.start_growth_meter()
         outcome, first, seconds = _wait_for_outcome(do)
         growth = grown()
@@ -197,7 +199,7 @@ class Trials:
         return self._build_answer(began, result, piece, first)
 
     def _put_binary(self, target: Target, piece: Piece) -> Answer:
-        """Write changed values, which the next read must return."""
+        """Write changed values, and expect them from later reads."""
         other = self._values[piece.slices] + self._values.dtype.type(1)
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.resolve_dataset()
@@ -225,7 +227,7 @@ class Trials:
         return Answer(np.array_equal(result, self._values[piece.slices]), first, seconds)
 
     def _run_string_trials(self, running: Service, target: Target) -> Iterator[dict]:
-        """Yield the outcomes of strings of variable length, read and written as bytes, above the limit."""
+        """Yield the outcomes of binary reads and writes of variable-length strings above the size limit."""
         count = -(-MANY * self._limit // GUESSED)
         piece = Piece((0, count), (0, GUESSED // ITEM))
         with hsds.Rest(target, _WAIT_S) as rest:
@@ -243,7 +245,7 @@ class Trials:
             yield self._run_trial(running, "binary write of strings", MANY, piece, put)
 
     def _run_busy_trial(self, running: Service, target: Target) -> dict:
-        """Send many small requests at once and return how many the service rejected."""
+        """Send many small requests concurrently and report how many the service rejected as busy (503)."""
         piece = Piece((0, 1), (0, self.target.shape.columns))
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.resolve_dataset()
@@ -263,7 +265,10 @@ class Trials:
 
 
 def _wait_for_outcome(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
-    """Return the result of `_run_request`, or no end after a time limit; a hanging request ends with its service."""
+    """Return the result of `_run_request`, or the outcome "no end within …" after `_WAIT_S` seconds.
+
+    A request that hangs is left to its thread, and fails once its service is killed.
+    """
     pool = ThreadPoolExecutor(1)
     try:
         return pool.submit(_run_request, do).result(_WAIT_S)
@@ -274,7 +279,7 @@ def _wait_for_outcome(do: Callable[[], Answer]) -> tuple[str, float | None, floa
 
 
 def _run_request(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
-    """Run a request and return its outcome, the seconds to the first byte if known, and to the last."""
+    """Run a request and return its outcome, the time to first byte (None if unknown) and to last byte, in seconds."""
     began = time.perf_counter()
     try:
         answer = do()
@@ -300,7 +305,7 @@ def _set_memory_limit(running: Service, room: int) -> None:
 
 @contextlib.contextmanager
 def _call_later(do: Callable[[], None]) -> Iterator[None]:
-    """Call a function in a `with` block, in the middle of a read from a slowed store."""
+    """Call a function from a timer during a `with` block, when a read from a slowed store is under way."""
     timer = threading.Timer(KILLED * SLOW_S, do)
     timer.start()
     try:

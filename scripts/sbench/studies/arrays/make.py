@@ -1,4 +1,4 @@
-"""Make an array as an HDF5 file, which the library reads, and its manifest, which all results are compared with."""
+"""Generate an array as an HDF5 file, and a manifest with its checksums, which the values of all backends must match."""
 
 import hashlib
 import zlib
@@ -23,7 +23,7 @@ NAME = "array.h5"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the program and return its exit status."""
+    """Generate the file and its manifest, and return the exit status."""
     options = parse_dataset_options(
         argv,
         __doc__,

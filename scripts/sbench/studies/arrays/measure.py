@@ -1,6 +1,7 @@
-"""Measures one cell of the arrays study once: writes or reads an array.
+"""Run one measurement of one cell of the arrays study: write or read an array.
 
-Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.conversation.
+scripts/step.py starts this program with the Python interpreter of the library under test; see sbench.probe.conversation
+for the protocol between the two.
 """
 
 import argparse
@@ -24,16 +25,16 @@ from sbench.studies.arrays.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the cell of the step on standard input."""
+    """Measure the cell of the step that is read from standard input, and return the exit status."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Measure a cell and return the program's part of the record."""
+    """Measure a cell and return the measured part of its record."""
     settings = read_fields(Settings, step.job["settings"])
     if settings.cell.operation in TRIALS:
-        # Imported here: not every library has its dependencies.
+        # Imported here because some libraries under test lack its dependencies.
         from sbench.studies.arrays import limit_trials
 
         return limit_trials.measure_trials(step, settings)
@@ -50,7 +51,7 @@ def measure_cell(step: Step) -> dict:
 
 
 class _Team:
-    """The clients: this process for a single client, else a Dask worker each."""
+    """The clients of a measurement: this process if there is only one client, else a Dask worker per client."""
 
     def __init__(self, stack: contextlib.ExitStack, count: int) -> None:
         self.start_s, self._workers = 0.0, None
@@ -61,32 +62,33 @@ class _Team:
         return self._workers.run_batches(function, batches) if self._workers else list(map(function, batches))
 
     def get_loaded_files(self) -> dict:
-        """Return the libraries that the workers have loaded."""
+        """Return the shared libraries that the workers have loaded."""
         return self._workers.list_loaded_libraries() if self._workers else {}
 
 
 class _Measured:
-    """One operation, its service, and its results."""
+    """One measured operation, with its service and its results."""
 
     def __init__(self, stack: contextlib.ExitStack, job: dict, settings: Settings, team: _Team) -> None:
         self._job, self._settings, self._cell, self._team = job, settings, settings.cell, team
         self._manifest, self._writes = read_json(job["manifest"]), self._cell.operation == "write"
         self._target, self._backend = operations.build_target(job, settings), backends.get_backend(self._cell.backend)
-        # The library reads the generated file; other backends write the array before they read it.
+        # The HDF5 backend reads the generated file. The other backends must write the array before they can read it.
         self._ahead = not self._writes and self._cell.backend != "library"
         self._folder = stack.enter_context(operations.make_record_folder(job, settings))
-        # Runs after the service has ended, so that no node can store more.
+        # Runs after the service has ended, so that no node can store objects afterwards.
         stack.push(self._remove_array)
         self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
 
     def prepare_operation(self) -> None:
-        """Start the service; before a read, write the array, and read it once if the cell is warm.
+        """Start the service, and measure the overhead of the harness with calls that do nothing.
 
-        The service restarts after the write, because its nodes keep written values in memory.
+        Before a read, write the array unless the generated file is read; if the cell is warm, also read it once.
+        The service is restarted after the write, because its nodes cache written values in memory.
         """
         began = time.perf_counter()
         if not self._target.place.keys() & {"folder", "endpoint"}:
-            # Remove leftovers of an attempt that was ended from outside.
+            # Remove objects left over from an earlier attempt that was killed.
             self._remove_array(None)
         self._start_service()
         if self._ahead:
@@ -103,7 +105,7 @@ class _Measured:
         self._null = time.perf_counter() - began
 
     def run_operation(self) -> None:
-        """Run the operation: the time counts until all is read, or acknowledged and then stored."""
+        """Run and time the operation, until all values are read, or are acknowledged and durably stored."""
         files = [] if self._writes else self._list_files()
         self._state = self._set_cache(files)
         waits, meter = slowed.Waits(self._cell.control), self._service and self._service.start_meter()
@@ -123,7 +125,7 @@ class _Measured:
         self._state["resident_after"] = page_cache.measure_resident(files)
 
     def build_record(self) -> dict:
-        """Return the program's part of the record; read written values back from a fresh service first."""
+        """Return the measured part of the record. Written values are first read back through a restarted service."""
         counted = (
             [self._backend.count_stored(target) for target in self._list_targets()]
             if self._writes or self._ahead
@@ -153,12 +155,12 @@ class _Measured:
             "verified": "after the operation",
             "cache": self._state,
             "files": self._team.get_loaded_files(),
-            # Arms are the same code, whichever backend each has loaded.
+            # List all modules, so that the source is the same for all backends, whichever a process has imported.
             "modules": provenance.list_package_modules("studies/arrays"),
         }
 
     def _remove_array(self, failure: type[BaseException] | None, *_: object) -> None:
-        """Remove written objects from a store with other objects; after a failure, ignore further errors."""
+        """Remove the written array from its store. After a failure, ignore further errors."""
         if self._ahead or self._writes:
             with contextlib.suppress(Exception) if failure else contextlib.nullcontext():
                 self._backend.remove_array(self._target)
@@ -176,7 +178,7 @@ class _Measured:
         return sum(self._team.map(clients.count_right_bytes, self._numbers))
 
     def _list_targets(self) -> list[backends.Target]:
-        """Return the shared array, or the arrays of all clients."""
+        """Return the shared array in a list, or the separate arrays of all clients."""
         return [work.target for work in self._works[: 1 if self._backend.shared else None]]
 
     def _list_files(self) -> list[Path]:
@@ -186,13 +188,13 @@ class _Measured:
         return [path for path in Path(held).rglob("*") if path.is_file()] if held else []
 
     def _start_service(self) -> None:
-        """Start the workflow's service, or restart it; for a service elsewhere, set the credentials."""
+        """For the HSDS backend, start or restart the service; for an external service, only set the credentials."""
         if self._cell.backend != "hsds":
             return
         if not stores.get_store(self._target.store).takes_files:
             self._target = replace(self._target, secrets=tuple(os.environ[name] for name in NAMES))
             return
-        # Imported here: libraries without HSDS lack its dependencies.
+        # Imported here because libraries without HSDS lack its dependencies.
         from sbench.studies.arrays import service
 
         self._services.close()
@@ -205,14 +207,14 @@ class _Measured:
         self._target = replace(self._target, place={**place, "endpoint": self._service.endpoint}, secrets=secrets)
 
     def _set_cache(self, files: list[Path]) -> dict:
-        """Set the page cache to the state of the cell; a write reports "any"."""
+        """Set the page cache to the cell's state, and report it; the reported state of a write is always "any"."""
         state = page_cache.set_cache_state(self._cell.cache, files)
         if self._writes:
             return state | {"state": "any"}
         return state | ({"state": "elsewhere"} if stores.get_store(self._target.store).elsewhere else {})
 
     def _build_work(self, tasks: int, correct: int, counted: list[tuple[int, int]]) -> dict:
-        """Return the requested and the completed work (METHOD 9), with stored objects and bytes."""
+        """Return the requested and the completed work (METHOD 9), and the numbers of stored objects and bytes."""
         shape, crc = self._target.shape, self._manifest["crc32"]
         held = counted or [(1, self._manifest["layout"]["stored_bytes"])]
         return {
@@ -229,7 +231,7 @@ class _Measured:
         }
 
     def _read_effective(self) -> dict:
-        """Return the settings in force, read back, and the resources of a service's nodes (METHOD 10, 14)."""
+        """Read back the settings in force, and return them with the service nodes' resource usage (METHOD 10, 14)."""
         nodes = {name: taken for name, taken in self._nodes.items() if name != "machine"}
         cpu = {name: taken["user_s"] + taken["system_s"] for name, taken in nodes.items()}
         peaks = {name: taken["peak_bytes"] for name, taken in nodes.items()}

@@ -1,13 +1,13 @@
-"""Runs one node of HSDS as its own programs do, on the loopback: those listen on all interfaces."""
+"""Run one HSDS node on the loopback interface; the programs that come with HSDS listen on all interfaces."""
 
 import argparse
 from functools import partial
 
 
 def main() -> None:
-    """Run the node that the command line names (`--node_type`), until it is ended."""
+    """Run the node of the type given by `--node_type` until the process is terminated."""
     argparse.ArgumentParser(description=__doc__).parse_known_args()
-    # Imported here: only a library with HSDS has it, and its import reads the command line.
+    # Imported here because only some libraries under test contain HSDS, and because it parses sys.argv when imported.
     from hsds import config, datanode, servicenode
 
     node = {"sn": servicenode, "dn": datanode}[config.getCmdLineArg("node_type")]

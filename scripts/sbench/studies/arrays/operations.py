@@ -1,4 +1,4 @@
-"""Plan the operation of a cell: the array, its place, and the work of each client."""
+"""Plan the operation of a cell: the array, its location and the work of each client."""
 
 import contextlib
 import hashlib
@@ -16,24 +16,24 @@ from sbench.studies.arrays.clients import Work
 from sbench.studies.arrays.make import NAME
 from sbench.studies.arrays.settings import Settings
 
-# Name of the bucket in a service's folder.
+# Name of the bucket in the directory where an HSDS service stores its objects.
 BUCKET = "arrays"
 
 
 def build_record_name(job: dict) -> str:
-    """Return a unique name for the objects that a record writes."""
+    """Return a name for the objects written for a record; it is derived from the job's unique scratch directory."""
     return hashlib.sha256(job["scratch"].encode()).hexdigest()[:10]
 
 
 def get_record_folder(job: dict, settings: Settings) -> Path:
-    """Return the folder for files of a record: on the file system under test, if any."""
+    """Return the directory for a record's files: on the file system under test if there is one, else in scratch."""
     own_disk = "path" in settings.store
     return Path(job["location"]["folder"], f".{build_record_name(job)}") if own_disk else Path(job["scratch"])
 
 
 @contextlib.contextmanager
 def make_record_folder(job: dict, settings: Settings) -> Iterator[Path]:
-    """Create the folder of a record for a `with` block; remove files of an earlier attempt."""
+    """Create an empty directory for a record's files, and remove it after the `with` block."""
     path = get_record_folder(job, settings)
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
@@ -44,7 +44,7 @@ def make_record_folder(job: dict, settings: Settings) -> Iterator[Path]:
 
 
 def build_target(job: dict, settings: Settings) -> Target:
-    """Return the array that a record writes or reads; the endpoint is missing until its service starts."""
+    """Return the array that a record writes or reads. Its endpoint is added once the workflow's service has started."""
     cell = settings.cell
     return Target(
         cell.backend,
@@ -79,7 +79,7 @@ def _build_place(job: dict, settings: Settings) -> dict:
 
 
 def plan_works(settings: Settings, target: Target, writes: bool) -> list[Work]:
-    """Return the work of each client; fewer clients than requested if the array has too few rows of chunks."""
+    """Return the work of each client. There are fewer clients than requested if there are too few rows of chunks."""
     cell, shared = settings.cell, backends.get_backend(target.backend).shared
     bands = pieces.split_rows(target.shape, int(cell.clients))
     apart = not shared and cell.operation == "write" and len(bands) > 1
@@ -101,7 +101,7 @@ def plan_works(settings: Settings, target: Target, writes: bool) -> list[Work]:
 
 
 def plan_write_ahead(settings: Settings, target: Target) -> Work:
-    """Return the work that writes an array before its read, in pieces that every service takes."""
+    """Return the work that writes an array before it is read, in pieces below the request limit."""
     limit = sizes.parse_size(settings.cell.request_limit)
     parts = list(pieces.iter_pieces(target.shape, (0, target.shape.rows), "pieces", limit))
     plain = replace(target, protocol="client")
@@ -109,7 +109,7 @@ def plan_write_ahead(settings: Settings, target: Target) -> Work:
 
 
 def _split_target(target: Target, bands: list[tuple[int, int]]) -> Iterator[tuple[Target, tuple[int, int], int]]:
-    """Yield a separate array for each client: its target, all its rows, and its first row in the whole array."""
+    """Yield a separate array for each client: its target, the range of its rows and its offset in the whole array."""
     for number, (first, end) in enumerate(bands):
         shape = replace(target.shape, rows=end - first)
         address = str(Path(target.place["address"]).with_suffix(f".{number}.h5"))

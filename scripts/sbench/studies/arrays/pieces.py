@@ -1,17 +1,17 @@
-"""Cut an array into the pieces of requests, and share them between clients."""
+"""Split an array into the pieces that are written or read by one request each, and divide its rows among clients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Bytes of a value, and the factor for large numbers as text.
+# Bytes per value, and how many times larger large numbers are as text (JSON) than as binary data.
 ITEM, TEXT = 8, 3
-# Operations that are not timed but try requests of up to so many times the limit of a service.
+# Operations that test a service's limits instead of its speed, with requests of up to MOST times the size limit.
 TRIALS, MOST = ("limits", "faults"), 4
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of an array and of its chunks."""
+    """The shape of a 2-D array and its chunks."""
 
     rows: int
     columns: int
@@ -25,25 +25,25 @@ class Shape:
 
     @property
     def chunks(self) -> int:
-        """Return the number of chunks; chunks at the ends may reach beyond the array."""
+        """Return the number of chunks, including those at the edges that extend beyond the array."""
         return -(-self.rows // self.chunk_rows) * -(-self.columns // self.chunk_columns)
 
     @property
     def padded_bytes(self) -> int:
-        """Return the bytes of all chunks, counted whole."""
+        """Return the size of all chunks in bytes, with those at the edges counted as full."""
         return ITEM * self.chunks * self.chunk_rows * self.chunk_columns
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows and columns to write or read at once, each as (first, behind last)."""
+    """Rows and columns to write or read by one call, each as a half-open range (start, stop)."""
 
     rows: tuple[int, int]
     columns: tuple[int, int]
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """Return slices for numpy, h5py, h5pyd and Zarr."""
+        """Return the piece as a pair of slices, which index numpy, h5py, h5pyd and Zarr arrays."""
         return slice(*self.rows), slice(*self.columns)
 
     @property
@@ -53,26 +53,31 @@ class Piece:
 
 
 def parse_shape(shape: str, chunks: str) -> Shape:
-    """Return the shape of two levels such as "12000x2200" and "1500x275"."""
+    """Parse the shape of an array and of its chunks, such as "12000x2200" and "1500x275"."""
     return Shape(*map(int, shape.split("x")), *map(int, chunks.split("x")))
 
 
 def split_rows(shape: Shape, clients: int) -> list[tuple[int, int]]:
-    """Return the rows of each client in whole chunks, so that no chunk has two writers; fewer clients if too few."""
+    """Divide the rows among clients in whole chunks, so that no chunk has two writers.
+
+    Returns:
+        The (start, stop) rows of each client; fewer than `clients` if there are too few rows of chunks.
+    """
     chunk_rows = -(-shape.rows // shape.chunk_rows)
     each = -(-chunk_rows // clients) * shape.chunk_rows
     return [(start, min(start + each, shape.rows)) for start in range(0, shape.rows, each)]
 
 
 def iter_pieces(shape: Shape, band: tuple[int, int], access: str, limit: int) -> Iterator[Piece]:
-    """Yield the pieces that a client reads or writes of its rows; the first is the largest.
+    """Yield the pieces in which a client reads or writes its rows; none is larger than the first.
 
     Args:
         shape: shape of the array.
-        band: rows of the client.
-        access: whole (all of them at once), rows, columns or blocks (as high, as wide, or both, as a chunk), or pieces
-            (as many whole rows as make fewer bytes than `limit`).
-        limit: limit of a request, in bytes.
+        band: (start, stop) rows of the client.
+        access: "whole" (all of the client's rows in a single piece), "rows" (full rows, as high as a chunk),
+            "columns" (as wide as a chunk), "blocks" (as high and as wide as a chunk), or "pieces" (as many full
+            rows as fit in fewer bytes than `limit`).
+        limit: request size limit of the service, in bytes.
     """
     first, end = band
     below = max(1, (limit - 1) // (ITEM * shape.columns))

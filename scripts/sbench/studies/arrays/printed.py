@@ -1,4 +1,4 @@
-"""Read the printed rates of the published study, and compare them with measured rates."""
+"""Load the rates printed in the published study of HSDS, and compare them with the rates measured here."""
 
 from pathlib import Path
 
@@ -12,25 +12,29 @@ from sbench.pages.results import Results
 from sbench.probe.program import Problem
 from sbench.studies.arrays.report import BACKENDS, OPERATIONS
 
-# Rates printed as MB/s are MiB/s: 211,200,000 bytes divided by the printed seconds.
+# The rates printed as MB/s are MiB/s: they match 211,200,000 bytes divided by the printed seconds.
 RATES = {"write": "write_MBps", "read": "read_MBps"}
 _OF_RATE = ("test", "compression", "machine")
 COLUMNS = dict.fromkeys((*_OF_RATE, "backend"), TEXT) | dict.fromkeys(RATES.values(), AMOUNT)
 # Shape and protocol of each published test.
 TESTS = {"stream_test": ("12000x2200", "binary"), "write_example": ("2200x12000", "client")}
-# Published name of the library; names of a service may add its nodes.
+# The article's name for the HDF5 library. Other backends are HSDS, whose name may include the number of nodes.
 LIBRARY = "HDF5Lib"
-# Published writes were timed until acknowledged, and reads came from the nodes' memory.
 MIB = 2**20
 HERE = ("here, as published", "here, stored or cold")
+# The published writes were timed until they were acknowledged, and the published reads came from the nodes' memory.
 LIKE = {"write": ("acknowledged_rate", "any"), "read": ("rate", "warm")}
 
 
 def read_printed(path: Path) -> list[dict]:
-    """Return the printed rates: test, compression, machine, backend and operation (as levels here), and mib_s.
+    """Read the printed rates from a CSV file.
+
+    Returns:
+        A dict per rate: "test", "compression", "machine", "backend" and "operation" (named as in this study), and
+        "mib_s", the rate in MiB/s.
 
     Raises:
-        Problem: the file cannot be read, lacks a column, or has a row that is not a rate of the study's tests.
+        Problem: the file cannot be read, lacks a column, or has a row for an unknown test.
     """
     remedy = "correct studies.arrays.published"
     table = csv_file.read_table(path, COLUMNS, remedy)
@@ -49,7 +53,12 @@ def read_printed(path: Path) -> list[dict]:
 
 
 def build_published_table(run: Results) -> Table:
-    """Build the table of printed rates, a column per machine, and of rates here, as published and as stored or cold."""
+    """Build the table that compares the printed rates with those measured here.
+
+    Each machine of the article has a column. Two more contain the rates measured as the article did (writes until
+    acknowledged, reads from memory), and with writes until stored and reads with a cold cache. The table is empty if
+    the run has no printed rates.
+    """
     printed = pd.DataFrame(run.facts.get("printed") or [])
     if printed.empty:
         return Table("published", "", pd.DataFrame())
@@ -76,7 +85,11 @@ def build_published_table(run: Results) -> Table:
 
 
 def _format_fastest_rate(run: Results, levels: dict, column: str) -> str:
-    """Format a rate of the fastest cell with these levels, with its interval; "" without such a cell."""
+    """Format the rate of the fastest cell with these levels and its confidence interval.
+
+    Returns:
+        The formatted rate; an empty string if there is no such cell or it has no rate.
+    """
     cells = run.measured
     cells = cells[(cells[list(levels)] == list(levels.values())).all(axis=1)]
     if cells.empty or cells[column].isna().all():

@@ -1,4 +1,4 @@
-"""Convert the published rates to records of this study, a record per rate."""
+"""Convert the published rates to records of the arrays study, one record per rate."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,17 +7,17 @@ from sbench.studies.arrays import printed
 
 FILE = "article_tables.csv"
 BYTES = 12000 * 2200 * 8
-# Names of machines that the article's tables abbreviate.
+# Full names of the machines whose names the article's tables abbreviate.
 MACHINES = {"macpro": "MacBook Pro", "devone": "HP Dev One"}
-# Numbers of nodes that the article gives.
+# Numbers of nodes, where the article mentions them.
 NODES = {("stream_test", "m5.2xlarge"): "4"}
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each rate; a store is a machine with its storage."""
+    """Yield a record for each rate. The store of a record is named after the machine."""
     for row in printed.read_printed(files[FILE]):
         shape, protocol = printed.TESTS[row["test"]]
-        # Writes are timed until acknowledged, and reads come from the memory of the service.
+        # The article timed writes until they were acknowledged, and read from the service's memory.
         cell = {
             **{
                 "library": "published",

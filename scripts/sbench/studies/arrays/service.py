@@ -1,4 +1,4 @@
-"""Run HSDS on the loopback: a service node and data nodes, over a folder or an object store."""
+"""Run HSDS on the loopback interface: a service node and data nodes, with a directory or an object store as storage."""
 
 import contextlib
 import os
@@ -26,14 +26,15 @@ _STARTS, _PAUSE_S, _WATCH_S = 3, 0.01, 0.2
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a service that are factors.
+    """The settings of an HSDS service that the benchmark varies.
 
     Attributes:
         nodes: number of data nodes.
-        request_limit: `max_request_size`, bytes.
-        streaming: whether requests above that are streamed.
-        in_flight: requests that a node has in flight for one request of a client; None for the service's default.
-        more: further keys of the configuration.
+        request_limit: the HSDS option `max_request_size`, in bytes.
+        streaming: whether larger requests are streamed (the HSDS option `http_streaming`).
+        in_flight: maximum number of concurrent requests per node for one client request
+            (the HSDS option `max_tasks_per_node_per_request`); None for the default.
+        more: further HSDS options, as (name, value) pairs.
     """
 
     nodes: int
@@ -43,7 +44,7 @@ class Settings:
     more: tuple[tuple[str, int | float], ...] = ()
 
     def build_overrides(self) -> dict:
-        """Return the settings that differ from the service's defaults, by key of its configuration."""
+        """Return the HSDS options to override, by name."""
         limits = {"max_request_size": self.request_limit, "http_streaming": self.streaming}
         tasks = {"max_tasks_per_node_per_request": self.in_flight} if self.in_flight else {}
         return limits | tasks | dict(self.more)
@@ -51,14 +52,14 @@ class Settings:
 
 @dataclass
 class Service:
-    """A running service.
+    """A running HSDS service.
 
     Attributes:
-        endpoint: its URL.
-        password: password of the user `USER`, made for this start.
-        nodes: processes by name: the service node "sn", and the data nodes "dn1" and so on.
-        began: start time, by `time.perf_counter`.
-        ready_s: seconds until it was ready.
+        endpoint: URL of the service node.
+        password: password of the user `USER`, generated at each start.
+        nodes: processes by name: the service node is "sn", the data nodes are "dn1", "dn2" and so on.
+        began: start time, as returned by `time.perf_counter`.
+        ready_s: seconds from the start until the service was ready.
     """
 
     endpoint: str
@@ -68,7 +69,7 @@ class Service:
     ready_s: float = 0.0
 
     def start_growth_meter(self) -> Callable[[], dict[str, int]]:
-        """Return a function for the growth of each node's peak memory from now on, in bytes."""
+        """Return a function that returns how much each node's peak memory has grown since this call, in bytes."""
         for process in self.nodes.values():
             memory.forget_peak(process.pid)
         before = {name: memory.read_peak_bytes(process.pid) for name, process in self.nodes.items()}
@@ -77,7 +78,7 @@ class Service:
         }
 
     def start_meter(self) -> Meter:
-        """Return a meter of each node's CPU seconds and peak memory, from now on."""
+        """Start and return a meter of each node's CPU seconds and peak memory."""
         for process in self.nodes.values():
             memory.forget_peak(process.pid)
         meter = Meter({name: process.pid for name, process in self.nodes.items()})
@@ -86,7 +87,10 @@ class Service:
 
 
 def get_storage_variables(place: Mapping[str, str], spec: Mapping) -> dict[str, str]:
-    """Return the environment for the nodes' storage: a folder, or the bucket or container of a store."""
+    """Return the environment variables that select the nodes' storage.
+
+    The storage is a directory, or a bucket or container of an object store.
+    """
     if "folder" in place:
         return {"ROOT_DIR": place["folder"], "BUCKET_NAME": place["bucket"]}
     return stores.get_store(spec).list_node_variables()
@@ -94,13 +98,16 @@ def get_storage_variables(place: Mapping[str, str], spec: Mapping) -> dict[str, 
 
 @contextlib.contextmanager
 def run_service(settings: Settings, store: Mapping[str, str], folder: Path, together: bool = True) -> Iterator[Service]:
-    """Run a service for a `with` block; its nodes log to standard error, the step's log.
+    """Run an HSDS service during a `with` block. Its nodes log to standard error.
 
-    `store` is the storage (`get_storage_variables`), `folder` receives the configuration. If `together`, all nodes end
-    as soon as any node ends, because h5pyd retries for minutes after a service has lost a node.
+    Args:
+        settings: settings of the service.
+        store: environment variables that select the storage, from `get_storage_variables`.
+        folder: directory for the configuration file.
+        together: kill all nodes as soon as any node exits. Otherwise h5pyd retries for minutes after a node is lost.
 
     Raises:
-        Problem: it is not ready within `READY_S` seconds.
+        Problem: the service was not ready within `READY_S` seconds.
     """
     if "ROOT_DIR" in store:
         Path(store["ROOT_DIR"], store["BUCKET_NAME"]).mkdir(parents=True, exist_ok=True)
@@ -110,7 +117,7 @@ def run_service(settings: Settings, store: Mapping[str, str], folder: Path, toge
                 try:
                     service = _start_service(attempt, settings, store, folder)
                 except Problem:
-                    # Another process may have taken a port in between.
+                    # Try again with other ports: another process may have taken a port that was free.
                     if not starts_left:
                         raise
                     continue
@@ -124,7 +131,7 @@ def run_service(settings: Settings, store: Mapping[str, str], folder: Path, toge
 
 @contextlib.contextmanager
 def _watch_nodes(nodes: Collection[subprocess.Popen]) -> Iterator[None]:
-    """End all nodes in a `with` block as soon as any node has ended."""
+    """During a `with` block, kill all nodes as soon as any node has exited."""
     left = threading.Event()
 
     def kill_when_ended() -> None:
@@ -154,9 +161,9 @@ def _start_service(stack: contextlib.ExitStack, settings: Settings, store: Mappi
         for number in range(1, settings.nodes + 1)
     } | {"sn": ["--node_type=sn", f"--sn_url={endpoint}", *user, *common]}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    # In a file, because any text in the environment would switch streaming on.
+    # Override options by a file: in an environment variable, any non-empty string would enable streaming.
     write_json(overrides := folder / "hsds.override.yml", settings.build_overrides())
-    # Without a file of passwords, this is the only user.
+    # Without a password file, the user on the command line is the only one.
     plain = {"CONFIG_OVERRIDE_PATH": str(overrides), "LOG_LEVEL": "WARN", "PASSWORD_FILE": ""}
     env = kept | dict(store) | plain
     program = build_command("sbench.studies.arrays.node")
@@ -169,7 +176,7 @@ def _start_service(stack: contextlib.ExitStack, settings: Settings, store: Mappi
 
 
 def _wait_until_ready(service: Service) -> None:
-    """Wait until a service is ready, and set its `ready_s`."""
+    """Wait until a service reports that it is ready, and set its `ready_s`."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         with contextlib.suppress(requests.RequestException, ValueError):

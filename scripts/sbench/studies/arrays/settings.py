@@ -1,11 +1,11 @@
-"""Settings of a cell of the arrays study, as its measuring program receives them."""
+"""The settings of a cell of the arrays study, as passed to the program that measures it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a cell, as text."""
+    """The levels of a cell's factors, as strings."""
 
     library: str
     store: str
@@ -28,7 +28,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """The generated array; `part_size` is passed on to the stores."""
+    """The settings of the generated array. `part_size`, the part size of multipart uploads, is for the stores."""
 
     shape: str
     chunks: str
@@ -43,7 +43,7 @@ class Settings:
     """The settings of a cell.
 
     Attributes:
-        rdcc_nbytes: the library's chunk cache in bytes.
+        rdcc_nbytes: size of HDF5's chunk cache per dataset, in bytes.
     """
 
     cell: Levels
