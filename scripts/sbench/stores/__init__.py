@@ -1,1 +1,1 @@
-"""Store the data that a benchmark reads: a folder per kind of store, one interface (`store`) and shared modules."""
+"""Access the stores that contain benchmark data: one package per kind of store, plus the shared interface (`store`)."""

@@ -1,4 +1,4 @@
-"""Read an object of a store as a Python file, for readers that are not measured."""
+"""Present an object of a store as a Python file object, for reads that are not measured."""
 
 import io
 from functools import lru_cache
@@ -9,25 +9,25 @@ _BLOCK, _BLOCKS = 4 * 2**20, 32
 
 
 class AsFile(io.RawIOBase):
-    """A file over an object of a store; caches the 32 most recently used blocks of 4 MiB."""
+    """A read-only file object for an object of a store; caches the 32 most recently used 4-MiB blocks."""
 
     def __init__(self, reader: Reader, name: str) -> None:
         """Fetch the object's size and version.
 
         Raises:
-            Problem: the object is missing or the store does not answer; reads raise it if the object has changed since.
+            Problem: the object is missing or the request fails; later reads raise it if the object has changed.
         """
         self._reader, self._name, self._position = reader, name, 0
         self.identity = reader.fetch_identity(name)
         self._block = lru_cache(_BLOCKS)(self._fetch_block)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position as in any file, and return it."""
+        """Set and return the position; see `io.IOBase.seek`."""
         self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.identity.size}[whence]
         return self._position
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill `buffer` up to the end of the object: h5py does not continue after a short read."""
+        """Fill `buffer` completely unless the object ends first, because h5py does not continue after a short read."""
         done, there = 0, max(0, min(len(buffer), self.identity.size - self._position))
         while done < there:
             number, begin = divmod(self._position, _BLOCK)

@@ -1,8 +1,9 @@
-"""Read bytes of a store with bare requests, each over a new connection, without SDK or MPI, and drop them.
+"""Read and discard bytes of a store with minimal code: plain HTTP requests or `preadv`, without an SDK or MPI.
 
-The joint rate of many bare requests is the ceiling of the store (METHOD 20). An SDK only signs the addresses
-(`Store.sign_addresses`), in a process that has loaded it anyway; only the processes that make the requests get them.
-A connection has `connect(name)`, `read_range(name, offset, length)` and `close()`; `name` is the same until `close`.
+The combined rate of many such bare requests is the store's ceiling (METHOD 20). An SDK is used only to sign the URLs
+(`Store.sign_addresses`), in a process that has loaded it anyway; the requesting processes receive the signed URLs.
+A connection has `connect(name)`, `read_range(name, offset, length)` and `close()`; between `connect` and `close`, all
+calls must have the same `name`.
 """
 
 import http.client
@@ -18,7 +19,7 @@ from sbench.probe.program import Problem
 _BUFFER = 1 << 20
 _PAGE = 4096
 _TIMEOUT_S = 60
-# A signed address is valid for as long as a cell may take.
+# Signed URLs stay valid for longer than any measurement takes.
 VALID_S = 12 * 3600
 
 Address = tuple[str, dict[str, str]]
@@ -35,7 +36,7 @@ class _File:
     def read_range(self, name: str, offset: int, length: int) -> None:
         end = offset + length
         while offset < end:
-            # O_DIRECT needs lengths of whole pages; offsets already are.
+            # O_DIRECT requires page-aligned lengths; the offsets are already aligned.
             wanted = min(_BUFFER, -(-(end - offset) // _PAGE) * _PAGE)
             count = os.preadv(self._file, [self._view[:wanted]], offset)
             if not count:
@@ -48,26 +49,26 @@ class _File:
 
 
 class Http:
-    """A connection to a service; raises Problem for a wrong answer."""
+    """An HTTP connection to an object store; `read_range` raises Problem for an error or a truncated response."""
 
     def __init__(self, addresses: dict[str, Address]) -> None:
-        """Keep the signed address of each object."""
+        """Initialize with the signed URL and headers of each object, without connecting."""
         self._addresses, self._connection = addresses, None
         self._buffer = memoryview(bytearray(_BUFFER))
 
     def connect(self, name: str) -> None:
-        """Open a connection to the host of an object."""
+        """Open a connection to the host that serves the object."""
         parts = urlsplit(self._addresses[name][0])
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
         self._connection.connect()
 
     def request_head(self, name: str) -> None:
-        """Send a HEAD request and ignore its status: the address is signed for GET."""
+        """Send a HEAD request and ignore the response status, because the URL is signed for GET only."""
         self._send_request("HEAD", name, {}).read()
 
     def read_range(self, name: str, offset: int, length: int) -> float:
-        """Read a range, drop its bytes, and return the time at which the answer began (`time.perf_counter`)."""
+        """Read and discard a byte range; return the `time.perf_counter` at which the response headers had arrived."""
         place, done = f"{name} at {self._connection.host}", 0
         try:
             answer = self._send_request("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})
@@ -98,11 +99,11 @@ Getter = _File | Http
 
 
 def build_connector(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
-    """Return a function that creates connections to a store; each connection serves one thread.
+    """Return a function that creates connections to a store; a connection must not be shared by threads.
 
     Args:
         location: the dataset's location in the store.
-        addresses: the objects' signed addresses; {} for files.
-        direct: whether to bypass the page cache.
+        addresses: the signed URL and headers of each object; {} for files.
+        direct: whether to bypass the page cache (files only).
     """
     return (lambda: Http(addresses)) if addresses else lambda: _File(location["folder"], direct)

@@ -1,6 +1,6 @@
-"""Start embedded servers and the emulated network before them (toxiproxy), and count the requests that reach them.
+"""Run embedded servers behind an emulated network (toxiproxy), and count the requests that reach them.
 
-Counts come from the server's access log or from the StatsD packets that it sends.
+Requests are counted from the server's access log, or from the StatsD packets that it sends.
 """
 
 import contextlib
@@ -25,39 +25,39 @@ from sbench.probe.processes import start_server
 from sbench.probe.program import Problem
 from sbench.stores import network as networks
 
-# Without the environment's proxies, because all servers are on the loopback.
+# Ignores proxies set in the environment, because all servers are on the loopback interface.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 # The common log format: host - user [time] "method target protocol" status length
 _LINE = re.compile(r'"([A-Z]+) (\S+) HTTP/[0-9.]+" (\d+|-) (\d+|-)$')
 _MARK_LIMIT_S = 30
-# Influx flavour: name,tag=value,…:number|c
+# A StatsD counter with tags in the style of InfluxDB: name,tag=value,…:number|c
 _METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")
 _QUIET_S = 0.1
-# Fields of a recorded request through an emulated network, see `Proxy.fetch_traffic`.
+# Fields of each request that the emulated network records; see `Proxy.fetch_traffic`.
 EXCHANGE = ("connection", "method", "path", "range", "status", "bytes", "begin", "first", "end")
 
 
 class Requests(ABC):
-    """A counter of requests by HTTP method since the last `reset_counts` (METHOD 11); subclasses have a thread.
+    """Counts requests by HTTP method since the last `reset_counts` (METHOD 11); subclasses count in a thread.
 
     Attributes:
-        output: destination of the server's standard output; None for the log.
+        output: destination of the server's standard output, as in `subprocess.Popen`; None for the log file.
     """
 
     output: int | None = None
 
     def __init__(self) -> None:
-        """Start with empty counts."""
+        """Initialize with empty counts."""
         self._lock = threading.Lock()
         self.reset_counts()
 
     def reset_counts(self) -> None:
-        """Clear the counts at the start of a window."""
+        """Clear the counts, at the start of a timed window."""
         with self._lock:
             self._counts: dict[str, Counter[str]] = {}
 
     def add_requests(self, method: str, **numbers: int) -> None:
-        """Add requests of a method: `count`, `failed`, and `bytes_offered` in the bodies of their answers."""
+        """Add to a method's counts: `count`, `failed`, and `bytes_offered` (bytes in the bodies of the responses)."""
         with self._lock:
             self._counts.setdefault(method, Counter(count=0, failed=0, bytes_offered=0)).update(numbers)
 
@@ -67,12 +67,12 @@ class Requests(ABC):
             return {method: dict(numbers) for method, numbers in sorted(self._counts.items()) if numbers["count"]}
 
     def start_listening(self, process: Popen, url: str, log: IO[str]) -> None:
-        """Start to listen to a running server; write its other output to `log`."""
+        """Start counting the requests to a running server; write unrelated output of the server to `log`."""
         return
 
     @abstractmethod
     def wait_for_counts(self) -> None:
-        """Wait until all requests that were answered before this call are counted.
+        """Wait until all requests that completed before this call have been counted.
 
         Raises:
             Problem: some of these requests cannot be counted.
@@ -80,31 +80,31 @@ class Requests(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop counting after the server has ended."""
+        """Stop counting; called after the server has exited."""
 
 
 class AccessLog(Requests):
-    """A counter that reads the access log on a server's standard output, and copies other lines to the step's log.
+    """Counts the lines of the access log on a server's standard output, and copies all other output to the log file.
 
-    It does not keep the lines of the access log, because addresses may be signed.
+    Lines of the access log are discarded, because their URLs may be signed.
     """
 
     output = subprocess.PIPE
 
     def __init__(self) -> None:
-        """Start without a server."""
+        """Initialize without a server."""
         super().__init__()
         self._marks, self._seen, self._news = itertools.count(1), 0, threading.Condition()
         self._thread: threading.Thread | None = None
 
     def start_listening(self, process: Popen, url: str, log: IO[str]) -> None:
-        """Read the server's output in a thread; `url` is for requests that leave marks in the log."""
+        """Start a thread that reads the server's output; `url` is the server's, for requests that mark the log."""
         self._url = url
         self._thread = threading.Thread(target=self._read_output, args=(process.stdout, log), daemon=True)
         self._thread.start()
 
     def wait_for_counts(self) -> None:
-        """Request a mark and wait for its line, which follows the lines of all earlier answers."""
+        """Request a unique URL and wait for its log line, which follows the lines of all completed requests."""
         mark = next(self._marks)
         with contextlib.suppress(OSError):
             _OPENER.open(f"{self._url}/mark-{mark}", timeout=_MARK_LIMIT_S).close()
@@ -113,19 +113,19 @@ class AccessLog(Requests):
                 raise Problem("the server stopped writing its access log, so requests cannot be counted; run again")
 
     def close(self) -> None:
-        """Wait for the end of the server's output."""
+        """Wait until the server's output has been read completely, for at most 2 s."""
         if self._thread:
             self._thread.join(timeout=2)
 
     def _read_output(self, output: IO[bytes], log: IO[str]) -> None:
-        # Either file may be closed before the last line.
+        # `output` or `log` may be closed before the last line is read.
         with contextlib.suppress(ValueError):
             for raw in output:
                 line = raw.decode("utf-8", "replace").rstrip()
                 if match := _LINE.search(line):
                     self._count_request(*match.groups())
                 else:
-                    # A full disk under the log must not stop the count.
+                    # Counting must continue even if the log's disk is full.
                     with contextlib.suppress(OSError):
                         print(line, file=log, flush=True)
 
@@ -135,17 +135,17 @@ class AccessLog(Requests):
                 self._seen = int(target.removeprefix("/mark-"))
                 self._news.notify_all()
             return
-        # Status "-": the reader disconnected before the answer began.
+        # Status "-": the client disconnected before the response began.
         failed = not status.isdigit() or int(status) >= 400
         offered = int(length) if not failed and method == "GET" and length.isdigit() else 0
         self.add_requests(method, count=1, failed=failed, bytes_offered=offered)
 
 
 class StatsD(Requests):
-    """A counter of a server's StatsD packets, received at `address`, a loopback port, until `close`."""
+    """Counts requests from a server's StatsD packets, received at `address` on the loopback interface."""
 
     def __init__(self) -> None:
-        """Bind a free port of 127.0.0.1 and listen."""
+        """Bind a UDP socket to a free port of 127.0.0.1, and start a thread that receives packets."""
         super().__init__()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 23)
@@ -156,22 +156,22 @@ class StatsD(Requests):
         self._thread.start()
 
     def wait_for_counts(self) -> None:
-        """Wait until packets stop arriving for a while after this call: UDP packets trail their requests."""
+        """Wait until no packet has arrived for 0.1 s, because UDP packets arrive later than the requests they count."""
         called = time.monotonic()
-        # A packet may still be in the socket if the thread gets no core for a while.
+        # Packets may be waiting in the socket if the receiving thread was not scheduled for a while.
         while time.monotonic() - max(called, self._last) < _QUIET_S or select.select([self._socket], [], [], 0)[0]:
             time.sleep(0.005)
         if lost := self.count_dropped():
             raise Problem(f"{lost} StatsD packets of the server were lost, so requests cannot be counted; run again")
 
     def count_dropped(self) -> int:
-        """Return the number of packets that the kernel has dropped since construction (proc(5), net/udp, drops)."""
+        """Return the number of packets that the kernel has dropped at this socket (proc(5), net/udp, column drops)."""
         port = f":{int(self.address.rpartition(':')[2]):04X}"
         rows = (line.split() for line in Path("/proc/self/net/udp").read_text(encoding="utf-8").splitlines()[1:])
         return sum(int(row[-1]) for row in rows if row[1].endswith(port))
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the socket and stop the thread."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -196,15 +196,15 @@ class StatsD(Requests):
 
 @dataclass(frozen=True)
 class Server:
-    """A description of how to start an embedded server.
+    """How to start an embedded server.
 
     Attributes:
         name: name of the server in messages.
-        command: function from a port of 127.0.0.1 to the command that starts the server there.
+        command: function that returns the command to start the server on a given port of 127.0.0.1.
         counter: counter of its requests.
-        env: environment in addition to PATH, HOME and TMPDIR.
-        credentials: the account and its key ("access_key" and "secret_key", or "account" and "key"); each start creates
-            a key, which is not written anywhere.
+        env: environment variables in addition to PATH, HOME and TMPDIR.
+        credentials: the account and its key ("access_key" and "secret_key", or "account" and "key"). The key is
+            generated for each start of the server and is never written to a file.
     """
 
     name: str
@@ -215,7 +215,12 @@ class Server:
 
 
 class Proxy:
-    """The emulated network before a server on the loopback (envs/servers/toxiproxy); `process` runs it."""
+    """A proxy that emulates a network in front of a server on the loopback interface (envs/servers/toxiproxy).
+
+    Attributes:
+        process: the proxy's process.
+        endpoint: URL for clients.
+    """
 
     def __init__(
         self,
@@ -226,10 +231,17 @@ class Proxy:
         log: IO[str],
         encrypted: bool = False,
     ) -> None:
-        """Start the proxy in `stack`, with the keys of `network` in the schema of stores; default: no delay or limit.
+        """Start the proxy.
 
-        It records traffic unless `network` has `recorded: False`, and injects the `fault` of `network`, if any
-        (`faults.plan_fault`); a configuration sets neither. Clients' connections may be `encrypted`.
+        Args:
+            stack: exit stack that stops the proxy.
+            program: path of the proxy's executable.
+            endpoint: URL of the server.
+            network: settings as in the schema of stores; missing settings mean no delay and no rate limit. Two further
+                keys are set by code only: `recorded` (False to record no traffic), and `fault` (faults to inject, see
+                `faults.plan_fault`).
+            log: open file for the proxy's output.
+            encrypted: whether clients connect with TLS.
         """
         # 0 means unlimited.
         shared, each = (network.get(key, 0) * networks.MIB for key in ("shared_mib_s", "per_connection_mib_s"))
@@ -249,24 +261,25 @@ class Proxy:
         self.endpoint = f"http{'s' * encrypted}://{self._call_control('listen')}"
 
     def fetch_authority(self) -> str:
-        """Return the PEM certificate of the authority that clients of encrypted connections must trust."""
+        """Return the PEM certificate of the certificate authority that TLS clients must trust."""
         return self._call_control("authority")
 
     def reset_traffic(self) -> None:
-        """Forget the traffic so far, and inject faults from now on."""
+        """Discard the traffic recorded so far, and start injecting faults."""
         self._call_control("reset")
 
     def fetch_traffic(self) -> dict:
-        """Return the traffic since the last reset, and stop injecting faults.
+        """Return the traffic recorded since the last reset, and stop injecting faults.
 
         Returns:
-            connections: number of opened connections.
-            handshakes, refused: number of TLS handshakes, and of failed ones.
+            connections: number of connections opened.
+            handshakes, refused: number of TLS handshakes, and of those that failed.
             injected: number of injected faults.
-            sent: bytes sent to clients, headers included.
-            unread: parts of requests that could not be parsed; 0 unless clients pipeline.
-            exchanges: `EXCHANGE` of each request, ordered by begin; `bytes` excludes headers; times are the begin of
-                the request and the first and last byte of its answer, in seconds since the reset.
+            sent: bytes sent to clients, including headers.
+            unread: number of request fragments that could not be parsed; 0 unless clients pipeline requests.
+            exchanges: the fields `EXCHANGE` of each request, ordered by `begin`. `bytes` excludes headers. `begin`,
+                `first` and `end` are the times of the start of the request and of the first and last byte of its
+                response, in seconds since the reset.
         """
         return json.loads(self._call_control("passed"))
 
@@ -281,15 +294,15 @@ class Proxy:
 
 @dataclass
 class Served:
-    """A running embedded store with the counts of its requests.
+    """A running embedded server and the counter of its requests.
 
     Attributes:
         endpoint: URL for clients; the proxy's URL if a network is emulated.
         credentials: as in `Server`.
-        folder: the server's files, which this machine's page cache holds.
+        folder: folder of the server's files, which this machine's page cache may contain.
         counter: counter of requests.
-        processes: processes that must be alive at the end of the work, by name.
-        proxy: proxy between the clients and the server.
+        processes: processes by name; all must still be running when the measurement ends.
+        proxy: proxy between the clients and the server; None without an emulated network.
     """
 
     endpoint: str
@@ -300,7 +313,7 @@ class Served:
     proxy: Proxy | None = None
 
     def open_window(self) -> None:
-        """Count requests from now on."""
+        """Reset the counts of requests and the recorded traffic, at the start of a timed window."""
         self.counter.wait_for_counts()
         self.counter.reset_counts()
         if self.proxy:
@@ -309,8 +322,11 @@ class Served:
     def close_window(self) -> tuple[dict[str, dict[str, int | None]], dict | None]:
         """Return the requests since the window opened, by method (METHOD 11), and the proxy's traffic, if any.
 
-        The server put `bytes_offered` into its responses; the proxy sent `bytes_delivered` to the reader, headers
-        included (None for methods other than GET, or without a proxy). Problems are as in `wait_for_counts`.
+        `bytes_offered` is the number of bytes in the server's responses. `bytes_delivered` is the number of bytes,
+        including headers, that the proxy sent to the reader (None for methods other than GET, or without a proxy).
+
+        Raises:
+            Problem: some requests cannot be counted.
         """
         self.counter.wait_for_counts()
         requests, passed = self.counter.get_counts(), self.proxy.fetch_traffic() if self.proxy else None
@@ -319,10 +335,10 @@ class Served:
         return requests, passed
 
     def list_pids(self) -> dict[str, int]:
-        """Return the process ids of the server and of the emulated network, if any."""
+        """Return the process IDs of the server ("server") and of the proxy, if any ("network")."""
         pids = [process.pid for process in self.processes.values()]
         return dict(zip(("server", "network"), pids, strict=False))
 
     def list_dead_servers(self) -> list[str]:
-        """List the names of the servers that have ended."""
+        """List the names of the processes that have exited."""
         return [name for name, process in self.processes.items() if process.poll() is not None]

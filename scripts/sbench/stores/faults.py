@@ -1,4 +1,4 @@
-"""Plan, record and check the faults that an emulated network injects into answers (factor `fault`)."""
+"""Plan, record and validate the faults that an emulated network injects into responses (factor `fault`)."""
 
 import random
 from collections.abc import Iterator
@@ -7,9 +7,10 @@ NONE = "none"
 
 
 def plan_fault(level: str, seed: int, repeat: int) -> dict | None:
-    """Return the fault of a level such as "503-every-10" in a repeat: {"fault", "every", "first"}; None for NONE.
+    """Parse a level such as "503-every-10" into {"fault", "every", "first"}, or return None for NONE.
 
-    `first` is random by the run's seed and the repeat, and the same for all arms of the block (METHOD 3).
+    `first` is a pseudorandom number in 1..`every`, derived from the run's seed and the repeat only, so that all arms of
+    a block have the same value (METHOD 3).
     """
     if level == NONE:
         return None
@@ -18,13 +19,13 @@ def plan_fault(level: str, seed: int, repeat: int) -> dict | None:
 
 
 def record_fault(fault: dict, passed: dict) -> dict:
-    """Return the faults for a record: their plan, their number, and the number of GETs."""
+    """Return the entry for a record: the planned fault, the number of injected faults, and the number of GETs."""
     gets = sum(row["method"] == "GET" for row in passed["exchanges"])
     return {**fault, "count": passed["injected"], "gets": gets}
 
 
 def check_fault(level: str, name: str, store: dict) -> Iterator[str]:
-    """Yield the reason if a store cannot inject faults."""
+    """Yield an error message if the level injects faults but the store has no emulated network."""
     if level != NONE and store.get("network") is None:
         yield (
             "fault injection requires an embedded store with a network;"

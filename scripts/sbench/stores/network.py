@@ -1,4 +1,4 @@
-"""Measure a network between readers and a store, and compute with the settings of an emulated network."""
+"""Measure the network between readers and a store, and evaluate the settings of an emulated network."""
 
 import math
 import statistics
@@ -10,23 +10,23 @@ from sbench.probe.program import Problem
 from sbench.stores.bare import Http
 
 MIB = 2**20
-# The delay that a sender may catch up on (`slack` in envs/servers/toxiproxy).
+# A delayed sender may exceed its rate to make up for at most this time (`slack` in envs/servers/toxiproxy).
 SLACK_S = 0.010
 TOLERANCE = 1.05
-# Large enough to show the rate next to the round trip; a third of a second at 50 MiB/s.
+# Large enough that the transfer takes much longer than a round trip: a third of a second at 50 MiB/s.
 READ_BYTES = 16 * MIB
 _ROUNDS = 10
 _RATES = {"per_connection_mib_s": "per connection", "shared_mib_s": "shared"}
 
 
 def compute_rate_limit(network: dict | None, connections: float = math.inf) -> float:
-    """Return the MiB/s that an emulated network allows over a number of connections; inf without a limit."""
+    """Return the maximum rate of an emulated network with this number of connections, in MiB/s; inf if unlimited."""
     each, shared = ((network or {}).get(key) or math.inf for key in ("per_connection_mib_s", "shared_mib_s"))
     return min(shared, each * connections)
 
 
 def format_parts(network: dict) -> list[str]:
-    """Return the parts of an emulated network: ["20 ms", "50 MiB/s per connection", "100 MiB/s shared"]."""
+    """Format the settings of an emulated network as ["20 ms", "50 MiB/s per connection", "100 MiB/s shared"]."""
     jitter = f" ± {network['jitter_ms']} ms" if network.get("jitter_ms") else ""
     return [
         *([f"{network['latency_ms']} ms{jitter}"] if network.get("latency_ms") or jitter else []),
@@ -35,13 +35,13 @@ def format_parts(network: dict) -> list[str]:
 
 
 def format_name(network: dict) -> str:
-    """Return a short name of an emulated network, "20 ms, 50 MiB/s", with the rate per connection, else the shared."""
+    """Return a short name such as "20 ms, 50 MiB/s"; the rate is per connection if limited, otherwise shared."""
     latency = [f"{network['latency_ms']:g} ms"] if network.get("latency_ms") else []
     return ", ".join([*latency, *[f"{network[key]:g} MiB/s" for key in _RATES if network.get(key)][:1]])
 
 
 def describe_measured(networks: list[dict]) -> str:
-    """Describe the measured costs of networks by the median of each figure (see `measure_network`)."""
+    """Describe repeated measurements of a network (`measure_network`) by the median of each value."""
     measured = [network for network in networks if "problem" not in network]
     if not measured:
         return f"the network could not be measured ({networks[0]['problem']})" if networks else ""
@@ -55,20 +55,20 @@ def describe_measured(networks: list[dict]) -> str:
 
 
 def measure_network(getter: Http, name: str, nbytes: int) -> dict:
-    """Measure the costs of a network outside every window (METHOD 20).
+    """Measure the latency and the rate of a network, outside all timed windows (METHOD 20).
 
     Args:
         getter: connection to the store.
         name: name of the object to request.
-        nbytes: bytes to request for the rate; 0 to skip the rate.
+        nbytes: number of bytes to request to measure the rate; 0 to skip the rate.
 
     Returns:
-        round_trip_s: median time of a request without a body in its answer, in seconds.
+        round_trip_s: median time of a HEAD request, whose response lacks a body, in seconds.
         connect_s: additional time of the first request on a new connection, in seconds.
-        mib_s: MiB/s of one request, from its first byte to its last.
+        mib_s: rate of a single GET from the arrival of the response headers to the last byte, in MiB/s.
 
     Raises:
-        Problem: the store does not answer.
+        Problem: the store does not respond.
     """
 
     def measure_steps(*steps: Callable[[str], None]) -> float:
@@ -78,7 +78,7 @@ def measure_network(getter: Http, name: str, nbytes: int) -> dict:
         return time.perf_counter() - start
 
     try:
-        # A server's work for its first request is not a cost of the network.
+        # Warm up: the server's extra work for its first request is not part of the network's latency.
         measure_steps(getter.connect, getter.request_head)
         getter.close()
         first = measure_steps(getter.connect, getter.request_head)
@@ -93,10 +93,12 @@ def measure_network(getter: Http, name: str, nbytes: int) -> dict:
 
 
 def compute_in_flight(passed: dict | None) -> dict:
-    """Return {"connections", "in_flight"} from an emulated network's traffic (`Proxy.fetch_traffic`); {} from None.
+    """Summarize the traffic of an emulated network (`Proxy.fetch_traffic`); {} for None.
 
-    `connections` counts opened connections, "handshakes" those encrypted, if any; `in_flight` is the mean number of
-    requests under way while there was any, or None.
+    Returns:
+        connections: number of connections opened.
+        in_flight: mean number of concurrent requests, over the time with at least one request; None if there were none.
+        handshakes: number of TLS handshakes; missing if there were none.
     """
     if passed is None:
         return {}

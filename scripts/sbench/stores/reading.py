@@ -1,8 +1,8 @@
-"""Read objects of a store: every kind of store has the same reader interface.
+"""Define the reader interface that every kind of store implements.
 
-A reader identifies an object once and fills a buffer with extents of it, `chunk_bytes` per request and `concurrency`
-requests in flight. It verifies that the object is still the identified object in each answer, or in
-`expect_unchanged` if answers do not identify it; it never retries silently (METHOD 15).
+A reader fetches an object's identity (size and version) once. It then fills a buffer with byte ranges of the object,
+`chunk_bytes` per request and `concurrency` requests in flight. It checks that the object still has this identity in
+each response, or in `expect_unchanged` if responses do not show it. It never retries silently (METHOD 15).
 """
 
 import os
@@ -17,15 +17,15 @@ from sbench.probe.program import Problem
 
 
 class Changed(Problem):
-    """The object is not, or no longer, the identified object: the measurement is invalid, not failed."""
+    """The object was replaced or modified after it was identified: the measurement is invalid rather than failed."""
 
 
 class Absent(Problem):
-    """The store lacks the object."""
+    """The object does not exist in the store."""
 
 
 class Denied(Problem):
-    """The store denies access to an object, which may also be missing if the bucket may not be listed."""
+    """The store denies access to an object; S3 also does so for missing objects if the user may not list the bucket."""
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,27 @@ class Access:
 
 
 class Identity(NamedTuple):
-    """An object's size, and a version that changes if it is replaced: ETag, or inode and time of modification."""
+    """An object's size, and a version that changes if it is replaced: the ETag, or inode and modification time."""
 
     size: int
     version: str
 
 
 class Reader(ABC):
-    """Base class of readers, with threads that fetch the chunks of extents and counts of requests.
+    """Base class of readers: splits byte ranges into requests, sends them from a thread pool, and counts them.
 
     Attributes:
-        client: name and version of the reading library.
-        place: holder of the objects, for messages.
-        attempts: requests sent so far, retries included.
-        retries: repeated requests.
+        client: name and version of the library that reads.
+        place: description of the bucket, container or share, for messages.
+        attempts: number of requests sent so far, including retries.
+        retries: number of retries so far.
     """
 
     client = ""
     place = ""
 
     def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
-        """Keep the store's entry in the configuration, the dataset's location and the credentials; send no request."""
+        """Initialize with the store's configuration entry and the dataset's location, without sending a request."""
         self.spec, self.location, self.access = spec, location, access
         self.attempts = self.retries = 0
         self._lock = threading.Lock()
@@ -69,51 +69,55 @@ class Reader(ABC):
         """Fetch the current size and version of an object.
 
         Raises:
-            Absent: the store lacks the object.
-            Problem: the store cannot be asked; the message has one line.
+            Absent: the object does not exist.
+            Problem: the request failed; the message has one line.
         """
 
     @abstractmethod
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view` with the (offset, length) pairs of `extents`, in sequence.
+        """Read the byte ranges `extents`, (offset, length) each, into consecutive parts of `view`.
 
         Raises:
-            Changed: the object is not the identified object.
+            Changed: the object no longer has this identity.
             Problem: the object cannot be read; the message has one line.
         """
 
     def expect_unchanged(self, name: str, identity: Identity) -> None:
-        """Check outside the timed window that an object is unchanged, if the answers to `read` do not show it.
+        """Check outside the timed window that an object is unchanged; a no-op if `read` checks each response.
 
         Raises:
-            Changed: the object has changed.
+            Changed: the object no longer has this identity.
         """
         return
 
     def describe_object(self, name: str) -> str:
-        """Return the name of an object for messages."""
+        """Return the object's key and the bucket, container or share that contains it, for messages."""
         key = f"{self.location['key']}/{name}".lstrip("/")
         return f"{key} in {self.place}"
 
     def build_changed_error(self, name: str) -> Changed:
-        """Return the error for an object that is not the identified object."""
+        """Return the exception for an object that no longer has its identity."""
         return Changed(f"{self.describe_object(name)} was replaced or truncated during the measurement")
 
     def count_requests(self, attempts: int, retries: int = 0) -> None:
-        """Count requests from any thread."""
+        """Add to the counts of requests and retries (thread-safe)."""
         with self._lock:
             self.attempts += attempts
             self.retries += retries
 
     def close(self) -> None:
-        """Close connections and threads."""
+        """Close connections and stop the threads."""
         if self._pool:
             self._pool.shutdown()
 
     def split_extents(
         self, extents: Iterable[tuple[int, int]], view: memoryview, most: int = 0
     ) -> list[tuple[int, memoryview]]:
-        """Split extents into requests of at most `most` (default: chunk) bytes, as (offset, part of `view` to fill)."""
+        """Split byte ranges into requests of at most `most` bytes (default: the reader's chunk size).
+
+        Returns:
+            (offset in the object, part of `view` to fill) per request.
+        """
         pieces, at, most = [], 0, most or self.access.chunk_bytes
         for offset, length in extents:
             for begin in range(0, length, most):
@@ -123,8 +127,8 @@ class Reader(ABC):
         return pieces
 
     def fetch_pieces(self, pieces: list[tuple], fetch: Callable[..., None]) -> None:
-        """Call `fetch` for all pieces, `concurrency` at a time; stop at the first error and raise it."""
-        # Threads share the list's iterator, so that each takes different pieces.
+        """Call `fetch(*piece)` for all pieces from `concurrency` threads; stop at the first error and raise it."""
+        # The threads share one iterator, so that each piece is fetched once.
         waiting = iter(pieces)
 
         def fetch_waiting() -> None:

@@ -1,6 +1,6 @@
-"""Define the stores of a configuration; everything specific to a kind of store is in the folder of that kind.
+"""Define the interface of stores; the code for each kind of store is in a package of its own.
 
-A folder's `store` module imports no SDK at its top, because an import takes longer than many cells.
+The `store` modules of these packages import no SDK at module level, because this takes longer than many measurements.
 """
 
 import contextlib
@@ -27,22 +27,22 @@ from sbench.stores.transfer import File, Say, Target
 if TYPE_CHECKING:
     import obstore.store
 
-# For clients of obstore: embedded servers use plain HTTP.
+# Options for obstore clients, because embedded servers use plain HTTP.
 PLAIN = {"client_options": {"allow_http": True}}
 
 
 class Store(ABC):
-    """A store; the module `reader` of its folder has the matching `Reader`.
+    """Base class of stores; the `reader` module in the same package contains the matching `Reader`.
 
     Attributes:
-        files: its objects are files of this machine's file systems.
-        file_per_object: each local file holds exactly one object.
-        served_by: name of its embedded server as built.
-        attributes: the embedded server keeps extended attributes with its files.
-        copies: its client holds a second copy of each chunk in flight.
-        service, server: common names of the service, and of the embedded server that replaces it.
-        speaks_s3: S3 clients can read it.
-        takes_files: files can be put into it; otherwise it is a service that creates datasets itself.
+        files: whether its objects are files in this machine's file systems.
+        file_per_object: whether each local file contains exactly one object.
+        served_by: name of the embedded server's build.
+        attributes: whether the embedded server uses extended file attributes.
+        copies: whether its client buffers a second copy of each chunk in flight.
+        service, server: display names of the service, and of the embedded server that substitutes for it.
+        speaks_s3: whether S3 clients can read it.
+        takes_files: whether files can be uploaded to it; if not, it is a service that creates datasets itself.
     """
 
     files = False
@@ -56,87 +56,87 @@ class Store(ABC):
     takes_files = True
 
     def __init__(self, spec: dict) -> None:
-        """Keep the store's entry in the configuration."""
+        """Initialize with the store's configuration entry."""
         self.spec = spec
 
     @property
     def embedded(self) -> bool:
-        """Whether the workflow serves it on the loopback."""
+        """Whether the workflow runs the store's server on the loopback interface."""
         return self.spec.get("server") == "embedded"
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it is a remote service, which charges for requests."""
+        """Whether the store is a remote service, which may charge for requests."""
         return not self.files and not self.embedded
 
     @property
     def has_separate_data(self) -> bool:
-        """Whether the store holds a separate copy of its data instead of reading them in place."""
+        """Whether the store contains a separate copy of the data, instead of the data being read in place."""
         return self.embedded or self.elsewhere or "path" in self.spec
 
     @property
     def billed_service(self) -> str:
-        """The service with the prices of its requests (config/facts/prices.yaml), "" if unknown."""
+        """The key of the service's request prices in config/facts/prices.yaml; an empty string if unknown."""
         return ""
 
     @property
     def is_networked(self) -> bool:
-        """Whether its bytes pass a network, real or emulated, which makes the time of checksums negligible."""
+        """Whether data cross a network, real or emulated, so that the time for checksums is negligible."""
         return self.elsewhere or bool(self.spec.get("network"))
 
     @abstractmethod
     def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
-        """Put a dataset into the store and verify it there.
+        """Copy or upload a dataset to the store, and verify it there.
 
         Args:
             dataset: id of the dataset.
-            files: files of the dataset.
-            folder: the workflow's folder for this store, for data that are stored nowhere else.
-            binaries: artefact of the servers' build.
-            say: function that reports a line per object.
+            files: manifest entries of the dataset's files, with their local paths.
+            folder: folder of the workflow for this store, used unless the store has a location of its own.
+            binaries: JSON file with the paths of the built servers.
+            say: function that reports a line of progress per object.
 
         Returns:
-            {"location", "local_files"} for the artefact, and further facts of the store.
+            {"location", "local_files"} for the workflow's provisioning artefact, plus keys specific to the store.
 
         Raises:
-            Problem: one line that names the place or the object, and the remedy.
+            Problem: a one-line message with the store or the object, and the remedy.
         """
 
     def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
-        """Open the objects below a prefix with obstore, which takes credentials from the environment.
+        """Open the objects under a prefix with obstore, with credentials from environment variables.
 
         Raises:
-            Problem: obstore does not read such a store.
+            Problem: obstore does not support this kind of store.
         """
         raise Problem(f"obstore cannot read a store of kind {self.spec['kind']}")
 
     def list_node_variables(self) -> dict[str, str]:
-        """Return the environment variables with which an HSDS node stores objects in this store.
+        """Return the environment variables that configure an HSDS node to store its objects in this store.
 
         Raises:
-            Problem: HSDS does not support such a store.
+            Problem: HSDS does not support this kind of store.
         """
         raise Problem(f"HSDS cannot write to a store of kind {self.spec['kind']}")
 
     def create_server(self, binaries: dict, folder: Path) -> Server | None:
-        """Return the embedded server of the objects in `folder`, or None for a kind without a server."""
+        """Describe the embedded server for the objects in `folder`; None if this kind of store has no server."""
         return None
 
     @contextlib.contextmanager
     def serve_folder(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S
     ) -> Iterator[Served]:
-        """Serve the objects in `folder` on the loopback inside a `with` block.
+        """Serve the objects in `folder` on the loopback interface during a `with` block.
 
         Args:
-            binaries: artefact of the servers' build.
-            folder: the server's folder; created if missing.
+            binaries: paths of the built servers.
+            folder: the server's data folder; created if missing.
             network: emulated network as in the configuration; None for no proxy.
             log: open file for the servers' output.
-            patience_s: seconds that the server may take to end by itself.
+            patience_s: seconds to wait for the server to exit at the end of the block.
 
         Raises:
-            Problem: a server does not start, even on another port.
+            Problem: a server does not start, even after trying another port.
         """
         folder.mkdir(parents=True, exist_ok=True)
         server = self.create_server(binaries, folder)
@@ -157,27 +157,30 @@ class Store(ABC):
     def resolve_location(
         self, provision: dict, served: Served | None, env: dict[str, str]
     ) -> tuple[dict, dict[str, str]]:
-        """Return the data's location for a reader, and its environment: `env` with the store's credentials.
+        """Return the location of the data for a reader, and `env` with the store's credentials added.
 
         Raises:
-            Problem: credentials are missing, or of another account than the data.
+            Problem: credentials are missing, or belong to a different account than the data.
         """
 
     def list_replaced_files(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
-        """List the user's `files` of a manifest, read in place, that have changed.
+        """List those of the user's files that are read in place and have changed since the manifest was written.
 
         Raises:
-            Problem: the store cannot be asked.
+            Problem: the request to the store failed.
         """
         own = [(entry, Path(entry["path"])) for entry in files if "mtime_ns" in entry]
         return [str(path) for entry, path in own if not _is_unchanged(path, entry)]
 
     def build_reader(self, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> Reader:
-        """Return a reader of a dataset at a location with the credentials in `env`; send no request."""
+        """Create a reader for the dataset at `location` with the credentials in `env`, without sending a request."""
         return self._load_module("reader").Reader(self.spec, location, access, env)
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-        """Return each object's URL, signed with credentials in `env`, and headers for a bare request; {} for files.
+        """Return the URL of each object, signed with the credentials in `env`, and the headers of a plain GET.
+
+        Returns:
+            {object name: (URL, headers)}; {} for files.
 
         Raises:
             Problem: credentials for signing are missing.
@@ -185,12 +188,16 @@ class Store(ABC):
         return {}
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield pairs of a requirement of a run and its check, which returns a description or raises Problem."""
+        """Yield (name, check) for each requirement; a check returns a description, or raises Problem if not met."""
         yield from ()
 
     @abstractmethod
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Describe the limits of the store's figures (METHOD 22), given the types of file systems under its files."""
+        """Describe the limits of results measured with this store (METHOD 22).
+
+        Args:
+            file_systems: types of the file systems that contain its files.
+        """
 
     def _load_module(self, name: str) -> ModuleType:
         folders = (kind.__module__.rpartition(".")[0] for kind in type(self).__mro__)
@@ -200,15 +207,16 @@ class Store(ABC):
 class ObjectStore(Store):
     """A store that is accessed over HTTP.
 
-    The module `client` of its folder imports its SDK. It names the source of credentials without a request
-    (`describe_credentials(spec)`), checks that the service has the holder of the objects (`find_holder(spec)`), signs
-    addresses (`sign_addresses(spec, key, names, env)`), and has the class `target` that uploads.
+    The `client` module of its package imports the SDK. It defines `describe_credentials(spec)` (where credentials come
+    from, without a request), `find_holder(spec)` (checks that the bucket, container or share exists),
+    `sign_addresses(spec, key, names, env)`, and the class `target`, which uploads datasets.
 
     Attributes:
-        holder: holder of its objects, such as "bucket", which is also the key of its name in the configuration.
+        holder: "bucket", "container" or "share": the kind of container for its objects, and the configuration key of
+            the container's name.
         target: name of the class in `client` that uploads a dataset.
-        emulated: descriptions of the embedded server, and of the services that its figures do not describe.
-        saves_s: seconds that the embedded server may take to save its data.
+        emulated: descriptions of the embedded server, and of the services to which its results do not apply.
+        saves_s: seconds that the embedded server may take to save its data and exit.
     """
 
     holder = ""
@@ -217,7 +225,7 @@ class ObjectStore(Store):
     saves_s = PATIENCE_S
 
     def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
-        """Upload objects through the API: HDF5 2.x refuses objects that were copied into a server's folder."""
+        """Upload objects through the API, because HDF5 2.x rejects objects copied directly to the server's folder."""
         artefact = {"location": {"dataset": dataset}, "local_files": [], "folder": None}
         if not self.embedded:
             url, env = self.resolve_holder_url(None, dict(os.environ))
@@ -226,13 +234,13 @@ class ObjectStore(Store):
                 | transfer.provide_files(*self._build_ends(dataset, env), files, say)
                 | self.get_account_url(url)
             )
-        # A separate folder for each dataset, so that all its files belong to it.
+        # One folder per dataset, so that all files in it belong to this dataset.
         own = folder / dataset
         filled = own.exists()
         with self._serve_holder(dataset, own, binaries) as ends:
             artefact |= transfer.provide_files(*ends, files, say)
         if filled and artefact["upload"]["uploaded"]:
-            # Files of replaced objects, which a server keeps for a while, would count as read.
+            # A server retains the files of replaced objects for a while, and they would be listed as files of the data.
             shutil.rmtree(own)
             return self.provide_dataset(dataset, files, folder, binaries, say)
         names = [f"{self.build_dataset_key(dataset)}/{entry['name']}" for entry, _ in files]
@@ -245,7 +253,11 @@ class ObjectStore(Store):
 
     @contextlib.contextmanager
     def _serve_holder(self, dataset: str, folder: Path, binaries: Path) -> Iterator[tuple[Target, Reader]]:
-        """Serve a folder with its holder of objects inside a `with` block; the server saves it at the end."""
+        """Serve a folder during a `with` block, with the bucket or container created if missing.
+
+        Raises:
+            Problem: the server exited with an error status, so it may not have saved its data.
+        """
         with self.serve_folder(read_json(binaries), folder, None, sys.stdout, self.saves_s) as served:
             _, env = self.resolve_holder_url(served, dict(os.environ))
             target, reader = self._build_ends(dataset, env)
@@ -256,19 +268,19 @@ class ObjectStore(Store):
             raise Problem(f"{self.served_by} exited with status {status} before saving its files; run again")
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
-        """List the embedded server's files that hold bytes of objects; empty if the store is not embedded."""
+        """List the embedded server's files that contain object data; empty for a store without an embedded server."""
         return []
 
     def get_account_url(self, url: str) -> dict[str, str]:
-        """Return {"account_url"} of the holder if the environment, not the configuration, names it."""
+        """Return {"account_url"} for services whose account may be set in the environment; {} for others."""
         return {}
 
     @abstractmethod
     def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
-        """Return the URL of the holder of the objects, and the environment with its credentials."""
+        """Return the URL of the bucket, container or share, and `env` with its credentials added."""
 
     def build_dataset_key(self, dataset: str) -> str:
-        """Return the common beginning of the keys of a dataset's objects."""
+        """Return the common key prefix of a dataset's objects."""
         return "/".join(filter(None, [self.spec["prefix"], dataset]))
 
     def resolve_location(
@@ -276,24 +288,24 @@ class ObjectStore(Store):
     ) -> tuple[dict, dict[str, str]]:
         """Return {"url", "key"} of the dataset, and the reader's environment."""
         url, env = self.resolve_holder_url(served, env)
-        # The data must be in the account that the environment names now.
+        # The environment may have changed since the upload: the data must be in the account that it names now.
         account, provided = url.rpartition("/")[0], provision.get("account_url")
         if provided not in (None, account):
             raise Problem(
                 f"the data are in {provided}, but the environment names {account}; set the environment to the first,"
                 " or add a store with account_url for each account"
             )
-        # The user's existing objects have their key in the location.
+        # The location of a user's existing objects includes their key.
         where = provision["location"]
         key = where["key"] if "key" in where else self.build_dataset_key(where["dataset"])
         return {"url": f"{url}/{key}".rstrip("/"), "key": key}, env
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-        """Return signed addresses; see `Store.sign_addresses`."""
+        """Return the signed URL and headers of each object; see `Store.sign_addresses`."""
         return self._load_module("client").sign_addresses(self.spec, location["key"], names, env)
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the checks of the credentials and of the holder of a remote service."""
+        """Yield the checks of a remote service's credentials and of its bucket, container or share."""
         if self.embedded:
             yield "", lambda: "embedded, served on the loopback"
             return
@@ -301,7 +313,7 @@ class ObjectStore(Store):
         yield self.holder, lambda: self._load_module("client").find_holder(self.spec)
 
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Describe the caches that the benchmark does not control, or the emulation."""
+        """Describe the embedded server and its network, or the caches of a service, which are not controlled."""
         if not self.embedded:
             return "caches and other users of the service are not controlled"
         server, others = self.emulated
@@ -323,7 +335,7 @@ def _is_unchanged(path: Path, entry: dict) -> bool:
 
 
 def apply_cloud_settings(env: dict[str, str], cloud: str) -> dict[str, str]:
-    """Replace the variables of a cloud, which begin with `cloud`, with the user's."""
+    """Return `env` with the variables whose names begin with `cloud` replaced by this process's variables."""
     own = {key: value for key, value in os.environ.items() if key.startswith(cloud)}
     return {key: value for key, value in env.items() if not key.startswith(cloud)} | own
 
@@ -337,11 +349,19 @@ def serve_dataset(
     log: IO[str],
     fault: dict | None = None,
 ) -> tuple[Served | None, dict, dict[str, str]]:
-    """Return a cell's embedded server, if any, the data's location, and the reader's environment.
+    """Start a dataset's embedded server, if any; return it, the location of the data and the reader's environment.
 
-    `spec` is the store's entry in the configuration, `provision` the artefact of its data, `env` the initial
-    environment, `fault` (`faults.plan_fault`) the faults to inject; the stack ends the server. For the other arguments
-    and for errors see `Store.serve_folder` and `Store.resolve_location`.
+    Args:
+        stack: exit stack that stops the server.
+        spec: the store's configuration entry.
+        provision: what `Store.provide_dataset` returned for the dataset.
+        env: initial environment.
+        binaries: JSON file with the paths of the built servers.
+        log: open file for the servers' output.
+        fault: faults to inject (`faults.plan_fault`).
+
+    Raises:
+        Problem: as `Store.serve_folder` and `Store.resolve_location`.
     """
     store, served = get_store(spec), None
     if store.embedded:
@@ -355,13 +375,13 @@ def serve_dataset(
 
 
 def list_needed_servers(specs: Iterable[dict]) -> list[str]:
-    """List the servers that stores of a configuration need (`--need` of `scripts/build_servers.py`)."""
+    """List the servers to build for the stores of a configuration (`--need` of `scripts/build_servers.py`)."""
     embedded = [store for spec in specs if (store := get_store(spec)).embedded]
     proxies = {"toxiproxy" for store in embedded if store.spec.get("network") is not None}
     return sorted(({store.served_by for store in embedded} | proxies) - {""})
 
 
 def get_store(spec: dict) -> Store:
-    """Return the store of a configuration entry; the first word of its kind names its folder."""
+    """Return the store for a configuration entry; the part of `kind` before the first hyphen names its package."""
     folder = importlib.import_module(f"sbench.stores.{spec['kind'].partition('-')[0]}.store")
     return folder.KINDS[spec["kind"]](spec)

@@ -1,7 +1,7 @@
-"""Put a dataset into an object store: upload missing objects with the SDK and read them back.
+"""Upload a dataset to an object store: upload missing objects with the SDK, and read them back to verify them.
 
-Objects come from files or are generated while they are sent (`sbench.probe.content`); memory holds at most as many
-parts as there are requests in flight.
+Objects are read from files, or generated while they are uploaded (`sbench.probe.content`). At most one part per request
+in flight is in memory.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class Target(ABC):
     """The destination of a dataset in an object store.
 
     Attributes:
-        where: name of the place in messages.
+        where: description of the bucket, container or share, for messages.
         writable: whether uploads are allowed.
         most_parts: maximum number of parts of an object.
     """
@@ -40,44 +40,44 @@ class Target(ABC):
     most_parts = sys.maxsize
 
     def __init__(self, where: str, key: str) -> None:
-        """Keep the place, and `key`, the common beginning of the keys of the dataset's objects."""
+        """Initialize with a description for messages, and the common key prefix of the dataset's objects."""
         self.where, self._key = where, key
 
     def build_object_key(self, name: str) -> str:
-        """Return the object's full name in the store."""
+        """Return the key of an object in the store."""
         return f"{self._key}/{name}"
 
     @abstractmethod
     def convert_errors(self) -> contextlib.AbstractContextManager:
-        """Turn the SDK's errors into `Problem`."""
+        """Convert the SDK's exceptions to `Problem` during a `with` block."""
 
     def make_holder(self) -> None:
-        """Create the bucket or container of an embedded server if it is missing; remote services have theirs."""
+        """Create the bucket or container of an embedded server if it is missing; not called for remote services."""
         return
 
     def fetch_part_bytes(self, name: str) -> int | None:
-        """Return the bytes of an object's first or only part, or None if the store does not report it."""
+        """Return the size in bytes of an object's first or only part, or None if the store does not report it."""
         return None
 
     @abstractmethod
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
-        """Upload `size` bytes with the SDK's transfer in parts of `part` bytes, and report the progress."""
+        """Upload `size` bytes with the SDK, in parts of `part` bytes, and report progress."""
 
 
 class Progress:
-    """A report from time to time on the progress of a large object."""
+    """Reports the progress of the transfer of a large object, at most once per 10 s."""
 
     def __init__(self, what: str, size: int, say: Say) -> None:
-        """Start at 0 of `size` bytes."""
+        """Start at 0 of `size` bytes; `what` is the beginning of each reported line."""
         self._what, self._size, self._say = what, size, say
         self._done, self._said = 0, time.monotonic()
 
     def add_bytes(self, count: int) -> None:
-        """Add to the bytes done."""
+        """Add to the number of transferred bytes."""
         self.set_bytes(self._done + count)
 
     def set_bytes(self, done: int, _size: int | None = None) -> None:
-        """Set the bytes done, and report them from time to time."""
+        """Set the number of transferred bytes, and report it if the last report was more than 10 s ago."""
         self._done = done
         if time.monotonic() - self._said > _SAY_EVERY_S:
             self._said = time.monotonic()
@@ -85,21 +85,21 @@ class Progress:
 
 
 def provide_files(target: Target, reader: Reader, files: list[File], say: Say) -> dict:
-    """Put files into the store, except files that are there with the right bytes.
+    """Upload the files of a dataset, except those that the store already contains with the correct content.
 
     Args:
         target: destination.
         reader: reader of existing objects.
-        files: (manifest entry, local path or None if the entry describes how to generate the content); an entry may
-            request `part_bytes`.
-        say: function that reports a line per uploaded object.
+        files: (manifest entry, local path) per file; the path is None if the entry describes how to generate the
+            content. An entry may request a part size (`part_bytes`).
+        say: function that reports a line of progress.
 
     Returns:
-        {"upload": {"uploaded", "found"}, "part_bytes"}: numbers of objects; the bytes of a part of the largest object
-        as the store reports them (METHOD 10), or None.
+        {"upload": {"uploaded", "found"}, "part_bytes"}: the numbers of uploaded and of already existing objects, and
+        the part size of the largest object in bytes as reported by the store (METHOD 10), or None.
 
     Raises:
-        Problem: one line that names the place or the object, and the remedy.
+        Problem: a one-line message with the store or the object, and the remedy.
     """
     with target.convert_errors():
         absent = [(entry, path) for entry, path in files if not _has_object(target, reader, entry, say)]
@@ -131,14 +131,21 @@ def _upload_file(target: Target, reader: Reader, entry: dict, path: Path | None,
 
 
 def open_entry(entry: dict, path: Path | None) -> BinaryIO:
-    """Open the bytes of a manifest entry: its local copy, or content generated while it is read."""
+    """Open the content of a manifest entry as a binary stream: the local file, or content generated during reads."""
     return content.open_stream(entry) if path is None else open(path, "rb")
 
 
 def choose_part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
-    """Return the part size of an object: `requested`, or if 0 the smallest in whole MiB, at least 16, that fits.
+    """Return an object's part size in bytes.
 
-    Raise Problem if the requested size needs too many parts.
+    Args:
+        size: size of the object in bytes.
+        most_parts: maximum number of parts.
+        requested: requested part size in bytes; 0 for the smallest multiple of 1 MiB, at least 16 MiB, that needs no
+            more than `most_parts` parts.
+
+    Raises:
+        Problem: the requested part size needs too many parts.
     """
     if requested and requested * most_parts < size:
         raise Problem(f"{size} bytes need more than {most_parts} parts of {requested} bytes; choose a larger part_size")
@@ -146,13 +153,13 @@ def choose_part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
 
 
 def _has_parts(target: Target, entry: dict) -> bool:
-    """Return whether an object has the parts that its manifest requests, as far as its store reports."""
+    """Return whether an object has the part size that its manifest entry requests; True if the store reports none."""
     requested = entry.get("part_bytes")
     return not requested or target.fetch_part_bytes(entry["name"]) in (None, min(requested, entry["bytes"]))
 
 
 def _has_object(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
-    """Return whether the object exists with the size, the parts and the sha256 of the manifest."""
+    """Return whether the object exists with the size, the part size and the SHA-256 of its manifest entry."""
     name, size = entry["name"], entry["bytes"]
     try:
         identity = reader.fetch_identity(name)
@@ -161,14 +168,14 @@ def _has_object(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
     if identity.size != size or not _has_parts(target, entry):
         return False
     hashed, progress = hashlib.sha256(), Progress(f"reading {target.build_object_key(name)}", size, say)
-    # Bounds the memory for objects of any size.
+    # Reading in pieces bounds the memory for large objects.
     buffer = memoryview(bytearray(min(size, ACCESS.chunk_bytes * ACCESS.concurrency)))
     for offset in range(0, size, len(buffer)):
         view = buffer[: size - offset]
         try:
             reader.read(name, [(offset, len(view))], view, identity)
         except Problem:
-            # Not every SDK retries an answer that was cut.
+            # Not every SDK retries after a truncated response.
             reader.read(name, [(offset, len(view))], view, identity)
         hashed.update(view)
         progress.add_bytes(len(view))

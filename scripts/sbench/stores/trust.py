@@ -1,8 +1,8 @@
-"""Make clients trust the temporary authority of an embedded server with encrypted connections (`tls`).
+"""Make clients trust the temporary certificate authority of an embedded server that uses TLS (setting `tls`).
 
-Python's clients and s2n, used by ROS3 of HDF5 2, take its certificate from environment variables. libcurl, used by
-ROS3 of HDF5 1.14, reads only the system's bundle: if the kernel allows it, the certificate is mounted over the
-bundle, in a mount namespace of the measuring program alone.
+Python clients and s2n (used by the ROS3 driver of HDF5 2) read the CA certificate from environment variables. libcurl
+(used by the ROS3 driver of HDF5 1.14) reads only the system's CA bundle. If the kernel allows it, the certificate is
+bind-mounted over this bundle, in a mount namespace that only the measuring program sees.
 """
 
 import functools
@@ -13,15 +13,19 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-# Variables of OpenSSL (s2n, urllib), botocore and requests.
+# Environment variables of OpenSSL (s2n, urllib), botocore and requests.
 VARIABLES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
-# Bundles that libcurl reads on Debian, Red Hat and SUSE.
+# CA bundles that libcurl reads on Debian, Red Hat and SUSE.
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
 _MOUNT = 'bundle=$1; shift; while [ "$1" != -- ]; do mount --bind "$bundle" "$1" || exit; shift; done; shift; exec "$@"'
 
 
 def install_certificate(certificate: str) -> dict[str, str]:
-    """Write a PEM certificate to a temporary file; set and return the variables that make clients trust it alone."""
+    """Write a PEM certificate to a temporary file, and set environment variables so that clients trust only it.
+
+    Returns:
+        The environment variables set: {name: path of the temporary file}.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".pem", delete=False, encoding="utf-8") as file:
         file.write(certificate)
     named = dict.fromkeys(VARIABLES, file.name)
@@ -30,14 +34,14 @@ def install_certificate(certificate: str) -> dict[str, str]:
 
 
 def build_command_prefix(env: Mapping[str, str]) -> list[str]:
-    """Return a command prefix that puts the certificate in `env` in place of the system's."""
+    """Return a command prefix that bind-mounts the certificate file named in `env` over the system's CA bundles."""
     there = [str(Path(bundle).resolve()) for bundle in _BUNDLES if Path(bundle).exists()]
     return [*_build_unshare_command(), "sh", "-c", _MOUNT, "sh", env[VARIABLES[0]], *dict.fromkeys(there), "--"]
 
 
 @functools.cache
 def describe_mount_obstacle() -> str:
-    """Return the reason if processes here cannot have private mounts, else ""."""
+    """Return the reason why processes cannot have private mounts here, or an empty string if they can."""
     if not shutil.which("unshare"):
         return "unshare (util-linux) is missing"
     tried = subprocess.run(
@@ -48,5 +52,5 @@ def describe_mount_obstacle() -> str:
 
 
 def _build_unshare_command() -> list[str]:
-    """Return the command for private mounts: root may have them; others need a user namespace from the kernel."""
+    """Return the `unshare` command for private mounts; users other than root also need a user namespace."""
     return ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]

@@ -1,4 +1,4 @@
-"""Read and write Azure Storage: objects of Azure Blob and Azurite, and files of Azure Files."""
+"""Support Azure Storage: Azure Blob, its emulator Azurite, and Azure Files."""
 
-# Environment variables with an account's credentials.
+# Environment variables for an account's credentials.
 CONNECTION, SAS = "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN"

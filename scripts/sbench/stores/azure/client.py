@@ -1,6 +1,6 @@
-"""Connect to Azure Storage: credentials, addresses, one-line errors and uploads of a dataset.
+"""Connect to Azure Storage: credentials, signed URLs, one-line error messages, and uploads of datasets.
 
-Each function imports only the SDK of the service it uses, so that a process does not load both SDKs.
+Each function imports only the SDK of the service that it uses (Blob or Files), so that no process loads both.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ from sbench.stores.azure import CONNECTION, SAS
 from sbench.stores.bare import VALID_S, Address
 from sbench.stores.reading import Absent
 
-# The SDK's defaults wait for minutes before they report that nobody answers.
+# With the SDK's default settings, an unreachable service is reported only after minutes.
 PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
-# The scope of azure-identity's tokens.
+# The scope of tokens requested from azure-identity.
 _AUDIENCE = "https://storage.azure.com/.default"
 _RIGHTS = "the credentials lack permission: check their role (Storage … Data …), the SAS token's rights or the firewall"
 _GONE = "no longer exists: remove the artefact of its provisioning step and run again"
@@ -60,15 +60,16 @@ _NO_HOLDER = ("ContainerNotFound", "ShareNotFound")
 
 
 def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: object):
-    """Return the ContainerClient of an azure-blob store, or the ShareClient of an azure-files store.
+    """Create a ContainerClient for an azure-blob store, or a ShareClient for an azure-files store.
 
     Args:
-        store: the store's entry in the configuration: container or share, account_url, server.
-        env: variables with a connection string or a SAS token; without either, azure-identity's chain is used.
-        options: keyword arguments of the SDK's client.
+        store: the store's configuration entry: container or share, account_url, server.
+        env: environment variables with a connection string or a SAS token. Without either of them, the credential chain
+            of azure-identity is used.
+        options: keyword arguments for the SDK's client.
 
     Raises:
-        Problem: the connection string or the URL is malformed, both differ in the account, or neither names an account.
+        Problem: the connection string or the URL is malformed, they name different accounts, or there is no account.
     """
     options = PATIENCE | {"raw_response_hook": partial(_expect_storage, describe_place(store))} | options
     text, url = env.get(CONNECTION), store.get("account_url")
@@ -77,16 +78,16 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: ob
 
         name, argument = store["share"], "share_name"
         if not (text or env.get(SAS)):
-            # Tokens of azure-identity need this to read files regardless of their access lists.
+            # Required with azure-identity's tokens; it allows reading files regardless of their access control lists.
             options["token_intent"] = "backup"
     else:
         from azure.storage.blob import ContainerClient as Client
 
         name, argument = store["container"], "container_name"
     if store.get("server") == "embedded":
-        # A server on the loopback must not go through a proxy of the environment.
+        # Requests to a server on the loopback interface must not use a proxy set in the environment.
         options["use_env_settings"] = False
-    # The SDK's message may repeat the string that it refuses, which may be secret.
+    # The SDK's message is not shown, because it may contain the rejected connection string and thus a secret.
     try:
         if not text:
             return Client(url, name, credential=_choose_credential(url, env), **options)
@@ -101,10 +102,10 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **options: ob
 
 
 def describe_credentials(store: dict) -> str:
-    """Return the source of a store's credentials without a request to the service.
+    """Describe where a store's credentials come from, without sending a request.
 
     Raises:
-        Problem: no account is named, or the SAS token has expired.
+        Problem: no account is configured, or the SAS token has expired.
     """
     if expired := _check_expiry():
         raise Problem(expired)
@@ -115,24 +116,24 @@ def describe_credentials(store: dict) -> str:
 
 
 def get_base_url(store: dict) -> str:
-    """Return the URL of a container or share that is not embedded; raise errors as `build_client` does."""
+    """Return the URL of a remote container or share, without credentials; raises as `build_client`."""
     with build_client(store) as client:
         parts = urlsplit(client.url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def describe_place(store: dict) -> str:
-    """Return the name of a store's container or share for messages."""
+    """Describe a store's container or share, for messages."""
     what = f"share {store['share']}" if "share" in store else f"container {store['container']}"
     account = "the embedded account" if store.get("server") else f"the account of {CONNECTION}"
     return f"{what} of {store.get('account_url', account)}"
 
 
 def find_holder(store: dict) -> str:
-    """Check that the service has the container or share, and return its name for messages.
+    """Check that the container or share exists and can be listed, and return its description for messages.
 
     Raises:
-        Problem: the service, the credentials, the container or the share differ from the configuration.
+        Problem: the service cannot be reached, rejects the credentials, or does not contain the container or share.
     """
     where = describe_place(store)
     with convert_errors(where), build_client(store, retry_total=0) as client:
@@ -146,7 +147,7 @@ def find_holder(store: dict) -> str:
 
 @contextlib.contextmanager
 def convert_errors(where: str) -> Iterator[None]:
-    """Turn the SDK's errors into one line that names the place `where`."""
+    """Convert the SDK's exceptions to `Problem` or `Absent` with a one-line message that begins with `where`."""
     try:
         yield
     except AzureError as error:
@@ -173,7 +174,7 @@ def _describe_error(error: AzureError, where: str) -> str:
 
 
 def _expect_storage(where: str, response: PipelineResponse) -> None:
-    """Raise Problem unless a response comes from Azure Storage, which puts its version into each."""
+    """Raise Problem for a successful response without the x-ms-version header, which Azure Storage always sends."""
     answer = response.http_response
     if answer.status_code < 400 and "x-ms-version" not in answer.headers:
         raise Problem(f"{where} does not respond like Azure Storage; check account_url or {CONNECTION}")
@@ -192,13 +193,13 @@ def _choose_credential(url: str | None, env: Mapping[str, str]):
         raise Problem(f"account_url must be https for azure-identity's tokens (got {url}); correct it, or set {SAS}")
     from azure.identity import DefaultAzureCredential
 
-    # It logs every attempt at length; the line of `convert_errors` names the remedy.
+    # azure-identity logs each failed attempt at length; the message of `convert_errors` is sufficient.
     logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     return DefaultAzureCredential()
 
 
 def _check_expiry() -> str | None:
-    """Return the remedy if a SAS token of the environment has expired, else None."""
+    """Return an error message if a SAS token in the environment has expired, otherwise None."""
     signature = os.environ.get(CONNECTION, "").partition("SharedAccessSignature=")[2].partition(";")[0]
     for name, token in ((CONNECTION, signature), (SAS, os.environ.get(SAS, ""))):
         for end in parse_qs(token.lstrip("?")).get("se", []):
@@ -210,7 +211,7 @@ def _check_expiry() -> str | None:
 
 
 def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-    """Return each object's URL, with a credential in it or in its headers."""
+    """Return the URL and headers of each object; the credential is in either of them."""
     with build_client(store, env) as there:
         of = there.get_file_client if "share" in store else there.get_blob_client
         return {name: _sign_address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}
@@ -231,7 +232,7 @@ def _sign_address(store: dict, client: Any, path: str) -> Address:
 
 
 def _build_signature(store: dict, path: str, credential) -> str:
-    """Return a signature that allows reading one object, computed without a request."""
+    """Return a SAS token that allows reading a single object, computed without sending a request."""
     account = {"account_name": credential.account_name, "account_key": credential.account_key}
     options = {"permission": "r", "expiry": datetime.now(UTC) + timedelta(seconds=VALID_S)}
     if "share" in store:
@@ -244,20 +245,20 @@ def _build_signature(store: dict, path: str, credential) -> str:
 
 
 class Target(transfer.Target):
-    """A dataset's place in a share, which does not split files into parts."""
+    """The destination of a dataset in a share; Azure Files does not split files into parts."""
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
-        """Create the client without a request."""
+        """Create the client, without sending a request."""
         super().__init__(describe_place(store), key)
         self._connect = partial(build_client, store, env)
         self.client = self._connect()
 
     def convert_errors(self) -> contextlib.AbstractContextManager:
-        """Turn the SDK's errors into one line."""
+        """Convert the SDK's exceptions to `Problem` with a one-line message."""
         return convert_errors(self.where)
 
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
-        """Upload a file; a failed upload leaves zeros at the end, which the checksum detects."""
+        """Upload a file; a failed upload leaves a file that ends with zeros, which the checksum detects."""
         for folder in reversed(PurePosixPath(self.build_object_key(name)).parents[:-1]):
             with contextlib.suppress(ResourceExistsError):
                 self.client.create_directory(str(folder))
@@ -266,7 +267,7 @@ class Target(transfer.Target):
 
 
 class Container(Target):
-    """A dataset's place in a container."""
+    """The destination of a dataset in a container."""
 
     most_parts = 50_000
 
@@ -276,7 +277,7 @@ class Container(Target):
             self.client.create_container()
 
     def fetch_part_bytes(self, name: str) -> int | None:
-        """Return the bytes of a blob's first block (without blocks: of the blob), or None if it is not a block blob."""
+        """Return the size of a blob's first block, or of a blob without blocks; None if it is not a block blob."""
         blob = self.client.get_blob_client(self.build_object_key(name))
         try:
             blocks, _ = blob.get_block_list("committed")
@@ -285,8 +286,8 @@ class Container(Target):
         return blocks[0].size if blocks else blob.get_blob_properties().size
 
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
-        """Upload a blob in blocks; the service drops the blocks of a failed upload."""
-        # The service compares these checksums; without them Azurite computes others, at half the speed.
+        """Upload a blob in blocks; the service discards the blocks of a failed upload."""
+        # The service verifies these checksums. Without them, Azurite computes others, which halves the speed.
         options = {"length": size, "overwrite": True, "validate_content": True, "max_concurrency": transfer.THREADS}
         options["progress_hook"] = progress.set_bytes
         with self._connect(max_block_size=part, max_single_put_size=part) as container:

@@ -1,8 +1,10 @@
-"""Read objects of containers and files of shares with the SDK's chunks and concurrency, and count its requests.
+"""Read blobs and files of shares with the Azure SDK, which splits reads into chunks, and count its requests.
 
-The SDK fetches the first chunk of a range alone and the others together. Threads fetch several extents, each without
-concurrency inside the SDK. A blob is read on the condition that its ETag is the identified ETag; Azure Files lacks
-such a condition, so this reader compares the first answer's ETag, and the SDK compares the ETags of later answers.
+The SDK fetches the first chunk of a byte range alone, and then the other chunks concurrently. If there is more than one
+byte range, this reader's threads fetch them in parallel, each without concurrency inside the SDK.
+
+Reads of a blob are conditional on its ETag. Azure Files lacks conditional reads, so this reader compares the ETag of
+the first response, and the SDK compares the ETags of later responses.
 """
 
 import os
@@ -20,15 +22,15 @@ from sbench.stores.azure import client as azure
 from sbench.stores.reading import Access, Identity
 
 _CHANGED = (412, 416)
-# The block size that the Storage clients give the transports they create.
+# The block size with which the Azure Storage clients create their transports.
 _BLOCK = 256 * 1024
 
 
 class Reader(reading.Reader):
-    """A reader with one client per object."""
+    """A reader of a container or share, with one SDK client per object."""
 
     def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
-        """Create the client of the container or share without a request."""
+        """Create the client of the container or share, without sending a request."""
         super().__init__(spec, location, access, env)
         self._files = "share" in spec
         package = "azure-storage-file-share" if self._files else "azure-storage-blob"
@@ -37,7 +39,7 @@ class Reader(reading.Reader):
         options |= {"connection_data_block_size": _BLOCK, "use_env_settings": spec.get("server") != "embedded"}
         self._transport = RequestsTransport(**options)
         self._transport.open()
-        # A connection for each of the SDK's threads.
+        # One connection per SDK thread.
         for adapter in self._transport.session.adapters.values():
             adapter.init_poolmanager(access.concurrency, access.concurrency)
         chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
@@ -47,14 +49,14 @@ class Reader(reading.Reader):
         self._objects: dict[str, Any] = {}
 
     def fetch_identity(self, name: str) -> Identity:
-        """Return size and ETag."""
+        """Return the object's size and ETag."""
         client = self._get_object_client(name)
         ask = client.get_file_properties if self._files else client.get_blob_properties
         attributes = self._call_service(name, 1, ask)
         return Identity(attributes.size, attributes.etag)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view` with the SDK; raise Changed if the object has changed."""
+        """Read byte ranges with the SDK; see `reading.Reader.read`."""
         parts = self.split_extents(extents, view, len(view))
         needed = sum(-(-len(part) // self.access.chunk_bytes) for _, part in parts)
         options = {"max_concurrency": self.access.concurrency if len(parts) == 1 else 1}
@@ -75,7 +77,7 @@ class Reader(reading.Reader):
         self._call_service(name, needed, lambda: self.fetch_pieces(parts, fetch_part))
 
     def close(self) -> None:
-        """Close connections and threads."""
+        """Close the connections and stop the threads."""
         super().close()
         self._holder.close()
         self._transport.close()
@@ -87,7 +89,7 @@ class Reader(reading.Reader):
         return self._objects[name]
 
     def _call_service(self, name: str, needed: int, ask: Callable[[], object]) -> object:
-        """Call `ask`, count requests beyond `needed` as retries, and turn errors into one line."""
+        """Return `ask()`; count requests beyond `needed` as retries, and convert errors to one-line messages."""
         before = self.attempts
         with azure.convert_errors(self.describe_object(name)):
             try:
@@ -101,7 +103,7 @@ class Reader(reading.Reader):
 
 
 class _Into:
-    """A writable file over a buffer, for the SDK's chunks in any order."""
+    """A writable file object over a buffer; the SDK writes chunks to it in any order."""
 
     def __init__(self, view: memoryview) -> None:
         self._view, self._at, self.written = view, 0, 0

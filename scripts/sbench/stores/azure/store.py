@@ -1,4 +1,4 @@
-"""Define the stores of Azure: a container of Azure Blob or embedded Azurite, and a share of Azure Files."""
+"""Define the stores for Azure Storage: a container of Azure Blob or an embedded Azurite, and an Azure Files share."""
 
 import base64
 import os
@@ -14,12 +14,12 @@ from sbench.stores.store import PLAIN, ObjectStore, apply_cloud_settings
 if TYPE_CHECKING:
     import obstore.store
 
-# Azurite's account; each start of the server creates its key.
+# Account of the embedded Azurite; its key is generated for each start of the server.
 ACCOUNT = "benchmark"
 
 
 def build_connection_string(endpoint: str, credentials: dict[str, str]) -> str:
-    """Return the connection string of a server's account at an endpoint; `credentials` has "account" and "key"."""
+    """Return an Azure connection string for an endpoint and its credentials ("account" and "key")."""
     protocol, account = endpoint.partition(":")[0], credentials["account"]
     return (
         f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
@@ -41,45 +41,48 @@ class _Azure(ObjectStore):
 
 
 class Files(_Azure):
-    """A share, accessed over REST."""
+    """A share of Azure Files, accessed through its REST API."""
 
     holder, service = "share", "Azure Files"
 
 
 class Blob(_Azure):
-    """A container."""
+    """A container of Azure Blob or of an embedded Azurite."""
 
     file_per_object = False
     served_by = "azurite"
     holder, service, server = "container", "Azure Blob", "Azurite"
     emulated = ("Azurite, Microsoft's emulator of Azure Storage,", "Azure")
     target = "Container"
-    # Azurite saves its metadata when it ends; they grow with the number of blocks.
+    # Azurite saves its metadata on exit, and their size grows with the number of blocks.
     saves_s = 60.0
 
     def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
-        """Open the objects below a prefix with obstore."""
+        """Open the objects under a prefix with obstore."""
         from obstore.store import AzureStore
 
         parts = dict(part.split("=", 1) for part in _read_connection().split(";") if part)
         account = {"account_name": parts["AccountName"], "account_key": parts["AccountKey"]}
-        # The endpoint names the account only if it is not the service's.
+        # The connection string has BlobEndpoint only for services other than Azure's.
         account |= {"endpoint": parts["BlobEndpoint"]} if "BlobEndpoint" in parts else {}
         return AzureStore(self.spec["container"], prefix=prefix, **account, **PLAIN)
 
     def list_node_variables(self) -> dict[str, str]:
-        """Return the environment variables with which an HSDS node stores objects in the container."""
+        """Return the environment variables that configure an HSDS node to store its objects in the container."""
         return {"AZURE_CONNECTION_STRING": _read_connection(), "BUCKET_NAME": self.spec["container"]}
 
     def create_server(self, binaries: dict, folder: Path) -> Server:
-        """Return an Azurite `Server` for `folder`; two servers on a folder would overwrite each other's metadata."""
+        """Describe an Azurite server for `folder`.
+
+        At most one server may use a folder: two servers would overwrite each other's metadata.
+        """
         credentials = {"account": ACCOUNT, "key": base64.b64encode(secrets.token_bytes(32)).decode()}
 
         def command(port: int) -> list[str]:
             return [
                 *(binaries["node"], binaries["azurite"], "--location", str(folder)),
                 *("--blobHost", "127.0.0.1", "--blobPort", str(port)),
-                # Azurite refuses API versions newer than itself, such as the SDKs' versions.
+                # The SDKs use API versions that are newer than Azurite, which it would reject.
                 *("--skipApiVersionCheck", "--disableTelemetry"),
             ]
 
@@ -87,11 +90,11 @@ class Blob(_Azure):
         return Server("azurite", command, AccessLog(), env, credentials)
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
-        """List the Azurite files that hold the bytes of all objects."""
+        """List the files in which Azurite stores the data of all objects."""
         return list_extent_files(folder)
 
     def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
-        """Return the container's URL, and the environment with credentials of the embedded server or the user."""
+        """Return the container's URL, and `env` with the credentials of the embedded server or of the user."""
         if not served:
             return super().resolve_holder_url(served, env)
         connection = build_connection_string(served.endpoint, served.credentials)
@@ -100,14 +103,18 @@ class Blob(_Azure):
 
 
 def _read_connection() -> str:
-    """Return the account's connection string, which HSDS needs and obstore accepts."""
+    """Return the connection string from the environment; HSDS requires one, and it suffices for obstore.
+
+    Raises:
+        Problem: the environment variable is not set.
+    """
     if text := os.environ.get(CONNECTION):
         return text
     raise Problem(f"HSDS and Zarr need the Azure credentials in {CONNECTION}; set it")
 
 
 def list_extent_files(folder: Path) -> list[Path]:
-    """List the files in an Azurite folder that hold bytes of objects."""
+    """List the nonempty files in which Azurite stores object data."""
     return sorted(path for path in (folder / "__blobstorage__").glob("*") if path.stat().st_size)
 
 

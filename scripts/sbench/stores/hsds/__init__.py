@@ -1,1 +1,1 @@
-"""Use a running HDF service (HSDS), which stores datasets itself."""
+"""Support a running HDF service (HSDS), which manages the storage of its datasets itself."""

@@ -1,4 +1,4 @@
-"""Define the store of a remote HDF service, which stores data written through it and takes no objects."""
+"""Define the store for a remote HDF service, which stores data written through its API and accepts no files."""
 
 import base64
 import http.client
@@ -15,17 +15,17 @@ from sbench.stores.embedded import Served
 from sbench.stores.store import Store
 from sbench.stores.transfer import File, Say
 
-# Environment variables, and keys of the file, in which h5pyd looks for credentials.
+# h5pyd looks for credentials in these environment variables, and under the same keys in its configuration file.
 NAMES = ("HS_USERNAME", "HS_PASSWORD")
 FILE = Path("~/.hscfg")
 _PATIENCE_S = 20
 
 
 def read_credentials() -> tuple[str, str]:
-    """Return the user's name and password from the environment or h5pyd's file.
+    """Return the user name and password from the environment, or else from h5pyd's configuration file.
 
     Raises:
-        Problem: the name or the password is in neither.
+        Problem: the user name or the password is in neither of them.
     """
     values = {name: os.environ[name] for name in NAMES if name in os.environ}
     if len(values) < len(NAMES) and (path := FILE.expanduser()).is_file():
@@ -37,38 +37,38 @@ def read_credentials() -> tuple[str, str]:
 
 
 class Hsds(Store):
-    """A folder of an HDF service for datasets."""
+    """A folder of an HDF service, in which studies create datasets."""
 
     service = "HSDS"
     takes_files = False
 
     def provide_dataset(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
-        """Upload nothing, because studies write and read through the service; check that it answers."""
+        """Check that the service responds; upload nothing, because studies write their data through the service."""
         self._expect_service()
         return {"location": {"endpoint": self.spec["endpoint"]}, "local_files": []}
 
     def resolve_location(
         self, provision: dict, served: Served | None, env: dict[str, str]
     ) -> tuple[dict, dict[str, str]]:
-        """Return the endpoint, and the environment with the user's credentials."""
+        """Return {"endpoint"}, and the environment with the user's credentials added."""
         return provision["location"], env | dict(zip(NAMES, read_credentials(), strict=True))
 
     def sign_addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-        """Raise Problem, because only the service knows its objects."""
+        """Raise Problem, because the service does not expose the objects in which it stores datasets."""
         raise Problem("an HDF service does not expose its objects to bare requests")
 
     def list_requirements(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the checks of the credentials and of the service that takes them."""
+        """Yield the check that credentials exist, and the check that the service is ready and accepts them."""
         yield "credentials", lambda: f"user {read_credentials()[0]}"
         yield "service", self._expect_service
 
     def describe_limits(self, file_systems: Set[str]) -> str:
-        """Describe the caches and users that the benchmark does not control."""
+        """Describe the nodes, caches and other users that the benchmark does not control."""
         how = f" ({self.spec['deployment']})" if "deployment" in self.spec else ""
         return f"a remote service{how}; its nodes, their caches and its other users are not controlled"
 
     def _expect_service(self) -> str:
-        """Return the service's version; raise Problem if it does not answer, is not ready or refuses the user."""
+        """Return the service's version; raise Problem if it does not respond, is not ready or rejects the user."""
         about = self._fetch_json("/about")
         if about.get("state") != "READY":
             state = about.get("state", "no state")

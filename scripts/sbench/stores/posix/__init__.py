@@ -1,1 +1,1 @@
-"""Read files of this machine's file systems."""
+"""Support files in this machine's file systems."""

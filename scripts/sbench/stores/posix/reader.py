@@ -1,4 +1,4 @@
-"""Read files with unbuffered reads into the process's buffer, past the page cache if requested (O_DIRECT)."""
+"""Read files with `preadv` into the caller's buffer, optionally bypassing the page cache (O_DIRECT)."""
 
 import contextlib
 import ctypes
@@ -15,29 +15,30 @@ from sbench.probe.program import Problem, describe_cause
 from sbench.stores import reading
 from sbench.stores.reading import Changed, Identity
 
-# Alignment for O_DIRECT of offsets, lengths and addresses: no device has larger logical blocks.
+# Alignment of offsets, lengths and addresses for O_DIRECT; no device has larger logical blocks.
 _ALIGNED = 4096
 
 
 class Reader(reading.Reader):
-    """A reader of files in a folder; `retries` stays 0, because it never retries."""
+    """A reader of files in a folder; it never retries."""
 
     client = f"preadv of Linux {platform.release()}"
 
     def __init__(self, *arguments: object) -> None:
-        """Initialise the reader as `reading.Reader` does."""
+        """Initialize as `reading.Reader`, without open files."""
         super().__init__(*arguments)
         self._open: dict[str, int] = {}
 
     def fetch_identity(self, name: str) -> Identity:
-        """Open the file, and return its size, inode and time of modification."""
+        """Open the file, and return its size, inode and modification time."""
         self._open_file(name)
         return self._read_identity(name)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view`; the file stays open, and `expect_unchanged` checks that its path still leads to it.
+        """Read byte ranges of a file; see `reading.Reader.read`.
 
-        Opening it for each operation would restart the kernel's readahead each time.
+        The file stays open, because reopening it for each operation would reset the kernel's readahead.
+        `expect_unchanged` checks that the path still refers to the same file.
         """
         file, fill = self._open_file(name), _read_direct if self.access.direct else _read_fully
 
@@ -50,18 +51,18 @@ class Reader(reading.Reader):
             self.fetch_pieces(self.split_extents(extents, view), fetch_part)
 
     def expect_unchanged(self, name: str, identity: Identity) -> None:
-        """Raise Changed unless the path leads to the identified file, unmodified."""
+        """Raise Changed if the path no longer refers to the same file, or if the file was modified."""
         if self._read_identity(name) != identity:
             raise Changed(f"{self.get_path(name)} was replaced or changed during the measurement")
 
     def close(self) -> None:
-        """Close files and threads."""
+        """Close the files and stop the threads."""
         super().close()
         while self._open:
             os.close(self._open.popitem()[1])
 
     def get_path(self, name: str) -> Path:
-        """Return the path of an object."""
+        """Return the path of a file by its name in the dataset."""
         return Path(self.location["folder"], name)
 
     def _open_file(self, name: str) -> int:
@@ -69,7 +70,7 @@ class Reader(reading.Reader):
             path, direct = self.get_path(name), self.access.direct
             with self._convert_errors(name, "opened"):
                 if direct and host.find_mount(path)["file_system"] in host.MEMORY_FILE_SYSTEMS:
-                    # Newer kernels accept O_DIRECT for files in memory, and read them as without it.
+                    # Newer kernels accept O_DIRECT for in-memory file systems, but ignore it.
                     raise OSError(errno.EINVAL, "no O_DIRECT")
                 self._open[name] = os.open(path, os.O_RDONLY | (os.O_DIRECT if direct else 0))
         return self._open[name]
@@ -96,7 +97,10 @@ class Reader(reading.Reader):
 
 
 def _read_fully(file: int, offset: int, view: memoryview, needed: int = sys.maxsize, unit: int = 1) -> bool:
-    """Read `needed` bytes of `view`, in whole units except at the file's end; return whether they are complete."""
+    """Read into `view` until `needed` bytes (default: all) are read; return whether this succeeded.
+
+    A short read that is not a multiple of `unit` bytes counts as the end of the file.
+    """
     done, needed = 0, min(needed, len(view))
     while done < needed:
         count = os.preadv(file, [view[done:]], offset + done)
@@ -107,7 +111,7 @@ def _read_fully(file: int, offset: int, view: memoryview, needed: int = sys.maxs
 
 
 def _read_direct(file: int, offset: int, part: memoryview) -> bool:
-    """Read past the page cache: the aligned part directly into `part`, the rest through an aligned buffer."""
+    """Read with O_DIRECT: aligned bytes directly into `part`, the rest via an aligned buffer; False at end of file."""
     address = ctypes.addressof(ctypes.c_char.from_buffer(part))
     straight = len(part) - len(part) % _ALIGNED if (offset | address) % _ALIGNED == 0 else 0
     if not _read_fully(file, offset, part[:straight], straight, _ALIGNED):

@@ -1,4 +1,4 @@
-"""Define the store of files, in a folder or in the place where they were generated."""
+"""Define the store for files, either in a folder of the store or in the folder where they were generated."""
 
 import shutil
 from collections.abc import Set
@@ -14,27 +14,27 @@ _FAR = {"lustre", "nfs", "nfs4", "cifs", "smb3", "ceph", "gpfs", "beegfs", "glus
 
 
 class Posix(Store):
-    """A store of files; without a path it reads them where they were generated."""
+    """A folder of files; without a `path` in the configuration, files are read from where they were generated."""
 
     @property
     def files(self) -> bool:
-        """Whether programs on this machine can open its files; False for a store with a shell."""
+        """Whether programs on this machine can open its files; False for a store with the setting `shell`."""
         return "shell" not in self.spec
 
     def provide_dataset(
         self, dataset: str, files: list[transfer.File], folder: Path, binaries: Path | None, say: transfer.Say
     ) -> dict:
-        """Copy or generate the files in the store's folder."""
+        """Copy or generate files in the store's folder; without a `path`, leave existing files where they are."""
         if not self.files:
             raise Problem("a store with a shell cannot hold data; for a study with data, name a store without shell:")
         folder = Path(self.spec.get("path", folder)) / dataset
         local = [path for _, path in files]
         if "path" in self.spec:
             if not (above := folder.absolute().parents[1]).is_dir():
-                # An unmounted file system would be measured as the disk beneath it.
+                # If the file system were not mounted, the underlying disk would be measured.
                 raise Problem(f"{above} does not exist; mount the file system, or correct the store's path")
         elif None not in local:
-            # Names may contain folders.
+            # Names may include subfolders.
             folders = {str(path).removesuffix(f"/{entry['name']}") for entry, path in files}
             if len(folders) != 1:
                 raise Problem(f"the files of {dataset} must be in a single folder (got {len(folders)}); move them")
@@ -46,7 +46,7 @@ class Posix(Store):
     def resolve_location(
         self, provision: dict, served: Served | None, env: dict[str, str]
     ) -> tuple[dict, dict[str, str]]:
-        """Return the folder, and the environment with AWS settings if the instance is asked for its volume."""
+        """Return {"folder"}, and the environment, with the AWS settings if EC2 is queried for the volume's type."""
         asks = self.spec.get("volume") == "instance"
         return provision["location"], apply_cloud_settings(env, "AWS_") if asks else env
 

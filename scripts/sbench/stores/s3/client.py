@@ -1,4 +1,4 @@
-"""Connect to S3: credentials, addresses, listings, one-line errors and uploads of a dataset."""
+"""Connect to S3: credentials, presigned URLs, listings, one-line error messages, and uploads of datasets."""
 
 import contextlib
 import os
@@ -59,28 +59,29 @@ _REMEDIES = {
 
 
 class NoCredentials(Problem):
-    """AWS's chain lacks credentials."""
+    """The AWS credential chain finds no credentials."""
 
     def __init__(self) -> None:
-        """Create the error with its remedy."""
+        """Initialize with a message that includes the remedy."""
         super().__init__(_NO_CREDENTIALS)
 
 
 def build_client(store: dict, env: Mapping[str, str] = os.environ, **config: object):
-    """Return a boto3 client for a store of the configuration.
+    """Create a boto3 client for a store.
 
     Args:
-        store: the store's entry: region, anonymous, server.
-        env: variables with the endpoint of a service other than AWS, and the keys of an embedded server; other keys
-            come from AWS's chain.
+        store: the store's configuration entry: region, anonymous, server.
+        env: environment variables with the endpoint of a service other than AWS, and with the keys of an embedded
+            server. For all other services, the keys come from the AWS credential chain.
         config: arguments of botocore's Config.
 
     Raises:
-        Problem: AWS's variables or files are wrong, or name an endpoint that the store lacks.
+        Problem: AWS environment variables or configuration files are invalid, or set an endpoint that is not in the
+            store's configuration entry.
     """
     endpoint = env.get(ENDPOINT)
     _expect_no_endpoint_elsewhere(endpoint)
-    # Explicit, so that the user's configuration files change none of them.
+    # Set explicitly, so that the user's AWS configuration files have no influence.
     options: dict = {
         "connect_timeout": 5,
         "read_timeout": 60,
@@ -102,7 +103,10 @@ def build_client(store: dict, env: Mapping[str, str] = os.environ, **config: obj
 
 
 def _build_region_hook(store: dict) -> Callable[..., None]:
-    """Return a hook that stops the SDK from silently following a bucket to its region, as HDF5 does not."""
+    """Return a hook that raises Problem instead of letting the SDK follow a bucket to another region.
+
+    HDF5 does not follow such redirects either, so the SDK must not hide a wrong region.
+    """
 
     def expect_region(response: tuple | None, **_: object) -> None:
         answer = response[1] if response else {}
@@ -117,11 +121,13 @@ def _build_region_hook(store: dict) -> Callable[..., None]:
 
 
 def load_credential_variables(store: dict) -> dict[str, str]:
-    """Return the variables that give HDF5 the credentials of AWS's chain; HDF5 1.14 does not know the chain.
+    """Return the credentials of the AWS credential chain as environment variables, or {} for an anonymous store.
+
+    HDF5 1.14 reads only these environment variables and does not implement the chain.
 
     Raises:
-        Problem: the store is not anonymous and the chain finds nothing, or fails with the user's settings; or these
-            name an endpoint that the store lacks.
+        NoCredentials: the store is not anonymous, and the chain finds no credentials.
+        Problem: the user's AWS settings are invalid, or set an endpoint that is not in the store's configuration entry.
     """
     _expect_no_endpoint_elsewhere(store.get("endpoint"))
     if store["anonymous"]:
@@ -136,10 +142,13 @@ def load_credential_variables(store: dict) -> dict[str, str]:
 
 
 def build_store_entry(bucket: str) -> dict:
-    """Return the store entry of a bucket as AWS's tools would resolve it, anonymous without credentials.
+    """Return a store's configuration entry for a bucket, with the endpoint and region that AWS tools would use.
+
+    The entry is anonymous if the AWS credential chain finds no credentials.
 
     Raises:
-        Problem: AWS's variables or files are wrong, or the endpoint holds credentials, which would be recorded.
+        Problem: AWS environment variables or configuration files are invalid, or the endpoint contains credentials,
+            which would be recorded.
     """
     endpoint = os.environ.get(f"{ENDPOINT}_S3") or os.environ.get(ENDPOINT)
     if "@" in (endpoint or ""):
@@ -156,24 +165,24 @@ def build_store_entry(bucket: str) -> dict:
 
 
 def _expect_no_endpoint_elsewhere(endpoint: str | None) -> None:
-    """Raise Problem if a variable would send requests for AWS to another service."""
+    """Raise Problem if an environment variable sets an endpoint but the store does not."""
     for name in (f"{ENDPOINT}_S3", ENDPOINT):
         if os.environ.get(name) and not endpoint:
             raise Problem(f"{name} is set, but the store lacks an endpoint; add endpoint: to the store or unset {name}")
 
 
 class Target(transfer.Target):
-    """A dataset's place in a bucket."""
+    """The destination of a dataset in a bucket."""
 
     most_parts = 10_000
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
-        """Create the client without a request."""
+        """Create the client, without sending a request."""
         self._s3, self._bucket, self.writable = build_client(store, env), store["bucket"], not store["anonymous"]
         super().__init__(describe_place(self._s3, store), key)
 
     def convert_errors(self) -> contextlib.AbstractContextManager:
-        """Turn the SDK's errors into one line."""
+        """Convert the SDK's exceptions to `Problem` with a one-line message."""
         return convert_errors(self.where)
 
     def make_holder(self) -> None:
@@ -182,19 +191,19 @@ class Target(transfer.Target):
             self._s3.create_bucket(Bucket=self._bucket)
 
     def fetch_part_bytes(self, name: str) -> int | None:
-        """Return the bytes of an object's first part, or None if the service does not report an object's parts."""
+        """Return the size in bytes of an object's first part, or None if the service does not report it."""
         try:
             answer = self._s3.head_object(Bucket=self._bucket, Key=self.build_object_key(name), PartNumber=1)
         except ClientError:
             return None
-        # The ETag of an object that was uploaded in parts ends with their number.
+        # The ETag of a multipart upload ends with a hyphen and the number of parts.
         return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer.get("ETag", "-") else None
 
     def upload_object(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload an object, in parts if it is large; a failed upload leaves no parts behind."""
         parts = {"multipart_threshold": part, "multipart_chunksize": part, "max_concurrency": transfer.THREADS}
         config = TransferConfig(**parts, preferred_transfer_client="classic")
-        # Waiting parts take memory, too.
+        # Queued parts also occupy memory.
         config.max_in_memory_upload_chunks = transfer.THREADS
         self._s3.upload_fileobj(
             source, self._bucket, self.build_object_key(name), Config=config, Callback=progress.add_bytes
@@ -202,15 +211,15 @@ class Target(transfer.Target):
 
 
 def describe_credentials(store: dict) -> str:
-    """Describe the credentials that AWS's chain finds."""
+    """Return "found" if the AWS credential chain finds credentials, or a note that the store needs none."""
     return "found" if load_credential_variables(store) else "anonymous, none needed"
 
 
 def find_holder(store: dict) -> str:
-    """Check that the service has the bucket, and return its name for messages.
+    """Check that the bucket exists and can be listed, and return its description for messages.
 
     Raises:
-        Problem: the service, the credentials or the bucket differ from the configuration.
+        Problem: the service cannot be reached, rejects the credentials, or does not contain the bucket.
     """
     s3 = build_client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
     place = describe_place(s3, store)
@@ -222,13 +231,17 @@ def find_holder(store: dict) -> str:
 
 
 def list_objects(store: dict, prefix: str, keys: list[str], below: bool = True) -> dict[str, tuple[int, dict]]:
-    """Return {key: (bytes, version)} of `keys`, or without `keys` of all objects below `prefix`.
+    """Return the size in bytes and the version of objects, given by their keys or by a prefix.
 
     Args:
-        store: the store's entry in the configuration.
-        prefix: beginning of keys.
-        keys: keys of objects.
-        below: whether to list objects with a slash after the prefix; otherwise list folders, {"prefix/name/": …}.
+        store: the store's configuration entry.
+        prefix: key prefix of the objects to list.
+        keys: keys of the objects; if not empty, `prefix` is ignored.
+        below: whether to list objects in subfolders of the prefix. If False, each subfolder is one entry,
+            {"prefix/name/": (0, {})}.
+
+    Returns:
+        {key: (bytes, version)}; for versions see `get_version`.
 
     Raises:
         Problem: the bucket cannot be listed, or a key is missing.
@@ -245,7 +258,7 @@ def list_objects(store: dict, prefix: str, keys: list[str], below: bool = True) 
 
 
 def _fetch_entry(s3, store: dict, key: str) -> tuple[int, dict]:
-    """Return the bytes and version of an object with GET, because failed HEAD requests lack a message."""
+    """Return the size and version of an object from a GET, because failed HEAD requests lack an error code."""
     place = describe_place(s3, store)
     with convert_errors(f"{key} in {place}"):
         try:
@@ -253,7 +266,7 @@ def _fetch_entry(s3, store: dict, key: str) -> tuple[int, dict]:
         except ClientError as error:
             if error.response["Error"].get("Code") not in NO_RANGE:
                 raise
-            # An empty object lacks a first byte.
+            # The object is empty, so its first byte cannot be requested.
             return 0, get_version(s3.head_object(Bucket=store["bucket"], Key=key))
         answer["Body"].close()
     return parse_object_size(answer, place), get_version(answer)
@@ -278,17 +291,17 @@ def get_version(answer: dict) -> dict[str, str | None]:
     """Return the version of an object: {"etag"}, or {"modified"} if the service sends no ETag.
 
     Args:
-        answer: answer to a request for the object, or its entry in a listing.
+        answer: response to a request for the object, or its entry in a listing.
     """
     if etag := answer.get("ETag"):
         return {"etag": etag}
     modified = answer.get("LastModified")
-    # Answers have whole seconds; listings may be more precise.
+    # Responses have a resolution of 1 s; listings may be more precise.
     return {"modified": modified and modified.astimezone(UTC).isoformat(timespec="seconds")}
 
 
 def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-    """Return the presigned URL of each object under a key."""
+    """Return the presigned URL of each object under the key prefix `key`; no headers are needed."""
     s3 = build_client(store, env, signature_version="s3v4")
 
     def sign_address(name: str) -> str:
@@ -300,10 +313,10 @@ def sign_addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str
 
 
 def parse_object_size(answer: dict, place: str) -> int:
-    """Return an object's size from the answer to a request for a range of it.
+    """Return an object's size from the response to a ranged request.
 
     Raises:
-        Problem: the service at `place` does not support ranges, as S3 does.
+        Problem: the service does not support byte ranges, so it is not S3; `place` describes the bucket.
     """
     if "ContentRange" not in answer:
         raise Problem(_describe_wrong_service(place))
@@ -311,13 +324,16 @@ def parse_object_size(answer: dict, place: str) -> int:
 
 
 def describe_place(s3, store: dict) -> str:
-    """Return the name of a bucket for messages."""
+    """Describe a bucket and its endpoint, for messages."""
     return f"bucket {store['bucket']} at {s3.meta.endpoint_url}"
 
 
 @contextlib.contextmanager
 def convert_errors(place: str = "") -> Iterator[None]:
-    """Turn the SDK's errors into one line that names the place, or the wrong setting before any request."""
+    """Convert the SDK's exceptions to `Problem`, `Absent` or `Denied` with a one-line message.
+
+    The message begins with `place`, or describes the invalid setting if the error occurred before any request.
+    """
     try:
         yield
     except ClientError as error:
@@ -345,7 +361,7 @@ def _describe_wrong_service(place: str) -> str:
 def _describe_error(error: ClientError, place: str) -> str:
     code = error.response["Error"].get("Code", "?")
     kind = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-type", "")
-    # The SDK makes an error of a page that it cannot parse.
+    # If a web server responds with an HTML page, the SDK reports it as an error of S3.
     if code not in _REMEDIES and kind.startswith("text/html"):
         return _describe_wrong_service(place)
     remedy = _REMEDIES.get(code, "see the service's documentation of this code")

@@ -1,7 +1,7 @@
-"""Read objects over S3 with boto3: a ranged GetObject per chunk, as many in flight as the cell's concurrency.
+"""Read objects over S3 with boto3: one ranged GetObject per chunk, with `concurrency` requests in flight.
 
-The SDK's transfer manager fetches whole objects only. Responses to ranges carry no checksum of the range, so the SDK
-validates none; data are verified outside the timed window.
+The SDK's transfer manager is not used, because it fetches whole objects only. Responses to ranged requests do not
+include a checksum of the range, so the SDK validates none; data are verified outside the timed window.
 """
 
 import contextlib
@@ -16,21 +16,21 @@ from sbench.stores import reading
 from sbench.stores.reading import Access, Identity
 from sbench.stores.s3 import client as s3
 
-# Bytes to take from a response at once, because the SDK copies them.
+# Maximum number of bytes to read from a response per call, because the SDK copies them.
 _PIECE = 1 << 20
-# Requests for a chunk, each for the rest of a cut answer.
+# Maximum number of requests per chunk; after a truncated response, the next requests the rest.
 _ATTEMPTS = 3
 _MODIFIED = "modified "
 _CHANGED = ("PreconditionFailed", "412", *s3.NO_RANGE)
 
 
 class Reader(reading.Reader):
-    """A reader of a bucket's objects under the dataset's key."""
+    """A reader of the objects in a bucket under the dataset's key prefix."""
 
     client = f"boto3 {boto3.__version__}"
 
     def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
-        """Create the client with the environment's credentials and endpoint, without a request."""
+        """Create the client with the credentials and the endpoint in `env`, without sending a request."""
         super().__init__(spec, location, access, env)
         options = {"max_pool_connections": access.concurrency, "response_checksum_validation": "when_required"}
         self._s3 = s3.build_client(spec, env, **options)
@@ -38,24 +38,24 @@ class Reader(reading.Reader):
         self._s3.meta.events.register("after-call.s3.GetObject", self._count_attempts)
 
     def fetch_identity(self, name: str) -> Identity:
-        """Return size and version from a GET of the first byte, because failed HEAD requests lack a message."""
+        """Return the size and version from a GET of the first byte, because failed HEAD requests lack an error code."""
         answer = self._fetch_range(name, 0, 1)
         answer["Body"].close()
         return Identity(s3.parse_object_size(answer, self.place), _format_version(answer))
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view` with a request per chunk."""
+        """Read byte ranges with one request per chunk; see `reading.Reader.read`."""
         self.fetch_pieces(
             self.split_extents(extents, view), lambda offset, part: self._fetch_chunk(name, offset, part, identity)
         )
 
     def close(self) -> None:
-        """Close connections and threads."""
+        """Close the connections and stop the threads."""
         super().close()
         self._s3.close()
 
     def _fetch_chunk(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
-        """Fetch a chunk of the identified object; a request for the rest of a cut answer counts as a retry."""
+        """Fetch a chunk into `part`; a request for the rest of a truncated response counts as a retry."""
         done, condition = 0, {} if identity.version.startswith(_MODIFIED) else {"IfMatch": identity.version}
         for attempt in range(_ATTEMPTS):
             answer = self._fetch_range(name, offset + done, len(part) - done, **condition)
@@ -63,7 +63,7 @@ class Reader(reading.Reader):
             if _format_version(answer) != identity.version or answer["ContentLength"] != len(part) - done:
                 answer["Body"].close()
                 raise self.build_changed_error(name)
-            # An answer may end early, or be cut.
+            # The body may end early, with or without an exception.
             with contextlib.suppress(BotoCoreError, OSError), contextlib.closing(answer["Body"]) as body:
                 while done < len(part) and (count := body.readinto(part[done : done + _PIECE])):
                     done += count

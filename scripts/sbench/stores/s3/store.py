@@ -1,4 +1,4 @@
-"""Define the store of an S3 bucket, in a service or in the embedded server versitygw."""
+"""Define the store for an S3 bucket, either of a service or of an embedded versitygw server."""
 
 import os
 import secrets
@@ -14,12 +14,12 @@ from sbench.stores.store import PLAIN, ObjectStore
 if TYPE_CHECKING:
     import obstore.store
 
-# Up to this number, objects are requested one by one.
+# Up to this number of objects, their versions are requested individually instead of from a listing.
 _FEW = 10
 
 
 class S3(ObjectStore):
-    """A bucket."""
+    """A bucket of AWS, of another S3 service or of an embedded versitygw."""
 
     served_by, attributes = "versitygw", True
     service = server = "S3"
@@ -29,11 +29,11 @@ class S3(ObjectStore):
 
     @property
     def billed_service(self) -> str:
-        """The billed service if it is AWS; prices of other services are unknown."""
+        """The value "s3" for buckets of AWS; an empty string for other services, whose prices are unknown."""
         return "s3" if self.elsewhere and not self.spec.get("endpoint") else ""
 
     def open_objects(self, prefix: str) -> "obstore.store.ObjectStore":
-        """Open the objects below a prefix with obstore."""
+        """Open the objects under a prefix with obstore."""
         from obstore.store import S3Store
 
         credentials = dict(zip(("access_key_id", "secret_access_key"), map(os.environ.get, KEYS), strict=True))
@@ -42,14 +42,14 @@ class S3(ObjectStore):
         return S3Store(self.spec["bucket"], prefix=prefix, **given, **PLAIN)
 
     def list_node_variables(self) -> dict[str, str]:
-        """Return the environment variables with which an HSDS node stores objects in the bucket."""
+        """Return the environment variables that configure an HSDS node to store its objects in the bucket."""
         keys = {name: os.environ[name] for name in KEYS if name in os.environ}
         region = self.spec["region"]
         gateway = os.environ.get(ENDPOINT, f"https://s3.{region}.amazonaws.com")
         return keys | {"AWS_S3_GATEWAY": gateway, "AWS_REGION": region, "BUCKET_NAME": self.spec["bucket"]}
 
     def create_server(self, binaries: dict, folder: Path) -> Server:
-        """Return a versitygw `Server` for the buckets, which are folders in `folder`."""
+        """Describe a versitygw server for `folder`, whose subfolders are the buckets."""
         keys = {"access_key": "benchmark", "secret_key": secrets.token_hex(20)}
         counter = StatsD()
 
@@ -64,13 +64,19 @@ class S3(ObjectStore):
         return Server("versitygw", command, counter, env, keys)
 
     def list_object_files(self, folder: Path, names: list[str]) -> list[Path]:
-        """List the objects' files, one file per object."""
+        """List the path of each object's file; versitygw stores one file per object."""
         return [folder / self.spec["bucket"] / name for name in names]
 
     def list_objects(self, prefix: str, keys: Sequence[str] = (), below: bool = True) -> dict[str, tuple[int, dict]]:
-        """Return {key: (bytes, version)} of `keys`, or without `keys` of all objects below `prefix`.
+        """Return the size in bytes and the version of objects; see `client.list_objects`.
 
-        Without `below`, list folders after the prefix, with a trailing slash, in place of their objects.
+        Args:
+            prefix: key prefix.
+            keys: keys of the objects; if empty, all objects under `prefix` are listed.
+            below: whether to include objects in subfolders; if False, a subfolder is an entry with a trailing slash.
+
+        Returns:
+            {key: (bytes, version)}.
 
         Raises:
             Problem: the bucket cannot be listed, or a key is missing.
@@ -78,20 +84,20 @@ class S3(ObjectStore):
         return self._load_module("client").list_objects(self.spec, prefix, keys, below)
 
     def list_replaced_files(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
-        """List the objects, read in place, with a changed version or size."""
+        """List the user's objects that are read in place and whose version or size has changed."""
         in_place = [entry for entry in files if entry.keys() & {"etag", "modified"}]
         if not in_place:
             return super().list_replaced_files(files, location, env)
         named = {f"{location['key']}/{entry['name']}".lstrip("/"): entry for entry in in_place}
         try:
-            # Users who may read objects may not always list them.
+            # Permission to read objects does not imply permission to list them.
             there = self.list_objects(location["key"], list(named) if len(named) <= _FEW else [])
         except Problem:
             there = self.list_objects("", list(named))
         return [key for key, entry in named.items() if not _is_same(entry, *there.get(key, (-1, {})))]
 
     def resolve_holder_url(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
-        """Return the bucket's URL, and the environment with credentials."""
+        """Return the bucket's URL, and `env` with the credentials, endpoint and region added."""
         if served:
             endpoint, variables = served.endpoint, dict(zip(KEYS, served.credentials.values(), strict=True))
         else:
@@ -107,7 +113,10 @@ class S3(ObjectStore):
 
 
 def _is_same(entry: dict, size: int, version: dict) -> bool:
-    """Return whether an object matches its manifest entry; answers may lack fields of listings."""
+    """Return whether an object has the size and version of its manifest entry.
+
+    Only version fields known to both are compared, because responses may lack fields that listings have.
+    """
     shared = [key for key in entry.keys() & version.keys() if entry[key] and version[key]]
     return entry["bytes"] == size and all(entry[key] == version[key] for key in shared)
 
