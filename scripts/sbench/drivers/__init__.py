@@ -1,6 +1,7 @@
-"""Open HDF5 files: each module declares its drivers in `DRIVERS`, by level of the factor `driver`.
+"""Open HDF5 files with different libraries.
 
-No module imports a reading library at its top, because plans load drivers, too.
+Each module of this package lists its drivers in `DRIVERS`, keyed by level of the factor `driver`. Reading libraries
+are imported only inside functions, because planning a run also loads the drivers, without these libraries.
 """
 
 import contextlib
@@ -25,36 +26,36 @@ if TYPE_CHECKING:
     from sbench.stores.store import Store
 
 
-# As a page buffer: the library's default, which differs from 0.
+# Page buffer size that leaves the library's default in place; not the same as a size of 0.
 UNSET = -1
-# Bytes of a file that ROS3 fetches when it opens it, and keeps: HDF5 since 1.14.3 (H5FDros3.c).
+# Bytes at the start of a file that ROS3 fetches and caches when it opens the file: HDF5 1.14.3 and later (H5FDros3.c).
 ROS3_FIRST_BYTES = 16 * 2**20
-# The default read cache of a driver, or the chunk cache of the study's setting `rdcc_nbytes`.
+# As a read cache: the driver's default. As a chunk cache: the size in the study's setting `rdcc_nbytes`.
 DEFAULT = "default"
-# The part of a dataset to read, as numpy takes it; () is all of it.
+# The part of a dataset to read, as a numpy index; () selects the whole dataset.
 Where = slice | tuple
-# Features of a dataset or tree that need more of a driver than the bytes of one file.
+# Features of a dataset or file that not every driver supports, because they need more than the bytes of one file.
 WITHIN = "virtual datasets"
 BESIDE = "virtual datasets of other files"
 IN_PLACE = "values in other files that a copy beside them would not be read from"
 LINKS = "trees with links, or with names that are not UTF-8"
-# Attributes that HDF5's dimension scales and netCDF4 keep for themselves: not every library shows them.
+# Prefixes of the attributes that HDF5's dimension scales and netCDF4 use internally: not every library lists them.
 HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_FillValue", "_NCProperties", "_nc3_strict", "_Netcdf4")
 
 
 @dataclass(frozen=True)
 class Access:
-    """The settings with which a cell opens files.
+    """The settings with which a configuration under test opens files.
 
     Attributes:
         driver: name of the driver.
-        page_buffer: requested bytes, or UNSET.
-        rdcc_nbytes: chunk cache of each dataset, bytes.
-        store: the store's entry in the configuration; credentials are in the environment.
-        read_cache: the driver's cache of a file's bytes and its readahead: DEFAULT, "none", or kind and block size,
-            as in "blockcache-4MiB".
-        index: folder with the index made by `Indexed.index`, "" without.
-        rdcc_nslots: slots of each dataset's chunk cache, 0 for the library's default.
+        page_buffer: requested size of HDF5's page buffer in bytes, or UNSET.
+        rdcc_nbytes: size of each dataset's chunk cache in bytes.
+        store: the store's entry in the configuration; credentials come from environment variables.
+        read_cache: how the driver caches or reads ahead bytes of a file: DEFAULT, "none", or a kind of cache and its
+            block size, such as "blockcache-4MiB".
+        index: directory with the index made by `Indexed.index`, an empty string for drivers without an index.
+        rdcc_nslots: number of hash table slots of each dataset's chunk cache, 0 for the library's default.
     """
 
     driver: str
@@ -67,7 +68,7 @@ class Access:
 
     @property
     def chunk_cache(self) -> dict[str, int]:
-        """The chunk cache as arguments of `h5py.File`."""
+        """Keyword arguments for `h5py.File` that set the chunk cache."""
         return {"rdcc_nbytes": self.rdcc_nbytes} | ({"rdcc_nslots": self.rdcc_nslots} if self.rdcc_nslots else {})
 
 
@@ -75,23 +76,25 @@ class File(Protocol):
     """An open file."""
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, or its part `where`.
+        """Return the values of the dataset at `path`, or only of its part `where`.
 
         Raises:
-            Unable: the driver cannot read such a dataset.
+            Unable: the driver does not support this dataset.
         """
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-        """Yield path, shape (None for a group) and attributes of each group and dataset, the root as "/", in any order.
+        """Yield the path, shape and attributes of each group and dataset, in any order.
 
-        Links to the same object are followed once, links to other files are not.
+        The path of the root group is "/", and the shape of a group is None. An object with several links is yielded
+        once. Links to other files are not followed.
         """
 
     def read_settings(self) -> dict:
-        """Return the settings in force for the file, read back and not copied from the request (METHOD 10).
+        """Return the settings in force for the file, as read back from the library (METHOD 10).
 
-        `driver` is always present, `read_cache` unless it is the default, and `page_buffer_bytes`, `rdcc_nbytes`,
-        `rdcc_nslots`, `paged` and `page_size` if known. Without `page_buffer_bytes` there is no page buffer.
+        The requested settings are never copied. `driver` is always present, `read_cache` is present unless it is the
+        default, and `page_buffer_bytes`, `rdcc_nbytes`, `rdcc_nslots`, `paged` and `page_size` are present if known.
+        A result without `page_buffer_bytes` means that the driver has no page buffer.
         """
 
     def close(self) -> None:
@@ -99,17 +102,18 @@ class File(Protocol):
 
 
 class Driver(ABC):
-    """A way to open files.
+    """A library, or combination of libraries, that opens and reads files.
 
     Attributes:
-        files, s3: it reads files of this machine's file systems, and objects of S3.
+        files: whether it reads files of mounted file systems.
+        s3: whether it reads S3 objects.
         libraries: the modules that `open` needs in addition to h5py.
-        optional: a build of HDF5 may lack it; `list_versions` reports its presence under the driver's name.
-        needs: the distributions that a library's locks have to pin for it.
-        page_buffers: it has HDF5's page buffer.
-        chunk_caches: it has HDF5's chunk cache, and `File.read_settings` reads it back.
+        optional: whether a build of HDF5 may lack it. `list_versions` then reports its presence under its name.
+        needs: the distributions that a library's lock files must pin to use the driver.
+        page_buffers: whether it uses HDF5's page buffer.
+        chunk_caches: whether it uses HDF5's chunk cache, which `File.read_settings` then reads back.
         read_caches: the kinds of read caches that it supports in addition to its default.
-        reads_copy: it reads a copy of the data in another format, which the study makes.
+        reads_copy: whether it reads a copy of the data in another format, which the study makes.
     """
 
     files = False
@@ -123,29 +127,38 @@ class Driver(ABC):
     reads_copy = False
 
     def supports_store(self, store: "Store") -> bool:
-        """Return whether the driver reads a store of this kind."""
+        """Return whether the driver can read from a store of this kind."""
         return (self.files and store.files) or (self.s3 and store.speaks_s3)
 
     def supports_need(self, need: str, address: str) -> bool:
-        """Return whether the driver meets a need of a file at a path or URL, one of the constants of this module."""
+        """Return whether the driver can read a file with a feature that not every driver supports.
+
+        Args:
+            need: the feature: WITHIN, BESIDE, IN_PLACE or LINKS.
+            address: path or URL of the file.
+        """
         return False
 
     @abstractmethod
     def open(self, address: str, access: Access) -> File:
-        """Open the file at a path or URL for reading; the time of this call is the time of an open.
+        """Open the file at a path or URL for reading. The duration of this call is reported as the time of an open.
 
         Raises:
-            Problem: the library or the environment lacks a requirement.
+            Problem: the library lacks a feature, or the environment lacks a setting, that the driver requires.
         """
 
     def trusts_system(self, hdf5: str) -> bool:
-        """Return whether with this HDF5 it trusts only authorities in the system's files, not in variables."""
+        """Return whether the driver ignores certificate authorities that are set in environment variables.
+
+        Args:
+            hdf5: version of the HDF5 library. Some versions trust only the authorities in the system's files.
+        """
         return False
 
     def list_versions(self) -> dict:
         """Return the versions of HDF5, h5py, numpy, Python and all `libraries`, and whether HDF5 has ROS3 ("ros3").
 
-        Each process calls it before anything is timed; it imports the modules that `open` needs.
+        This imports the modules that `open` needs, so each process calls it before it times anything.
         """
         import h5py
         import numpy as np
@@ -164,49 +177,51 @@ class Driver(ABC):
 
 
 def _get_version(module: str) -> str:
-    """Return the version of the distribution with a module; in a fork it may have another name."""
+    """Return the version of the distribution that provides a module, even if their names differ, as in a fork."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(module)
     return importlib.metadata.version(importlib.metadata.packages_distributions()[module][0])
 
 
 class Indexed(Driver):
-    """A driver that reads with an index, which a separate phase makes and any number of reads use.
+    """A driver that reads with the help of an index, which is made once, before any read.
 
     Attributes:
-        inlines: an index may hold values of datasets, which are then not read from the store.
+        inlines: whether an index may contain values of datasets, which are then not read from the store.
     """
 
     inlines = False
 
     @abstractmethod
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
-        """Make the index of the files at `addresses` in an existing folder, for `open` with `Access.index`.
+        """Index the files at `addresses`, and write the index to an existing directory.
+
+        `open` then uses the directory as `Access.index`.
 
         Raises:
-            Unable: an index of such files is impossible.
+            Unable: the driver cannot index such files.
         """
 
 
 @functools.cache
 def load_drivers() -> dict[str, Driver]:
-    """Return all drivers by their level of the factor `driver`."""
+    """Return all drivers, keyed by level of the factor `driver`."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
     return {name: driver for module in modules for name, driver in module.DRIVERS.items()}
 
 
 def list_readers() -> list[str]:
-    """List the levels of `driver` that read the files as they are."""
+    """List the names of the drivers that read the original files and not a converted copy."""
     return sorted(name for name, driver in load_drivers().items() if not driver.reads_copy)
 
 
 def get_driver(name: str) -> Driver:
-    """Return the driver of a level of the factor `driver`."""
+    """Return the driver with this name, a level of the factor `driver`."""
     return load_drivers()[name]
 
 
 def check_levels(levels: Mapping[str, str]) -> Iterator[str]:
-    """Yield a reason for each page buffer, read cache or chunk cache that the driver lacks."""
+    """Yield a message for each requested page buffer, read cache or chunk cache that the driver lacks."""
     driver, name = get_driver(levels["driver"]), levels["driver"]
     if levels["page_buffer"] != "unset" and not driver.page_buffers:
         yield f"driver {name} lacks a page buffer; set page_buffer to unset"
@@ -219,11 +234,11 @@ def check_levels(levels: Mapping[str, str]) -> Iterator[str]:
 
 
 def encode_object(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
-    """Encode an object from `File.walk` in bytes that are the same for every driver.
+    """Encode a group or dataset from `File.walk` as bytes that do not depend on the driver.
 
-    Texts are UTF-8, numbers little-endian and of 8 bytes, all without their shape: some libraries read an array of one
-    element as a scalar, and an index in JSON lacks widths. References, and attributes that HDF5 and netCDF4 keep for
-    themselves, are left out.
+    Strings are encoded in UTF-8, and numbers in little-endian order with 8 bytes per real component. Widths are lost
+    because a JSON index does not store them, and shapes are lost because some libraries read an array with a single
+    element as a scalar. References, and attributes that HDF5 and netCDF4 use internally, are omitted.
     """
     lines = [f"{path}\t{'group' if shape is None else list(shape)}".encode()]
     for name in sorted(attributes):
@@ -233,7 +248,7 @@ def encode_object(path: str, shape: tuple[int, ...] | None, attributes: Mapping[
 
 
 def _encode_value(value: object) -> bytes | None:
-    """Return the bytes of an attribute's value; None for a reference, a structure or an empty value."""
+    """Encode an attribute's value; return None for references, compound types and empty values."""
     import numpy as np
 
     if isinstance(value, (str, bytes)):
@@ -248,25 +263,34 @@ def _encode_value(value: object) -> bytes | None:
 
 @contextlib.contextmanager
 def convert_failures(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
-    """Convert exceptions of the types `failures`, which report features that a library lacks, into `Unable`."""
+    """Convert exceptions by which a library reports an unsupported feature into `Unable`.
+
+    Args:
+        driver: name of the driver, for the message.
+        what: the dataset, file or tree that is read, for the message.
+        failures: the exception types to convert.
+    """
     try:
         yield
     except failures as error:
-        # A Rust library repeats the message in many lines.
+        # The message of a Rust library is followed by an empty line and many lines that repeat it.
         kind, words = type(error).__name__, " ".join(str(error).partition("\n\n")[0].split())
         if isinstance(error, (TypeError, AttributeError, AssertionError)) or " " not in words:
-            # The library has failed unexpectedly: its message is not meant for users, or is only a name.
+            # The library did not expect this error: its message is not meant for users, or is a mere name.
             words = f"unexpected {kind}" + (f" ({words})" if words else "")
         raise Unable(f"{driver} cannot read {what}: {words}") from error
 
 
 def build_address(location: dict, name: str) -> str:
-    """Return the path of the file `name` at a location, {"folder"} or {"url"}, or its URL with `name` quoted."""
+    """Return the path or URL of the file `name` at a location, {"folder": path} or {"url": URL}.
+
+    In a URL, the name is percent-encoded.
+    """
     return f"{location['url']}/{quote(name)}" if "url" in location else str(Path(location["folder"]) / name)
 
 
 def parse_page_buffer(level: str) -> int:
-    """Return the bytes of a page buffer's level: "unset" (UNSET), "0", or a size such as "64MiB".
+    """Convert a level of the factor `page_buffer` to bytes: "unset" (UNSET), "0", or a size such as "64MiB".
 
     Raises:
         Problem: the level is malformed.
@@ -275,7 +299,11 @@ def parse_page_buffer(level: str) -> int:
 
 
 def parse_chunk_cache(level: str, default: int) -> tuple[int, int]:
-    """Return bytes (`default` for "default") and slots (0 for the library's default) of a chunk cache's level."""
+    """Parse a level of the factor `chunk_cache`: "default", or a size and optional slots, such as "64MiB-10007".
+
+    Returns:
+        The size in bytes, which is `default` for "default", and the slots, 0 for the library's default.
+    """
     if level == DEFAULT:
         return default, 0
     size, _, slots = level.partition("-")
@@ -283,5 +311,5 @@ def parse_chunk_cache(level: str, default: int) -> tuple[int, int]:
 
 
 def format_read_cache(kind: str, size: int) -> str:
-    """Return the level of a read cache with blocks of `size` bytes."""
+    """Return the level of the factor `read_cache` for a kind of cache with blocks of `size` bytes."""
     return f"{kind}-{sizes.format_level(size)}"

@@ -1,4 +1,4 @@
-"""Read objects of S3 with h5py over Python file objects: of s3fs, or of remfile with a signed address."""
+"""Read S3 objects with h5py through Python file objects, from s3fs or from remfile with a presigned URL."""
 
 import os
 from typing import TYPE_CHECKING
@@ -14,19 +14,25 @@ if TYPE_CHECKING:
     import s3fs
 
 _VALID_S = 12 * 3600
-# The kinds of fsspec's caches that users choose.
+# fsspec's cache types that a configuration may choose.
 READ_CACHES = ("none", "readahead", "blockcache", "bytes")
 
 
 class _FileObject(Driver):
-    """Base class for h5py over a Python file object, which HDF5 reads in place of any other file, too."""
+    """Base class for drivers that pass a Python file object to h5py.
+
+    HDF5 would also read this object in place of any other file that the first file refers to.
+    """
 
     def supports_need(self, need: str, address: str) -> bool:
         return need in (WITHIN, LINKS)
 
 
 class _S3FS(_FileObject):
-    """h5py over s3fs, with fsspec's cache (default: readahead, 50 MiB) and s3fs's default of a client per process."""
+    """h5py over s3fs, with one S3 client per process (s3fs's default).
+
+    The read cache is fsspec's; by default it reads ahead 50 MiB.
+    """
 
     s3 = True
     needs = ("s3fs",)
@@ -39,9 +45,9 @@ class _S3FS(_FileObject):
 
 
 class _RemFile(_FileObject):
-    """h5py over remfile, which supports only HTTP: private objects have a signed address. Its disk cache is off.
+    """h5py over remfile, with its disk cache off. remfile supports only HTTP, so private objects need a presigned URL.
 
-    It gets a file's size by requesting all of it and disconnecting, which a server counts as offered bytes.
+    To learn a file's size, remfile requests the whole file and disconnects. A server counts this as offered bytes.
     """
 
     s3 = True
@@ -74,7 +80,12 @@ class _File(native.File):
 
 
 def get_source_settings(source: "io.IOBase", driver: str = "fileobj") -> dict:
-    """Return a file object's library as driver, unless HDF5 reads with another driver, and the object's cache."""
+    """Return the settings in force for a Python file object.
+
+    Returns:
+        {"driver", "read_cache"}. "driver" is the object's library, or `driver` if HDF5 uses another driver than
+        "fileobj". "read_cache" is present if the object has a cache.
+    """
     library = type(source).__module__.partition(".")[0]
     effective = {"driver": library if driver == "fileobj" else driver}
     if (cache := getattr(source, "cache", None)) is not None:
@@ -83,7 +94,7 @@ def get_source_settings(source: "io.IOBase", driver: str = "fileobj") -> dict:
 
 
 def open_s3_file(address: str, access: Access) -> "s3fs.S3File":
-    """Open an object of S3 as a file of s3fs, with the read cache of `access`."""
+    """Open an S3 object with s3fs, with the read cache in `access`."""
     kind, _, size = access.read_cache.partition("-")
     options = {} if kind == DEFAULT else {"cache_type": kind}
     if size:
@@ -92,19 +103,22 @@ def open_s3_file(address: str, access: Access) -> "s3fs.S3File":
 
 
 def open_source(address: str, access: Access) -> "io.IOBase":
-    """Open a file of the disk, or an object of S3 as `open_s3_file` does."""
+    """Open the file at a path, or the S3 object at a URL with s3fs."""
     return open_s3_file(address, access) if "://" in address else open(address, "rb")
 
 
 def build_filesystem(access: Access) -> "s3fs.S3FileSystem":
-    """Return the process's s3fs for a store, with the environment's credentials and endpoint."""
+    """Return an s3fs file system for a store, with credentials and endpoint from the environment.
+
+    s3fs caches its file systems, so that all calls in a process with the same settings return the same object.
+    """
     import s3fs
 
     return s3fs.S3FileSystem(**build_s3fs_settings(access))
 
 
 def build_s3fs_settings(access: Access) -> dict:
-    """Return s3fs's settings for a store with the environment's credentials and endpoint."""
+    """Return the arguments of `s3fs.S3FileSystem` for a store, with credentials and endpoint from the environment."""
     key, secret, token = native.get_credentials(access.store)
     settings = {"anon": access.store["anonymous"], "client_kwargs": {"region_name": access.store["region"]}}
     if key:
@@ -115,7 +129,7 @@ def build_s3fs_settings(access: Access) -> dict:
 
 
 def parse_place(address: str, access: Access) -> str:
-    """Return bucket and key of an object's URL, "bucket/key"."""
+    """Return the bucket and key of an S3 object's URL as "bucket/key"."""
     if endpoint := os.environ.get(ENDPOINT):
         return unquote(address.removeprefix(f"{endpoint}/"))
     return f"{access.store['bucket']}/{unquote(address.partition('://')[2].partition('/')[2])}"

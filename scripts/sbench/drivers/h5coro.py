@@ -1,4 +1,7 @@
-"""Read a subset of HDF5 in Python with h5coro: ranges through boto3, or files of the disk, in lines of 4 MiB."""
+"""Read HDF5 with h5coro, a Python implementation of a subset of the format.
+
+It reads S3 objects through boto3, and local files, and caches lines of 4 MiB.
+"""
 
 import functools
 import logging
@@ -25,12 +28,15 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# It fails in various ways on features that it does not support.
+# The exceptions that h5coro raises for features that it does not support.
 _FAILURES = (RuntimeError, LookupError, ValueError, TypeError, AttributeError, struct.error)
 
 
 class _H5Coro(Driver):
-    """h5coro, which starts a thread per requested dataset, here one, and keeps all that it has read of a file."""
+    """h5coro, which caches all lines of a file that it has read.
+
+    It starts a thread per requested dataset. This driver requests a single dataset per call.
+    """
 
     files = s3 = True
     needs = ("h5coro",)
@@ -86,7 +92,7 @@ class _File:
         self._file.close()
 
     def _read_metadata(self, path: str) -> "h5coro.h5metadata.H5Metadata":
-        """Return h5coro's metadata of a dataset; raise Unable if h5coro would return wrong values of it."""
+        """Return h5coro's metadata for a dataset; raise Unable if h5coro would return wrong values for it."""
         from h5coro.h5metadata import H5Metadata
 
         name = path.strip("/")
@@ -101,7 +107,7 @@ class _File:
         return meta
 
     def _expect_true(self, path: str, value: object) -> None:
-        """Raise Unable if an attribute's value differs from the file; HDF5's internal attributes do not matter."""
+        """Raise Unable if h5coro does not return an attribute's correct value. Internal attributes are ignored."""
         from h5coro.h5metadata import H5Metadata
 
         if path.rpartition("/")[2].startswith(HIDDEN):
@@ -112,7 +118,7 @@ class _File:
 
 
 class _Words(logging.Handler):
-    """A handler that keeps the last message of h5coro, which logs unsupported features and continues."""
+    """A log handler that stores h5coro's last message: h5coro logs unsupported features and continues."""
 
     last = ""
 
@@ -147,7 +153,7 @@ def _compute_ranges(path: str, where: Where, dimensions: list[int]) -> tuple[lis
 
 
 def _build_s3_driver(access: Access) -> type:
-    """Return h5coro's S3 driver with the store's credentials, region and endpoint, in place of AWS's chain."""
+    """Return an h5coro S3 driver that uses the store's credentials, region and endpoint, not AWS's default chain."""
     import boto3
     from botocore.config import Config
     from botocore.handlers import disable_signing
@@ -170,7 +176,7 @@ def _build_s3_driver(access: Access) -> type:
 
 @functools.cache
 def _note_byte_orders() -> None:
-    """Make h5coro keep the byte order of numbers, which it skips and takes for little-endian."""
+    """Patch h5coro to store the byte order of each datatype as `big_endian`; it assumes little-endian numbers."""
     from h5coro.h5dataset import H5Dataset
     from h5coro.h5metadata import H5Metadata
 
@@ -178,7 +184,7 @@ def _note_byte_orders() -> None:
 
     def note_byte_order(self: H5Dataset, size: int, flags: int, level: int, meta: H5Metadata | None = None) -> int:
         begin, meta = self.pos, meta or self.meta
-        # Bit 0 of the bit field behind the version (HDF5's file format, datatype message).
+        # Bit 0 of the class bit field, which follows the version byte (HDF5 file format, datatype message).
         meta.big_endian = bool(self.readField(4) >> 8 & 1)
         self.pos = begin
         return handler(self, size, flags, level, meta)

@@ -1,6 +1,7 @@
-"""Read HDF5 as Zarr with an index of the chunks' places in a file, made in advance, so that zarr needs no metadata.
+"""Read HDF5 files as Zarr, with an index of the positions of all chunks that is made in advance.
 
-Datasets without a type in Zarr, or with a filter without a codec there, are not in the index and cannot be read.
+With the index, zarr does not read HDF5's metadata. Datasets whose type or filter has no counterpart in Zarr are not in
+the index and cannot be read.
 """
 
 import contextlib
@@ -27,30 +28,40 @@ _WORDS = (KeyError, NotImplementedError, TypeError, ValueError)
 
 
 class _Zarr(Indexed):
-    """Base class of drivers with an index; the number of objects that zarr requests at once is zarr's default."""
+    """Base class of the drivers that read with zarr and an index, with zarr's default number of concurrent requests."""
 
     files = s3 = True
 
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
-        # Each has the name of its object, because a server's port may differ when it is read.
+        # The index is named after the object's path, not its full URL: the server's port may differ at read time.
         for address in addresses:
             place = _build_url(address, access)
             self._make_file_index(place, address, access, folder / _build_index_name(place))
 
     @abstractmethod
     def _make_file_index(self, place: str, address: str, access: Access, path: Path) -> None:
-        """Make the index of one file at `path`."""
+        """Index a single file, and write the index to `path`.
+
+        Args:
+            place: the file's URL in the index, from `_build_url`.
+            address: path or URL that reads the file.
+            access: the settings to read with.
+            path: the file or directory to create.
+        """
 
 
 class _Kerchunk(_Zarr):
-    """References in JSON made by kerchunk, with datasets below 500 bytes in them, read by zarr through fsspec."""
+    """zarr over fsspec's reference file system, with a JSON index made by kerchunk.
+
+    The index contains the values of datasets smaller than 500 bytes.
+    """
 
     inlines = True
     needs = ("kerchunk", "zarr", "s3fs")
     libraries = ("kerchunk", "zarr", "numcodecs", "s3fs", "fsspec")
 
     def supports_need(self, need: str, address: str) -> bool:
-        # Its index has each object once, as HDF5 visits them.
+        # The index contains each object once, even if several links refer to it, because HDF5 visits it once.
         return need == LINKS
 
     def _make_file_index(self, place: str, address: str, access: Access, path: Path) -> None:
@@ -60,7 +71,7 @@ class _Kerchunk(_Zarr):
         class Translator(SingleHdf5ToZarr):
             def _translator(self, name: str, item: object) -> None:
                 if isinstance(item, h5py.Dataset) and item.id.get_type().get_class() == h5py.h5t.VLEN:
-                    # kerchunk would make a text of each sequence.
+                    # kerchunk would convert each variable-length sequence to a string.
                     warnings.warn(f"{name} is left out", stacklevel=1)
                 else:
                     super()._translator(name, item)
@@ -78,7 +89,7 @@ class _Kerchunk(_Zarr):
             warnings.simplefilter("always")
             with contextlib.closing(Translator(source, place)) as made:
                 made_of = made.translate()
-        # kerchunk warns of each object that it leaves out.
+        # kerchunk warns about each object that it omits.
         path.write_text(json.dumps(made_of | {"left_out": len(left_out)}), encoding="utf-8")
 
     def open(self, address: str, access: Access) -> "_File":
@@ -94,14 +105,14 @@ class _Kerchunk(_Zarr):
         options = {"remote_protocol": protocol, "remote_options": remote, "asynchronous": True}
         files = fsspec.filesystem("reference", fo=references, skip_instance_cache=True, **options)
         library = "kerchunk" if isinstance(files, ReferenceFileSystem) else type(files).__name__
-        # zarr lists nothing below the root of references.
+        # zarr cannot list the members of a store of references below its root.
         marks = (".zgroup", ".zarray")
         paths = sorted(key.rpartition("/")[0] for key in files.references if key.rpartition("/")[2] in marks)
         return _File(FsspecStore(files, read_only=True), library, [*filter(None, paths)], references["left_out"])
 
 
 class _VirtualiZarr(_Zarr):
-    """Virtual chunks in a local icechunk repository, found by virtualizarr, read by zarr through icechunk."""
+    """zarr over a local icechunk repository of virtual chunks, which virtualizarr locates in the HDF5 file."""
 
     needs = ("virtualizarr", "icechunk", "zarr", "obstore")
     libraries = ("virtualizarr", "icechunk", "zarr", "obstore", "obspec_utils")
@@ -117,7 +128,7 @@ class _VirtualiZarr(_Zarr):
             convert_failures("virtualizarr", place, *_WORDS, AttributeError, FileNotFoundError),
             warnings.catch_warnings(),
         ):
-            # zarr warns of codecs outside Zarr, such as HDF5's.
+            # zarr warns about codecs that are not part of its specification, such as HDF5's.
             warnings.simplefilter("ignore")
             parsed = HDFParser()(url=place, registry=registry)._group
             config = _build_repository_config(place, access)
@@ -140,7 +151,7 @@ class _VirtualiZarr(_Zarr):
 
 class _File:
     def __init__(self, store: object, driver: str, paths: list[str] | None = None, left_out: int = 0) -> None:
-        # `paths` lists the index if zarr cannot; `left_out` counts the objects that the index lacks.
+        # `paths` lists the objects in the index if zarr cannot. `left_out` counts the objects missing from the index.
         import zarr
 
         self._driver, self._paths, self._left_out = driver, paths, left_out
@@ -170,7 +181,10 @@ class _File:
 
 @contextlib.contextmanager
 def _stop_garbage_collection() -> Iterator[None]:
-    """Stop garbage collection: zarr's thread would wait for h5py's lock, whose holder waits for zarr."""
+    """Disable garbage collection, which could cause a deadlock.
+
+    A collection in zarr's thread would wait for h5py's lock, while the thread with this lock waits for zarr.
+    """
     gc.collect()
     gc.disable()
     try:
@@ -180,7 +194,7 @@ def _stop_garbage_collection() -> Iterator[None]:
 
 
 def _build_url(address: str, access: Access) -> str:
-    """Return the URL of a file in an index: with its bucket, and without its server."""
+    """Return a file's URL as stored in an index: s3:// with bucket and key, without the server, or file://."""
     if "://" in address:
         return f"s3://{file_objects.parse_place(address, access)}"
     return f"file://{Path(address).resolve()}"
@@ -191,7 +205,7 @@ def _build_index_name(place: str) -> str:
 
 
 def _get_prefix(place: str) -> str:
-    """Return the common beginning of the URLs of all objects of a bucket, or of all files of a folder."""
+    """Return the URL prefix shared by all objects in a bucket, or by all files in a directory."""
     return place[: place.index("/", len("s3://")) + 1] if place.startswith("s3://") else place.rpartition("/")[0] + "/"
 
 
@@ -213,7 +227,7 @@ def _build_object_store(place: str, access: Access) -> object:
 def _build_repository_config(place: str, access: Access) -> "icechunk.RepositoryConfig":
     import icechunk
 
-    # It warns on standard output of the effects of several writers at once.
+    # By default, icechunk prints warnings about concurrent writers to standard output.
     icechunk.set_logs_filter("error")
     prefix, config = _get_prefix(place), icechunk.RepositoryConfig.default()
     if prefix.startswith("file://"):
@@ -243,7 +257,7 @@ def _build_credentials(place: str, access: Access) -> dict:
 
 
 def _write_group(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "ManifestGroup") -> None:
-    # Not through datasets of xarray: they refuse arrays of one group without scales and of different length.
+    # Bypass xarray's datasets, which reject a group with arrays of different lengths and no dimension scales.
     from virtualizarr.writers.icechunk import update_attributes, write_virtual_variable_to_icechunk
 
     for name, array in parsed.arrays.items():

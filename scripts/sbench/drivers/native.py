@@ -1,4 +1,4 @@
-"""Open files with HDF5's drivers through h5py, and read the settings in force back from the library (METHOD 10)."""
+"""Open files with HDF5's sec2 and ROS3 drivers through h5py, and read back the settings in force (METHOD 10)."""
 
 import ctypes
 import os
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-# The total size of HDF5's block cache by default (HDF5_ROS3_VFD_DEFAULT_BLOCK_CACHE_SIZE).
+# Default total size of HDF5's block cache in bytes (HDF5_ROS3_VFD_DEFAULT_BLOCK_CACHE_SIZE).
 _BLOCKS_BYTES = 2**27
 
 
 class _Sec2(Driver):
-    """POSIX calls, for files of this machine's file systems."""
+    """HDF5's default driver sec2, which reads files of mounted file systems with POSIX calls."""
 
     files = True
     page_buffers = chunk_caches = True
 
     def supports_need(self, need: str, address: str) -> bool:
-        # HDF5 opens other files as it opens this one.
+        # HDF5 opens other files of a virtual dataset, or external links, with the same driver.
         return True
 
     def open(self, address: str, access: Access) -> "File":
@@ -34,10 +34,12 @@ class _Sec2(Driver):
 
 
 class _Ros3(Driver):
-    """Ranged GETs, signed with the environment's credentials unless the store is anonymous; read-only.
+    """HDF5's read-only driver ROS3, which sends GET requests for byte ranges to S3.
 
-    HDF5 1.14 uses libcurl, 2.0 and later aws-c-s3. Since 2.2 it caches blocks of a file, by default 128 MiB in blocks
-    of 16 MiB, of a paged file only the first block; "none" disables the cache, if the library has it.
+    Requests are signed with credentials from environment variables, unless the store is anonymous. HDF5 1.14 uses
+    libcurl, and HDF5 2.0 and later use aws-c-s3. HDF5 2.2 and later cache blocks of a file, by default 128 MiB in
+    blocks of 16 MiB; for a paged file, they cache only the first block. The read cache "none" disables this cache if
+    the library has it.
     """
 
     s3 = True
@@ -50,7 +52,7 @@ class _Ros3(Driver):
         return need != IN_PLACE
 
     def trusts_system(self, hdf5: str) -> bool:
-        # libcurl does; s2n takes SSL_CERT_FILE.
+        # libcurl (before HDF5 2.0) ignores environment variables; s2n, the TLS library of aws-c-s3, uses SSL_CERT_FILE.
         return int(hdf5.partition(".")[0]) < 2
 
     def open(self, address: str, access: Access) -> "File":
@@ -71,23 +73,27 @@ class File:
     """An HDF5 file that is open for reading."""
 
     def __init__(self, address: str, plist: "h5py.h5p.PropFAID") -> None:
-        """Open the file at `address` (a path or a URL) with an access list."""
+        """Open the file at `address`, a path or URL, with an HDF5 file access property list."""
         import h5py
 
         self._file = h5py.File(h5py.h5f.open(address.encode(), h5py.h5f.ACC_RDONLY, plist))
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, or its part `where`."""
+        """Return the values of the dataset at `path`, or only of its part `where`."""
         return self._file[path][where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-        """Yield path, shape and attributes of all groups and datasets; each object has the first of its names."""
+        """Yield the path, shape and attributes of each group and dataset.
+
+        An object with several names is yielded once, with the first of them.
+        """
         yield from walk_file(self._file)
 
     def read_settings(self) -> dict:
-        """Return the settings in force for the file, as the library and the file report them.
+        """Return the settings in force for the file, as reported by HDF5.
 
-        {"page_buffer_bytes", "rdcc_nbytes", "rdcc_nslots", "paged", "page_size", "driver"}; sizes in bytes.
+        Returns:
+            {"driver", "page_buffer_bytes", "rdcc_nbytes", "rdcc_nslots", "paged", "page_size"}, with sizes in bytes.
         """
         from h5py import h5f
 
@@ -118,17 +124,17 @@ class _Ros3File(File):
 
 
 class _BlockCache:
-    """ROS3's block cache in an access list; calls functions of HDF5 that h5py lacks."""
+    """ROS3's block cache in a file access property list, set through HDF5 functions that h5py does not wrap."""
 
     def __init__(self, plist: "h5py.h5p.PropFAID") -> None:
         from h5py import h5p
 
-        # h5py's module leads to the HDF5 that it is linked to.
+        # Symbols of HDF5 are looked up in h5py's extension module and the libraries that it is linked to.
         self._plist, self._library = plist, ctypes.CDLL(h5p.__file__)
 
     @property
     def block_bytes(self) -> int | None:
-        """The bytes of a block, 0 if the cache is off, None if the library lacks it."""
+        """The size of a block in bytes, 0 if the cache is disabled, or None if the library has no block cache."""
         if not (call := getattr(self._library, "H5Pget_fapl_ros3_block_caching", None)):
             return None
         block, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -137,7 +143,7 @@ class _BlockCache:
         return block.value if total.value else 0
 
     def set_level(self, level: str) -> None:
-        """Set the cache: "none", or the size of a block, as in "block-4MiB"."""
+        """Set the block size, as in "block-4MiB", or disable the cache with "none"."""
         size = sizes.parse_size(level.partition("-")[2] or "0")
         call = getattr(self._library, "H5Pset_fapl_ros3_block_caching", None)
         if call:
@@ -149,20 +155,20 @@ class _BlockCache:
 
 
 def read_chunk_cache(file: "h5py.File") -> dict[str, int]:
-    """Return the chunk cache of a file that h5py has opened: {"rdcc_nbytes", "rdcc_nslots"}."""
+    """Return the chunk cache settings of an open h5py file: {"rdcc_nbytes", "rdcc_nslots"}."""
     _, slots, nbytes, _ = file.id.get_access_plist().get_cache()
     return {"rdcc_nbytes": nbytes, "rdcc_nslots": slots}
 
 
 def walk_file(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-    """Yield path, shape and attributes of all groups and datasets of a file that h5py has opened."""
+    """Yield the path, shape and attributes of each group and dataset of an open h5py file."""
     import h5py
 
     from sbench.probe import hdf5_tree
 
     objects = [file]
     try:
-        # A visitor that returns something ends the visit.
+        # `append` returns None, so the visit continues.
         file.visititems(lambda _, item: objects.append(item))
     except UnicodeDecodeError:
         objects = list(_walk_links(file))
@@ -177,7 +183,7 @@ def walk_file(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, 
 
 
 def _walk_links(file: "h5py.File") -> Iterator[object]:
-    """Yield the objects of a file with names that h5py's visit cannot decode."""
+    """Yield all groups and datasets of a file with names that `h5py.File.visititems` cannot decode."""
     import h5py
 
     from sbench.probe import hdf5_tree
@@ -189,7 +195,7 @@ def _walk_links(file: "h5py.File") -> Iterator[object]:
 
 
 def _read_attribute(item: object, name: str | bytes) -> object:
-    """Return the value of an attribute; None for a type that h5py lacks."""
+    """Return the value of an attribute, or None if h5py cannot read its type."""
     try:
         return item.attrs[name]
     except (TypeError, ValueError, OSError, RuntimeError, KeyError):
@@ -197,10 +203,12 @@ def _read_attribute(item: object, name: str | bytes) -> object:
 
 
 def get_credentials(store: dict) -> tuple[str, str, str]:
-    """Return key, secret and token ("" if unset) of an S3 store from the environment; all "" if the store is anonymous.
+    """Return an S3 store's access key, secret key and session token from environment variables.
+
+    The token is an empty string if it is unset. For an anonymous store, all three are empty strings.
 
     Raises:
-        Problem: key or secret is missing.
+        Problem: the access key or the secret key is missing.
     """
     if store["anonymous"]:
         return "", "", ""
@@ -211,9 +219,9 @@ def get_credentials(store: dict) -> tuple[str, str, str]:
 
 
 def build_access_list(access: Access) -> "h5py.h5p.PropFAID":
-    """Return HDF5's file access property list for `access`, with the default driver.
+    """Return an HDF5 file access property list for `access`, with the default driver.
 
-    Low-level, because `h5py.File(page_buf_size=0)` means "unset" and cannot request 0.
+    This uses h5py's low-level API because `h5py.File(page_buf_size=0)` leaves the size unset and cannot request 0.
     """
     from h5py import h5f, h5p
 

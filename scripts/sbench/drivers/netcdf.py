@@ -1,4 +1,7 @@
-"""Read files of netCDF4 and similar files with h5netcdf, alone and beneath xarray; both over h5py, in S3 over s3fs."""
+"""Read netCDF4 and similar HDF5 files with h5netcdf, directly or through xarray.
+
+Both use h5py, and read S3 objects through s3fs.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -11,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class _H5NetCDF(Driver):
-    """h5netcdf over a path, or a file of s3fs with its read caches; names dimensions without a scale when needed."""
+    """h5netcdf, given a path or an s3fs file with its read cache.
+
+    Dimensions without a dimension scale are named when they are accessed (`phony_dims="access"`).
+    """
 
     files = s3 = True
     needs = ("h5netcdf", "s3fs")
@@ -20,7 +26,7 @@ class _H5NetCDF(Driver):
     read_caches = file_objects.READ_CACHES
 
     def supports_need(self, need: str, address: str) -> bool:
-        # h5py takes a file object for any other file, too.
+        # If h5py reads from a file object, it also reads this object in place of any other file.
         return need == WITHIN or (need != LINKS and "://" not in address)
 
     def open(self, address: str, access: Access) -> "_File":
@@ -28,11 +34,12 @@ class _H5NetCDF(Driver):
 
 
 class _XArray(_H5NetCDF):
-    """xarray's engine h5netcdf: it gets an address by default, which it opens over s3fs by itself.
+    """xarray with its engine h5netcdf.
 
-    With a read cache it gets a file of s3fs, as from users who open it themselves; readahead-50MiB is the default of
-    s3fs. The first read from a group opens it with all its variables. Nothing is decoded (no fill values, scales,
-    times), so that values are the values in the file.
+    By default, xarray is given a path or URL; it opens URLs with s3fs. With a read cache, it is given an s3fs file with
+    this cache, as if users had opened the file themselves; s3fs's default is readahead-50MiB. The first read from a
+    group opens it with all its variables. Fill values, scale factors and times are not decoded, so that the values are
+    the values in the file.
     """
 
     needs = ("xarray", "h5netcdf", "s3fs")
@@ -95,7 +102,7 @@ class _Tree:
             raise Unable(f"xarray cannot read {path}: its engine h5netcdf omits it")
         with convert_failures("xarray", path, TypeError, ValueError):
             values = variables[name][where].values
-        # Strings of variable length, the only type that HDF5 has for them.
+        # Variable-length strings, which other drivers return as arrays of objects.
         return values.astype(object) if values.dtype.kind == "U" else values
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
@@ -112,7 +119,7 @@ class _Tree:
 
     def read_settings(self) -> dict:
         root = self._groups["/"]
-        # xarray has no public way from a dataset to its file.
+        # xarray has no public API to get the file of a dataset.
         manager = root._close.__self__._manager
         source, library = manager._args[0], type(root).__module__.partition(".")[0]
         held = {} if isinstance(source, str) else file_objects.get_source_settings(source)

@@ -1,4 +1,4 @@
-"""Read copies of HDF5 files in Parquet with pyarrow; a column has the path of the copied dataset as its name."""
+"""Read Parquet copies of HDF5 files with pyarrow; each column is named after the path of the copied dataset."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class _Parquet(Driver):
-    """pyarrow, which reads whole row groups of a column, without page buffer and chunk cache."""
+    """pyarrow, which reads whole row groups of a column and has neither a page buffer nor a chunk cache."""
 
     files = True
     needs = ("pyarrow",)
@@ -27,7 +27,7 @@ class _File:
         self._file = parquet.ParquetFile(address)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the column `path`, all or some rows; whole row groups are read."""
+        """Return the values of the column `path`, or only of the rows `where`. Whole row groups are read."""
         metadata = self._file.metadata
         start, stop, _ = (where or slice(None)).indices(metadata.num_rows)
         groups, first, end = [], 0, 0

@@ -1,4 +1,7 @@
-"""Read HDF5 in pure Python with pyfive: files of the disk, or of s3fs with concurrent requests for ranges."""
+"""Read HDF5 files in pure Python with pyfive.
+
+It reads local files, or S3 objects through s3fs with concurrent requests for byte ranges.
+"""
 
 from collections.abc import Iterator, Mapping
 from io import UnsupportedOperation
@@ -13,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class _PyFive(Driver):
-    """pyfive, without the HDF5 library; over S3, the read caches of s3fs serve all but its bulk requests."""
+    """pyfive, which does not use the HDF5 library.
+
+    For S3 objects, its bulk requests bypass the read cache of s3fs; all other reads use it.
+    """
 
     files = s3 = True
     needs = ("pyfive", "s3fs")
@@ -28,7 +34,7 @@ class _File:
     def __init__(self, source: "io.IOBase", address: str) -> None:
         import pyfive
 
-        # It fails in various ways on features that it does not support.
+        # The exceptions that pyfive raises for features that it does not support.
         more = (AssertionError, AttributeError, RuntimeError, TypeError, UnsupportedOperation)
         self._failures = (NotImplementedError, pyfive.core.InvalidHDF5File, *more)
         self._source = source
@@ -41,7 +47,7 @@ class _File:
         with convert_failures("pyfive", path, *self._failures):
             dataset = self._file[path]
             if isinstance(dataset.id._ptype, P5SequenceType):
-                # For some sequences it returns their addresses.
+                # For some variable-length sequences, pyfive returns addresses in place of values.
                 raise NotImplementedError("it does not support sequences")
             return dataset[where]
 
