@@ -1,10 +1,14 @@
-"""Derive verdicts from times, on numpy, scipy and pandas alone: docs/verdicts.md has the public functions."""
+"""Derive verdicts, such as "faster" or "same", from measured times.
+
+The package depends only on numpy, scipy and pandas. docs/verdicts.md describes its public functions.
+"""
 
 import importlib
 
-# Blocks of a comparison with a verdict: 2**5 distinct flips are the fewest that can give p <= 0.05.
+# Smallest number of blocks for a verdict: a two-sided sign-flip test has 2**5 distinct flips then, the fewest that can
+# give p <= 0.05.
 MIN_BLOCKS = 6
-# Most percent of a cell's time that the harness may take for a verdict (METHOD 13).
+# Largest share of a measured time, in percent, that may be overhead of the benchmark for a verdict (METHOD 13).
 HARNESS = 10
 _PUBLIC = {
     **dict.fromkeys(("judge", "compare_sessions"), "api"),
@@ -15,7 +19,7 @@ __all__ = ["HARNESS", "MIN_BLOCKS", *_PUBLIC]
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name on first use: programs that need only the numbers above do not wait for numpy."""
+    """Import a public name on first use, so that programs that need only the constants do not import numpy."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)

@@ -1,4 +1,4 @@
-"""Apply the verdict rule to tables of times, for programs of any project: docs/verdicts.md."""
+"""Apply the verdict rule to DataFrames of times, for use in other projects (see docs/verdicts.md)."""
 
 from collections.abc import Hashable, Sequence
 
@@ -16,24 +16,28 @@ def judge(
     looks: Sequence[int] | int = 1,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Judge each arm against a baseline, in blocks that measured all arms one after the other (METHOD 17).
+    """Compare each arm with a baseline, in blocks that measured all arms in succession (METHOD 17).
 
-    All comparisons are one family: the signs of whole blocks are flipped in all of them at once (Westfall & Young,
-    Resampling-Based Multiple Testing, 1993), so that a family without differences raises a false alarm in 5 % of runs.
-    `stats.judge_family` has the formulas and their sources.
+    An arm is a side of a comparison, such as a version of a program. All comparisons form a family: the signs of whole
+    blocks are flipped in all comparisons at once (Westfall & Young, Resampling-Based Multiple Testing, 1993), so that a
+    family without differences raises a false alarm in 5 % of runs. `stats.judge_family` gives the formulas and their
+    sources.
 
     Args:
-        blocks: times in any unit, positive; a row per block, a column per arm, NaN if an arm failed. At least six
-            complete blocks decide.
-        baseline: the column to compare the others with.
-        equivalence_percent: arms are the same if the interval lies within 1/(1 + this) … 1 + this.
-        looks: how often the results were read, including this time, for all comparisons or for each.
-        seed: seed of the flips, which are random beyond 12 blocks.
+        blocks: positive times in any unit, with a row per block and a column per arm. NaN means that an arm failed. A
+            verdict needs at least six complete blocks.
+        baseline: the column to compare the other columns with.
+        equivalence_percent: two arms are the same if the 95 % CI of their ratio lies within 1/(1 + x) to 1 + x, where
+            x is this percentage.
+        looks: how often the results have been evaluated, including this time: a number for all comparisons, or a
+            number per comparison.
+        seed: seed of the sign flips, which are drawn at random for more than 12 blocks.
 
     Returns:
-        A row per other arm, in the order of the columns: verdict (`Outcome`), blocks (complete ones), ratio (the median
-        of arm / baseline), low and high (its 95 % interval), p (of the family), and detectable_ratio (the least
-        slowdown that these blocks would have found with a power of 0.8). NaN with fewer than six complete blocks.
+        A DataFrame with a row per other arm, in the order of the columns: verdict (`Outcome`), blocks (the number of
+        complete blocks), ratio (the median of arm / baseline), low and high (its 95 % CI), p (corrected for the
+        family), and detectable_ratio (the smallest slowdown that these blocks would have detected with a power of
+        0.8). Numbers are NaN with fewer than six complete blocks.
 
     Raises:
         ValueError: the baseline column or all other columns are missing, or a time is not positive.
@@ -59,22 +63,24 @@ def compare_sessions(
     equivalence_percent: float = 5,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Compare two sides measured in separate sessions, such as in two weeks; the session is the unit.
+    """Compare two sides that were measured in separate sessions, for example in different weeks.
 
-    Sessions of two days differ in everything that differs between the days. So whole sessions are exchanged between the
-    sides, in all comparisons at once, and Welch's test has to agree if the sides scatter unequally.
-    `sessions.judge_sessions` has the formulas and their sources.
+    Sessions on different days differ in everything that changed between these days, so the session is the unit of the
+    statistics. The permutation test exchanges whole sessions between the sides, in all comparisons at once. If the
+    sides have unequal variances, Welch's test must agree. `sessions.judge_sessions` gives the formulas and their
+    sources.
 
     Args:
-        base: times in any unit, positive; a row per session, a column per comparison, NaN for a missing time. At least
-            four sessions of each side decide.
+        base: positive times in any unit, with a row per session and a column per comparison. NaN means a missing time.
+            A verdict needs at least four sessions of each side.
         other: times of the other side, with the same columns.
-        paired: sessions are pairs in the order of the rows; at least six pairs decide.
+        paired: whether the rows of both sides form pairs, in their order. A verdict then needs at least six pairs.
         equivalence_percent: as for `judge`.
-        seed: seed of the splits, which are random if there are more than 20,000.
+        seed: seed of the permutations, which are drawn at random if there are more than 20,000.
 
     Returns:
-        A row per column, as from `judge`; `blocks` counts the sessions of the smaller side; ratios are other / base.
+        A DataFrame with a row per column, as from `judge`. `blocks` is the number of sessions of the smaller side, and
+        ratios are other / base.
 
     Raises:
         ValueError: the sides have different columns, a time is not positive, or pairs have unequal numbers of sessions.

@@ -1,15 +1,15 @@
-"""Estimate percentiles with intervals from fio's latency histograms, for a job and merged over jobs (METHOD 16, 18).
+"""Estimate percentiles and their confidence intervals from the latency histograms of fio jobs (METHOD 16, 18).
 
-A histogram is an array (bins, 2) of latency and count, as in fio's json+. fio keeps 64 bins between a power of two and
-the next and reports each as its middle, so that every percentile here, as in fio's output, is the middle of a bin:
-within 0.8 % of the latency. The p-th percentile is the bin of the ceil(p N)-th of N operations, which is fio's
-definition.
+A histogram is an array (bins, 2) of latency and count, as in fio's json+ output. fio uses 64 bins between a power of
+two and the next, and reports the middle of each bin. So every percentile here, as in fio's output, is the middle of a
+bin, within 0.8 % of the true latency. As in fio, the p-th percentile is the bin that contains the ceil(p N)-th of N
+operations.
 
-Without single bins there are ranges, an array (ranges, 3) of the lowest and the highest latency that an operation of
-the range can have, and their count: the operations between two percentiles of fio, or two bounds of another histogram.
+If the bins are unknown, a histogram is an array (ranges, 3) of the lowest latency, the highest latency and the count.
+A range contains the operations between two of fio's percentiles, or between two bounds of another histogram.
 
-Percentiles are never averaged: histograms are added. Within a job latencies follow one another and between jobs the
-machine drifts, so that the jobs are the unit of the intervals, not the operations.
+Percentiles are never averaged: histograms are added. Latencies within a job are correlated, and the machine drifts
+between jobs, so that the unit of the confidence intervals is the job, not the operation.
 """
 
 import math
@@ -23,12 +23,15 @@ import numpy.typing as npt
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.stats import RESAMPLES, Floats, compute_binomial_quantiles, compute_interval, count_draws
 
-MIN_ABOVE = 10  # operations that must lie beyond a percentile (METHOD 18)
-RESOLUTION = 1 / 64  # of a ratio of two percentiles: each is within half of this
+MIN_ABOVE = 10  # smallest number of operations beyond a percentile (METHOD 18)
+RESOLUTION = 1 / 64  # relative resolution of a ratio of two percentiles, each of which is within half of this
 
 
 class Percentile(NamedTuple):
-    """A percentile of `n` operations with its 95 % interval, in the unit of the bins; NaN and the reason if refused."""
+    """A percentile of `n` operations with its 95 % CI, in the unit of the bins.
+
+    If the percentile cannot be estimated, the numbers are NaN and `reason` gives the reason.
+    """
 
     value: float
     low: float
@@ -38,7 +41,10 @@ class Percentile(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Number, mean, standard deviation and largest value of a histogram, each operation at its bin's middle."""
+    """Number, mean, standard deviation and largest value of the operations in a histogram.
+
+    Each operation counts with the middle of its bin.
+    """
 
     n: int
     mean: float
@@ -47,7 +53,7 @@ class Moments(NamedTuple):
 
 
 def compute_moments(histogram: Floats) -> Moments:
-    """Return the moments of a histogram; the standard deviation is a sample's, like fio's."""
+    """Return the moments of a histogram, with the sample standard deviation (n - 1), as in fio."""
     values, counts = histogram.T.astype(float)
     n = counts.sum()
     if not n:
@@ -58,10 +64,14 @@ def compute_moments(histogram: Floats) -> Moments:
 
 
 def compute_at_or_above(histogram: Floats, limit: float) -> Floats:
-    """Return the operations at or above a limit and the sum of their latencies: (least, middle, most) × (n, sum).
+    """Count the operations at or above a limit and add up their latencies.
 
-    The middle takes each operation at its bin's middle, or half of both bounds for ranges. An operation is somewhere in
-    its bin: the bounds take all operations at its lower and at its upper edge.
+    The latency of an operation may be anywhere in its bin. For the lower and upper bounds, each operation counts with
+    the lower or upper edge of its bin. For the middle, it counts with the middle of its bin; for a histogram of
+    ranges, the middle is the mean of the two bounds.
+
+    Returns:
+        An array with the rows lower bound, middle and upper bound, and the columns number and sum of latencies.
     """
     low, high, counts = to_ranges(histogram).T
     least, most = (np.array([counts @ (edge >= limit), counts @ (edge * (edge >= limit))]) for edge in (low, high))
@@ -72,7 +82,7 @@ def compute_at_or_above(histogram: Floats, limit: float) -> Floats:
 
 
 def to_ranges(histogram: Floats) -> Floats:
-    """Return a histogram, of bins or of ranges, as ranges: lowest and highest latency, count."""
+    """Convert a histogram of bins to ranges (lowest latency, highest latency, count); return ranges unchanged."""
     if histogram.shape[1] == 3:
         return histogram
     values, counts = histogram.T.astype(float)
@@ -80,20 +90,20 @@ def to_ranges(histogram: Floats) -> Floats:
 
 
 def percentiles(histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
-    """Return percentiles (0 < p < 100) of the jobs' merged histogram, with intervals.
+    """Estimate percentiles (0 < p < 100) of the merged histogram of several jobs, with 95 % CIs.
 
-    Percentiles with fewer than 10 operations beyond them are refused. Intervals of 95 %:
+    A percentile with fewer than 10 operations beyond it is not estimated. The CI depends on the number of jobs:
 
     one job: exact order statistics of its operations as if they were independent (Hahn & Meeker, Statistical Intervals,
         section 5.2), so without the drift between jobs;
     2 to 5 jobs: the order statistics of the merged operations, widened to the range of the jobs' percentiles;
-    6 or more: bootstrap that resamples whole jobs (`resample_percentiles`, `compute_interval`), never narrower than
+    6 or more: a bootstrap that resamples whole jobs (`resample_percentiles`, `compute_interval`), never narrower than
         the order statistics.
 
-    In simulations with a level that drifts from job to job by 10 %, intervals of p99 hold the value of further jobs in
-    94 to 98 % of cases at 6 to 50 jobs (order statistics: 83 to 93 %). At 30 % they hold it in 81 % at 6 jobs, 88 % at
-    20
-    and 93 % at 50 (order statistics: 40 %): the slowest jobs make the tail, and few jobs have not shown them.
+    In simulations in which the level drifts by 10 % from job to job, the CI of p99 contains the p99 of further jobs in
+    94 to 98 % of cases with 6 to 50 jobs (order statistics: 83 to 93 %). With a drift of 30 %, it contains that value
+    in 81 % of cases with 6 jobs, 88 % with 20 and 93 % with 50 (order statistics: 40 %), because the slowest jobs
+    determine the tail and a few jobs may not include them.
 
     >>> import numpy as np
     >>> job = np.array([[0.5, 900], [1.0, 90], [8.0, 10]])  # ms, operations
@@ -122,10 +132,11 @@ def percentiles(histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1
 
 
 def bounded_percentiles(ranges: Sequence[Floats], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
-    """Return percentiles of jobs whose operations are known by ranges, as `percentiles` does with bins.
+    """Estimate percentiles with 95 % CIs, as `percentiles` does, from histograms of ranges.
 
-    An interval contains the interval of any bins that fit the ranges: its lower end takes all operations at their
-    lowest, its upper end all at their highest. The value is NaN if the two percentiles differ by more than a bin.
+    The lower end of a CI assumes the lowest latency for each operation, and the upper end assumes the highest, so that
+    the CI contains the CI of any histogram of bins that is consistent with the ranges. The value is NaN if these two
+    assumptions give percentiles that differ by more than a bin.
     """
     ranges = [to_ranges(histogram) for histogram in ranges]
     lowest, highest = (percentiles([own[:, [end, 2]] for own in ranges], ps, seed) for end in (0, 1))
@@ -138,14 +149,15 @@ def bounded_percentiles(ranges: Sequence[Floats], ps: Sequence[float], seed: int
 
 
 def compute_rank(n: int, p: float) -> int:
-    """Return the rank of the p-th percentile (from 1) among n operations in the order of their latencies."""
+    """Return the rank, counted from 1, of the p-th percentile among n operations sorted by latency."""
     return math.ceil(round(n * p / 100, 9))
 
 
 def describe_refusal(n: float, p: float) -> str:
-    """Return why the p-th percentile of `n` operations is refused, or "": fewer than 10 lie beyond it (METHOD 18).
+    """Return a message if fewer than 10 of `n` operations lie beyond the p-th percentile (METHOD 18).
 
-    Below the median, beyond is below. An unknown n (NaN) refuses nothing.
+    For percentiles below the median, operations with lower latencies lie beyond. The result is an empty string if
+    there are enough operations, or if n is unknown (NaN).
     """
     if math.isnan(n):
         return ""
@@ -156,12 +168,12 @@ def describe_refusal(n: float, p: float) -> str:
 
 
 def compute_bounds(values: Sequence[float]) -> Percentile:
-    """Return bounds of all jobs' p-th percentile from the jobs' percentiles, without bins to merge.
+    """Return bounds of the p-th percentile of all jobs together, from the p-th percentile of each job.
 
-    The merged percentile lies between the smallest (m) and the largest (M) of the jobs' percentiles: at M each job has
-    at least p % of its operations at or below, and at any latency below m less than p %. So the interval (m, M) is
-    certain for the measured operations. The value is not merged: it is the median of the jobs' values, and pages have
-    to call it so. N is unknown here.
+    Use this if there are no histograms to merge. The merged percentile lies between the smallest (m) and the largest
+    (M) of the jobs' percentiles: in each job, at least p % of operations have latencies up to M, and less than p % have
+    latencies below m. So the bounds (m, M) are certain for the measured operations. The value is the median of the
+    jobs' percentiles, not the merged percentile, and pages must label it as such. N is unknown (NaN).
     """
     finite = np.asarray(values, dtype=float)
     finite = finite[np.isfinite(finite)]
@@ -173,7 +185,17 @@ def compute_bounds(values: Sequence[float]) -> Percentile:
 def resample_percentiles(
     histograms: Sequence[Floats], ps: Sequence[float], seed: int = 1, arm: int = 0
 ) -> tuple[list[float], Floats]:
-    """Return percentiles of the jobs' merged histogram, and (2,000, ps) of jobs drawn with replacement by `arm`."""
+    """Compute percentiles of the jobs' merged histogram, and of 2,000 bootstrap samples of whole jobs.
+
+    Args:
+        histograms: a histogram of bins per job.
+        ps: the percentiles, such as 99.
+        seed: seed of the samples.
+        arm: number of the side of a comparison, so that the two sides are resampled independently.
+
+    Returns:
+        The percentiles, and an array (2,000, ps) of the percentiles of the samples.
+    """
     values, counts = _join_histograms(histograms)
     merged = _compute_percentiles(values, np.cumsum(counts.sum(axis=0))[None, :], ps)[0]
     return merged.tolist(), _compute_percentiles(
@@ -182,9 +204,10 @@ def resample_percentiles(
 
 
 def resample_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
-    """Return 2,000 medians of values drawn with replacement; single values instead if there are fewer than 6.
+    """Return the medians of 2,000 bootstrap samples of the values.
 
-    The medians of so few hardly vary and would give too short an interval; single values give their range.
+    With fewer than 6 values, each sample is a single value. Medians of so few values hardly vary and would give too
+    narrow a confidence interval, while single values give an interval up to the range of the values.
     """
     given = np.asarray(values, dtype=float)
     random = np.random.default_rng([seed, arm, len(given)])
@@ -194,9 +217,10 @@ def resample_medians(values: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floa
 
 
 def compute_pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights: npt.ArrayLike) -> float:
-    """Return the standard deviation of all operations of jobs from each job's N, mean and standard deviation.
+    """Return the standard deviation over all operations, from each job's mean, standard deviation and N (`weights`).
 
-    Exact: the sum of squares within jobs, (N - 1) s², plus the sum for the jobs' means around the common mean.
+    The result is exact: the sum of squares within jobs, (N - 1) s², plus the sum of squares of the jobs' means around
+    the common mean, N (mean - common mean)².
     """
     each, spreads, counts = (np.asarray(array, dtype=float) for array in (means, stddevs, weights))
     n = counts.sum()
@@ -207,7 +231,11 @@ def compute_pooled_stddev(means: npt.ArrayLike, stddevs: npt.ArrayLike, weights:
 
 
 def _join_histograms(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Join histograms over the union of their bins: (latencies, counts (jobs, bins)); drop empty histograms."""
+    """Align histograms on the union of their bins, without empty histograms.
+
+    Returns:
+        The latencies of the bins, and the counts as an array (jobs, bins).
+    """
     histograms = [histogram for histogram in histograms if histogram[:, 1].sum()]
     if not histograms:
         return np.empty(0), np.empty((0, 0))
@@ -219,10 +247,10 @@ def _join_histograms(histograms: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 
 def _compute_percentiles(values: Floats, cumulative: Floats, ps: Sequence[float]) -> Floats:
-    """Return percentiles (rows, ps) of histograms given as cumulative counts (rows, bins)."""
+    """Return percentiles, an array (rows, ps), of histograms given as cumulative counts, an array (rows, bins)."""
     n = cumulative[:, -1]
     ranks = np.stack([np.ceil(np.round(n * p / 100, 9)) for p in ps], axis=1)
-    # Put rows end to end, each above the row before it, so that one search finds the bins of all.
+    # Concatenate the rows, each shifted above the row before it, so that a single search finds the bins of all rows.
     above = np.arange(len(cumulative))[:, None] * (float(np.max(n)) + 1)
     places = np.searchsorted((cumulative + above).ravel(), np.fmax(ranks, 1) + above)
     bins: Floats = values[places - np.arange(len(cumulative))[:, None] * cumulative.shape[1]]
@@ -231,9 +259,10 @@ def _compute_percentiles(values: Floats, cumulative: Floats, ps: Sequence[float]
 
 @cache
 def _compute_ranks(n: int, p: float) -> tuple[int, int]:
-    """Return the ranks (from 1) that hold the percentile with at least 95 %: at most 2.5 % of Binomial(n, p) per side.
+    """Return the ranks, counted from 1, of the order statistics that bound a percentile's 95 % CI.
 
-    They lie between 1 and n, as `describe_refusal` refuses a percentile with fewer than ten operations on either side.
+    At most 2.5 % of Binomial(n, p) lie outside on each side. Both ranks are between 1 and n, because
+    `describe_refusal` rejects a percentile with fewer than ten operations on either side.
     """
     low, high = compute_binomial_quantiles(n, p / 100)
     return low, high + 1

@@ -1,4 +1,7 @@
-"""Model a cell's time from requests, bytes, CPU time and opens, and check whether the model explains a ratio."""
+"""Model the time of a measured configuration from its requests, bytes, CPU time and opens.
+
+The model also tells whether these quantities explain the measured ratio of two times.
+"""
 
 import math
 
@@ -6,21 +9,27 @@ import numpy as np
 import pandas as pd
 
 MIB = 2**20
-# A model explains a ratio that it meets within so many percent, or half of its distance from 1 if that is less.
+# A model explains a ratio if it is off by at most this percentage, and by at most half of the ratio's distance from 1.
 EXPLAINED_PERCENT = 10
 _MODELLED = ("total_s", "task_cpu_s", "requests", "round_trip_s", "in_flight", "rate_mib_s", "opens")
-# Fewest cells of a store for a fit of the cost of an open.
+# Smallest number of rows of a store for fitting the cost of an open.
 _LEAST = 4
 
 
 def compute_modelled_s(cells: pd.DataFrame) -> pd.Series:
-    """Return the seconds that a model gives each cell, fitted to the other cells of its store; NaN if unknown.
+    """Model the total time of each row of `cells`, in seconds, from its requests, bytes, CPU time and opens.
 
-    T = CPU + requests x round trip / requests in flight + bytes / rate + opens x cost of an open (METHOD 11). Round
-    trip and rate are measured on the network, CPU on the tasks; only the last cost is fitted.
+    T = CPU + requests x round trip / requests in flight + bytes / rate + opens x cost of an open (METHOD 11). The round
+    trip and the rate are measured on the network, and the CPU time is measured on the tasks. Only the cost of an open
+    is fitted, for each row to the other rows of its store.
 
-    `cells` has cells.csv's columns store, total_s, task_cpu_s, requests, round_trip_s, in_flight, rate_mib_s, opens and
-    bytes_delivered; a store with fewer than four complete cells is not modelled.
+    Args:
+        cells: rows of cells.csv with the columns store, total_s, task_cpu_s, requests, round_trip_s, in_flight,
+            rate_mib_s, opens and bytes_delivered.
+
+    Returns:
+        The modelled times. They are NaN for rows with missing values, and for stores with fewer than four complete
+        rows.
     """
     modelled = pd.Series(np.nan, index=cells.index)
     if not {*_MODELLED, "store", "bytes_delivered"} <= set(cells):
@@ -32,7 +41,7 @@ def compute_modelled_s(cells: pd.DataFrame) -> pd.Series:
             continue
         waits = rows["requests"] * rows["round_trip_s"] / rows["in_flight"]
         fixed = rows["task_cpu_s"] + waits + rows["bytes_delivered"] / MIB / rows["rate_mib_s"]
-        # By relative errors, so that long cells do not decide alone: least squares of (T - fixed - cost x opens) / T.
+        # Least squares of the relative error (T - fixed - cost x opens) / T, so that long times do not dominate.
         share, left = (part / rows["total_s"] for part in (rows["opens"], rows["total_s"] - fixed))
         above, below = ((share * of).sum() - share * of for of in (left, share))
         cost = (above / below).clip(lower=0).where(below > 0, 0)
@@ -41,14 +50,15 @@ def compute_modelled_s(cells: pd.DataFrame) -> pd.Series:
 
 
 def is_explained(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
-    """Return for which comparisons the model meets the ratio of times to 10 % and to half of its distance from 1.
+    """Return for each comparison whether the model explains the measured ratio of times.
 
-    Distances are of logarithms: any model of the same sign would be within 10 % of ×1.03.
+    The modelled ratio may deviate by 10 %, and by at most half of the measured ratio's distance from 1, both on a
+    logarithmic scale. Without the second condition, almost any model would explain a ratio as small as 1.03.
     """
     measured, modelled = ratio.transform(np.log), modelled_ratio.transform(np.log)
     return (modelled - measured).abs() <= (measured.abs() / 2).clip(upper=math.log1p(EXPLAINED_PERCENT / 100))
 
 
 def has_direction(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
-    """Return for which comparisons the model is off by less than half of the effect, so gives the right direction."""
+    """Return for each comparison whether the model errs by at most half of the effect, so its direction is right."""
     return (modelled_ratio / ratio).transform(np.log).abs() <= ratio.transform(np.log).abs() / 2

@@ -1,10 +1,13 @@
-"""Define the outcomes of comparisons, limits and models with their texts in CSV; pages use `sbench.pages.words`."""
+"""Define the outcomes of comparisons, limits and models, with their values in CSV files.
+
+`sbench.pages.words` has the texts for report pages.
+"""
 
 from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """The outcome of a comparison of times (METHOD 17), of exact counts, or of a limit (METHOD 18)."""
+    """The outcome of a comparison of times (METHOD 17) or exact counts, or of a test against a limit (METHOD 18)."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -25,7 +28,7 @@ class Outcome(StrEnum):
 
     @property
     def mirrored(self) -> "Outcome":
-        """The outcome with the arms exchanged."""
+        """The outcome of the same comparison with its two sides exchanged."""
         return _MIRRORED.get(self, self)
 
 
@@ -35,9 +38,9 @@ _MIRRORED = {
     Outcome.FEWER: Outcome.MORE,
     Outcome.MORE: Outcome.FEWER,
 }
-# Comparisons that show which arm takes less.
+# Outcomes of comparisons that show which side takes less time.
 ORDERED = (Outcome.FASTER, Outcome.SLOWER)
-# Comparisons that could be judged.
+# Outcomes of comparisons with enough data for the test.
 JUDGED = (*ORDERED, Outcome.SAME, Outcome.NO_EVIDENCE)
-# Outcomes that decide about the arms, a limit or a model.
+# Outcomes that decide a comparison, a limit or a model.
 DECIDED = (*ORDERED, Outcome.SAME, Outcome.MEETS, Outcome.MISSES, Outcome.MODELLED)

@@ -1,4 +1,4 @@
-"""Find the number of workers beyond which an arm stops scaling (METHOD 19)."""
+"""Find the number of workers beyond which a configuration stops scaling (METHOD 19)."""
 
 import math
 from collections.abc import Sequence
@@ -12,19 +12,25 @@ from sbench.verdicts import stats
 def find_stops(
     runs: pd.DataFrame, arm: Sequence[str], by: str = "workers", time: str = "total_s", equivalence_percent: float = 5
 ) -> pd.DataFrame:
-    """Return for each arm the number of workers beyond which no larger number is shown to take less time.
+    """Find for each configuration the number of workers beyond which more workers do not measurably reduce the time.
 
-    Less time: over complete blocks, the interval of the ratio of total times (`stats.compute_bootstrap_interval`) lies
-    below 1 and not inside ±`equivalence_percent`. It is descriptive, without correction for the number of comparisons.
+    A larger number reduces the time if, over complete blocks, the 95 % CI of the ratio of total times
+    (`stats.compute_bootstrap_interval`) lies below 1 and is not inside ±`equivalence_percent`. The result is
+    descriptive: it is not corrected for the number of comparisons.
 
-    `runs` has a row per valid record (or several equal rows) with the factors `arm` that identify arms, the growing
-    factor `by`, whole numbers, repeat, perhaps session, and the column `time` of the total time in seconds.
+    Args:
+        runs: a row per valid record (duplicates are allowed) with the columns `arm`, `by`, `time`, repeat, and
+            optionally session.
+        arm: the columns that identify a configuration.
+        by: the column with the number of workers, or another factor with whole numbers.
+        time: the column with the total time in seconds.
+        equivalence_percent: ratios within this percentage of 1 count as the same.
 
     Returns:
-        One row per arm, in order of appearance: its levels, base and base_s (the least level and its median time,
-        METHOD 19), outcome (`single`: one level was measured; `few`: too few blocks to decide; `stops`; `gains`: the
-        largest measured level still reduces the time), stops_at, next; ratio, ratio_low and ratio_high of the times at
-        `next` and at `stops_at`.
+        One row per configuration, in order of appearance: the columns `arm`; base and base_s (the smallest number of
+        workers and its median time, METHOD 19); outcome (`single`: one number of workers was measured; `few`: too few
+        blocks to decide; `stops`; `gains`: the largest measured number still reduces the time); stops_at; next; and
+        ratio, ratio_low and ratio_high of the time at `next` to the time at `stops_at`.
     """
     rows, block = [], [column for column in ("repeat", "session") if column in runs]
     for levels, part in runs.groupby(list(arm), sort=False, observed=True):
