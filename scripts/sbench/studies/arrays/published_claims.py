@@ -1,45 +1,45 @@
-"""What the published article on streaming of HSDS claims, and which of its labels the data contradict."""
+"""Claims of the published article on streaming in HSDS, and labels of its tables that the data contradict."""
 
 import pandas as pd
 
 from sbench.design.claim import Claims
 
 LIBRARY, SERVICE = "HDF5Lib", "HSDS"
-# Bytes of the array, and of its chunks, which reach over its edges.
+# Size of the array in bytes, and of its chunks, some of which extend beyond its edges.
 ARRAY, PADDED = 12000 * 2200 * 8, 12100 * 3000 * 8
 claims = Claims(article="article_tables.csv", stream="stream_test.csv")
 
 
 def _get_streamed_rates(article: pd.DataFrame, operation: str) -> pd.Series:
-    """Return the rate (MB/s as printed) of each machine in stream_test."""
+    """Return the printed stream_test rates (MB/s) by machine."""
     return article[article["test"] == "stream_test"].set_index("machine")[f"{operation}_MBps"]
 
 
 def _get_rates(article: pd.DataFrame, operation: str, compression: str) -> pd.DataFrame:
-    """Return the rate (MB/s as printed) of each machine and backend in write_example."""
+    """Return the printed write_example rates (MB/s), one row per machine and one column per backend."""
     rows = article[(article["test"] == "write_example") & (article["compression"] == compression)]
     return rows.set_index(["machine", "backend"])[f"{operation}_MBps"].unstack(sort=False)
 
 
 def _compare_backends(article: pd.DataFrame, operation: str, compression: str) -> pd.Series:
-    """Return the rate of the library as a factor of that of the service, of each machine."""
+    """Return the ratio of the HDF5 library's rate to that of HSDS by machine."""
     rates = _get_rates(article, operation, compression)
     return rates[LIBRARY] / rates[SERVICE]
 
 
 def _compare_fastest(article: pd.DataFrame, operation: str, compression: str) -> pd.Series:
-    """Return the faster backend's rate as a factor of the slower one's, of each machine."""
+    """Return the ratio of the faster backend's rate to the slower backend's by machine."""
     rates = _get_rates(article, operation, compression)
     return rates.max(axis="columns") / rates.min(axis="columns")
 
 
 def _compare_compressions(article: pd.DataFrame, operation: str) -> pd.DataFrame:
-    """Return the rate with gzip as a factor of that without, of each machine and backend."""
+    """Return the ratio of the rate with gzip to that without, one row per machine and one column per backend."""
     return _get_rates(article, operation, "gzip") / _get_rates(article, operation, "none")
 
 
 def _compute_rates(stream: pd.DataFrame, operation: str) -> pd.Series:
-    """Return the rate in MB (1,000,000 bytes) per second."""
+    """Return the rates of an operation in MB/s, computed from bytes and seconds; 1 MB is 1,000,000 bytes."""
     rows = stream[stream["operation"] == operation]
     return rows["bytes"] / 1e6 / rows["seconds"]
 

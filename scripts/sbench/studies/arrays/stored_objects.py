@@ -1,4 +1,4 @@
-"""Access objects of a store, or files of a folder, through obstore: Zarr's chunks, and objects of a service."""
+"""Access objects in an object store or files in a directory through obstore, for Zarr chunks and HSDS objects."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,14 @@ from sbench.stores import store as stores
 
 
 def open_store(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
-    """Open the objects of a place: {"folder"}, or {"prefix"} in the store of a configuration's entry.
+    """Open a directory, or a key prefix in an object store.
+
+    Args:
+        place: {"folder": path} for a directory, or {"prefix": key prefix} for an object store.
+        spec: the object store's entry in the configuration.
 
     Raises:
-        Problem: not all backends support the credentials in the environment.
+        Problem: the credentials in the environment are of a kind that not all backends support.
     """
     if "folder" in place:
         return LocalStore(place["folder"], mkdir=True)
@@ -20,7 +24,7 @@ def open_store(place: Mapping[str, str], spec: Mapping) -> ObjectStore:
 
 
 def read_object(store: ObjectStore, key: str) -> bytes:
-    """Return the bytes of an object, empty if it is absent."""
+    """Return the content of an object, or empty bytes if it does not exist."""
     try:
         return bytes(obstore.get(store, key).bytes())
     except FileNotFoundError:
@@ -28,12 +32,12 @@ def read_object(store: ObjectStore, key: str) -> bytes:
 
 
 def count_objects(store: ObjectStore, prefix: str = "") -> tuple[int, int]:
-    """Return the number and the bytes of the objects below a prefix."""
+    """Return the number and the total bytes of the objects under a prefix."""
     sizes = [entry["size"] for entries in obstore.list(store, prefix) for entry in entries]
     return len(sizes), sum(sizes)
 
 
 def remove_objects(store: ObjectStore, prefix: str = "") -> None:
-    """Remove all objects below a prefix."""
+    """Remove all objects under a prefix."""
     for entries in obstore.list(store, prefix):
         obstore.delete(store, [entry["path"] for entry in entries])

@@ -1,4 +1,4 @@
-"""The arrays study: possible cells, their costs, and checks of their records."""
+"""The arrays study: which cells are possible, cost estimates, and checks of measured records."""
 
 from collections.abc import Iterator
 
@@ -13,27 +13,27 @@ from sbench.studies.arrays.checks import check_clients, check_settings
 from sbench.studies.arrays.pieces import MOST, TRIALS
 from sbench.studies.arrays.settings import Data, Levels, Settings
 
-# Distributions that each backend needs and the lock of a library may lack.
+# Python distributions that each backend needs and a library's lock file may lack.
 NEEDS = {"library": (), "hsds": ("hsds", "h5pyd", "obstore"), "zarr": ("zarr", "obstore")}
-# Factors of a service, with the level of cells without a service.
+# Factors that only apply to HSDS, with the level that cells with other backends must have.
 _OF_SERVICE = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
-# Levels that trials require, because they choose their requests.
+# Levels that trials require, because they send fixed requests.
 _OF_TRIALS = {"protocol": "client", "access": "whole", "clients": "1", "concurrency": "unset"}
-_HOLDS = 128 * 2**20  # chunk_mem_cache_size of HSDS, by default
+_HOLDS = 128 * 2**20  # HSDS's default chunk_mem_cache_size in bytes
 _TRIALS_S = {"limits": 10, "faults": 45}
 _START_S, _SERVICE_S, _FLUSH_S = 1.0, 1.5, 2.0
-# Rough rates in bytes per second; _GZIP is for writes.
+# Rough rates for estimates, in bytes per second; _GZIP is the rate of compression.
 _RATES = {"library": 400 * 2**20, "zarr": 400 * 2**20, "hsds": 80 * 2**20}
 _GZIP = 60 * 2**20
 
 
 class Arrays(Study):
-    """The study of writing and reading a 2-D array through a service, as Zarr, and by the library."""
+    """The study of writing and reading a 2-D array through HSDS, as Zarr and with the HDF5 library."""
 
     of_record = ("repeat", "effective", "work")
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
-        """Yield why a combination of levels cannot exist."""
+        """Yield the reasons why a combination of levels is impossible."""
         cell = read_fields(Levels, levels)
         entry, backend, clients = config["stores"][cell.store], cell.backend, int(cell.clients)
         reads, writes, trials = cell.operation == "read", cell.operation == "write", cell.operation in TRIALS
@@ -93,21 +93,25 @@ class Arrays(Study):
         yield from check_distributions(levels, config, NEEDS[backend], f"backend {backend}")
 
     def select_steady(self, cells: list[Cell]) -> list[Cell]:
-        """Return the timed cells."""
+        """Return the cells that are timed, which controls may repeat."""
         return [cell for cell in cells if self.is_timed(cell.levels)]
 
     def is_timed(self, levels: dict[str, str]) -> bool:
-        """Return whether cells of these levels are timed; trials are not."""
+        """Return whether cells with these levels are timed; the operations "limits" and "faults" are not."""
         return levels["operation"] not in TRIALS
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate a record of a cell before any measurement: {"requests", "bytes", "seconds"}."""
+        """Estimate the "requests", "bytes" and "seconds" of a record before any measurement.
+
+        "puts" is the number of the requests that write; it is missing for operations that are not timed.
+        """
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
         shape, backend = pieces.parse_shape(cell.shape, cell.chunks), cell.backend
         rate = min(_RATES[backend], networks.compute_rate_limit(network, 8) * 2**20)
         gzip = shape.bytes / _GZIP if cell.compression == "gzip" else 0
-        # The library reads the generated file; all other arrays are written first, and written arrays are read back.
+        # Except when the HDF5 library reads the generated file, the array is transferred twice: it is written before a
+        # read, or read back after a write.
         once = shape.bytes / rate + shape.chunks * network.get("latency_ms", 0) / 1000 / 8
         ahead = backend != "library" or cell.operation == "write"
         if cell.operation in TRIALS:
@@ -118,16 +122,16 @@ class Arrays(Study):
         return counts | {"bytes": shape.bytes * (1 + ahead), "seconds": seconds}
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Return the bytes of an array's file, uncompressed."""
+        """Return the uncompressed size of an array's file in bytes."""
         given = read_fields(Data, data)
         return pieces.parse_shape(given.shape, given.chunks).padded_bytes
 
     def estimate_disk_bytes(self, settings: dict) -> int:
-        """Return the bytes that a record writes."""
+        """Return the bytes that a measurement writes to disk."""
         return self.estimate_data_bytes(settings["data"])
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return mismatches of a record with its label (METHOD 3, 10, 11): such a record is failed."""
+        """Return the mismatches between a record and its label (METHOD 3, 10, 11), any of which makes it failed."""
         given, effective = read_fields(Settings, settings), {**manifest["layout"], **record["effective"]}
         cell = given.cell
         label = {"chunks": cell.chunks, "compression": cell.compression, "hdf5": given.library["hdf5"]}
@@ -139,7 +143,7 @@ class Arrays(Study):
         return [*check_settings(effective, label), *counted]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a measured record is invalid (METHOD 8, 9)."""
+        """Return the reasons why a measured record is invalid (METHOD 8, 9)."""
         cell = read_fields(Settings, settings).cell
         reasons = [*check_work(record["work"]), *check_clients(record["effective"])]
         return reasons + (check_page_cache(record["cache"]) if cell.operation == "read" else [])

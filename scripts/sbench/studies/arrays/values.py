@@ -1,21 +1,24 @@
-"""Make the values of an array, which depend only on row, column and a seed, on every machine."""
+"""Generate the values of an array from row, column and seed alone, so that they are the same on every machine."""
 
 import numpy as np
 
-# Rows per block; each block has a separate seed, so that any part can be made alone.
+# Rows per block. Each block has a separate seed, so that it can be generated independently.
 _BLOCK = 256
 _MEAN, _WAVE, _NOISE = 280.0, 15.0, 0.5
 
 
 def make_values(kind: str, columns: int, rows: slice, seed: int) -> np.ndarray:
-    """Return rows of an array, (rows, columns) of 8 bytes each.
+    """Generate rows of an array of 8-byte values.
 
     Args:
-        kind: formula: the published formula of row and column, as unsigned integers; floats: temperatures with two
-            decimals and similar neighbours; random: integers that cannot be compressed.
+        kind: "formula": unsigned integers, by the published formula of row and column; "floats": temperatures with
+            two decimals, similar to their neighbours; "random": unsigned integers that cannot be compressed.
         columns: number of columns of the array.
-        rows: rows to return, from `start` to `stop`.
-        seed: seed of random parts.
+        rows: the rows to generate, with both `start` and `stop` set.
+        seed: seed of the random number generator.
+
+    Returns:
+        An array of shape (rows, columns).
     """
     blocks = range(rows.start // _BLOCK, -(-rows.stop // _BLOCK))
     made = np.concatenate([_make_block(kind, columns, number, seed) for number in blocks])
@@ -24,7 +27,7 @@ def make_values(kind: str, columns: int, rows: slice, seed: int) -> np.ndarray:
 
 
 def get_dtype(kind: str) -> np.dtype:
-    """Return the type of the values."""
+    """Return the dtype of values of this kind."""
     return np.dtype("f8" if kind == "floats" else "u8")
 
 

@@ -1,4 +1,4 @@
-"""Arrays as Zarr (version 3): a file or an object per chunk, through obstore."""
+"""Store arrays as Zarr (format version 3), with one file or object per chunk, accessed through obstore."""
 
 import contextlib
 import os
@@ -18,11 +18,11 @@ from sbench.studies.arrays.pieces import Piece
 
 
 class Zarr(backends.Backend):
-    """Chunks, and a small object with their description."""
+    """A Zarr array: an object or file per chunk, and a small one with metadata."""
 
     @contextlib.contextmanager
     def open_for_writing(self, target: Target, new: bool) -> Iterator[Write]:
-        """Write or read the array's description; the chunks of a piece are written in concurrent requests."""
+        """Create the array or read its metadata. The chunks of a piece are written by concurrent requests."""
         with _set_in_flight(target):
             array = _create_array(target) if new else zarr.open_array(_open_store(target), mode="r+")
 
@@ -33,17 +33,17 @@ class Zarr(backends.Backend):
 
     @contextlib.contextmanager
     def open_for_reading(self, target: Target) -> Iterator[Read]:
-        """Read the array's description."""
+        """Read the array's metadata. The chunks of a piece are read by concurrent requests."""
         with _set_in_flight(target):
             array = zarr.open_array(_open_store(target), mode="r")
             yield lambda piece: (array[piece.slices], None)
 
     def wait_until_stored(self, target: Target) -> None:
-        """Sync files to the disk; an object store has stored all acknowledged values."""
+        """Sync files to disk. In an object store, acknowledged values are already durable."""
         sync_files(target)
 
     def read_settings(self, target: Target) -> dict:
-        """Return the array's layout and codec, the versions, and the limit of requests in flight."""
+        """Return the array's chunk shape and compression, the versions, and the limit on requests in flight."""
         array = zarr.open_array(_open_store(target), mode="r")
         with _set_in_flight(target):
             in_flight = zarr.config.get("async.concurrency")
@@ -54,16 +54,16 @@ class Zarr(backends.Backend):
         }
 
     def count_stored(self, target: Target) -> tuple[int, int]:
-        """Return the number and the bytes of all objects, including the array's description."""
+        """Return the number and the total bytes of all objects, including the array's metadata."""
         return stored_objects.count_objects(stored_objects.open_store(target.place, target.store))
 
     def remove_array(self, target: Target) -> None:
-        """Remove all objects."""
+        """Remove all objects of the array."""
         stored_objects.remove_objects(stored_objects.open_store(target.place, target.store))
 
 
 def sync_files(target: Target) -> None:
-    """Sync all files of a place to the disk; do nothing in an object store."""
+    """Sync all files and directories of an array to disk; do nothing if it is in an object store."""
     for folder, _, names in os.walk(target.place.get("folder", "")):
         for name in (*names, "."):
             sync_path(Path(folder, name))

@@ -1,4 +1,4 @@
-"""Declare the report of the study `arrays`: its factors, metrics and columns."""
+"""Declaration of the arrays report: its factors, metrics and table columns."""
 
 from collections.abc import Mapping
 
@@ -19,13 +19,13 @@ ACCESSES = {
     "pieces": "pieces below the request limit",
 }
 PROTOCOLS = {"client": "the client library", "binary": "bare requests", "json": "JSON"}
-# Backends with factors of a service, and backends with requests in flight.
+# Backends for which the factors of a service apply, and for which the number of requests in flight does.
 OF_SERVICE, IN_FLIGHT = {"backend": ("hsds",)}, {"backend": ("hsds", "zarr")}
 VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
 
 
 def _format_software(level: str, facts: dict) -> str:
-    """Return "HDF5 2.0.0 (arrays)", or "HDF5 2.0.0" if the library is named after the release."""
+    """Format a library, such as "HDF5 2.0.0 (arrays)", or "HDF5 2.0.0" if it is named after the release."""
     spec = (facts.get("libraries") or {}).get(level, {})
     if format_added_packages(spec):
         return describe_user_build(level, spec)
@@ -34,7 +34,7 @@ def _format_software(level: str, facts: dict) -> str:
 
 
 def _format_sides(level: str, _facts: dict) -> str:
-    """Return "1,500 × 275" for "1500x275"."""
+    """Format a shape such as "1500x275" as "1,500 × 275"."""
     return " × ".join(f"{int(side):,}" for side in level.split("x") if side)
 
 
@@ -56,7 +56,11 @@ ACKNOWLEDGED = Value(
 
 
 def _format_amount(levels: Mapping) -> str:
-    """Return "writing 50 MiB" for the levels of a cell, "" for trials or without a shape."""
+    """Describe the amount of data of a cell, such as "writing 50 MiB".
+
+    Returns:
+        The description; an empty string if the operation is not timed or the levels lack a shape.
+    """
     shape, chunks, operation = (levels.get(name) or "" for name in ("shape", "chunks", "operation"))
     if operation not in ("write", "read") or not shape:
         return ""

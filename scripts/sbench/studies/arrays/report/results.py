@@ -1,4 +1,4 @@
-"""Tables of the study, and statements that only this study makes."""
+"""Load the results of the arrays study, and build the tables and sentences that only its report has."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,14 +26,18 @@ OF_SERVICE = (
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Load the results in the folder `tables`, with the workflow's `facts` about them, a JSON object.
+    """Load the results of a run.
+
+    Args:
+        tables: directory of the CSV tables.
+        facts: JSON file with the workflow's facts about the run, if any.
 
     Raises:
         Problem: samples and cells are both missing, or samples lack a column.
     """
     folder = Path(tables)
     frames = run_files.read_tables(folder, REPORT, (), NEEDED)
-    # Times of trials are not compared; `trials` has their outcomes.
+    # The times of trials are not compared; the module `trials` reports their outcomes.
     tried = {name: frames[name].get("operation", pd.Series(dtype=str)).isin(TRIALS) for name in ("samples", "cells")}
     frames["samples"] = frames["samples"][~tried["samples"]]
     times = [name for name in frames["cells"] if name.startswith("total_s")]
@@ -42,21 +46,25 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per record: cell, repeat, valid, factors, total_s, bytes, and the report's values."""
+    """Aggregate samples into one row per record, indexed by cell and repeat.
+
+    Returns:
+        A DataFrame with validity, control, the factors, `total_s`, `bytes`, and the rates in MiB/s.
+    """
     samples = samples.assign(control=samples.get("control", ""))
     groups = samples.groupby(results.RECORD, sort=False)
     records = groups[["valid", "control", *FACTORS, "total_s"]].first()
     records["bytes"] = groups["bytes"].sum()
     records["rate"] = records["bytes"] / MIB / records["total_s"]
     acknowledged = groups["acknowledged_s"].first() if "acknowledged_s" in samples else float("nan")
-    # In the total time, so that both rates are summarised alike.
+    # The bytes that would be acknowledged in the total time, so that both rates are summarised in the same way.
     records["acknowledged_bytes"] = records["bytes"] * records["total_s"] / acknowledged
     records["acknowledged_rate"] = records["bytes"] / MIB / acknowledged
     return records
 
 
 def describe_acknowledged(run: Results) -> Iterator[Sentence]:
-    """Yield the rates of a service's writes, until acknowledged and until stored."""
+    """Yield sentences with the rates of HSDS writes until they are acknowledged and until they are stored."""
     cells = run.measured
     written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write") & cells["acknowledged_rate"].notna()]
     for (store, compression), alike in written.groupby(["store", "compression"], sort=False):
@@ -70,7 +78,7 @@ def describe_acknowledged(run: Results) -> Iterator[Sentence]:
 
 
 def describe_cores(run: Results) -> Iterator[Sentence]:
-    """Yield the CPU seconds of a service's nodes, by their number, and of the library, for writes with gzip."""
+    """Yield sentences that compare the CPU seconds of gzip writes by HSDS, for each number of nodes, and by HDF5."""
     cells, named = run.measured.query("operation == 'write' and compression == 'gzip'"), run.names
     nodes = _get_node_usage(run, cells, "service_node_cpu_s") + _get_node_usage(run, cells, "data_nodes_cpu_s")
     cells = cells.assign(cpu=nodes.where(cells["backend"] == "hsds", cell_tables.get_numbers(cells, "cpu_s")))
@@ -95,7 +103,7 @@ def describe_cores(run: Results) -> Iterator[Sentence]:
 
 
 def build_writing_table(run: Results) -> Table:
-    """Build the table of writing rates until acknowledged and until stored; published rates are until acknowledged."""
+    """Build the table of write rates until acknowledged and until stored; published rates are until acknowledged."""
     cells = run.measured[run.measured["operation"] == "write"]
     columns = [
         cell_tables.build_estimate_column("until acknowledged / MiB/s", "acknowledged_rate"),
@@ -111,7 +119,7 @@ def build_writing_table(run: Results) -> Table:
 
 
 def build_service_table(run: Results) -> Table:
-    """Build the table of CPU seconds and peak memory of a service's nodes, with the size of the array."""
+    """Build the table of the CPU seconds and peak memory of HSDS nodes, beside the size of the array."""
     cells = run.measured[run.measured["backend"] == "hsds"]
     of_array = [parse_shape(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
     taken = {name: _get_node_usage(run, cells, name) / unit for _, name, unit in OF_SERVICE}
@@ -127,7 +135,7 @@ def _get_node_usage(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
 
 
 def list_limits(run: Results) -> list[str]:
-    """Return the limits that only this study's data have."""
+    """Return the sentences on limitations that are specific to this study."""
     is_beside = "published" not in run.facts and (run.measured["backend"] == "hsds").any()
     lines = [words.fill("beside client")] if is_beside else []
     problem = run.facts.get("not_printed")

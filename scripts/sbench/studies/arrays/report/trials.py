@@ -1,4 +1,4 @@
-"""Summarise the outcomes of requests near a service's limits, and of faults, over repeats."""
+"""Summarise the outcomes of HSDS requests around the size limit and with injected faults, over all repeats."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from sbench.studies.arrays.report import MIB, words
 
 ANSWERED, BINARY = "answered", ("binary read", "binary write")
 STREAMING = {"on": "with streaming", "off": "without streaming"}
-# Names of trials with little memory in data nodes, and with many requests in flight.
+# Patterns of the names of trials with limited memory in data nodes, and with many requests in flight.
 ROOM, AT_ONCE = (
     re.compile(r"data node may take (\S+) × the request"),
     re.compile(r"(\d+) requests in flight, (\d+) tasks"),
@@ -25,7 +25,7 @@ TEXTS = ("cell", "operation", "streaming", "request_limit", "phase", "outcome")
 
 
 def load_trials(tables: Path | str) -> pd.DataFrame:
-    """Return the trials of valid records, a row each; empty without trials."""
+    """Return the trials of valid records as a DataFrame with one row per trial, empty if there are none."""
     samples = run_files.read_table(Path(tables, "samples.csv"), TEXTS)
     if samples.empty or "phase" not in samples:
         return pd.DataFrame(columns=[*TEXTS, *AMOUNTS, "times_limit", "number"])
@@ -34,7 +34,7 @@ def load_trials(tables: Path | str) -> pd.DataFrame:
 
 
 def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
-    """Build the table of an operation's trials: outcomes with and without streaming, and memory."""
+    """Build the table of an operation's trials: outcomes, memory growth and times, with and without streaming."""
     some = trials[trials["operation"] == operation]
     if some.empty:
         return Table(operation, "", pd.DataFrame())
@@ -58,7 +58,7 @@ def build_trials_table(trials: pd.DataFrame, operation: str) -> Table:
 
 
 def describe_streaming(trials: pd.DataFrame) -> Iterator[Sentence]:
-    """Yield whether streaming lifts the limit, for which requests, and its cost in memory."""
+    """Yield sentences on which requests above the limit succeed with and without streaming, and on memory growth."""
     near = trials[trials["operation"] == "limits"]
     above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
     for level, title in STREAMING.items():
@@ -85,7 +85,7 @@ def describe_streaming(trials: pd.DataFrame) -> Iterator[Sentence]:
 
 
 def describe_survivors(trials: pd.DataFrame) -> Iterator[str]:
-    """Yield how many reads data nodes with little memory answered, and how many requests in flight were rejected."""
+    """Yield sentences on how many reads succeeded with limited memory, and how many concurrent requests failed."""
     room, at_once = (trials.join(trials["phase"].str.extract(name).astype(float)) for name in (ROOM, AT_ONCE))
     for (level, size), part in room[room[0].notna()].groupby(["streaming", "request_bytes"], sort=False):
         answered = (part["outcome"] == ANSWERED).groupby(part[0])
@@ -110,7 +110,7 @@ def _compute_amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
 
 
 def _format_outcomes(outcomes: Iterable[str]) -> str:
-    """Return the outcome of all repeats, or the number of repeats with each outcome."""
+    """Format the outcome if it is the same in all repeats, or else the number of repeats with each outcome."""
     counts = pd.Series(list(outcomes), dtype=str).value_counts(sort=False)
     if len(counts) == 1:
         return counts.index[0]

@@ -1,4 +1,4 @@
-"""Templates of text on the page of arrays; `sbench.pages.words` has the templates of all pages."""
+"""Text templates of the arrays report; `sbench.pages.words` has those that all reports share."""
 
 from sbench.pages.words import make_fill
 
