@@ -1,1 +1,1 @@
-"""Parallel input from object stores and file systems (MPI)."""
+"""The blobs study: MPI processes read in parallel from object stores and file systems."""

@@ -1,4 +1,7 @@
-"""Read with bare requests, as many in flight per process as in the iterations, without MPI and SDK (METHOD 20)."""
+"""Read with minimal client code, without MPI or an SDK, to measure the store's highest rate (METHOD 20).
+
+Each process has as many requests in flight as in the measured iterations.
+"""
 
 import threading
 from collections.abc import Callable
@@ -9,10 +12,12 @@ from sbench.studies.blobs.patterns import Operation, Plan, split_extents
 
 
 def list_shares(plan: Plan, rank: int) -> list[Operation]:
-    """Return the share of each thread in the first operation of a process: whole pages, except in the last share.
+    """Divide the first operation of a process among threads, in whole pages except for the last share.
 
-    There are at most as many shares as chunks in flight, and [] if the process requests nothing from the store.
-    A thread requests a contiguous share at once, and an interleaved share by extents.
+    A thread reads a contiguous share by a single request, and an interleaved share by one request per extent.
+
+    Returns:
+        At most one share per chunk in flight; an empty list if the process reads nothing from the store.
     """
     work = []
     for first in plan.list_fetches(rank)[:1]:
@@ -22,20 +27,27 @@ def list_shares(plan: Plan, rank: int) -> list[Operation]:
 
 
 class BareClient:
-    """The connections of a process, each with a thread; the calling thread serves the first connection."""
+    """The connections of a process, each used by a separate thread; the calling thread uses the first."""
 
     def __init__(self, work: list[Operation], names: list[str], connect: Callable[[], Getter]) -> None:
-        """Make a connection for each thread's share of the objects in `names`; do not open it yet."""
+        """Create the connections without opening them.
+
+        Args:
+            work: the share of each thread.
+            names: names of the objects, by number.
+            connect: creates an unopened connection.
+        """
         self._pairs, self._names = [(connect(), share) for share in work], names
         self._pool = ThreadPoolExecutor(max(1, len(work) - 1))
 
     def connect(self) -> None:
-        """Open the connections, which stay, and start the threads.
+        """Start the threads and open the connections, which remain open until `close`.
 
         Raises:
-            Problem, OSError, RuntimeError, HTTPException: a connection, or in `read_shares` a request, failed.
+            Problem, OSError, RuntimeError, HTTPException: a connection failed; `read_shares` raises the same
+                exceptions for a failed request.
         """
-        # The barrier keeps a thread from taking two connections.
+        # The barrier ensures that each thread opens exactly one connection.
         together = threading.Barrier(max(1, len(self._pairs)))
 
         def open_connection(getter: Getter, share: Operation) -> None:
@@ -45,7 +57,7 @@ class BareClient:
         self._call_each(open_connection)
 
     def read_shares(self) -> int:
-        """Read all shares once, drop the bytes and return their number."""
+        """Read all shares once, discard the bytes and return their number."""
 
         def read_share(getter: Getter, share: Operation) -> None:
             for offset, length in share.extents:

@@ -1,6 +1,6 @@
-"""Deliver the bytes of an iteration from the store into the buffers of all MPI processes.
+"""Transfer the bytes of an iteration from the store into the buffers of all MPI processes.
 
-While rank 0 reads, the other ranks wait without spinning; they enter the collective call when rank 0 is about to.
+When rank 0 reads for all ranks, the others wait without spinning, and enter the collective call only when it does.
 """
 
 import copy
@@ -21,10 +21,13 @@ _SOON_S = 2e-4
 
 
 def wait_for_request(request, pause_s: float = 5e-5) -> None:
-    """Wait for an MPI request; unlike the waits of MPI, leave the core to a server or a slower process."""
+    """Wait for an MPI request without busy-waiting, so that servers and slower processes can use the core.
+
+    MPI's own wait functions spin. This function yields the core at first, and later sleeps `pause_s` between tests.
+    """
     soon = time.perf_counter() + _SOON_S
     while not request.Test():
-        # A sleep takes longer than most waits, so let other processes run first.
+        # Most waits are shorter than a sleep, so only yield at first.
         if time.perf_counter() < soon:
             os.sched_yield()
         else:
@@ -32,43 +35,57 @@ def wait_for_request(request, pause_s: float = 5e-5) -> None:
 
 
 class Independent:
-    """A delivery without communication: each process reads its bytes by itself."""
+    """A transfer without communication: each process reads its own bytes."""
 
     def __init__(self, comm: MPI.Comm, plan: Plan, reader: Reader, names: list[str], view: memoryview) -> None:
-        """Keep the arguments for all iterations; `view` is the process's buffer."""
+        """Store the arguments for all iterations.
+
+        Args:
+            comm: communicator of all processes.
+            plan: operations of all processes.
+            reader: reader of the store.
+            names: names of the objects, by number.
+            view: buffer of this process.
+        """
         self.comm, self.plan, self.reader, self.names, self.view = comm, plan, reader, names, view
         self.gets, self.fetches = plan.list_operations(comm.rank), plan.list_fetches(comm.rank)
-        # Seconds that rank 0 has read if it reads for all.
+        # Seconds that rank 0 has spent reading from the store, if it reads for all ranks.
         self.fetched_s = 0.0
         self.identities: dict[int, Identity] = {}
 
     def identify_objects(self) -> dict[int, Identity]:
-        """Fetch the identities of the objects that this process reads, by number, and keep them for all iterations."""
+        """Fetch, store and return the identities (such as ETags) of the objects that this process reads, by number."""
         self.identities = {
             number: self.reader.fetch_identity(self.names[number]) for number in self.list_object_numbers()
         }
         return self.identities
 
     def expect_unchanged(self) -> None:
-        """Raise Changed if an object was replaced since `identify_objects`, unless reading it shows the change."""
+        """Raise Changed if an object was replaced since `identify_objects`.
+
+        Readers that detect a replaced object while they read it do not check again.
+        """
         for number in self.list_object_numbers():
             self.reader.expect_unchanged(self.names[number], self.identities[number])
 
     def close(self) -> None:
-        """Release the resources that all processes share; all of them have to call this."""
+        """Release resources that the processes share. All processes must call this."""
 
     def list_object_numbers(self) -> set[int]:
         """Return the numbers of the objects that this process reads."""
         return {one.object for one in self.fetches}
 
     def build_empty_copy(self) -> "Independent":
-        """Return a copy of this delivery whose operations are empty: it takes only the time of the harness."""
+        """Return a copy with empty operations, to measure the overhead of the harness."""
         empty = copy.copy(self)
         empty.gets, empty.fetches = ([Operation(one.object, ()) for one in some] for some in (self.gets, self.fetches))
         return empty
 
     def run_iteration(self, check: Check | None = None) -> int:
-        """Load all operations into the buffer in turn; return the bytes that this process received.
+        """Load all operations into the buffer, one after the other, and return the bytes that this process received.
+
+        Args:
+            check: called with each operation and its bytes, if given.
 
         Raises:
             Changed: an object changed; raised in all processes that cannot continue.
@@ -80,7 +97,7 @@ class Independent:
         return done
 
     def get_hints(self) -> dict[str, str] | None:
-        """Return the hints that MPI-IO used, None without MPI-IO (METHOD 10)."""
+        """Return the hints that MPI-IO used (METHOD 10), or None if the transfer does not use MPI-IO."""
         return None
 
     def _load_operation(self, number: int, operation: Operation) -> None:
@@ -97,10 +114,10 @@ class Independent:
 
 
 class Broadcast(Independent):
-    """A delivery by rank 0, which reads an operation and broadcasts it (MPI_Bcast) before it reads the next."""
+    """A transfer by rank 0, which reads each operation and broadcasts it (MPI_Bcast) before it reads the next."""
 
     def _load_operation(self, number: int, operation: Operation) -> None:
-        """Let rank 0 read an operation and distribute it; raise Changed in all processes if the object changed."""
+        """Read an operation in rank 0 and distribute it. If the object changed, raise Changed in all processes."""
         token = bytearray(b"\1")
         began = time.perf_counter()
         if self.comm.rank:
@@ -120,7 +137,11 @@ class Broadcast(Independent):
         self._distribute_operation(number, operation)
 
     def distribute_operations(self) -> int:
-        """Distribute rank 0's buffer as an iteration does after reading; return the bytes this process receives."""
+        """Distribute rank 0's buffer without reading, as often as in an iteration.
+
+        Returns:
+            The bytes that this process received.
+        """
         for number, operation in enumerate(self.gets):
             self._distribute_operation(number, operation)
         return sum(operation.bytes for operation in self.gets)
@@ -130,16 +151,19 @@ class Broadcast(Independent):
 
 
 class Scatter(Broadcast):
-    """A delivery by rank 0: MPI_Scatterv sends each process its section of an operation; rank 0's remains in place."""
+    """A transfer by rank 0, which reads each operation and sends each process its section of it (MPI_Scatterv).
+
+    Rank 0's section remains in place in its buffer.
+    """
 
     def __init__(self, *arguments) -> None:
-        """See `Independent`."""
+        """Store the arguments, see `Independent`, and compute the size of each process's sections."""
         super().__init__(*arguments)
         everybody = [self.plan.list_operations(rank) for rank in range(self.comm.size)]
         self._counts = [[one.bytes for one in together] for together in zip(*everybody, strict=True)]
 
     def build_empty_copy(self) -> "Scatter":
-        """See `Independent`."""
+        """Return a copy with empty operations and sections, see `Independent.build_empty_copy`."""
         empty = super().build_empty_copy()
         empty._counts = [[0] * len(counts) for counts in self._counts]
         return empty
@@ -155,15 +179,15 @@ class Scatter(Broadcast):
 
 
 class MpiIo(Independent):
-    """A delivery by the MPI library: for each process by itself (Read_at), or for all together (Read_at_all).
+    """A transfer by MPI-IO, with independent (MPI_File_read_at) or collective reads (MPI_File_read_at_all).
 
-    All processes open the file together, once, before the first iteration. Interleaved pieces form a single file view,
-    so that the library sees all of them; `get_hints` reads the hints back. In a collective read every process makes as
-    many calls as the process with the most operations.
+    The processes open the file collectively, once, before the first iteration. A process's interleaved pieces form a
+    single file view, so that the MPI library knows all of them. In collective reads, every process makes as many calls
+    as the process with the most operations.
     """
 
     def __init__(self, comm: MPI.Comm, plan: Plan, reader: posix.Reader, names: list[str], view: memoryview) -> None:
-        """Keep the arguments; use the posix reader only for the file's path and identity and the count of requests."""
+        """Store the arguments. `reader` provides only the path and identity of the file, and counts the requests."""
         super().__init__(comm, plan, reader, names, view)
         self._collective = plan.kind.by == "collective"
         self._rounds = comm.allreduce(len(self.gets), MPI.MAX)
@@ -171,16 +195,16 @@ class MpiIo(Independent):
         self._path = reader.get_path(names[0])
 
     def list_object_numbers(self) -> set[int]:
-        """Return the number of the file, since all processes open it."""
+        """Return the number of the only file, which all processes open."""
         return {0}
 
     def identify_objects(self) -> dict[int, Identity]:
-        """Identify the file and open it in all processes together."""
+        """Fetch the identity of the file, and open it collectively."""
         try:
             identities = super().identify_objects()
         except Changed:
             identities = None
-        # Either all processes open the file, or no process does.
+        # Opening is collective: either all processes open the file or none does.
         if not self.comm.allreduce(identities is not None, MPI.LAND):
             raise Changed(f"{self._path} was replaced or changed at the start of the cell")
         try:
@@ -191,7 +215,10 @@ class MpiIo(Independent):
         return identities
 
     def run_iteration(self, check: Check | None = None) -> int:
-        """Read all operations, see `Independent.run_iteration`; processes leave collective reads only together."""
+        """Read all operations, see `Independent.run_iteration`.
+
+        If the file ends early, Changed is raised after the last operation, so that all collective calls complete.
+        """
         done, cut, at = 0, False, self._begin
         for number in range(self._rounds if self._collective else len(self.gets)):
             one = self.gets[number] if number < len(self.gets) else Operation(0, ())
@@ -203,7 +230,7 @@ class MpiIo(Independent):
         return done
 
     def get_hints(self) -> dict[str, str]:
-        """Return the hints that the library reports."""
+        """Return the hints that the MPI library reports, or an empty dict if the file was not opened."""
         if not self._file:
             return {}
         info = self._file.Get_info()
@@ -212,12 +239,12 @@ class MpiIo(Independent):
         return hints
 
     def close(self) -> None:
-        """Close the file in all processes together."""
+        """Close the file collectively."""
         if self._file:
             self._file.Close()
 
     def _set_view(self) -> None:
-        """Restrict the file view to this process's pieces if the pattern interleaves; all processes do it together."""
+        """If pieces are interleaved, set the file view to this process's pieces. This is a collective operation."""
         extents = [extent for one in self.gets for extent in one.extents]
         self._begin = extents[0][0] if extents else 0
         if self.plan.kind.gives != "pieces":
@@ -232,7 +259,7 @@ class MpiIo(Independent):
         shown.Free()
 
     def _read_bytes(self, at: int, view: memoryview) -> int:
-        """Read from an offset of the file view; return the number of bytes read."""
+        """Read from an offset in the file view into `view`, and return the number of bytes read."""
         self.reader.attempts += 1
         status = MPI.Status()
         read = self._file.Read_at_all if self._collective else self._file.Read_at
@@ -248,7 +275,7 @@ def _build_problem(path: Path, what: str, error: MPI.Exception) -> Problem:
     return Problem(f"{path} cannot be {what} through MPI-IO: {reason}")
 
 
-# By `Pattern.by`.
+# The class that implements each value of `Pattern.by`.
 DELIVERIES = {
     "each": Independent,
     "broadcast": Broadcast,

@@ -1,6 +1,6 @@
-"""Make the manifest of synthetic objects: their sizes and checksums. The objects themselves are made as they are sent.
+"""Generate the manifest of synthetic objects, with sizes and checksums; their bytes are generated during the upload.
 
-The bytes do not compress, and `sbench.probe.content` can make any block again, so this program stores no copy.
+The bytes are incompressible. `sbench.probe.content` can regenerate any block of them, so this program stores no copy.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _SETTINGS = {"size", "objects", "seed"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the program; return its status."""
+    """Write the manifest and return the exit status."""
     options = parse_dataset_options(
         argv,
         __doc__.splitlines()[0],
@@ -34,10 +34,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def build_manifest(settings: dict) -> dict:
-    """Return the manifest's facts about the objects of `settings`, with a checksum per block.
+    """Build the part of the manifest that describes the objects, with a checksum per block.
+
+    Args:
+        settings: "size", "objects" (their number) and "seed".
 
     Raises:
-        Problem: the settings do not describe objects.
+        Problem: a setting is unknown, missing or invalid.
     """
     if settings.keys() != _SETTINGS:
         raise Problem(f"settings of objects must be {', '.join(sorted(_SETTINGS))} (got {', '.join(sorted(settings))})")

@@ -1,7 +1,8 @@
 """Start the MPI processes of a cell and exchange messages with rank 0 over its standard input and output.
 
-The launcher is `mpiexec.gforker` of the bundled MPICH on a single machine, because it opens no socket; the bundled
-Hydra with a hostfile; and `srun` on several nodes of a cluster. A launcher in the configuration replaces all of them.
+On a single machine, the launcher is the bundled MPICH's `mpiexec.gforker`, because it opens no socket. With a hostfile,
+it is the bundled Hydra (`mpiexec`), and on several nodes of a cluster `srun`. A launcher in the configuration takes
+precedence over all of these.
 """
 
 import contextlib
@@ -23,21 +24,21 @@ from sbench.probe.program import Problem, build_command
 from sbench.studies.blobs.settings import Mpi
 
 PROGRAM = "sbench.studies.blobs.read"
-# Transports of MPICH within a machine; without these settings it listens on every network.
+# Restrict MPICH to transports within a machine. By default, it listens on all network interfaces.
 WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
-# Placeholders in the words of a launcher: the number of nodes, and of processes on each.
+# Placeholders in a launcher's arguments: the number of nodes, and the number of processes per node.
 BY_NODES = ("{nodes}", "{per_node}")
-# Folder of MPICH's shared memory. MPICH names a segment by a hash of the launcher's pid and reuses an existing segment,
-# so a segment left by killed processes makes a later job with the same pid fail in MPI_Init.
+# Directory of MPICH's shared memory segments. MPICH names a segment by a hash of the launcher's pid and reuses an
+# existing one, so a segment left by killed processes makes MPI_Init fail in a later job with the same pid.
 SEGMENTS = Path("/dev/shm")
 _SEGMENT = re.compile(r"mpich_shm_[0-9a-f]+_[0-9]+")
-# A process maps a segment within this time after making it.
+# Processes map a segment within this time after its creation.
 _SEGMENT_AGE_S = 5.0
 _PATIENCE_S = 10.0
 _SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
-# Prefix of a process's line with the reason of its failure, as JSON (`sbench.studies.blobs.read`).
+# Prefix of the line on which a failed process reports the reason as JSON (`sbench.studies.blobs.read`).
 PROBLEM, _ABORTED = "a process failed: ", "Abort("
-# Signals that gforker sends to the other processes when a process has ended.
+# Signals that gforker sends to the remaining processes when one has ended.
 _SENT_BY_LAUNCHER = ("Interrupt", "Quit", "Terminated")
 
 
@@ -45,11 +46,17 @@ class Ranks:
     """The MPI processes of a cell and the connection to rank 0.
 
     Attributes:
-        launcher: name and options of the launcher.
+        launcher: name and options of the launcher, without its path.
     """
 
     def __init__(self, process: subprocess.Popen, command: list[str], count: int) -> None:
-        """Read the processes' standard error in a thread, which copies it to the standard error of this program."""
+        """Start a thread that copies the standard error of the processes to that of this program.
+
+        Args:
+            process: the running launcher.
+            command: its command line.
+            count: number of MPI processes.
+        """
         self._process, self._count, self._began = process, count, time.perf_counter()
         self.launcher = " ".join([Path(command[0]).name, *command[1 : command.index("-n")]])
         self._words: list[str] = []
@@ -58,23 +65,24 @@ class Ranks:
         self._listener.start()
 
     def measure_elapsed(self) -> float:
-        """Return the seconds since the start of the processes."""
+        """Return the seconds since the processes were started."""
         return time.perf_counter() - self._began
 
     def send_message(self, message: dict) -> None:
-        """Send rank 0 a message as a line of JSON."""
+        """Send a message to rank 0 as a line of JSON."""
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(message), file=self._process.stdin, flush=True)
 
     def receive_message(self) -> dict:
-        """Return the next message of rank 0.
+        """Wait for the next message from rank 0 and return it.
 
         Raises:
-            Problem: the processes have ended instead; the message comes from the process that caused it.
+            Problem: the processes ended without a message, for the reason given by the process that failed; or the
+                launcher adds text to the output of rank 0.
         """
         for line in self._process.stdout:
             if line.startswith("{"):
-                # A killed process leaves a truncated message; the reason is on standard error.
+                # A killed process may leave a truncated message. Ignore it: standard error has the reason.
                 with contextlib.suppress(json.JSONDecodeError):
                     return json.loads(line)
             elif '{"event": ' in line:
@@ -85,13 +93,13 @@ class Ranks:
         raise Problem(self._describe_end(status))
 
     def stop_processes(self) -> None:
-        """End the processes after the last message of rank 0, which it sends after MPI_Finalize."""
-        # The results are complete, so a failure at the end makes no record invalid.
+        """Stop the processes after the last message from rank 0, which it sends after MPI_Finalize."""
+        # The results are complete, so a failure at this point does not invalidate the record.
         with contextlib.suppress(Problem):
             self.receive_message()
         if self.launcher.startswith("mpiexec.gforker"):
-            # gforker would wait for two seconds before it ends. Kill it only after the other processes have left
-            # MPI_Finalize too, because one process removes their shared memory there.
+            # Kill gforker, which would wait for two seconds before it exits. Wait for the processes first, because one
+            # of them removes the shared memory in MPI_Finalize.
             deadline = time.monotonic() + _PATIENCE_S
             while _has_living_children(self._process.pid) and time.monotonic() < deadline:
                 time.sleep(0.002)
@@ -104,7 +112,7 @@ class Ranks:
         for line in self._process.stderr:
             _print_line(line)
             words = line.strip()
-            # Skip lines of punctuation, as in tracebacks.
+            # Skip lines that consist of punctuation, as in tracebacks.
             if re.search(r"\w", words) and not words.startswith(_ABORTED):
                 self._last = words
             if words.startswith(PROBLEM) or _SIGNALLED.match(words):
@@ -123,12 +131,12 @@ class Ranks:
 
 
 def _print_line(line: str) -> None:
-    """Print a line with a line break, since the last line of a killed process may lack it."""
+    """Print a line to standard error, with a line break even if it lacks one because its process was killed."""
     print(line.removesuffix("\n"), file=sys.stderr, flush=True)
 
 
 def _has_living_children(pid: int) -> bool:
-    """Return whether a process has children that have not ended (proc(5): children, stat)."""
+    """Return whether a process has children that are not zombies (proc(5): children, stat)."""
     with contextlib.suppress(OSError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
             with contextlib.suppress(OSError):
@@ -140,11 +148,16 @@ def _has_living_children(pid: int) -> bool:
 
 @contextlib.contextmanager
 def start_ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
-    """Start `count` MPI processes on a machine or on `nodes` of a cluster for a `with` block, and end them with it.
+    """Run MPI processes during a `with` block.
+
+    Args:
+        mpi: launcher, hostfile and MPI library.
+        count: number of processes.
+        nodes: number of cluster nodes; 1 for a single machine.
 
     Raises:
-        Problem: the launcher does not exist, the hostfile has too few slots, a cluster's nodes are requested outside
-            a job, or processes cannot share memory.
+        Problem: the launcher does not exist, the hostfile has too few slots, several nodes are requested outside a
+            cluster job, or processes cannot share memory.
     """
     command = [*_build_launcher(mpi, count, nodes), "-n", str(count), *build_command(PROGRAM)]
     env = dict(os.environ)
@@ -164,7 +177,7 @@ def start_ranks(mpi: Mpi, count: int, nodes: int = 1) -> Iterator[Ranks]:
 
 
 def sweep_segments() -> list[str]:
-    """Remove this user's old segments that no process has mapped (proc(5), maps); return their names."""
+    """Remove this user's old MPICH segments that no process has mapped (proc(5), maps), and return their names."""
     old = [path for path in SEGMENTS.glob("mpich_shm_*") if _SEGMENT.fullmatch(path.name) and _is_ours_and_old(path)]
     mapped: set[str] = set()
     for maps in Path("/proc").glob("[0-9]*/maps") if old else ():
@@ -202,7 +215,11 @@ def _build_launcher(mpi: Mpi, count: int, nodes: int) -> list[str]:
 
 
 def count_slots(hostfile: Path) -> int:
-    """Return the sum of slots in a hostfile of lines "host:slots" (default 1), or raise a Problem if it is invalid."""
+    """Return the total number of slots in a hostfile with lines "host" (1 slot) or "host:slots".
+
+    Raises:
+        Problem: the file cannot be read, or a line is invalid.
+    """
     hosts = read_hosts(hostfile)
     counts = [host.partition(":")[2] or "1" for host in hosts]
     if wrong := [host for host, many in zip(hosts, counts, strict=True) if not (many.isascii() and many.isdigit())]:
@@ -211,7 +228,11 @@ def count_slots(hostfile: Path) -> int:
 
 
 def read_hosts(hostfile: Path) -> list[str]:
-    """Return the entries of a hostfile, without comments, or raise a Problem if it cannot be read."""
+    """Return the entries of a hostfile, without comments.
+
+    Raises:
+        Problem: the file cannot be read.
+    """
     try:
         lines = hostfile.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -222,7 +243,12 @@ def read_hosts(hostfile: Path) -> list[str]:
 
 
 def expect_same_software(hosts: list[str], versions_of: list[dict[str, str]]) -> None:
-    """Raise a Problem if a rank runs other software than rank 0 (METHOD 14); hosts and versions are by rank."""
+    """Raise a Problem if any rank runs different software than rank 0 (METHOD 14).
+
+    Args:
+        hosts: host names by rank.
+        versions_of: versions of the software by rank.
+    """
     first, *others = versions_of
     for rank, other in enumerate(others, 1):
         if differ := sorted(name for name in first.keys() | other.keys() if first.get(name) != other.get(name)):
@@ -234,11 +260,17 @@ def expect_same_software(hosts: list[str], versions_of: list[dict[str, str]]) ->
 
 
 def compute_span(rows: list[dict]) -> tuple[float, float]:
-    """Return the seconds of an iteration, and the seconds until the first process with bytes to read was done.
+    """Compute the duration of an iteration.
 
-    Each row has `host`, `times` (began, ended) and `bytes` of a process. Seconds count from the start of the first
-    process of a machine, because a process that waits for a core begins late and measures too short a time itself.
-    Machines lack a common clock, so an iteration takes the longest time of any machine.
+    Times are measured from the earliest start of any process on the same machine, because a process that waited for a
+    core starts late and so measures too short a time. Because machines do not share a clock, the duration is the
+    longest of any machine.
+
+    Args:
+        rows: "host", "times" (start and end) and "bytes" of each process.
+
+    Returns:
+        The duration, and the time until the first process that had bytes to read finished, both in seconds.
     """
     longest, first_done = 0.0, math.inf
     for name in {row["host"] for row in rows}:
