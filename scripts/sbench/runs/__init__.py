@@ -1,1 +1,1 @@
-"""Tools for finished runs: compare, archive, cite, export."""
+"""Tools for completed runs: compare, archive, cite and export them."""

@@ -1,4 +1,4 @@
-"""Archive a run in one file with its records, other inputs of its tables, and its tables, and make pages from it."""
+"""Archive a run (its records, its tables and other inputs) in one file, and generate pages from such an archive."""
 
 import contextlib
 import errno
@@ -33,19 +33,25 @@ from sbench.runs.rebuild import make_index, make_page, make_tables
 SUFFIX = ".tar.xz"
 MANIFEST = "manifest.json"
 CITATION = Path("CITATION.cff")
-# Files of a study: records with the files that they refer to, tables and artefacts; files of the run for its pages.
+# Files to archive: per study, the records with the files that they reference, the tables and other artefacts; and the
+# files of the run that its pages need.
 _OF_STUDY = ("records/**/*", f"software/{16 * '?'}.json", "*.csv", "*.json")
 _OF_RUN = ("environments/*.json", "data/*/*.json", "failed/**/*.json", "locks/*.lock")
 _KEYS = {"run": str, "name": str, "version": str, "studies": dict, "files": dict}
 _FACTS = {"name": str, "config": dict, "sessions": list, "git": list}
-# Records shrink to a tenth or so of their size. An archive of so much more would fill a disk, or the memory.
+# Maximum compression ratio, and maximum size of the manifest in bytes. Records compress to about a tenth of their size;
+# an archive with a much larger ratio could fill the disk or memory.
 _MOST_TIMES, _MOST_OF_MANIFEST = 1000, 64 * 2**20
 _TAKEN = ("published", "compare")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def pack_run(name: str) -> int:
-    """Write the archive of a run, "" for the run of config/config.yaml, print its path, and return 0."""
+    """Write the archive of a run, print its path, and return exit status 0.
+
+    Args:
+        name: name of the run; an empty string for the run configured in config/config.yaml.
+    """
     config = configuration.load_config(DEFAULT_CONFIG, {"run": name} if name else {})
     path = write_archive(Path("results", config["run"]), list(config["studies"]))
     print(f"{path}: {path.stat().st_size / 2**20:.2f} MiB; sbench report {path} makes its pages anywhere")
@@ -53,10 +59,10 @@ def pack_run(name: str) -> int:
 
 
 def read_study_names(results: Path, order: Sequence[str] = ()) -> dict[str, str]:
-    """Return the permanent names of the studies in the folder of a run, studies in `order` first.
+    """Return the permanent name of each study in a run's results folder; studies in `order` come first.
 
     Raises:
-        Problem: the run lacks tables, or they are of an earlier version without such names.
+        Problem: the run lacks tables, or an earlier version without permanent names wrote them.
     """
     facts = {path.parent.name: read_json(path) for path in sorted(results.glob("*/facts.json"))}
     if not facts:
@@ -68,7 +74,12 @@ def read_study_names(results: Path, order: Sequence[str] = ()) -> dict[str, str]
 
 
 def write_archive(results: Path, order: Sequence[str] = ()) -> Path:
-    """Write the archive of a run into its folder of results, and return its path; pages list studies in `order`."""
+    """Write the archive of a run to its results folder, and return the archive's path.
+
+    Args:
+        results: the run's results folder.
+        order: studies that come first in the index page.
+    """
     studies = read_study_names(results, order)
     members = dict(sorted(_list_members(results, studies)))
     name, code = build_permanent_name(results.name, sorted(studies.values())), provenance.describe_code(())
@@ -97,7 +108,7 @@ def _list_members(results: Path, studies: Iterable[str]) -> Iterator[tuple[str, 
 
 
 def _build_entry(name: str, size: int) -> tarfile.TarInfo:
-    """Build the entry of a file in an archive, without time and owner, so that equal files give equal bytes."""
+    """Return the tar header of a file, without time and owner, so that equal files result in identical archives."""
     entry = tarfile.TarInfo(name)
     entry.size = size
     return entry
@@ -105,10 +116,13 @@ def _build_entry(name: str, size: int) -> tarfile.TarInfo:
 
 @contextlib.contextmanager
 def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
-    """Unpack an archive into a temporary folder, and yield the folder of results and the manifest.
+    """Unpack an archive to a temporary directory for a `with` block.
+
+    Yields:
+        The results folder and the manifest.
 
     Raises:
-        Problem: the file is not an archive, or a file in it differs from the manifest.
+        Problem: the file is not the archive of a run, or its content does not match the manifest.
     """
     if path.exists() and not path.is_file():
         raise Problem(f"{path} must be a file, the archive of a run")
@@ -127,13 +141,19 @@ def open_archive(path: Path) -> Iterator[tuple[Path, dict]]:
 
 
 def make_pages(source: Path, name: str = "") -> Path:
-    """Make tables and pages from the records in an archive, without a network, and return the first page.
+    """Generate tables and pages from the records in an archive, without network access.
 
-    Pages are in the folder of reports/ for `name`, or else for the archived run. If this version makes tables that
-    differ from the archived tables, list them on standard error.
+    Tables that differ from the archived tables are listed on standard error.
+
+    Args:
+        source: path of the archive.
+        name: name of the folder in reports/ for the pages; if empty, the name of the archived run.
+
+    Returns:
+        Path of the index page.
 
     Raises:
-        Problem: the archive cannot be used, or the folder has pages of other records.
+        Problem: the archive cannot be used, or the folder contains pages of different records.
     """
     with open_archive(source) as (results, manifest):
         reports = Path("reports", expect_name(name or manifest["run"], "--name"))
@@ -145,10 +165,12 @@ def make_pages(source: Path, name: str = "") -> Path:
 
 
 def make_tables_again(results: Path, manifest: Mapping, source: Path) -> None:
-    """Make the tables and facts of all studies of an archive again from its records, and check their permanent names.
+    """Regenerate the tables and metadata of all studies in an archive, and verify the studies' permanent names.
+
+    A permanent name includes a hash of the study's records and configuration.
 
     Raises:
-        Problem: records and configuration do not match the manifest, or cannot be gathered.
+        Problem: the records and the configuration do not match the manifest, or tables cannot be generated from them.
     """
     for study, due in manifest["studies"].items():
         _make_study_tables(results, study, source)
@@ -159,7 +181,7 @@ def make_tables_again(results: Path, manifest: Mapping, source: Path) -> None:
 
 
 def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
-    """Unpack an archive into the folder of its run, check the hash of each file, and return the manifest."""
+    """Unpack an archive to a folder in `work` with the run's name, verify each file's hash, and return the manifest."""
     members, room = iter(archive), _MOST_TIMES * path.stat().st_size
     first = next(members, None)
     if not first or first.name != MANIFEST or not first.isfile() or first.size > min(room, _MOST_OF_MANIFEST):
@@ -190,7 +212,7 @@ def _unpack_archive(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
 
 
 def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> str:
-    """Write a member into a folder and return its hash; "" if it is not a file, or outside the folder."""
+    """Extract a member to a folder and return its hash, or an empty string if it is not a file inside the folder."""
     name = Path(member.name)
     if not member.isfile() or not name.parts or name.is_absolute() or ".." in name.parts:
         return ""
@@ -199,7 +221,7 @@ def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Pat
         with open(folder / name, "wb") as file:
             shutil.copyfileobj(archive.extractfile(member), file)
     except OSError as error:
-        # The name is too long, or names a folder.
+        # The member's name is too long, or conflicts with an existing file or folder.
         if error.errno in (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST):
             return ""
         raise
@@ -211,10 +233,14 @@ def _list_lacking_keys(content: Mapping, kinds: Mapping[str, type]) -> list[str]
 
 
 def expect_name(name: str, what: str) -> str:
-    """Check the name of a run, which names folders, and return it.
+    """Return the name of a run after checking that it is valid as a folder name.
+
+    Args:
+        name: name of the run.
+        what: description of the name, for messages.
 
     Raises:
-        Problem: the name is malformed, or names other pages.
+        Problem: the name is malformed, or reserved for other pages.
     """
     if name in _TAKEN:
         raise Problem(f"{what}: {name} already contains other pages; choose another --name")
@@ -226,7 +252,7 @@ def expect_name(name: str, what: str) -> str:
 
 
 def _expect_same(reports: Path, manifest: Mapping) -> None:
-    """Raise a Problem if pages of other records would be overwritten."""
+    """Raise Problem if the folder contains pages generated from different records, which would be overwritten."""
     for path in sorted(reports.glob("*_answers.json")):
         study = path.name.removesuffix("_answers.json")
         shown = read_json(path).get("name")
@@ -235,14 +261,14 @@ def _expect_same(reports: Path, manifest: Mapping) -> None:
 
 
 def _make_study_tables(results: Path, study: str, source: Path) -> None:
-    """Make the tables of a study again from its records, and print which differ from the archived tables."""
+    """Regenerate the tables of a study from its records, and print which of them differ from the archived tables."""
     folder = results / study
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
     config = read_json(folder / "facts.json")["config"]
     try:
         make_tables(config, study, results)
     except Problem as problem:
-        # Check the configuration only now: an earlier version may lack keys that this version requires.
+        # Check the configuration only after a failure, because archives of earlier versions may lack required keys.
         cause = problem
         try:
             configuration.resolve_config(config, [])

@@ -1,4 +1,4 @@
-"""Cite a run: a sentence and an entry for BibTeX, with its permanent name."""
+"""Format the citation of a run as a sentence and a BibTeX entry, with the run's permanent name."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from sbench.design.matrix import build_permanent_name
 from sbench.probe.program import escape_text, read_json, read_yaml
 from sbench.runs import archive
 
-# No file names who measured: CITATION.cff is about the software.
+# Placeholder for the authors: no file contains them, because CITATION.cff is about the software.
 _NOBODY = "NAME"
 _ENTRY = """@misc{{{name},
   author = {{{by}}},
@@ -20,15 +20,15 @@ _ENTRY = """@misc{{{name},
 
 
 def print_citation(source: str, by: str) -> int:
-    """Print the citation of a run, and return 0.
+    """Print the citation of a run, and return exit status 0.
 
     Args:
-        source: name or archive of the run; "" is the run of config/config.yaml.
-        by: authors of the measurements, as a citation names them.
+        source: name or archive of the run; an empty string for the run configured in config/config.yaml.
+        by: authors of the measurements, formatted for a citation; if empty, a placeholder is printed.
     """
     if source.endswith(archive.SUFFIX):
         with archive.open_archive(Path(source)) as (results, manifest):
-            # The facts in an archive may be wrong, so make them again from the records.
+            # Do not trust the metadata in the archive: regenerate them from the records.
             archive.make_tables_again(results, manifest, Path(source))
             text = format_citation(results, by)
     else:
@@ -40,19 +40,24 @@ def print_citation(source: str, by: str) -> int:
 
 
 def _describe_commits(commits: list[str]) -> str:
-    """Describe the commits that measured; an installed package does not name its commit."""
+    """Describe the commits of the measuring code, or that it was an installed package, whose commit is unknown."""
     return "as a package" if commits == ["no clone"] else f"commit {' and '.join(commits) or 'unknown'}"
 
 
 def format_citation(results: Path, by: str) -> str:
-    """Format the sentence and the BibTeX entry of a run; `by` names the authors, whom no file names."""
+    """Format the citation of a run as a sentence and a BibTeX entry.
+
+    Args:
+        results: the run's results folder.
+        by: authors of the measurements; if empty, a placeholder.
+    """
     studies, tool = archive.read_study_names(results), read_yaml(archive.CITATION)
     facts = [read_json(results / study / "facts.json") for study in studies]
     days = sorted({escape_text(str(session)[:10]) for of_study in facts for session in of_study["sessions"]})
     commits = sorted({escape_text(str(commit)[:12]) for of_study in facts for commit in of_study["git"]})
     name = build_permanent_name(results.name, sorted(studies.values()))
     fields = {
-        # LaTeX reads _ as a subscript.
+        # Escaped, because LaTeX interprets _ as a subscript.
         **{"name": name, "title": name.replace("_", r"\_")},
         **{"about": ", ".join(studies), "names": ", ".join(studies.values()), "by": by or _NOBODY},
         **{"tool": tool["title"], "version": tool["version"], "code": _describe_commits(commits)},

@@ -1,7 +1,8 @@
-"""Compare two sides, of one or several runs each, cell by cell, with the session as the unit.
+"""Compare two sides, each of one or more runs, cell by cell, with the session as the statistical unit.
 
-The status is 3 if a rule of `--fail-on` is broken. A single session on each side shows a difference, but decides
-nothing about time; requests, bytes, opens and connections repeat exactly, and decide from two repeats on.
+The exit status is 3 if a rule of `--fail-on` is violated. With a single session per side, differences in time are shown
+but not judged. Counts of requests, bytes, opens and connections are exactly reproducible, so two repeats are enough to
+judge them.
 """
 
 import itertools
@@ -33,7 +34,8 @@ EQUIVALENCE_PERCENT = 5
 _RULE = re.compile(
     r"(slower|faster|(?:more|fewer) (?:requests|bytes|opens|connections))(?:\s*>\s*(\d+(?:\.\d+)?)\s*%)?"
 )
-# Facts that differ between any two runs, and facts that do not describe the build of a library.
+# Metadata to exclude from the list of differences: values that differ between any two runs, and values of libraries
+# that do not describe their build.
 _OF_RUNS = re.compile(
     r"configuration (run|repeats|order_seed|only|again|ask_above|extra_blocks|comparison)\b|machine boot\b"
     r"|library \S+ (status|environment|python|library|build (seconds|cached|inputs_sha256))\b"
@@ -45,15 +47,18 @@ Rule = tuple[str, float]
 def compare_runs(
     base: Sequence[str], other: Sequence[str], paired: bool, fail_on: str, keep: str | None, as_json: bool = False
 ) -> int:
-    """Write results/compare and reports/compare, print the outcome, and return 3 if a rule is broken, else 0.
+    """Compare two sides: write results/compare and reports/compare, and print the outcome.
 
     Args:
-        base: names of runs, archives, baselines, or published/<study>.
-        other: sources of the other side; empty to only keep `base`.
-        paired: whether the sessions of both sides are pairs, in the order of their times.
+        base: first side: names of runs, paths of archives or of baselines, or published/<study>.
+        other: second side, like `base`; empty to only save `base` as a baseline.
+        paired: whether to pair the sessions of both sides in chronological order.
         fail_on: rules such as "slower > 10 %, more requests".
-        keep: file to write `base` to.
-        as_json: print a JSON object.
+        keep: path of the baseline to write `base` to.
+        as_json: whether to print the outcome as JSON.
+
+    Returns:
+        Exit status: 3 if a rule is violated, otherwise 0.
     """
     rules = [_parse_rule(text.strip()) for text in fail_on.split(",") if text.strip()]
     if keep and Path(keep).suffix != sides.BASELINE:
@@ -68,12 +73,12 @@ def compare_runs(
 def report_comparison(
     base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = (), as_json: bool = False
 ) -> int:
-    """Write tables and pages of the studies that both sides have, print the outcome, and return the status."""
+    """Write tables and pages for the studies common to both sides, print the outcome, and return the exit status."""
     results, reports = Path("results", OUT), Path("reports", OUT)
     if run_there := next(results.glob("*/records"), None):
         raise Problem(f"{run_there} belongs to a run named compare, and comparisons need that folder; rename {results}")
     answers, outcomes, status = [], {}, 0
-    # Compare first, so that a Problem leaves the pages of the previous comparison.
+    # Compare before deleting anything, so that a Problem leaves the pages of the previous comparison intact.
     compared = {study: compare_study(study, base, other, paired, rules) for study in _list_common_studies(base, other)}
     for folder in (results, reports):
         shutil.rmtree(folder, ignore_errors=True)
@@ -102,17 +107,18 @@ def report_comparison(
 def compare_study(
     study: str, base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] = ()
 ) -> tuple[dict, dict[str, pd.DataFrame]]:
-    """Compare a study of two sides; return the facts and the tables.
+    """Compare a study of two sides.
 
-    Cells match if all their levels are equal, even if other settings differ.
+    Cells of both sides are compared if all their factor levels are equal, even if other settings differ.
 
     Returns:
-        cells: one row per cell and side, as in cells.csv, with the factor `run`.
-        verdicts: one row per common cell, as in verdicts.csv, of the factor `run`.
-        counts: requests, bytes, opens and connections of common cells, with outcomes (`sessions.compare_counts`).
-        alone: cells of a single side.
-        differences: other differences between the sides, with both values.
-        records: records of both sides with the names of `cells`; `unit_of` is the session.
+        The metadata for facts.json, and these tables:
+            cells: one row per cell and side, as in cells.csv, with the additional factor `run`.
+            verdicts: one row per common cell, as in verdicts.csv, for the factor `run`.
+            counts: requests, bytes, opens and connections of common cells, with outcomes (`sessions.compare_counts`).
+            alone: cells that only one side has.
+            differences: other differences between the sides, with both values.
+            records: records of both sides with the cell names in `cells`; `unit_of` is the session.
     """
     names, both = _list_side_names(study, base, other), (base.records[study], other.records[study])
     factors = _list_factors(both)
@@ -159,10 +165,16 @@ def compare_study(
 
 
 def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame) -> dict:
-    """Return in words all `rules`, and each by its outcome: `broken`, with the number of cells, `open` if undecided.
+    """Evaluate the rules of `--fail-on` against the verdicts.
 
-    `warned` rules are broken only in sessions of sides that do not take turns, which decides nothing. `passed` rules
-    have the number of deciding cells unless all cells decide.
+    Returns:
+        Lists of descriptions:
+            rules: all rules.
+            broken: violated rules, with the number of cells.
+            warned: rules violated in these sessions only. They do not fail the comparison, because the sessions of both
+                sides did not alternate.
+            open: rules that no cell decides.
+            passed: other rules; the description has the number of cells that decide unless all do.
     """
     by_kind: dict[str, list[str]] = {"rules": [], "broken": [], "warned": [], "open": [], "passed": []}
     for what, percent in rules:
@@ -177,7 +189,7 @@ def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFr
             decided = verdict.isin((Outcome.SAME, Outcome.MORE, Outcome.FEWER))
         else:
             share, verdict = verdicts["ratio"], verdicts["verdict"]
-            # Without evidence, the interval may still exclude the change that the rule names.
+            # Without evidence of a change, the confidence interval may still exclude a change as large as in the rule.
             low, high = verdicts["ratio_low"], verdicts["ratio_high"]
             within = high <= bound if word == "slower" else low >= 1 / bound
             decided = verdict.isin((Outcome.SAME, Outcome.FASTER, Outcome.SLOWER)) | (
@@ -198,7 +210,7 @@ def judge_rules(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFr
 
 
 def find_differences(study: str, names: Sequence[str], base: Side, other: Side) -> pd.DataFrame:
-    """List other differences between two sides, with a column of values per side."""
+    """List differences in metadata between two sides, with one column of values per side."""
     values = [_list_values(side.facts[study]) for side in (base, other)]
     rows = [
         {"what": what, **{name: " | ".join(sorted(of.get(what, ()))) for name, of in zip(names, values, strict=True)}}
@@ -209,7 +221,7 @@ def find_differences(study: str, names: Sequence[str], base: Side, other: Side) 
 
 
 def _list_warnings(facts: Mapping) -> list[str]:
-    """List warnings on rules of `fail_on` that are not judged, because the sides do not take turns."""
+    """Return a warning if rules on time were not judged because the sessions of both sides did not alternate."""
     times = [rule for rule in facts["outcome"]["rules"] if " " not in rule.partition(" >")[0]]
     if not facts["apart"] or not times:
         return []
@@ -226,7 +238,7 @@ def _parse_rule(text: str) -> Rule:
 
 
 def _list_common_studies(base: Side, other: Side) -> list[str]:
-    """List the studies of both sides; raise a Problem if they lack a common study, or share a session."""
+    """List the studies common to both sides; raise Problem if there are none, or if both sides share a session."""
     common = [study for study in base.records if study in other.records]
     if not common:
         raise Problem(f"the sides must share a study: {', '.join(base.records)}; {', '.join(other.records)}")
@@ -239,7 +251,7 @@ def _list_common_studies(base: Side, other: Side) -> list[str]:
 
 
 def _list_side_names(study: str, base: Side, other: Side) -> list[str]:
-    """Name the sides by their runs, and also by their permanent names if the runs have the same name."""
+    """Return a display name per side; if both have the same run names, add permanent names to distinguish them."""
     names = [side.get_name(study) for side in (base, other)]
     if names[0] != names[1]:
         return names
@@ -263,7 +275,13 @@ def _count_most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
 def _judge_cells(
     pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_percent: float
 ) -> list[stats.Verdict]:
-    """Judge each cell, by pairs of sessions if `units` is given; cells with different data are not comparable."""
+    """Return a verdict on the time of each cell; cells that read different data are not comparable.
+
+    Args:
+        pairs: records of both sides, per cell.
+        units: sessions of both sides, in chronological order, for a paired comparison; None for an unpaired comparison.
+        equivalence_percent: largest difference that counts as the same.
+    """
     if units and len(units[0]) != len(units[1]):
         raise Problem(
             f"--paired requires equal numbers of sessions (got {len(units[0])} and {len(units[1])}); leave out"
@@ -286,7 +304,13 @@ def _judge_cells(
 
 
 def _compute_session_logs(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> np.ndarray:
-    """Return the ln of the median or mean of each session's valid records (sessions, cells), of `units` or of all."""
+    """Return the natural logarithm of each session's median or mean, as an array of shape (sessions, cells).
+
+    Args:
+        cells: records of one side, per cell.
+        how: "median" or "mean" of the valid records of a session.
+        units: sessions to include, in this order; None for all sessions.
+    """
     valid = map(_select_measured, cells)
     sums = {number: records.groupby("unit_of")["value"].agg(how) for number, records in enumerate(valid)}
     table = pd.DataFrame(sums).sort_index() if units is None else pd.DataFrame(sums, index=units)
@@ -299,9 +323,10 @@ def _has_different_data(pair: Pair) -> bool:
 
 
 def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str]) -> dict:
-    """Build a row of verdicts.csv on the time of a cell, without the levels; last the verdict on these sessions.
+    """Build a row of verdicts.csv on the time of a cell, without its factor levels.
 
-    If sides are `apart`, the cell is not comparable, and only these sessions are judged.
+    If the sessions of both sides did not alternate (`apart` is not empty), the verdict applies to these sessions only:
+    it is moved to the column `of_sessions`, and the cell counts as not comparable.
     """
     metric = import_module(f"sbench.studies.{study}.report").REPORT.metrics[0].name
     medians = [records.loc[records["valid"], "value"].median() for records in pair]
@@ -318,7 +343,7 @@ def _build_time_row(study: str, pair: Pair, verdict: stats.Verdict, apart: Seque
 
 
 def _build_counts_row(pair: Pair) -> dict:
-    """Build the counts of a cell: medians of both sides, and the outcomes, "" if the data differ."""
+    """Build a row of counts of a cell: the medians of both sides, and outcomes (empty strings if the data differ)."""
     valid = [records[records["valid"]] for records in pair]
     row = {}
     for name in sessions.COUNTS:
@@ -328,7 +353,7 @@ def _build_counts_row(pair: Pair) -> dict:
 
 
 def _add_cell_names(records: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
-    """Return the records of a side with names of cells: the name of the side, and a number."""
+    """Return the records of a side with a column `cell`, which consists of the side's name and a number."""
     number = records.groupby(list(factors), sort=False).ngroup() + 1
     own = records.assign(cell=records["run"] + " " + number.astype(str))
     return own[["cell", "repeat", "unit_of", "valid", "value", *sessions.COUNTS]]
@@ -359,7 +384,7 @@ def _find_lone_cells(names: Sequence[str], by_levels: Sequence[Mapping], factors
 
 
 def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> dict:
-    """Build the facts of a page from all runs, with settings and machine of the second side's newest run."""
+    """Build the metadata of a comparison; settings and machine are those of the last run on the second side."""
     parts, newest = [*base.facts[study], *other.facts[study]], other.facts[study][-1]
     figures = [set(map(" in ".join, side.records[study][["figure", "unit"]].to_numpy())) for side in (base, other)]
     if len(set.union(*figures)) > 1:
@@ -382,7 +407,7 @@ def _build_facts(study: str, names: Sequence[str], base: Side, other: Side) -> d
 
 
 def _list_values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
-    """Collect the values of facts that may differ between runs, by a name in words."""
+    """Return the set of values of each property that may differ between runs, by a readable name."""
     values: dict[str, set[str]] = {}
     for one in facts:
         parts = [("configuration", one.get("config") or {}), *(("machine", of) for of in one.get("machines") or [])]

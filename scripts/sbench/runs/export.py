@@ -1,4 +1,4 @@
-"""Write all observations of a run as a long table, Parquet and CSV, for others to read (docs/results.md)."""
+"""Export all observations of a run as a table in long format, to Parquet and CSV, for other tools (docs/results.md)."""
 
 import contextlib
 import re
@@ -18,10 +18,10 @@ from sbench.pages.page import write_csv
 from sbench.probe import sizes
 from sbench.probe.program import Problem, read_json, replace_file
 
-# Parts of a record whose numbers are observations, and parts with their circumstances.
+# Parts of a record whose numbers are exported as observations, and parts that describe the measurement's conditions.
 _OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling", "network", "resources")
 _CIRCUMSTANCES = ("effective", "host", "provenance")
-# A name carries its unit (METHOD 16); names of a published study have "time".
+# Names of metrics include the unit (METHOD 16); published studies use "time" for seconds.
 _UNITS = {
     **{r"mib_s$": "MiB/s", r"_ms$": "ms", r"(_s|time)$": "s", r"bytes": "bytes", r"gib": "GiB"},
     **{r"iops$": "IOPS", r"percent$": "%"},
@@ -31,7 +31,11 @@ _UNITS = {
 def export_run(name: str) -> int:
     """Write results/<run>/export/<run>.parquet and .csv, and the tables of the run's pages; print their paths.
 
-    An empty `name` is the run of config/config.yaml.
+    Args:
+        name: name of the run; an empty string for the run configured in config/config.yaml.
+
+    Returns:
+        Exit status 0.
     """
     results = Path("results", name or configuration.load_config(DEFAULT_CONFIG)["run"])
     write_observations(results)
@@ -40,10 +44,10 @@ def export_run(name: str) -> int:
 
 
 def write_observations(results: Path) -> str:
-    """Write the table of all observations of a run as Parquet and CSV, and return the path of the Parquet file.
+    """Write the table of all observations of a run to Parquet and CSV, and return the path of the Parquet file.
 
     Raises:
-        Problem: the run has no records.
+        Problem: the run lacks records.
     """
     table = build_observations(results)
     if table.empty:
@@ -58,14 +62,19 @@ def write_observations(results: Path) -> str:
 
 
 def build_observations(results: Path) -> pd.DataFrame:
-    """Return the long table of a run folder: one row per observation, or one row without a value for an empty record.
+    """Build the long-format table of a run: one row per observation; a record without observations has one row.
 
     Returns:
-        run, study, cell, factors…, repeat; part (of the record; `samples` are of a task, iteration or job each),
-        metric, value, unit; sample (from 1, within its record) and other columns that identify samples; valid, reasons;
-        then the circumstances of the record: `<factor>_bytes` of levels that are sizes, and settings, settings in
-        effect, machine, versions and commit: `settings_…`, `effective_…`, `host_…`, `provenance_…`. Texts are
-        categories, because each row of a record repeats them; an empty text is missing.
+        A DataFrame with these columns, in order:
+            run, study, cell, factors…, repeat.
+            part: part of the record; each observation in the part `samples` belongs to a single task, iteration or job.
+            metric, value, unit.
+            sample and other columns that identify samples; `sample` is numbered from 1 in each record.
+            valid, reasons: whether the record is valid, and why not.
+            The conditions of the measurement: `<factor>_bytes` for levels that are sizes; and the requested settings,
+            the settings in effect, the machine, and the versions and commit of the software as `settings_…`,
+            `effective_…`, `host_…` and `provenance_…`.
+        Strings have a categorical dtype, because all rows of a record repeat them; empty strings become missing values.
     """
     kept = [(study, one) for study in schema.list_studies() for one in _read_records(results, study)]
     if not kept:
@@ -81,7 +90,7 @@ def build_observations(results: Path) -> pd.DataFrame:
 
 
 def write_page_tables(results: Path) -> str:
-    """Write the tables of each study's page into the run's `export/tables`, and return their number by study."""
+    """Write the tables of each study's page to the run's folder export/tables; return a text with their counts."""
     out = results / "export/tables"
     shutil.rmtree(out, ignore_errors=True)
     gathered = [study for study in schema.list_studies() if (results / study / "facts.json").is_file()]
@@ -91,7 +100,7 @@ def write_page_tables(results: Path) -> str:
 
 @cache
 def get_unit(part: str, metric: str) -> str:
-    """Return the unit of a metric by its part of the record, or by its name; "1" for counts and shares."""
+    """Return the unit of a metric, derived from its part of the record or from its name; "1" for counts and shares."""
     units = (unit for pattern, unit in _UNITS.items() if re.search(pattern, metric))
     return "s" if part == "seconds" else next(units, "1")
 
@@ -107,7 +116,7 @@ def _read_records(results: Path, study: str) -> Iterator[records.Kept]:
 
 
 def _describe_record(study: str, kept: records.Kept) -> dict[str, Any]:
-    """Return the values that all observations of a record share: its place, its validity, and the circumstances."""
+    """Return the columns shared by all observations of a record: cell, levels, repeat, validity and conditions."""
     record = kept.record or {"status": "failed"}
     reasons = validity.list_faults(record) if kept.record else [kept.problem]
     texts = {key: value for key, value in record.items() if isinstance(value, str) and key not in ("name", "digest")}
@@ -120,7 +129,10 @@ def _describe_record(study: str, kept: records.Kept) -> dict[str, Any]:
 
 
 def _convert_levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
-    """Return the levels of a record, counts as numbers; a level such as "2x" becomes the count on that machine."""
+    """Return the factor levels of a record, with counts as integers.
+
+    A relative count such as "2x" (twice the available cores) is replaced by the count that was in effect.
+    """
     in_force = (kept.record or {}).get("effective") or {}
     items = {name: factor["items"] for name, factor in schema.get_factors(study).items()}
     counts = {
@@ -135,7 +147,7 @@ def _convert_levels(study: str, kept: records.Kept) -> dict[str, str | int | Non
 
 
 def _convert_sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
-    """Convert factors with levels such as "64MiB" to bytes; a level such as "unset" is missing."""
+    """Return a column in bytes for each factor with levels such as "64MiB"; levels such as "unset" become missing."""
 
     def parse_size(level: Any) -> int | None:
         with contextlib.suppress(Problem, TypeError):
@@ -147,7 +159,7 @@ def _convert_sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _build_metrics_table(of: list[dict]) -> pd.DataFrame:
-    """Return the observations of records, indexed by the position of the record in the list."""
+    """Return the observations of all records in long format, indexed by the position of the record in the list."""
     named = records.read_sample_columns()
     telling = [name for name, what in named.items() if what.get("x-tells-apart")]
     totals = [
@@ -173,7 +185,15 @@ def _build_metrics_table(of: list[dict]) -> pd.DataFrame:
 
 
 def _walk_leaves(part: dict, between: str, path: str = "") -> Iterator[tuple[str, str | float]]:
-    """Yield the texts and numbers of a part of a record by path, as "GET.count"; skip texts of several lines."""
+    """Yield (path, value) for the numbers and strings in nested dicts, such as ("GET.count", 3).
+
+    Multi-line strings are skipped.
+
+    Args:
+        part: nested dict.
+        between: separator of the keys in a path.
+        path: prefix of all paths.
+    """
     for key, value in part.items():
         if isinstance(value, dict):
             yield from _walk_leaves(value, between, f"{path}{key}{between}")

@@ -1,24 +1,29 @@
-"""Hide a machine and its users in the facts of runs: names, ids, paths and addresses become short hashes.
+"""Anonymize metadata of runs: replace host names, IDs, paths and addresses with short hashes.
 
-Different values have different hashes, so runs of other machines, folders and endpoints stay distinct.
+Different values have different hashes, so that different machines, folders and endpoints remain distinguishable.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping
 
-# Keys that name a machine, to hash, or a boot, to drop, because it adds nothing to the session.
+# Keys whose values identify a machine are hashed. The boot ID is dropped, because the session implies it.
 _HIDDEN, _DROPPED = ("node", "instance", "device", "mount_point"), ("boot",)
 _IDS = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _ADDRESSES = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'|,;]+", re.IGNORECASE)
 _PATHS = re.compile(r"(?<![\w./:~-])(?:~[\w-]*|\.\.|)/[^\s\"'|,;/][^\s\"'|,;]*")
-# Options of a mount that name a server, as addr=10.0.0.5.
+# Server names in mount options, as in addr=10.0.0.5.
 _SERVERS = re.compile(r"(?<=addr=)[^\s,]+")
 _DIGITS = 8
 
 
 def hide_identities(value: object, key: str = "") -> object:
-    """Return facts (JSON) without names of machines, ids, absolute paths and addresses."""
+    """Return a JSON value with machine names, IDs, absolute paths and addresses replaced by hashes.
+
+    Args:
+        value: JSON value; mappings and lists are processed recursively.
+        key: key of the value in its mapping; values of some keys are hashed as a whole.
+    """
     if isinstance(value, Mapping):
         return {name: hide_identities(inner, name) for name, inner in value.items() if name not in _DROPPED}
     if isinstance(value, list):
@@ -33,7 +38,7 @@ def hide_identities(value: object, key: str = "") -> object:
 
 
 def _hash_text(what: str, text: str) -> str:
-    """Return a hash for a text; keep a text that already is such a hash."""
+    """Return `what` and a short hash of the text; return the text unchanged if it already has this form."""
     if re.fullmatch(rf"{what} [0-9a-f]{{{_DIGITS}}}", text):
         return text
     return f"{what} {hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"

@@ -1,4 +1,4 @@
-"""Make tables and pages from records without the workflow, by the programs that the workflow calls."""
+"""Generate tables and HTML pages from records without Snakemake, using the same programs as the workflow."""
 
 import json
 import subprocess
@@ -10,21 +10,25 @@ from sbench.probe.program import Problem, build_command
 
 
 def make_plan(config: Mapping, study: str, results: Path) -> None:
-    """Write the matrix and the plan of a study into the folder of a run's results."""
+    """Write a study's matrix (matrix.csv) and plan (plan.json) to a run's results folder."""
     folder = results / study
     given = ("--config", json.dumps(config), "--study", study)
     run_program("plan", *given, "--matrix", folder / "matrix.csv", "--out", folder / "plan.json")
 
 
 def make_tables(config: Mapping, study: str, results: Path) -> None:
-    """Gather the records of a study in the folder of a run's results."""
+    """Generate the tables of a study from its records in a run's results folder."""
     imported = results / study / "imported.json"
     given = ("--config", json.dumps(config), "--study", study, "--results", results)
     run_program("gather", *given, *(["--imported", imported] if imported.exists() else []))
 
 
 def make_page(notebook: str, tables: Path, out: Path) -> Path:
-    """Make the page of a notebook from a folder of tables, and return the path of its answers."""
+    """Generate a page from a notebook and a folder of tables.
+
+    Returns:
+        Path of the JSON file with the page's headline and other results, from which the index page is generated.
+    """
     given = ("--tables", tables, "--facts", tables / "facts.json", "--out", out)
     run_program("report", "--notebook", f"notebooks/{notebook}.ipynb", *given)
     print(f"page: {out}", file=sys.stderr)
@@ -32,14 +36,14 @@ def make_page(notebook: str, tables: Path, out: Path) -> Path:
 
 
 def make_index(answers: Sequence[Path], reports: Path) -> Path:
-    """Make the first page from the answers of other pages, and return its path."""
+    """Generate the index page from the JSON files that `make_page` returned, and return its path."""
     out = reports / "index.html"
     run_program("report", "--notebook", "notebooks/index.ipynb", "--answers", *answers, "--out", out)
     return out
 
 
 def run_program(name: str, *arguments: object) -> None:
-    """Run a program of the workflow; raise a Problem with its last line if it fails."""
+    """Run a program of the workflow; raise Problem with the last line of its standard error if it fails."""
     done = subprocess.run(build_command(name, *arguments), stderr=subprocess.PIPE, text=True)
     if done.returncode:
         *_, last = f"\n{done.stderr}".rstrip().splitlines() or [""]

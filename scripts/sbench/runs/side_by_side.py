@@ -1,4 +1,4 @@
-"""The page of a comparison of two sides: an engine's page whose factor is the run."""
+"""Build the page that compares two sides: like the page of a study, with the run as an additional factor."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,22 +24,22 @@ from sbench.verdicts.outcomes import Outcome
 _COLOURS = {Outcome.SLOWER: "red", Outcome.FASTER: "green", Outcome.MORE: "red", Outcome.FEWER: "green"}
 _DIFFER = (Outcome.MORE, Outcome.FEWER, Outcome.DEPENDS, "differs between repeats")
 _MOVED = ("requests", "bytes")
-# Outcomes of counts whose sides did not do the same work.
+# Outcomes of counts if both sides did not do the same work.
 _INCOMPARABLE = ("", "other objects were read", Outcome.DEPENDS)
 _SHOWN = 40
 _ELSEWHERE = {"days": "on other days", "times": "at other times", "machines": "on other machines"}
 
 
 class Sides(Results):
-    """The results of a comparison of runs, with statements on sessions."""
+    """The results of a comparison of runs, with statements about sessions."""
 
     @property
     def is_checked(self) -> bool:
-        """Whether the comparison has records."""
+        """Whether there are records to check statements against."""
         return bool(self.checks)
 
     def to_comparisons(self, rows: pd.DataFrame) -> tuple[SessionRatio, ...]:
-        """Convert rows of `get_comparisons` to comparisons for statements."""
+        """Convert rows of `get_comparisons` to checkable statements."""
         return tuple(
             SessionRatio(
                 baseline=row["baseline_cell"],
@@ -55,7 +55,7 @@ class Sides(Results):
 
 
 def load_comparison(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.DataFrame]:
-    """Load a comparison as results of a study with the factor `run`, and the table of counts."""
+    """Load a comparison; return it as the results of a study with the factor `run`, and the table of counts."""
     folder, answers = Path(tables), read_facts(facts)
     own = import_module(f"sbench.studies.{answers['study']}.report").REPORT
     texts = (*TEXTS, "run", "of_sessions", *own.names)
@@ -69,7 +69,13 @@ def load_comparison(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.Da
 
 
 def show_comparison(page: Page, tables: Path | str, facts: Path | str) -> None:
-    """Show a comparison from a folder of tables, and write its answers for the first page."""
+    """Render the page of a comparison, and write its headline for the index page.
+
+    Args:
+        page: page to render to.
+        tables: folder of the comparison's tables.
+        facts: path of facts.json.
+    """
     run, counts = load_comparison(tables, facts)
     words = render_headline(run)
     primary = pages.select_findings(findings.list_findings(run), run)
@@ -97,7 +103,7 @@ def show_comparison(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 
 def describe_rules(facts: dict) -> str:
-    """Describe in bold the outcome of the rules of `fail_on`; return "" without rules."""
+    """Describe the outcome of the `--fail-on` rules in bold; an empty string if there are no rules."""
     answers = facts["outcome"]
     if not answers["rules"]:
         return ""
@@ -110,12 +116,19 @@ def describe_rules(facts: dict) -> str:
 
 
 def describe_elsewhere(apart: Sequence[str]) -> str:
-    """Describe when and where a side was measured, as "on other days and on other machines"; "" if in turn."""
+    """Describe how the sessions of the sides are separated, as in "on other days and on other machines".
+
+    Args:
+        apart: reasons from `sessions.find_apart`; if empty, the result is an empty string.
+    """
     return prose.format_list(_ELSEWHERE[one] for one in apart) if apart else ""
 
 
 def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
-    """Describe in bold the requests and bytes of both sides, over cells that read the same; "" without common cells."""
+    """Describe the total requests and bytes of both sides in bold, over cells in which both sides read the same.
+
+    The result is an empty string without common cells.
+    """
     if counts.empty:
         return ""
     both = {name: rows for name in _MOVED if name in counts and len(rows := _select_alike(counts, name))}
@@ -128,7 +141,7 @@ def describe_totals(counts: pd.DataFrame, sides: list[str]) -> str:
 
 
 def render_headline(run: Results) -> str:
-    """Render the headline in bold: how the second side compares, or the ratios if nothing is decided."""
+    """Render the headline in bold: how the second side compares to the first, or the ratios if there is no verdict."""
     return bold(pages.select_headline([_write_headline(run)], run))
 
 
@@ -159,7 +172,7 @@ def _write_headline(run: Results) -> Sentence:
 
 
 def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
-    """Describe how the sessions of sides compare that did not take turns."""
+    """Describe the outcomes for these sessions only, for sides whose sessions did not alternate."""
     base, other = run.facts["sides"]
     seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
     return (
@@ -171,7 +184,7 @@ def _describe_sessions(run: Results, rows: pd.DataFrame) -> str:
 
 
 def describe_counts(counts: pd.DataFrame) -> list[str]:
-    """Describe each count that both sides have in a sentence: the number of cells by outcome."""
+    """Return a sentence for each count available on both sides, with the number of cells by outcome."""
     lines = []
     for name in (name for name in sessions.COUNTS if name in counts):
         outcomes = counts.loc[counts[name] != "", name].replace("one repeat", "undecided with a single repeat")
@@ -187,19 +200,19 @@ def describe_counts(counts: pd.DataFrame) -> list[str]:
 
 
 def _select_alike(counts: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Select the cells that read the same and have a count on both sides."""
+    """Select the cells in which both sides read the same objects and have the count `name`."""
     is_counted = counts[[f"{name}_base", f"{name}_other"]].notna().all(axis=1)
     return counts[is_counted & ~counts[name].isin(_INCOMPARABLE)]
 
 
 def _format_change(name: str, base: float, other: float) -> str:
-    """Format a change of a count as "111 → 4 requests", or of bytes as "513 MiB → 24 MiB"."""
+    """Format a change in a count, such as "111 → 4 requests" or "513 MiB → 24 MiB"."""
     written, unit = (sizes.format_size, "") if name == "bytes" else ("{:,.0f}".format, f" {name}")
     return " → ".join(written(one) if one == one else "unknown" for one in (base, other)) + unit
 
 
 def list_limits(run: Results) -> list[str]:
-    """List the limits of a comparison of runs."""
+    """List the caveats of a comparison of runs."""
     lines = [
         "The session is the unit of repetition: runs of a single day compare days as well as the change.",
         "Machine, configuration, libraries and code may differ, too; the table below lists all recorded differences.",
@@ -216,7 +229,13 @@ def list_limits(run: Results) -> list[str]:
 
 
 def _build_report(report: Report, sides: list[str], column: str) -> Report:
-    """Build the report of a study with the run as the factor of the question."""
+    """Derive the declaration of the comparison's page from a study's, with the run as the factor to compare.
+
+    Args:
+        report: declaration of the study's page.
+        sides: names of both sides.
+        column: column of `cells` with the measured values; its name ends with the unit.
+    """
     metric, unit = report.metrics[0], column.rpartition("_")[2]
     value = Value(column, prose.capitalize_first(metric.title), unit)
     own = {"scaling": None, "contest": None, "along": "", "harness": (), "effective": (), "moved": (), "panels": ()}
@@ -289,7 +308,7 @@ def _build_counts_table(counts: pd.DataFrame, run: Results) -> Table:
 
 
 def _build_summary_table(run: Results, counts: pd.DataFrame) -> Table:
-    """Build a table of texts for a page without pictures: one row per cell, rows with different counts first."""
+    """Build the table for a page without figures: one row per cell, cells with different counts first."""
     if counts.empty:
         return Table("summary", "", counts)
     factors = [name for name in run.report.names if name in counts and name != "run"]
@@ -314,7 +333,7 @@ def _build_summary_table(run: Results, counts: pd.DataFrame) -> Table:
 
 
 def _format_cell_count(name: str, base: float, other: float, outcome: str) -> str:
-    """Format a count of both sides of a cell with its outcome, as "111 → 4 (fewer)"; "" if a side is unknown."""
+    """Format a count of a cell with its outcome, such as "111 → 4 (fewer)"; an empty string if a side is unknown."""
     if pd.isna(base) or pd.isna(other):
         return ""
     return f"{_format_change(name, base, other).removesuffix(f' {name}')} ({outcome or 'not compared'})"

@@ -1,6 +1,6 @@
-"""Load the sides of a comparison: local, archived or published runs, or a baseline that was kept.
+"""Load the two sides of a comparison from local, archived or published runs, or from a saved baseline.
 
-Users commit baselines for others to read, so facts name no machine, folder or address (`privacy`).
+Baselines are meant to be committed, so machines, folders and addresses in their metadata are anonymized (`privacy`).
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from sbench.runs import archive, privacy
 from sbench.verdicts import sessions
 
 PUBLISHED, BASELINE = "published/", ".json"
-# Facts of a run to keep: its names, and facts that may differ between runs.
+# Metadata to load from a run's facts.json, with their types: its names, and properties that may differ between runs.
 _FACTS = {
     **dict.fromkeys(("run", "study", "name"), str),
     **dict.fromkeys(("sessions", "machines", "code", "git", "reads"), list),
@@ -31,17 +31,18 @@ UNIT = ["run", "session"]
 
 @dataclass(frozen=True)
 class Side:
-    """The measurements of several runs, by study.
+    """The measurements of one or more runs, by study.
 
-    `records` has the rows of records.csv with a column `run`, levels as text, without controls; `facts` has the facts
-    that are kept, with an entry per run.
+    Attributes:
+        records: rows of records.csv with a column `run`, without control measurements; factor levels are strings.
+        facts: one dict per run with its anonymized metadata.
     """
 
     records: dict[str, pd.DataFrame] = field(default_factory=dict)
     facts: dict[str, list[dict]] = field(default_factory=dict)
 
     def get_name(self, study: str) -> str:
-        """Return the name of the side for a study: the names of its runs."""
+        """Return a display name made of the names of the study's runs: "a", "a and b", or "a … z" for more."""
         runs = list(dict.fromkeys(one["run"] for one in self.facts[study]))
         return runs[0] if len(runs) == 1 else " and ".join(runs) if len(runs) == 2 else f"{runs[0]} … {runs[-1]}"
 
@@ -52,10 +53,13 @@ class Side:
 
 
 def load_side(sources: Sequence[str]) -> Side:
-    """Load a side from sources: names of runs, archives, baselines (JSON), or published/<study>.
+    """Load one side of a comparison.
+
+    Args:
+        sources: names of runs, paths of archives or of baselines (JSON), or published/<study>.
 
     Raises:
-        Problem: a source is missing, cannot be compared, or repeats a session.
+        Problem: a source is missing or cannot be compared, or two sources contain the same session.
     """
     side = Side()
     for source in sources:
@@ -71,7 +75,7 @@ def load_side(sources: Sequence[str]) -> Side:
 
 
 def write_baseline(side: Side, path: Path) -> None:
-    """Write a side as a baseline to commit: a JSON file with a line per record."""
+    """Save a side as a baseline: a JSON file with one line per record, suitable for version control."""
     lines = {study: records.to_csv(index=False, lineterminator="\n") for study, records in side.records.items()}
     studies = {study: {"facts": side.facts[study], "records": text.splitlines()} for study, text in lines.items()}
     write_json(path, {"baseline": 1, "studies": studies})
@@ -85,7 +89,7 @@ def _read_run(source: str) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
 
 @contextlib.contextmanager
 def _open_folders(source: str) -> Iterator[list[Path]]:
-    """Yield the folders with the tables of a source's studies; they may be temporary."""
+    """Yield the table folders of a source's studies; archives are unpacked to a temporary directory for the block."""
     if source.endswith(archive.SUFFIX):
         with archive.open_archive(Path(source)) as (results, manifest):
             yield [results / study for study in manifest["studies"]]
@@ -104,12 +108,17 @@ def _open_folders(source: str) -> Iterator[list[Path]]:
 
 
 def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
-    """Read the facts to keep of a study, without machines, folders and addresses, and its records."""
+    """Read a study's anonymized metadata and its records.
+
+    Args:
+        folder: folder with facts.json and records.csv.
+        called: name to use as the name of the run; if empty, the recorded name.
+    """
     facts, path = read_json(folder / "facts.json"), folder / "records.csv"
     if not path.exists():
         raise Problem(f"{path} is missing: the tables are from an earlier version; write them again with sbench run")
     kept = {name: facts[name] for name in _FACTS if name in facts}
-    # Keep only the keys that identify the order of reads.
+    # Of the order of reads, only these keys are needed to compare it.
     kept["reads"] = [{key: one[key] for key in ("access", "sha256")} for one in kept.get("reads", [])]
     kept = privacy.hide_identities(kept) | ({"run": called} if called else {})
     try:
@@ -121,9 +130,14 @@ def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
 
 
 def _parse_records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
-    """Return the records in a CSV without controls; numbers as numbers, other values as text.
+    """Parse the records in a CSV and drop control measurements; numeric columns become numbers, others remain strings.
 
-    Records of an earlier version get the machine from the facts of their run.
+    Records written by earlier versions lack a machine; it is taken from the metadata of their run.
+
+    Args:
+        text: content of the CSV.
+        facts: metadata of the runs.
+        run: value for the column `run`; if empty, the CSV must have this column.
     """
     table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
     table = table.assign(**{"run": run} if run else {})
@@ -138,7 +152,7 @@ def _parse_records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
 
 
 def _get_machine(facts: dict) -> str:
-    """Return the machine of a run by its facts; "" if they do not name exactly one machine."""
+    """Return the machine in a run's metadata, or an empty string unless there is exactly one."""
     named = {session_records.name_machine(host) for host in facts.get("machines") or []}
     return named.pop() if len(named) == 1 else ""
 
@@ -157,7 +171,7 @@ def _read_baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
 
 
 def _validate_facts(facts: list[dict]) -> list[dict]:
-    """Check the facts of a baseline, and hide identities; raise a ValueError if the facts are malformed."""
+    """Check the types of a baseline's metadata and anonymize them; raise ValueError if they are malformed."""
     if not isinstance(facts, list) or not facts:
         raise ValueError("facts")
     for of in facts:

@@ -1,4 +1,4 @@
-"""Statements on comparisons of runs, with the session as the unit, each with the check that it holds."""
+"""Statements about comparisons of runs, with the session as the statistical unit, checkable against the records."""
 
 import math
 from collections.abc import Iterator
@@ -8,19 +8,20 @@ import numpy as np
 
 from sbench.pages.statements import CLOSE, DECIDES, FASTER, MIN_BLOCKS, SAME, SLOWER, TOO_FEW, Claim, Records
 
-# Sessions of each side that a verdict needs without pairs.
+# Minimum number of sessions per side for a verdict without pairs.
 _MIN_SESSIONS = 4
 
 
 @dataclass(frozen=True)
 class SessionRatio:
-    """The outcome of a comparison of runs, with the session as the unit: contender / baseline.
+    """The outcome of a comparison of two runs, with the session as the statistical unit.
 
     Attributes:
-        baseline, contender: names of both cells.
-        outcome: outcome by METHOD 17; of these sessions alone if the sides did not take turns.
-        ratio, low, high: ratio of the sides, and both ends of its interval; NaN if unknown.
-        pairs: pairs of sessions of the baseline and of the contender; empty if the sides are not paired.
+        baseline, contender: names of the compared cells.
+        outcome: outcome according to METHOD 17; if the sessions of both runs did not alternate, it applies to these
+            sessions only.
+        ratio, low, high: the ratio contender / baseline and its confidence limits; NaN if unknown.
+        pairs: (baseline session, contender session) pairs; empty for an unpaired comparison.
     """
 
     baseline: str
@@ -32,7 +33,11 @@ class SessionRatio:
     pairs: tuple[tuple[str, str], ...] = ()
 
     def is_supported_by(self, records: Records) -> bool:
-        """Return whether the sessions have the ratio, are enough for the outcome, and most agree with its order."""
+        """Return whether the records confirm the ratio and the outcome.
+
+        They do if the median over (pairs of) sessions equals the ratio, there are enough sessions for the outcome, and
+        most of them agree with its direction.
+        """
         base, other = (records.get_sessions(cell, DECIDES) for cell in (self.baseline, self.contender))
         if self.pairs:
             d = [math.log(other[two] / base[one]) for one, two in self.pairs if one in base and two in other]
@@ -51,5 +56,5 @@ class SessionRatio:
 
     @property
     def claims(self) -> Iterator[Claim]:
-        """The outcome, with both cells."""
+        """The compared cells and the outcome."""
         yield (self.baseline, self.contender), self.outcome
