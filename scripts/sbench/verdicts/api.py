@@ -66,9 +66,9 @@ def compare_sessions(
     """Compare two sides that were measured in separate sessions, for example in different weeks.
 
     Sessions on different days differ in everything that changed between these days, so the session is the unit of the
-    statistics. The permutation test exchanges whole sessions between the sides, in all comparisons at once. If the
-    sides have unequal variances, Welch's test must agree. `sessions.judge_sessions` gives the formulas and their
-    sources.
+    statistics. The permutation test exchanges whole sessions between the sides, in all comparisons at once. Welch's
+    test must agree, because the sides may have unequal variances. `sessions.judge_sessions` gives the formulas and
+    their sources.
 
     Args:
         base: positive times in any unit, with a row per session and a column per comparison. NaN means a missing time.

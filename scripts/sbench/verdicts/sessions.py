@@ -1,7 +1,7 @@
-"""Test comparisons between runs, with the session as the unit.
+"""Compare runs that were measured in separate sessions, with the session as the unit of the statistics.
 
-Runs of a machine on two days differ by the day, too. So whole sessions are exchanged between two sides, in all
-comparisons at once (METHOD 2, 14, 17).
+Runs on different days differ by everything that changed between these days. So the permutation test exchanges whole
+sessions between the two sides, in all comparisons at once (METHOD 2, 14, 17).
 """
 
 import itertools
@@ -18,30 +18,37 @@ from sbench.verdicts import MIN_BLOCKS, stats
 from sbench.verdicts.outcomes import Outcome
 from sbench.verdicts.stats import Flags, Floats, Verdict
 
-# Sessions of each side that an exact test needs: 4 and 4 have 70 splits, 6 pairs have 64 flips.
+# Smallest number of sessions per side, or of pairs, for an exact test: 4 and 4 sessions can be split in 70 ways, and
+# 6 pairs have 64 sign flips.
 LEAST, LEAST_PAIRS = 4, MIN_BLOCKS
-# Sides count as unequally spread from this ratio of standard deviations.
+# Smallest ratio of standard deviations at which the variances of two sides count as unequal.
 UNEQUAL = 2
-# Beyond so many splits of the sessions into two sides, draw so many with a seed.
+# Largest number of splits of the sessions into two sides that are enumerated; beyond it, this many random splits.
 SPLITS = 20_000
 COUNTS = ("requests", "bytes", "opens", "connections")
 HASHES = ("code", "data", "packages")
 COLUMNS = ("repeat", "session", "valid", "figure", "value", "unit", *COUNTS, "cache_state", "read", *HASHES)
-# The machine of a record; earlier tables lack it.
+# The column with the machine that measured a record. Tables of earlier versions lack it.
 MACHINE = "machine"
-# Sides take turns if their sessions, in order, form at least so many stretches, two of each side.
+# Two sides alternate if their sessions form at least this many stretches of consecutive sessions, two of each side.
 LEAST_STRETCHES = 4
 
 
 def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
-    """Return why the sessions of two sides do not take turns: `times` or `days`, and `machines`; [] if they do.
+    """Check whether the sessions of two sides alternate in time and between machines.
 
-    The test cannot separate differences between two weeks, or two machines, from differences between two sides with one
-    each (METHOD 17). If machines measured a session each, only their kinds can belong to a side.
+    If each side was measured in a different week, or on a different machine, the test cannot separate this difference
+    from a difference between the sides (METHOD 17). If each machine measured only one session, only the kinds of
+    machines, the first words of their names, can coincide with the sides.
 
     Args:
-        base: the records of one side: `session`, `unit_of`, which names a session of any run, and `machine` if known.
+        base: the records of one side, with the columns `session`, `unit_of` (identifies a session across runs), and
+            `machine` if known.
         other: the records of the other side.
+
+    Returns:
+        The reasons why they do not alternate: `times`, or `days` if the sides have no day in common; and `machines`.
+        An empty list if they alternate.
     """
     rows = []
     for number, side in enumerate((base, other)):
@@ -62,10 +69,11 @@ def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
 
 
 def _is_alternating(order: Sequence[tuple[str, int]]) -> bool:
-    """Return whether sessions, each with a place and a side, form enough stretches of one side in one place.
+    """Return whether two sides alternate in a sequence of sessions, each given as (machine, side).
 
-    Enough: two of each side, `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most so many (Wald and
-    Wolfowitz, Annals of Mathematical Statistics 11, 1940).
+    A stretch is a run of consecutive sessions of the same side on the same machine. The sides alternate if each has at
+    least two stretches, there are at least `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most this
+    number of stretches (Wald and Wolfowitz, Annals of Mathematical Statistics 11, 1940).
     """
     stretches = [side for (_, side), _ in itertools.groupby(order)]
     if len(stretches) < LEAST_STRETCHES or min(map(stretches.count, (0, 1))) < LEAST_STRETCHES / 2:
@@ -87,25 +95,26 @@ def judge_sessions(
     seed: int = 1,
     means: Sequence[Floats] = (),
 ) -> list[Verdict]:
-    """Return a verdict for each comparison of a family, in the order of METHOD 17, with the session as the unit.
+    """Return a verdict for each comparison of a family, by the tests of METHOD 17, with the session as the unit.
 
     Args:
-        base: ln of the value of each session of one side (sessions, comparisons), NaN if missing.
-        other: the same of the other side; ratios are other / base.
-        paired: whether the sessions of both sides are pairs, in their order; if so, `stats.judge_family` of the
+        base: ln of the value of each session of one side, an array (sessions, comparisons), NaN if missing.
+        other: the same for the other side. Ratios are other / base.
+        paired: whether the sessions of both sides form pairs, in their order. If so, `stats.judge_family` judges the
             differences.
-        equivalence_percent: the largest difference that counts as the same.
-        seed: seed of the splits, if there are too many to use all.
-        means: for both sides, ln of the sessions' mean times, if `base` and `other` are medians: `same` requires their
-            ratio within the same bounds.
+        equivalence_percent: the largest difference, in percent, that counts as the same.
+        seed: seed of the splits, if there are too many to enumerate.
+        means: ln of the sessions' mean times of both sides, if `base` and `other` are medians. The verdict `same` then
+            also requires the CI of the ratio of means to lie within the same bounds.
 
-    Without pairs the ratio is the median of all differences between two sessions (Hodges & Lehmann, Annals of
-    Mathematical Statistics 34, 1963) with the interval of the exact rank-sum test. Sessions are split again into two
-    sides in all comparisons at once, and |t| is compared with the largest of each split (`stats.compute_max_t`). Splits
-    assume equally spread sides, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
-    (Bonferroni) if a side has more sessions, or its sessions scatter `UNEQUAL` times as much as the other's; in the
-    latter case the interval includes Welch's, too. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the
-    verdict is `too few repeats`, with a ratio and without an interval.
+    Without pairs, the ratio is the median of all differences between two sessions (Hodges & Lehmann, Annals of
+    Mathematical Statistics 34, 1963), with the CI of the exact rank-sum test. The permutation test splits all sessions
+    into two sides in all comparisons at once, and compares |t| with the largest |t| of each split (see
+    `stats.compute_max_t`). This assumes sides of equal variance, so Welch's test (Biometrika 34, 1947) must agree. Its
+    p is corrected for all comparisons (Bonferroni) if the sides have unequal numbers of sessions, or if the standard
+    deviation of one side exceeds that of the other by a factor of `UNEQUAL`. In the latter case, the CI is extended to
+    include Welch's CI. With fewer than `LEAST` sessions on a side, or fewer than `LEAST_PAIRS` pairs, the verdict is
+    `too few repeats`, with a ratio but without a CI.
     """
     bound = math.log1p(equivalence_percent / 100)
     if paired:
@@ -144,10 +153,18 @@ def _is_beyond(low: Floats, high: Floats, bound: float) -> Flags:
 
 
 def compare_counts(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
-    """Return how a count of two sides compares: `same`, `more` or `fewer` of the other side, or why it is unknown.
+    """Compare an exact count, such as the number of requests, between records of two sides that read the same objects.
 
-    Compare counts of records that read the same objects; they repeat exactly, so two records of each side suffice
-    (METHOD 11). Return "" if a side lacks the count.
+    Such counts repeat exactly, so two records of each side suffice (METHOD 11).
+
+    Args:
+        base: records of one side, with the columns `name` and `read` (the objects read).
+        other: records of the other side.
+        name: the column of the count.
+
+    Returns:
+        `same`, `more` or `fewer` (on the other side), the reason why they cannot be compared, or an empty string if a
+        side lacks the count.
     """
     sides = [side[side[name].notna()].fillna({"read": ""}) for side in (base, other)]
     if any(side.empty for side in sides):
@@ -166,7 +183,7 @@ def compare_counts(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
 
 
 def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
-    """Return the p of each comparison, adjusted for all: the share of splits with a |t| as large in any of them."""
+    """Return p of each comparison, adjusted for all: the share of splits whose largest |t| is at least its |t|."""
     values = np.vstack([other, base])
     present, filled = np.isfinite(values), np.nan_to_num(values)
     n, total, squares = present.sum(axis=0), filled.sum(axis=0), (filled**2).sum(axis=0)
@@ -175,7 +192,7 @@ def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
     ours, sums = splits @ present, splits @ filled
     with np.errstate(divide="ignore", invalid="ignore"):
         between = np.where((ours > 0) & (ours < n), sums**2 / ours + (total - sums) ** 2 / (n - ours) - total**2 / n, 0)
-        # All splits have the same total spread, so |t| follows from the part of it between the sides.
+        # All splits have the same total sum of squares, so |t| depends only on its share between the sides.
         share = np.where(spread > 1e-12 * np.maximum(squares, 1e-300), between / spread, 0)
         t = np.sqrt((n - 2) * share / np.where(share > 1 - 1e-12, 0.0, 1 - share))
     p: Floats = (t.max(axis=1)[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
@@ -183,13 +200,13 @@ def _compute_adjusted_p(base: Floats, other: Floats, seed: int) -> Floats:
 
 
 def _compute_welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Return Welch's p of each comparison, and the ends of its 95 % interval, NaN if both sides are equally spread.
+    """Return p and the 95 % CI of Welch's test for each comparison.
 
-    If they are not, or a side has more sessions, p covers all comparisons together. It is 0 if no session differs from
-    another.
+    p is corrected for all comparisons if the sides have unequal variances or unequal numbers of sessions. It is 0 if
+    the sessions of each side are equal. The limits of the CI are NaN if the sides have equal variances.
     """
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of equal sessions
+        warnings.simplefilter("ignore", RuntimeWarning)  # raised for equal sessions
         test = scipy.stats.ttest_ind(other, base, equal_var=False, nan_policy="omit")
         ends = np.array(test.confidence_interval(stats.CONFIDENCE))
     p = np.nan_to_num(np.asarray(test.pvalue, dtype=float))
@@ -200,7 +217,7 @@ def _compute_welch(base: Floats, other: Floats) -> tuple[Floats, Floats]:
 
 
 def _estimate_shift(base: Floats, other: Floats) -> tuple[float, float, float]:
-    """Return the median difference between two sessions, and its 95 % interval; NaN with too few sessions."""
+    """Return the median difference between two sessions, and the limits of its 95 % CI; NaN with too few sessions."""
     base, other = base[np.isfinite(base)], other[np.isfinite(other)]
     if not len(base) or not len(other):
         return math.nan, math.nan, math.nan
@@ -212,14 +229,15 @@ def _estimate_shift(base: Floats, other: Floats) -> tuple[float, float, float]:
 
 @cache
 def _compute_rank(m: int, n: int) -> int:
-    """Return the largest rank whose differences from below and above hold the shift with at least 95 %; 0 if none does.
+    """Return the rank, counted from 1, of the sorted differences that bound the 95 % CI of the shift, from either end.
 
-    In the rank-sum test, at most 2.5 % of the splits have fewer pairs in that order (Hollander & Wolfe, Nonparametric
-    Statistical Methods, section 4.3).
+    It is the largest rank with a coverage of at least 95 %: in the rank-sum test, at most 2.5 % of the splits have
+    fewer pairs in that order (Hollander & Wolfe, Nonparametric Statistical Methods, section 4.3). The result is 0 if m
+    and n are too small.
     """
     ways = np.zeros(m * n + 1)
     ways[0] = 1
-    # As a Gaussian binomial coefficient: multiply by (1 - q^(n + i)), divide by (1 - q^i), for i = 1 … m.
+    # Expand a Gaussian binomial coefficient: multiply by (1 - q^(n + i)) and divide by (1 - q^i), for i = 1 … m.
     for i in range(1, m + 1):
         ways[n + i :] -= ways[: -(n + i)].copy() if n + i < len(ways) else 0
         for place in range(i, len(ways)):
@@ -229,7 +247,10 @@ def _compute_rank(m: int, n: int) -> int:
 
 @cache
 def _build_splits(ours: int, sessions: int, seed: int) -> Floats:
-    """Return which sessions are the first side's (splits, sessions); the first split is the measured split."""
+    """Return splits of the sessions into two sides, with the measured split first.
+
+    The result is an array (splits, sessions) with 1 for sessions of the first side and 0 for the others.
+    """
     if math.comb(sessions, ours) <= SPLITS:
         chosen = np.array([*itertools.combinations(range(sessions), ours)])
     else:

@@ -1,7 +1,7 @@
-"""Compute the statistics of METHOD 16, 17 and 19 on plain numbers: intervals, rates, and the verdicts of a family.
+"""Compute confidence intervals, rates and verdicts from arrays of numbers (METHOD 16, 17 and 19).
 
-`d` is always an array (blocks, comparisons) of ln(contender / baseline), NaN for incomplete blocks. Everything is
-even-handed: exchanging contender and baseline turns every ratio into its inverse and `faster` into `slower`.
+`d` is always an array (blocks, comparisons) of ln(contender / baseline), with NaN for incomplete blocks. All functions
+are symmetric: exchanging contender and baseline inverts every ratio and turns `faster` into `slower`.
 """
 
 import itertools
@@ -23,19 +23,19 @@ Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int_]
 
 CONFIDENCE = 0.95
-LEVEL = 0.05  # of the family
-FIRST_LEVEL = 2.0 ** (1 - MIN_BLOCKS)  # the least p of 6 blocks, so the part of the level that a look at them spends
-MOST = 2 * LEVEL - FIRST_LEVEL  # most that all looks at a family spend
-POWER = 0.8  # power of a detectable ratio
-ALL_FLIPS_UP_TO = 12  # blocks; beyond it, so many seeded flips:
-SAMPLED_FLIPS = 9_999
-LOST = 2  # excess records lost by an arm from which the remaining records may flatter it
-RESAMPLES = 2_000  # of records or jobs, drawn with replacement
+LEVEL = 0.05  # significance level of a family of comparisons
+FIRST_LEVEL = 2.0 ** (1 - MIN_BLOCKS)  # smallest p possible with 6 blocks, hence the error rate spent by a look at them
+MOST = 2 * LEVEL - FIRST_LEVEL  # upper bound of the error rate that all looks at a family spend together
+POWER = 0.8  # statistical power that defines the detectable ratio
+ALL_FLIPS_UP_TO = 12  # largest number of blocks for which all sign flips are enumerated
+SAMPLED_FLIPS = 9_999  # number of random sign flips for more blocks
+LOST = 2  # an arm that lost this many more records than the other may look better than it is
+RESAMPLES = 2_000  # number of bootstrap samples of records or jobs
 _TAIL = (1 - CONFIDENCE) / 2
 
 
 class Estimate(NamedTuple):
-    """A median of `n` samples with its interval; NaN with too few samples."""
+    """An estimate from `n` samples, such as their median, with its 95 % CI; NaN if there are too few samples."""
 
     value: float
     low: float
@@ -44,7 +44,7 @@ class Estimate(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The verdict of one comparison; ratios are contender / baseline, NaN if unknown."""
+    """The verdict of a comparison. Ratios are contender / baseline, and NaN if unknown."""
 
     verdict: Outcome
     blocks: int
@@ -56,22 +56,22 @@ class Verdict(NamedTuple):
 
 
 def estimate_median(values: npt.ArrayLike) -> Estimate:
-    """Return the median with its order-statistics interval, NaN limits below 6 values.
+    """Return the median of the finite values with a CI from order statistics; the limits are NaN below 6 values.
 
-    The interval assumes independent values of one distribution, whatever its shape, and covers at least 95 %: 96.9 % at
+    The CI assumes independent values from the same distribution of any shape. Its coverage is at least 95 %: 96.9 % at
     n = 6 (smallest to largest), 98.4 at 7, 99.2 at 8, 96.1 at 9, 97.9 at 10 (2nd to 9th), 98.8 at 11, 96.1 at 12.
     """
     array = np.asarray(values, dtype=float)
     ordered = np.sort(array[np.isfinite(array)])
     n = len(ordered)
     low, high = _compute_ranks(n, 0.5)
-    # np.median takes ten times as long for so few values, and tables have thousands of medians.
+    # np.median takes ten times as long for so few values, and tables contain thousands of medians.
     middle = float(ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
     return Estimate(middle, _get_ranked(ordered, low), _get_ranked(ordered, high), n)
 
 
 def estimate_share(events: int, n: int) -> Estimate:
-    """Return the share of `n` trials with an event and its exact 95 % interval (Clopper & Pearson 1934)."""
+    """Return the share of `n` trials with an event and its exact 95 % CI (Clopper & Pearson 1934)."""
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
     low = special.betaincinv(events, n - events + 1, _TAIL) if events else 0.0
@@ -80,20 +80,21 @@ def estimate_share(events: int, n: int) -> Estimate:
 
 
 def compute_upper_bound(events: int, n: int) -> float:
-    """Return the exact one-sided upper bound, of 95 % confidence, of a share (`estimate_share`): `events` of `n`."""
+    """Return the exact one-sided 95 % upper bound of the share of `n` trials with an event (see `estimate_share`)."""
     return float(special.betaincinv(events + 1, n - events, CONFIDENCE)) if events < n else 1.0
 
 
 def compute_rate(amounts: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
-    """Return the total of the amounts by the total seconds, never a mean of rates (METHOD 16); NaN if unknown."""
+    """Return the total amount divided by the total seconds, not a mean of rates (METHOD 16); NaN if unknown."""
     parts, time = np.asarray(amounts, dtype=float), float(np.sum(np.asarray(seconds, dtype=float)))
     return float(np.sum(parts)) / time if time > 0 and np.isfinite(parts).any() else math.nan
 
 
 def estimate_total_ratio(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1) -> Estimate:
-    """Return the total of amounts by the total of weights with its interval over the jobs or records.
+    """Return the total of the amounts divided by the total of the weights, with its 95 % CI over jobs or records.
 
-    For 2 to 5 jobs the interval is the range of their ratios, for one job it is NaN. `n` is their number.
+    With 2 to 5 jobs, the CI is the range of the jobs' ratios. With a single job, it is NaN. `n` is the number of jobs
+    with usable values.
     """
     parts, by = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
     usable = np.isfinite(parts) & np.isfinite(by) & (by > 0)
@@ -110,7 +111,7 @@ def estimate_total_ratio(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: i
 
 
 def resample_totals(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 1, arm: int = 0) -> Floats:
-    """Return 2,000 totals of `amounts` by totals of `weights` of jobs drawn with replacement."""
+    """Return the ratio of total amount to total weight for 2,000 bootstrap samples of the jobs."""
     parts, by = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
     drawn = count_draws(len(parts), seed, arm)
     totals: Floats = (drawn @ parts) / (drawn @ by)
@@ -118,9 +119,10 @@ def resample_totals(amounts: npt.ArrayLike, weights: npt.ArrayLike, seed: int = 
 
 
 def compute_interval(resampled: Floats, jobs: int) -> tuple[Floats, Floats]:
-    """Return (low, high) of resampled statistics along the first axis: the 95 % expanded percentile interval.
+    """Return (low, high), the 95 % expanded percentile interval of bootstrap statistics along the first axis.
 
-    Few jobs make the plain percentile interval too short, as few blocks do (`stats.compute_bootstrap_interval`).
+    With few jobs, the plain percentile interval would be too narrow, as with few blocks (see
+    `stats.compute_bootstrap_interval`).
     """
     tail = compute_expanded_tail(jobs)
     low = np.quantile(resampled, tail, axis=0, method="lower")
@@ -129,23 +131,23 @@ def compute_interval(resampled: Floats, jobs: int) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=8)
 def count_draws(jobs: int, seed: int, arm: int) -> Floats:
-    """Return how often each job is in each resample: (resamples, jobs)."""
+    """Draw bootstrap samples of the jobs, and return how often each contains each job: (samples, jobs)."""
     random = np.random.default_rng([seed, arm, jobs])
     return random.multinomial(jobs, np.full(jobs, 1 / jobs), RESAMPLES).astype(float)
 
 
 def compute_bootstrap_interval(d: Floats) -> tuple[Floats, Floats]:
-    """Return (low, high), the 95 % bootstrap interval of each column's median, resampling blocks; NaN below 6 blocks.
+    """Return (low, high), the 95 % bootstrap interval of each column's median over blocks; NaN below 6 blocks.
 
-    It draws nothing: the distribution of a resample's median over all n**n resamples is known in closed form (Efron,
-    Annals of Statistics 7, 1979), so the interval needs no seed.
+    No samples are drawn, and no seed is needed: the distribution of the median over all n**n bootstrap samples is known
+    in closed form (Efron, Annals of Statistics 7, 1979).
 
-    Few blocks make the plain percentile interval too short: at n = 6…10 it holds the true median in 87.5 to 96.1 % of
-    runs. Hence the expanded percentile interval (Hesterberg, The American Statistician 69, 2015, section 5.3), whose
-    tails are Phi(-t(0.975, n - 1) sqrt(n / (n - 1))) instead of 2.5 %. If n is odd, limits are observed values and the
-    tail is cut to cover 95 %. Coverage at n = 6…12, nearly whatever the distribution: 96.0 to 98.8 %. At n = 6 it runs
-    from the smallest to the largest d, so that it excludes 1 exactly if the sign-flip test of one comparison gives p <=
-    0.05.
+    With few blocks, the plain percentile interval is too narrow: at n = 6 to 10 it contains the true median in 87.5 to
+    96.1 % of runs. Hence this is the expanded percentile interval (Hesterberg, The American Statistician 69, 2015,
+    section 5.3), whose tails are Phi(-t(0.975, n - 1) sqrt(n / (n - 1))) instead of 2.5 %. If n is odd, the limits are
+    observed values, and the tail is reduced to cover 95 %. The coverage at n = 6 to 12 is 96.0 to 98.8 % for nearly any
+    distribution. At n = 6, the interval extends from the smallest to the largest d, and excludes a ratio of 1 if and
+    only if the sign-flip test of a single comparison gives p <= 0.05.
     """
     low = np.full(d.shape[1], math.nan)
     high = low.copy()
@@ -168,33 +170,38 @@ def compute_bootstrap_interval(d: Floats) -> tuple[Floats, Floats]:
 
 
 def compute_max_t(d: Floats, seed: int = 1, level: float | Floats = LEVEL) -> tuple[Floats, Floats]:
-    """Return (p of each comparison, adjusted for all of them; the critical |t| for p <= `level`).
+    """Test all comparisons of a family together with the max-|t| sign-flip test.
 
-    Signs of whole blocks are flipped in all comparisons at once, which keeps their dependence, and each |t| is compared
-    with the largest of each flip (Westfall & Young, Resampling-Based Multiple Testing, 1993, single step). All 2**N
-    flips are used up to N = 12 blocks, else the identity and 9,999 seeded flips. A block's flip does not touch
-    comparisons without that block. t is infinite if all d of a comparison agree, 0 if all are 0.
+    The signs of whole blocks are flipped in all comparisons at once, which preserves the dependence between
+    comparisons. Each |t| is compared with the largest |t| of each flip (Westfall & Young, Resampling-Based Multiple
+    Testing, 1993, single step). All 2**N flips are used for up to N = 12 blocks, and otherwise the identity and 9,999
+    seeded flips. Flipping a block does not affect comparisons without that block. t is infinite if all d of a
+    comparison agree, and 0 if all are 0.
 
-    The null hypothesis is that arms could be exchanged in each block. Arms with equal medians, one of them strongly
-    skewed (exponential), gave 8 % of false alarms in simulated families of 24 at N = 10, instead of 5 %.
+    The null hypothesis is that the two arms are exchangeable in each block. Simulated families of 24 comparisons at
+    N = 10, of arms with equal medians and with a strongly skewed (exponential) distribution for one arm, had false
+    alarms in 8 % instead of 5 % of families.
+
+    Returns:
+        The p of each comparison, adjusted for the family, and the critical |t| for p <= `level`.
     """
     signs = _build_flips(len(d), seed)
     t = compute_flipped_t(d, signs)
     largest = t.max(axis=1)
     p = (largest[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
-    # Flips other than the identity that may reach the observed |t|.
+    # The number of flips, other than the identity, that may reach the observed |t| without exceeding the level.
     allowed = np.floor(np.asarray(level) * len(signs)).astype(int) - 1
     critical = np.where(allowed >= 0, np.sort(largest[1:])[::-1][np.maximum(allowed, 0)], math.inf)
     return p, critical
 
 
 def compute_flipped_t(d: Floats, signs: Floats) -> Floats:
-    """Return |t| (flips, comparisons) of each comparison under each flip of whole blocks, `signs` (flips, blocks)."""
+    """Return |t| of each comparison (flips, comparisons) for flips of whole blocks, `signs` (flips, blocks)."""
     present = np.isfinite(d)
     n = present.sum(axis=0)
     filled = np.where(present, d, 0.0)
     squares = (filled**2).sum(axis=0)
-    # Flips leave the sum of squares alone, so t follows from the flipped sum alone: t² = (n - 1) u / (1 - u).
+    # Flips do not change the sum of squares, so t depends only on the flipped sum: t² = (n - 1) u / (1 - u).
     u = (signs @ filled) ** 2 / np.where(squares > 0, n * squares, 1.0)
     with np.errstate(divide="ignore"):
         t: Floats = np.sqrt((n - 1) * u / np.where(u > 1 - 1e-12, 0.0, 1 - u))
@@ -202,28 +209,29 @@ def compute_flipped_t(d: Floats, signs: Floats) -> Floats:
 
 
 def count_looks(sessions: Iterable[str]) -> int:
-    """Return how often a verdict could have been read, by the sessions of its blocks in their order; at least once.
+    """Return how often a verdict could have been evaluated, at least 1, given the session of each block in order.
 
-    Each session that ends with at least 6 blocks counts as a look.
+    Each session counts as a look if at least 6 blocks had been measured by its end.
     """
     blocks = np.cumsum([count for count in Counter(sessions).values()])
     return max(1, int((blocks >= MIN_BLOCKS).sum()))
 
 
 def compute_level(looks: int) -> float:
-    """Return the level of a verdict that is read for the n-th time.
+    """Return the significance level of a verdict that is evaluated for the n-th time.
 
-    A plan of fixed repeats spends `LEVEL` at its only look. At 6 blocks p is a multiple of 1/32, so it spends 1/32.
-    Further looks spend the rest by halves: all looks together spend at most `LEVEL` after a first look at 6 blocks, and
-    `MOST` after a first look at more.
+    A plan with a fixed number of repeats spends `LEVEL` at its only look. With 6 blocks, p is a multiple of 1/32, so
+    this look spends only 1/32. Each further look spends half of the remaining level. All looks together spend at most
+    `LEVEL` if the first look had 6 blocks, and at most `MOST` if it had more.
     """
     return LEVEL if looks == 1 else (LEVEL - FIRST_LEVEL) / 2 ** (looks - 1)
 
 
 def apply_losses(outcome: Outcome, lost_baseline: int, lost_contender: int) -> Outcome:
-    """Return the outcome of a comparison after its arms lost records: failed, invalid or ended by a time limit.
+    """Correct the outcome of a comparison for lost records: failed, invalid, or stopped by a time limit.
 
-    Lost records may be the slow ones. If an arm lost `LOST` more, the arms are not the same, and it is not faster.
+    The lost records may have been the slow ones. So an arm that lost at least `LOST` more records than the other cannot
+    be judged faster or the same; the outcome is then `no evidence`.
     """
     more = lost_contender - lost_baseline
     flattered = {Outcome.SAME: abs(more), Outcome.FASTER: more, Outcome.SLOWER: -more}
@@ -231,16 +239,16 @@ def apply_losses(outcome: Outcome, lost_baseline: int, lost_contender: int) -> O
 
 
 def compute_unseen_share(blocks: int) -> float:
-    """Return the share of reads that would stall in none of so many blocks with a probability of 5 %."""
+    """Return the share of stalling reads that would go unobserved in this many blocks with a probability of 5 %."""
     return 1 - math.pow(1 - CONFIDENCE, 1 / blocks)
 
 
 def compute_serial_p(d: Floats, seed: int = 1) -> float:
-    """Return the p of blocks that resemble their predecessors, over all comparisons; NaN if all have too few blocks.
+    """Return p of a permutation test for positive serial correlation between blocks, over all comparisons.
 
-    The residuals of each comparison, d minus its median, are scaled alike. The sum of the products of neighbours is
-    compared with the sums in other orders of the blocks: all orders up to 7 blocks, beyond it as many seeded orders as
-    flips.
+    The residuals of each comparison (d minus its median) are scaled to unit norm. The sum of products of successive
+    blocks is compared with the sums for other orders of the blocks: all orders for up to 7 blocks, and otherwise 9,999
+    seeded orders. The result is NaN if all comparisons have too few blocks.
     """
     d = d[:, has_enough_blocks(d)]
     if not d.shape[1]:
@@ -255,7 +263,7 @@ def compute_serial_p(d: Floats, seed: int = 1) -> float:
 
 
 def has_enough_blocks(d: Floats) -> Flags:
-    """Return which comparisons have enough complete blocks to be judged."""
+    """Return for each comparison whether it has enough complete blocks for a verdict."""
     judged: Flags = np.isfinite(d).sum(axis=0) >= MIN_BLOCKS
     return judged
 
@@ -268,24 +276,33 @@ def judge_family(
     means: Sequence[Estimate] | None = None,
     beside: Floats | None = None,
 ) -> list[Verdict]:
-    """Return a verdict for each comparison of a family, in the order of METHOD 17.
+    """Return a verdict for each comparison of a family, by the tests of METHOD 17 in their order.
 
-    `same` if the interval lies inside ±`equivalence_percent`, taken as 1 / 1.05 … 1.05 so that exchanging the arms
-    changes nothing, and so does the interval of `means`, the ratios of mean times, if given; `faster` or `slower` if
-    the family's p is at most `compute_level(looks)` and the interval excludes 1; else `no evidence`. Comparisons of
-    fewer than 6 complete blocks are `too few repeats` and stay outside the family. The ratio is exp(median d).
+    1. `same` if the 95 % CI lies within ±`equivalence_percent`, for example 1 / 1.05 to 1.05, so that exchanging the
+       arms does not matter. The CI in `means`, if given, must lie within the same bounds.
+    2. `faster` or `slower` if p of the family is at most `compute_level(looks)` and the CI excludes 1.
+    3. `no evidence` otherwise.
 
-    `beside` is d of further comparisons in the same blocks, which belong to the family and get no verdict here. `looks`
-    is how often the results were seen, including this time, for each comparison or for all: adding repeats to undecided
-    results gives several chances.
+    Comparisons with fewer than 6 complete blocks are `too few repeats` and not part of the family. The ratio is
+    exp(median d).
 
-    The detectable ratio is the smallest above 1 + `equivalence_percent` that this run would have found `slower` with a
-    power of 0.8: exp(s / sqrt(n) x), s the standard deviation of the comparison's d, n its blocks, x the noncentrality
-    at which Student's t (n - 1 degrees of freedom) exceeds with that power the threshold of this run: the family's
-    critical |t|, or the reach of the comparison's interval in standard errors if that is larger (the minimum detectable
-    effect of Bloom, Evaluation Review 19, 1995, with the exact noncentral t). Infinite if no |t| would suffice. It is a
-    plan and assumes normal noise, which no verdict does: simulated power at that ratio is 0.7 to 0.95 for normal noise,
-    0.57 to 0.8 with rare large spikes.
+    The detectable ratio is the smallest ratio, at least 1 + `equivalence_percent`, that this run would have judged
+    `slower` with a power of 0.8. It is exp(s / sqrt(n) x), where s is the standard deviation of the comparison's d, n
+    its number of blocks, and x the noncentrality at which Student's t (n - 1 degrees of freedom) exceeds the threshold
+    of this run with that power. The threshold is the family's critical |t|, or the half-width of the comparison's CI in
+    standard errors (on its longer side) if that is larger. This is the minimum detectable effect of Bloom, Evaluation
+    Review 19, 1995, with the exact noncentral t. The ratio is infinite if no |t| would suffice. It is meant for
+    planning and, unlike the verdicts, assumes normal noise: simulated power at that ratio is 0.7 to 0.95 for normal
+    noise, and 0.57 to 0.8 with rare large spikes.
+
+    Args:
+        d: ln(contender / baseline), an array (blocks, comparisons).
+        equivalence_percent: the equivalence margin in percent.
+        seed: seed of the sign flips.
+        looks: how often the results have been evaluated, including this time, because each evaluation of a growing
+            number of repeats is another chance of a false alarm: a number for all comparisons, or a number for each.
+        means: ratios of mean times with their CIs, one per comparison.
+        beside: d of further comparisons in the same blocks, which belong to the family but get no verdict here.
     """
     d = np.where(np.isfinite(d), d, math.nan)
     n, family = np.isfinite(d).sum(axis=0), has_enough_blocks(d)
@@ -319,7 +336,15 @@ def judge_family(
 
 
 def choose_outcome(low: float, high: float, p: float, level: float, bound: float) -> Outcome:
-    """Return the verdict of METHOD 17 on ln ratios; ratios within ±`bound` count as the same."""
+    """Return the outcome of METHOD 17 for a comparison.
+
+    Args:
+        low: lower limit of the CI of the ln ratio.
+        high: its upper limit.
+        p: p of the comparison, corrected for its family.
+        level: significance level for p.
+        bound: ln ratios within ± this value count as the same.
+    """
     if -bound <= low and high <= bound:
         return Outcome.SAME
     if p <= level and high < 0:
@@ -330,7 +355,14 @@ def choose_outcome(low: float, high: float, p: float, level: float, bound: float
 
 
 def compute_detectable(critical: Floats, reach: Floats, error: Floats, n: Floats) -> Floats:
-    """Return the detectable ratio of each comparison (`judge_family`), given its standard error and `n` blocks."""
+    """Return the detectable ratio of each comparison, as defined by `judge_family`.
+
+    Args:
+        critical: critical |t| of the family.
+        reach: distance from the estimate to the farther limit of its CI, on the ln scale.
+        error: standard error of the mean of d.
+        n: number of blocks.
+    """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         threshold = np.fmax(critical, reach / error)
         ratio = np.exp(error * special.nctdtrinc(n - 1, 1 - POWER, np.where(np.isfinite(threshold), threshold, 1.0)))
@@ -342,9 +374,9 @@ def _get_ranked(ordered: Floats, rank: int) -> float:
 
 
 def compute_binomial_quantiles(n: int, p: float) -> tuple[int, int]:
-    """Return the fewest successes of `n` that 2.5 %, and that 97.5 %, of Binomial(n, p) do not exceed.
+    """Return the 2.5 % and 97.5 % quantiles of Binomial(n, p).
 
-    As scipy.stats.binom.ppf, whose import alone would take a second of each program.
+    The result equals that of scipy.stats.binom.ppf, whose import alone would delay each program by a second.
     """
     tails = np.array([_TAIL, 1 - _TAIL])
     above = np.ceil(special.bdtrik(tails, n, p))
@@ -355,9 +387,10 @@ def compute_binomial_quantiles(n: int, p: float) -> tuple[int, int]:
 
 @cache
 def _compute_ranks(n: int, quantile: float) -> tuple[int, int]:
-    """Return the ranks (from 1) whose values hold the quantile with at least 95 %; (0, 0) if there are none.
+    """Return the ranks, counted from 1, of the order statistics that bound a quantile's CI of at least 95 %.
 
-    Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) on either side.
+    Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) lie outside on either
+    side. The result is (0, 0) if n is too small for such ranks.
     """
     low, high = compute_binomial_quantiles(n, quantile) if n else (0, 0)
     return (low, high + 1) if low >= 1 and high < n else (0, 0)
@@ -365,7 +398,10 @@ def _compute_ranks(n: int, quantile: float) -> tuple[int, int]:
 
 @cache
 def _build_flips(blocks: int, seed: int) -> Floats:
-    """Build signs (flips, blocks), the identity first. A flip and its mirror share |t|, so the first sign is fixed."""
+    """Return the signs of sign flips, an array (flips, blocks), with the identity first.
+
+    A flip and its negation give the same |t|, so the first sign is fixed where all flips are enumerated.
+    """
     if blocks <= ALL_FLIPS_UP_TO:
         return np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=blocks - 1)])
     signs = np.random.default_rng(seed).choice((1.0, -1.0), (SAMPLED_FLIPS, blocks))
@@ -374,7 +410,7 @@ def _build_flips(blocks: int, seed: int) -> Floats:
 
 @cache
 def _build_orders(blocks: int, seed: int) -> Places:
-    """Build orders of blocks (orders, blocks), first the measured order."""
+    """Return permutations of the blocks, an array (orders, blocks), with the measured order first."""
     if math.factorial(blocks) <= SAMPLED_FLIPS:
         return np.array([*itertools.permutations(range(blocks))])
     given = np.tile(np.arange(blocks), (SAMPLED_FLIPS + 1, 1))
@@ -384,19 +420,26 @@ def _build_orders(blocks: int, seed: int) -> Places:
 
 @cache
 def compute_expanded_tail(n: int) -> float:
-    """Return the tail of a 95 % expanded percentile interval of `n` resampled values (`compute_bootstrap_interval`)."""
+    """Return the tail probability of a 95 % expanded percentile interval for `n` values.
+
+    `compute_bootstrap_interval` gives the formula.
+    """
     return float(special.ndtr(-math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, 1 - _TAIL)))
 
 
 @cache
 def _list_resample_medians(n: int) -> tuple[Places, Places, Floats]:
-    """Return the medians of a resample of n ordered values: indices of the two values to average, probability."""
+    """List all possible medians of a bootstrap sample of n sorted values.
+
+    Returns:
+        For each median, the indices of the two values whose mean it is, and its probability.
+    """
     share = np.arange(n + 1) / n
-    at_most = special.bdtrc((n - 1) // 2, n, share)  # probability that the lower middle value is among the first i
+    at_most = special.bdtrc((n - 1) // 2, n, share)  # probability that the sample's lower median is among the first i
     weights = np.diag(np.diff(at_most))
     if n % 2 == 0:
         half = n // 2
-        part = np.diff(share**half)  # half the draws among the first i + 1, one of them the last of these
+        part = np.diff(share**half)  # probability that the largest of n / 2 draws is value i
         pairs = math.comb(n, half) * np.triu(np.outer(part, part[::-1]), 1)
         weights += pairs - np.diag(pairs.sum(axis=1))
     first, second = np.nonzero(weights > 0)
