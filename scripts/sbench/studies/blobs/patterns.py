@@ -1,10 +1,11 @@
-"""Divide objects among the MPI processes of a pattern, and into operations (METHOD 9, 12).
+"""Access patterns: divide objects among MPI processes, and into operations (METHOD 9, 12).
 
-Objects consist of the blocks of `sbench.probe.content`. Sections are whole blocks, ceil-divided, so that a process may
-get an empty section. Operations split longer sections, into whole blocks unless an operation is smaller than a block.
+Objects consist of checksummed blocks (`sbench.probe.content`). Sections consist of whole blocks; their number is
+rounded up, so that the last processes may get an empty section. Sections are split into operations, of whole blocks
+unless an operation is smaller than a block.
 
-Interleaved pieces are at most a chunk, but at least a block, and small enough to give a process eight pieces. A
-scatter divides each operation into sections, not the whole object.
+Interleaved pieces are at most a chunk but at least a block, and small enough that each process gets eight if possible.
+A scatter divides each operation into sections instead of the whole object.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,15 +17,15 @@ from sbench.studies.blobs.settings import Levels
 
 @dataclass(frozen=True)
 class Pattern:
-    """The share of each process in the objects, and the way in which it gets the bytes.
+    """An access pattern: the bytes that each process gets, and how it gets them.
 
     Attributes:
-        gives: "whole" (an object), "section" (contiguous) or "pieces" (interleaved).
-        by: "each" (a process reads its share), "broadcast" or "scatter" (rank 0 reads for all), "mpi-io" or
-            "collective" (the MPI library reads, for independently or for all together; files only).
+        gives: share of a process: "whole" (an object), "section" (contiguous) or "pieces" (interleaved).
+        by: who reads: "each" (each process reads its share), "broadcast" or "scatter" (rank 0 reads for all
+            processes), "mpi-io" or "collective" (the MPI library, by independent or collective reads; files only).
         one_each: whether each process has a separate object.
         title: title of the report's table of sizes.
-        explained: legend of the picture in the report.
+        explained: legend of the diagram in the report.
     """
 
     gives: str
@@ -35,26 +36,26 @@ class Pattern:
 
     @property
     def has_single_reader(self) -> bool:
-        """Return whether rank 0 reads for all."""
+        """Return whether rank 0 reads for all processes."""
         return self.by in ("broadcast", "scatter")
 
     @property
     def mpi_io(self) -> bool:
-        """Return whether the MPI library reads."""
+        """Return whether the MPI library reads (MPI-IO)."""
         return self.by in ("mpi-io", "collective")
 
     @property
     def is_split(self) -> bool:
-        """Return whether each process reads a part of an object, either of a shared or of a separate object."""
+        """Return whether each process itself reads only a part of a shared or separate object."""
         return self.by == "each" and self.gives != "whole"
 
     @property
     def is_read_once(self) -> bool:
-        """Return whether the processes together request the object's bytes once, instead of each process all bytes."""
+        """Return whether each byte of the object is requested by only one process, not by all of them."""
         return self.by != "each" or self.is_split
 
 
-# In the order of the report's pages.
+# By name, in the order of the report.
 PATTERNS = {
     "single-file": Pattern(
         "whole",
@@ -115,20 +116,21 @@ PATTERNS = {
     ),
 }
 FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.has_single_reader)
-# Patterns that give each process a whole object; the others give it a section.
+# Patterns in which each process gets a whole object; in the others it gets a part.
 WHOLE = tuple(name for name, pattern in PATTERNS.items() if pattern.gives == "whole")
-# Bytes of the smallest operation.
+# Size of the smallest operation in bytes.
 PAGE = 4096
+# Number of interleaved pieces per process.
 _PIECES = 8
 
 
 @dataclass(frozen=True)
 class Operation:
-    """The bytes that a process requests at once.
+    """The byte ranges that a process loads by one call.
 
     Attributes:
         object: number of the object.
-        extents: (offset, length) in the object, consecutive in the process's buffer.
+        extents: byte ranges in the object, as (offset, length), which are contiguous in the process's buffer.
     """
 
     object: int
@@ -136,7 +138,7 @@ class Operation:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of all extents."""
+        """Return the total bytes of all byte ranges."""
         return sum(length for _, length in self.extents)
 
 
@@ -147,13 +149,19 @@ class Plan:
         kind: the pattern.
         processes: number of MPI processes.
         objects: number of objects that they read.
-        size: bytes of an object.
-        block: bytes of a block of an object.
-        operation_bytes: bytes of the largest operation: whole blocks, or pages if a block does not fit.
+        size: size of an object in bytes.
+        block: size of an object's blocks in bytes.
+        operation_bytes: maximum size of an operation in bytes, a multiple of the block size, or of the page size if
+            operations are smaller than a block.
     """
 
     def __init__(self, cell: Levels, layout: dict) -> None:
-        """Divide the objects of a manifest's `layout` by the levels of a cell."""
+        """Divide the objects among the processes.
+
+        Args:
+            cell: levels of the cell.
+            layout: sizes of the objects and their blocks, from the manifest.
+        """
         self.kind, self.processes = PATTERNS[cell.pattern], int(cell.processes)
         self.size, self.block = layout["size_bytes"], layout["block_bytes"]
         self._one_each = cell.objects == "own" or self.kind.one_each
@@ -164,18 +172,18 @@ class Plan:
 
     @property
     def chunks_in_flight(self) -> int:
-        """Return the maximum of chunks in flight per process: the requested number, if an operation has as many."""
+        """Return how many chunks a process can have in flight: as many as requested, if an operation has enough."""
         counts = (sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._iter_all_fetches())
         return min(self._concurrency, max(counts, default=1))
 
     @property
     def largest_request(self) -> int:
-        """Return the bytes of the largest chunk."""
+        """Return the size of the largest chunk in bytes."""
         lengths = (length for one in self._iter_all_fetches() for _, length in one.extents)
         return min(self._chunk_bytes, max(lengths, default=0))
 
     def list_operations(self, rank: int) -> list[Operation]:
-        """Return the operations that a process receives; in a scatter they may be empty."""
+        """Return the operations whose bytes a process receives; in a scatter, some may be empty."""
         if self.kind.by == "scatter":
             return [
                 Operation(0, tuple(self._compute_section(rank, *piece.extents[0]))) for piece in self.list_fetches(0)
@@ -183,7 +191,7 @@ class Plan:
         return list(split_extents(rank if self._one_each else 0, self._list_extents(rank), self.operation_bytes))
 
     def list_fetches(self, rank: int) -> list[Operation]:
-        """Return the operations that a process requests from the store."""
+        """Return the operations that a process itself reads from the store."""
         if not self.kind.has_single_reader:
             return self.list_operations(rank)
         return [] if rank else list(split_extents(0, [(0, self.size)], self.operation_bytes))
@@ -192,15 +200,15 @@ class Plan:
         return (one for rank in range(self.processes) for one in self.list_fetches(rank))
 
     def compute_buffer_bytes(self, rank: int) -> int:
-        """Return the bytes of a process's largest operation."""
+        """Return the size of a process's largest operation in bytes."""
         return max((one.bytes for one in [*self.list_operations(rank), *self.list_fetches(rank)]), default=0)
 
     def count_delivered_bytes(self, rank: int) -> int:
-        """Return the bytes that a process receives in an iteration."""
+        """Return the number of bytes that a process receives in an iteration."""
         return sum(one.bytes for one in self.list_operations(rank))
 
     def iter_blocks(self, rank: int) -> Iterator[tuple[int, int]]:
-        """Yield (object, block) of all blocks that a process receives."""
+        """Yield (object number, block number) for all blocks that start in the bytes that a process receives."""
         for one in self.list_operations(rank):
             for offset, length in one.extents:
                 for block in range(-(-offset // self.block), -(-(offset + length) // self.block)):
@@ -217,7 +225,10 @@ class Plan:
         return [(start, min(piece, self.size - start)) for start in starts]
 
     def _compute_section(self, rank: int, start: int, length: int) -> list[tuple[int, int]]:
-        """Return the section of a process in `length` bytes from `start` on, [] if no block remains for it."""
+        """Return a process's section of `length` bytes from `start`, as a list of one (offset, length).
+
+        The list is empty if there are too few blocks for all processes.
+        """
         blocks = -(-length // self.block)
         share = -(-blocks // self.processes) * self.block
         count = min(share, length - rank * share)
@@ -225,7 +236,7 @@ class Plan:
 
 
 def split_extents(number: int, extents: Iterable[tuple[int, int]], limit: int) -> Iterator[Operation]:
-    """Split extents of the object `number` into operations of `limit` bytes; the last may have fewer."""
+    """Split byte ranges of the object `number` into operations of `limit` bytes; the last may be smaller."""
     parts: list[tuple[int, int]] = []
     room = limit
     for offset, length in extents:

@@ -1,8 +1,8 @@
-"""Read the share of an MPI process between barriers, verify it, and report to the parent through rank 0.
+"""Read the share of an MPI process between barriers, verify it, and report to the parent process through rank 0.
 
-Rank 0 receives the job as a line of JSON on standard input and writes events to standard output: `started`, `ready` (to
-open the window), `read`, `done` with the outcome, `ceiling` with the bare client's rounds, and, after MPI_Finalize,
-`ended`.
+Rank 0 receives the job as a line of JSON on standard input and writes events as lines of JSON to standard output:
+`started`; `ready`, when the timed reads can begin; `read`, after them; `done`, with their results; `ceiling`, with the
+rates of the bare client, which measures the store's highest rate; and `ended`, after MPI_Finalize.
 """
 
 import mmap
@@ -31,15 +31,16 @@ from sbench.studies.blobs.patterns import Plan
 from sbench.studies.blobs.settings import Settings
 
 _FIRST_BROADCAST = 2**20
+# Translation table that changes every byte.
 _ANOTHER = bytes([*range(1, 256), 0])
 
 
 def serve_parent(comm: MPI.Comm) -> None:
-    """Measure the cell that the parent of rank 0 sends, and send it events."""
+    """Measure the cell described by the parent process of rank 0, and send events to it."""
     parent = Step() if comm.rank == 0 else None
 
     def send_event(event: str, *, wait: bool = False, **facts: object) -> None:
-        """Send an event to the parent; with `wait`, hold all processes until the parent answers."""
+        """Send an event to the parent process; if `wait`, block all MPI processes until it replies."""
         if parent:
             parent.send_message({"event": event, **facts})
         if wait:
@@ -77,23 +78,23 @@ def serve_parent(comm: MPI.Comm) -> None:
 
 
 class Process:
-    """The reads of this process and their results."""
+    """The reads of this MPI process and their results."""
 
     def __init__(self, comm: MPI.Comm, job: dict, settings: Settings) -> None:
-        """Plan the job without a request to the store."""
+        """Plan the reads, without sending any request to the store."""
         self._comm, self._job, self._settings = comm, job, settings
         self._cell, self._files = settings.cell, job["manifest"]["files"]
         self._plan = Plan(self._cell, job["manifest"]["layout"])
         self._neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._host = MPI.Get_processor_name()
-        # By rank; a machine may hold several nodes.
+        # Node names by rank; a machine may be several nodes.
         self._nodes = comm.allgather(host.get_node_name())
         self._store = stores.get_store(settings.store)
         self._reader = self._open_reader()
         self._changed: list[str] = []
         self._samples: list[dict] = []
         local = [Path(file) for file in job["local_files"]]
-        # Azurite's extents cannot be matched to objects, so take all of them.
+        # Some stores, such as Azurite, do not have a file per object, so use all of their files.
         self._local = local[: self._plan.objects] if self._store.file_per_object else local
         self._done = Counter()
         self._waits = slowed.Waits(self._cell.control)
@@ -103,7 +104,10 @@ class Process:
         return self._store.build_reader(self._job["location"], Access(chunk, concurrency, self._cell.cache == "direct"))
 
     def describe_process(self) -> dict:
-        """Return host, node, cores and MPI library of this process, and its client."""
+        """Return the host, node, usable cores, machine, MPI library and storage client of this process.
+
+        Only one process per host reports the cores; at least one per host and node reports the machine.
+        """
         file = next(iter(self._job["local_files"]), self._settings.store.get("path", "."))
         masks = self._neighbours.gather(os.sched_getaffinity(0))
         speaks = self._nodes.index(host.get_node_name()) == self._comm.rank
@@ -117,12 +121,15 @@ class Process:
         }
 
     def list_versions(self) -> dict[str, str]:
-        """Return the versions of MPI, store client and distributions, and on several nodes the hashes of libraries."""
+        """Return the versions of MPI, the storage client and Python distributions.
+
+        If there are several nodes, the hashes of the loaded libraries are included.
+        """
         hashes = software.compute_library_hashes() if len(set(self._nodes)) > 1 else {}
         return {"mpi": _get_mpi_library(), "client": self._reader.client} | software.list_distributions() | hashes
 
     def prepare_reading(self) -> None:
-        """Identify the objects, allocate the buffer, and time the first broadcast and empty iterations."""
+        """Time the first broadcast, allocate the buffer, identify the objects and time empty iterations."""
         self._expect_memory()
         first = bytearray(_FIRST_BROADCAST)
         self._comm.Barrier()
@@ -132,12 +139,12 @@ class Process:
         del first
         names = [entry["name"] for entry in self._files]
         length = self._plan.compute_buffer_bytes(self._comm.rank)
-        # Pages take memory only once they are written, so resident memory does not include the buffer yet.
+        # Resident memory does not include the buffer yet, because its pages are allocated when they are first written.
         self._buffer = mmap.mmap(-1, max(1, length))
         view = memoryview(self._buffer)[:length]
         self._delivery = DELIVERIES[self._plan.kind.by](self._comm, self._plan, self._reader, names, view)
         self._identify_objects()
-        # Drop the connections of the identification, so that no client begins its first iteration with a connection.
+        # Close the connections used so far, so that every client starts its first iteration without a connection.
         self._reader.close()
         self._reader = self._delivery.reader = self._open_reader()
         self._null = self._measure_empty_iterations()
@@ -150,7 +157,10 @@ class Process:
         self._verify_s = 0.0
 
     def _identify_objects(self) -> None:
-        """Identify the objects; treat a size unlike the manifest's, and different answers, as changes."""
+        """Fetch the identities of the objects.
+
+        A size that differs from the manifest's, or identities that differ between processes, count as changes.
+        """
         try:
             identities = self._delivery.identify_objects()
         except Changed as changed:
@@ -168,12 +178,12 @@ class Process:
         self._merge_changes()
 
     def _merge_changes(self) -> None:
-        """Share the changes that any process has seen, so that all processes stop together."""
+        """Exchange the changes that the processes have detected, so that all of them stop at the same point."""
         lines = {line for lines in self._comm.allgather(self._changed) for line in lines if line}
         self._changed = sorted(lines)
 
     def _expect_memory(self) -> None:
-        """Raise a Problem if the buffers of all processes of this machine do not fit into its memory."""
+        """Raise a Problem if the buffers of all processes on this machine do not fit in its free memory."""
         buffers = self._neighbours.allgather(self._plan.compute_buffer_bytes(self._comm.rank))
         free = memory.compute_available_bytes() if self._neighbours.rank == 0 else 0
         needed = sum(buffers) + len(buffers) * memory.SPARE
@@ -187,7 +197,7 @@ class Process:
         self._neighbours.Barrier()
 
     def run_iterations(self) -> None:
-        """Read as often as requested, or until an object changes; then close the connections."""
+        """Run the requested number of iterations, or until an object changes, and then close the connections."""
         self._done.subtract(attempts=self._reader.attempts, retries=self._reader.retries)
         self._check_unchanged()
         self._merge_changes()
@@ -213,8 +223,8 @@ class Process:
         self._reader.close()
 
     def _measure_read(self, read: Callable[[], int]) -> dict:
-        """Set the cache state, read between barriers and return the row of this process."""
-        # One process of a host sets its cache state (METHOD 8).
+        """Set the cache state, call `read` between barriers, and return the times and bytes of this process."""
+        # One process per host sets the state of its page cache (METHOD 8).
         sets = self._local and not self._neighbours.rank
         state = page_cache.set_cache_state(self._cell.cache, self._local) if sets else None
         times, count = self._run_between_barriers(read)
@@ -222,14 +232,14 @@ class Process:
         return {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": state, "host": self._host}
 
     def _read_slowed(self) -> int:
-        """Read, wait for a planted slowdown (METHOD 6), and return the bytes that this process received."""
+        """Run an iteration, sleep if the cell is a deliberately slowed control (METHOD 6), and return the bytes."""
         began = time.perf_counter()
         count = self._run_iteration(self._delivery)
         self._waits.wait_after(time.perf_counter() - began)
         return count
 
     def _run_between_barriers(self, read: Callable[[], int]) -> tuple[tuple[float, float], int]:
-        """Read between barriers; return the times when this process began and ended, and the bytes that it received."""
+        """Call `read` between barriers, and return its (start, end) times and the bytes that this process received."""
         wait_for_request(self._comm.Ibarrier())
         self._comm.Barrier()
         began = time.perf_counter()
@@ -239,7 +249,10 @@ class Process:
         return (began, ended), count
 
     def _measure_empty_iterations(self) -> float:
-        """Return the seconds of empty iterations, as many as the total covers: the cost of the harness (METHOD 13)."""
+        """Return the seconds of empty iterations, which are the overhead of the harness (METHOD 13).
+
+        There are as many as measured iterations after the first, whose times are summed to the total.
+        """
         if self._changed:
             return 0.0
         empty, seconds = self._delivery.build_empty_copy(), 0.0
@@ -258,7 +271,7 @@ class Process:
             return 0
 
     def _check_unchanged(self) -> None:
-        """Record a change of the objects since their identification, outside the timed part."""
+        """Record whether an object has changed since it was identified. This is not timed."""
         if not self._changed:
             try:
                 self._delivery.expect_unchanged()
@@ -266,9 +279,9 @@ class Process:
                 self._changed = [str(changed)]
 
     def _check_last(self, count: int) -> None:
-        """Check the buffer, which holds the last operation.
+        """Verify the buffer, which contains the last operation of the iteration.
 
-        Then change a byte of each page, so that bytes missing from the next iteration cannot pass the check.
+        Then change a byte in each page, so that the next check fails if the next iteration does not fill the buffer.
         """
         if count:
             began = time.perf_counter()
@@ -279,7 +292,7 @@ class Process:
             self._verify_s += time.perf_counter() - began
 
     def gather_outcome(self) -> dict | None:
-        """Verify bytes that the iterations could not verify; return the outcome at rank 0."""
+        """Verify all bytes, if not done after each iteration, and return the results at rank 0, and None elsewhere."""
         verifier = self._verify_all() if self._several and not self._changed else self._spot
         distributed = self._measure_distribution()
         self._delivery.close()
@@ -310,9 +323,12 @@ class Process:
         }
 
     def _measure_distribution(self) -> list[dict]:
-        """Return, at rank 0, rounds that only distribute its buffer, if rank 0 reads for all.
+        """If rank 0 reads for all processes, time rounds that only distribute its buffer.
 
-        Their time bounds the part of an iteration that is not reading.
+        Their time is a lower bound for the part of an iteration that is not spent reading.
+
+        Returns:
+            The samples at rank 0; an empty list in other processes.
         """
         samples, rounds = [], self._settings.ceiling_rounds if self._plan.kind.has_single_reader else 0
         for number in range(1, rounds + 1 if not self._changed else 1):
@@ -323,10 +339,10 @@ class Process:
         return samples
 
     def measure_ceiling(self) -> tuple[list[dict], str | None]:
-        """Measure rounds of joint reads by the bare clients of all processes (METHOD 20).
+        """Time rounds of reads by all processes with minimal client code (METHOD 20).
 
         Returns:
-            The samples at rank 0, and the reason for their absence if bare requests are refused.
+            The samples at rank 0, and a message if they are missing because the requests failed, or else None.
         """
         names, rounds = [entry["name"] for entry in self._files], self._settings.ceiling_rounds
         if self._changed or not rounds:
@@ -346,7 +362,7 @@ class Process:
         return [] if problem else samples, problem
 
     def _call_bare_client(self, ask: Callable[[], int | None]) -> int:
-        """Call the bare client, unless an earlier call was refused."""
+        """Call the bare client and return the bytes it has read; return 0 if this call or an earlier one failed."""
         if not self._refused:
             try:
                 return ask() or 0
@@ -355,14 +371,14 @@ class Process:
         return 0
 
     def _get_addresses(self, names: list[str]) -> tuple[dict, str | None]:
-        """Return the objects' signed addresses for bare requests, or the reason for their absence."""
+        """Return the signed URLs of the objects for bare requests and None, or an empty dict and the reason."""
         try:
             return self._store.sign_addresses(self._job["location"], names[: self._plan.objects], os.environ), None
         except Problem as problem:
             return {}, str(problem)
 
     def _verify_all(self) -> verify.Verifier:
-        """Read everything again, untimed, over new connections, and check all of it."""
+        """Read and verify all operations again, untimed, over new connections."""
         verifier = verify.Verifier(self._files, self._plan.block)
         verifier.wrong = self._spot.wrong
         began = time.perf_counter()
@@ -388,12 +404,12 @@ def _build_sample(number: int, rows: list[dict], phase: str = "read") -> dict:
         "latency_s": latency,
         "first_done_s": first_done,
         "bytes": sum(row["bytes"] for row in rows),
-        # From rank 0, which may read for all.
+        # Seconds that rank 0 spent reading, if it reads for all processes.
         "read_s": rows[0].get("read_s") or None,
         "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
         "resident_before": page_cache.find_furthest(states[0]["asked"], before) if states else None,
         "retries": sum(row["retries"] for row in rows),
-        # Processes wait in parallel: the slowest reader waits longest, and ends the iteration.
+        # Processes sleep in parallel: the slowest reader sleeps longest and determines the end of the iteration.
         "waited_s": max(row["waited_s"] for row in rows),
         "resident_after": min(after, default=None),
         "not_as_asked": [

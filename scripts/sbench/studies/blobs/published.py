@@ -1,4 +1,4 @@
-"""Convert the published tables of parallel input, one latency per store and size, to records of this study."""
+"""Convert the published tables of parallel reads, with a latency per store and size, to records of the blobs study."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,17 +11,17 @@ from sbench.probe import sizes
 from sbench.probe.program import Problem
 
 COLUMNS = ["pattern", "size", "store", "latency", "bandwidth"]
-PROCESSES = 20  # of the published study: 5 nodes with 4 processes each
-# Printed name of a store -> its name here.
+PROCESSES = 20  # in the published study: 5 nodes with 4 processes each
+# Stores whose names in the published tables differ from those in the records.
 STORES = {"File": "Azure Files"}
-# Word in the name of a printed table's file -> pattern.
+# Pattern by a word in the name of the table's file.
 _PATTERNS = {"single": "single-file", "multiple": "multiple-files", "extended": "sections"}
 _SIZE = re.compile(r"(?:File|Object) Size ?\((\w+)\)")
 _COLUMN = re.compile(r"(.+) (?:Latency \(s\)|Bandwidth \(MiB/s\))")
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each latency; the study prints no levels except store, pattern, size and processes."""
+    """Yield a record for each latency. The publication gives only store, pattern, size and number of processes."""
     for path in files.values():
         for row in read_table(path).to_dict("records"):
             own = {
@@ -41,9 +41,14 @@ def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Return a printed table as rows: pattern, size (text), store, latency, bandwidth (both as printed).
+    """Read a published table.
 
-    The file's name has the pattern: …Single…, …Multiple…, …Extended…. Rows without both numbers are left out.
+    Args:
+        path: CSV file, with "single", "multiple" or "extended" in its name for the pattern.
+
+    Returns:
+        The columns pattern, size, store, latency and bandwidth, all as strings, as printed. Rows that lack a latency or
+        bandwidth are omitted.
 
     Raises:
         Problem: the file's name lacks a pattern, or a column is neither a latency nor a bandwidth.
@@ -53,7 +58,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def _read_parts(path: Path) -> list[pd.DataFrame]:
-    """Return a table with `COLUMNS` for each store, or [] if the first column is not a size."""
+    """Return a table with `COLUMNS` for each store, or an empty list if the first column is not a size."""
     lines = open_cleaned(path)
     if not (unit := _SIZE.match(lines.readline())):
         return []

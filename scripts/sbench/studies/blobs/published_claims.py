@@ -1,4 +1,4 @@
-"""What the published study of input from Azure claims, and which of its labels the data contradict."""
+"""Claims of the published study of parallel reads from Azure, and labels of its tables that the data contradict."""
 
 import pandas as pd
 
@@ -12,12 +12,12 @@ claims = Claims(
 
 
 def _compute_mib(table: pd.DataFrame, store: str) -> pd.Series:
-    """Return how many MiB were read: bandwidth × latency."""
+    """Return how many MiB were read from a store, computed as bandwidth × latency."""
     return table[f"{store} Bandwidth (MiB/s)"] * table[f"{store} Latency (s)"]
 
 
 def _convert_to_tib(extended: pd.DataFrame, gib: int) -> pd.Series:
-    """Return the TiB of a size."""
+    """Return the table's row of this size in GiB, converted to TiB."""
     return extended[extended[GIB] == gib][GIB] / 1024
 
 
@@ -200,7 +200,7 @@ def source_several_files():
     """Source data has been originally present or pre-processing into serval different files."""
 
 
-# What computes labels (results/published/blobs/audit/labels.csv)
+# Functions that compute labels of the published tables (results/published/blobs/audit/labels.csv).
 
 
 def count_files_of_multiple_from_files(multiple):

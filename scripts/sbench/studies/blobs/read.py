@@ -1,8 +1,8 @@
-"""One MPI process of a cell of the blobs study: reads its part of the objects again and again, between barriers.
+"""Run one MPI process of a cell of the blobs study, which reads its part of the objects repeatedly, between barriers.
 
-Started by `studies.blobs.measure` through `studies.blobs.mpi`; what it says and hears is in `studies.blobs.process`. An
-error of any process ends all of them, even one as it imports: the others would wait for it for ever. Its line is on
-standard error.
+`studies.blobs.measure` starts the processes through `studies.blobs.mpi`; `studies.blobs.process` describes their
+messages. An error in any process, even while it imports modules, is reported on standard error and ends all processes,
+because the others would wait for it indefinitely.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from sbench.studies.blobs.mpi import PROBLEM
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run this process, which ends with its launcher at the latest."""
+    """Run this process until it has finished or its launcher ends."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
-    # Before MPI begins: within MPI_Init nothing would end a process without its launcher.
+    # Set this before MPI_Init, which a process would not leave if its launcher were killed.
     die_with_parent()
     if os.getppid() == 1:
         return
-    # The launcher sends SIGINT to the remaining processes when a process has ended.
+    # The launcher sends SIGINT to the remaining processes when one has ended; let it terminate this process.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stderr.reconfigure(encoding="ascii", errors="backslashreplace")
     from mpi4py import MPI
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
             else:
                 last = (words.strip().splitlines() or [""])[-1]
                 words = f"MPI process {comm.rank} of {comm.size} failed: {type(error).__name__}: {last}"
-        # gforker drops characters that are not ASCII.
+        # Write JSON in ASCII, because gforker drops all other characters.
         print(f"{PROBLEM}{json.dumps(words)}", file=sys.stderr, flush=True)
         comm.Abort(1)
 

@@ -1,4 +1,4 @@
-"""Compare the blocks that a process has read with the checksums of the manifest."""
+"""Compare the blocks that a process has read with the checksums in the manifest."""
 
 import hashlib
 import zlib
@@ -8,17 +8,23 @@ from sbench.studies.blobs.patterns import Operation
 
 
 class Verifier:
-    """A check of blocks in the order of operations; a block may arrive in several successive operations."""
+    """A check of all blocks in the order in which they are read. A block may span several successive operations.
+
+    Attributes:
+        right: number of blocks with the expected checksum.
+        wrong: number of blocks with another checksum.
+        lines: (object number, block number, bytes, crc32) of all blocks.
+    """
 
     def __init__(self, files: list[dict], block: int) -> None:
-        """Keep the manifest's entries of the objects, and the bytes of a block."""
+        """Store the manifest's entries of the objects, and the block size in bytes."""
         self._files, self._block = files, block
         self._running: dict[tuple[int, int], int] = {}
         self.right = self.wrong = 0
         self.lines: set[tuple[int, int, int, int]] = set()
 
     def check_blocks(self, operation: Operation, view: memoryview) -> None:
-        """Check the blocks of an operation with its bytes in `view`; skip a block without its beginning."""
+        """Check the blocks of an operation, whose bytes are in `view`. Blocks whose start was not read are skipped."""
         number, at = operation.object, 0
         for offset, length in operation.extents:
             end = offset + length
@@ -46,7 +52,13 @@ class Verifier:
 def get_manifest_lines(
     files: list[dict], block: int, numbers: Iterable[tuple[int, int]]
 ) -> set[tuple[int, int, int, int]]:
-    """Return the manifest's lines (object, block, bytes, crc32) for pairs (object, block)."""
+    """Return (object number, block number, bytes, crc32) from the manifest for blocks.
+
+    Args:
+        files: the manifest's entries of the objects.
+        block: block size in bytes.
+        numbers: (object number, block number) of each block.
+    """
     return {
         (number, one, min(block, files[number]["bytes"] - one * block), files[number]["crc32"][one])
         for number, one in numbers
@@ -54,6 +66,9 @@ def get_manifest_lines(
 
 
 def compute_checksum(lines: Iterable[tuple[int, int, int, int]]) -> str:
-    """Return the sha256 over the sorted distinct lines "object block bytes crc32", whatever the processes."""
+    """Return the SHA-256 of the sorted, distinct lines "object block bytes crc32".
+
+    It does not depend on how the blocks were divided among processes.
+    """
     text = "\n".join(sorted({"{} {} {} {}".format(*line) for line in lines}))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Declaration of the report of the study `blobs`."""
+"""Declaration of the blobs report: its factors, metrics and table columns."""
 
 from sbench.pages import prose
 from sbench.pages.cell_tables import WHOLE, format_fact, from_readers, from_readers_in_mib
@@ -13,7 +13,7 @@ MOST = "{:,.0f}".format
 
 
 def _is_unequal(row: dict) -> bool:
-    """Return whether the arms of a comparison deliver different amounts by definition."""
+    """Return whether the two sides of a comparison deliver different numbers of bytes by definition."""
     whole = {side: row[side] in patterns.WHOLE for side in ("baseline", "contender", "pattern")}
     mixed = row["factor"] == "pattern" and whole["baseline"] != whole["contender"]
     grown = row["factor"] == "processes" and whole["pattern"]
@@ -122,7 +122,7 @@ REPORT = Report(
     ),
     panels=("pattern", "objects", "size"),
     contest=Contest(("store", "pattern", "objects"), "was fastest", _format_group, _format_arm),
-    # Bytes grow with the processes in some patterns, so compare the time per byte.
+    # In some patterns the number of bytes grows with the number of processes, so compare the time per byte.
     scaling=Scaling("processes", "byte_s", "time per byte"),
     harness=(
         Column("start of the processes / s", "ranks_start_s", prose.format_number),

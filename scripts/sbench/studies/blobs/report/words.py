@@ -1,9 +1,9 @@
-"""Templates of the texts of the page of blobs, like `sbench.pages.words` for the texts of all pages."""
+"""Text templates of the blobs report; `sbench.pages.words` has those that all reports share."""
 
 from sbench.pages.words import make_fill
 
 TEMPLATES = {
-    # Groups of arms, and the picture.
+    # Names of groups of compared cells, and captions of the diagram of patterns.
     "whole objects": "when each process reads a whole object",
     "sections": "when each process reads a section",
     "picture": "Data flow for four processes. Thick arrows: reads from the store; thin arrows: messages between "
@@ -20,7 +20,7 @@ TEMPLATES = {
     "table of distribution": "Medians over the repeats. Reading: the share of the latency in which rank 0 reads; "
     "distributing: the rest; bare MPI, its lower bound: the same bytes, broadcast or scattered from rank 0's memory "
     "after the iterations.",
-    # Limits.
+    # Limitations.
     "one machine": "All processes ran on the same machine, so broadcasts go through memory, not over a network.",
     "refused": "The bare client could not be measured in {many}: {reason}.",
     "threads": "In {many} of an earlier version the bare client was a single process with threads, which may reach a "
