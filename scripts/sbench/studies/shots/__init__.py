@@ -1,1 +1,1 @@
-"""The shots study: HDF5 1.14's against 2.x's ROS3 driver on single-shot files."""
+"""The shots study: compare the ROS3 drivers of HDF5 1.14 and 2.x on files with one tokamak shot (discharge) each."""

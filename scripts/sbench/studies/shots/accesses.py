@@ -1,4 +1,4 @@
-"""Parse the access patterns of --access: the unit of a read, the parts of each dataset, and their shares of reads."""
+"""Parse the option --access: the unit of a read, the parts of each dataset that are read, and their shares of reads."""
 
 import re
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ _SHARE = re.compile(r"(.*?)\s*\b(\d+(?:\.\d+)?)\s*%")
 
 @dataclass(frozen=True)
 class Accesses:
-    """One access or several: each selects a part of every dataset.
+    """How an application reads its files: a mix of selections, each of which is a part of every dataset.
 
     Attributes:
-        unit: level of the factor `access`, files or datasets.
-        shares: share of all reads by level of the factor `selection`; the sum is 1.
+        unit: whether an operation reads a file ("files") or a dataset ("datasets"), a level of the factor `access`.
+        shares: share of all reads, keyed by level of the factor `selection`. The shares add up to 1.
     """
 
     unit: str
@@ -25,7 +25,7 @@ class Accesses:
 
 
 def parse_accesses(text: str) -> Accesses:
-    """Parse accesses such as "files [:, 0] 70 %; all 30 %"; without shares all are equal.
+    """Parse a description such as "files [:, 0] 70 %; all 30 %". If no shares are given, they are equal.
 
     Raises:
         Problem: the text is malformed, or its shares do not add up to 100 %.

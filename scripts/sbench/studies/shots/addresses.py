@@ -1,4 +1,4 @@
-"""Addresses of user files: their bucket, and a remedy for addresses that cannot be read."""
+"""Parse the paths and URLs of user files, and suggest corrections for URLs that are not supported."""
 
 import re
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ from sbench.probe.program import Problem
 
 IN_BUCKET = "s3://"
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
-# HTTP addresses of S3 objects in AWS, virtual-hosted and path style.
+# HTTP URLs of S3 objects in AWS, virtual-hosted style and path style.
 _HOST = r"(?:(?P<bucket>[^/]+)\.)?s3[.-](?:dualstack\.)?(?:(?P<region>[a-z]+-[a-z0-9-]+)\.)?amazonaws\.com(?:\.cn)?"
 _OF_AWS = re.compile(_HOST + "/(?P<path>.+)")
 
 
 def get_bucket(what: str | Sequence[str]) -> str:
-    """Return the bucket of addresses, "" for local files.
+    """Return the name of the bucket that contains all given files, or an empty string for local files.
 
     Raises:
-        Problem: the files are not all in one bucket or all local, or an address has another scheme.
+        Problem: the files are neither all local nor all in the same bucket, or a URL has another scheme.
     """
     buckets = set(map(_parse_bucket, [what] if isinstance(what, str) else what))
     if len(buckets) != 1:
@@ -30,7 +30,7 @@ def _parse_bucket(place: str) -> str:
     if not address:
         return ""
     if not place.startswith(IN_BUCKET):
-        # The query may hold a signature.
+        # Omit the query, which may contain a signature.
         public = place.partition("?")[0]
         raise Problem(f"{public} is not supported; {_describe_remedy(address[1].lower(), public.partition('://')[2])}")
     bucket = address[2].partition("/")[0]

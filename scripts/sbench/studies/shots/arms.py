@@ -1,4 +1,4 @@
-"""Arms of advice: ways to read a set of files."""
+"""List the ways to read a set of files that `sbench advise` compares."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sbench.drivers import DEFAULT
 from sbench.studies.shots.accesses import Accesses
 
-# Chunk cache of each dataset in bytes, unless an arm sets another: the default of HDF5 2.
+# Default size of each dataset's chunk cache in bytes, which is the default of HDF5 2.
 RDCC_NBYTES = 8 * 2**20
 _BUFFERS = ("0", "64MiB", "256MiB")
 _CACHES = ("blockcache-1MiB", "blockcache-4MiB", "blockcache-16MiB")
@@ -15,10 +15,17 @@ FACTORS = ("layout", "driver", "page_buffer", "read_cache", "chunk_cache")
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to read a set of files: levels of the factors, and the forecast for one object.
+    """A way to read a set of files, with forecasts for reading a single object.
 
     Attributes:
-        requests, bytes, seconds: forecasts for one object, by level of the factor `selection`.
+        layout: name of the set of files.
+        driver: name of the driver.
+        page_buffer: size of HDF5's page buffer, such as "64MiB", or "unset".
+        read_cache: read cache of the driver, such as "blockcache-4MiB".
+        chunk_cache: size and slots of each dataset's chunk cache.
+        requests: forecast number of requests, keyed by level of the factor `selection`.
+        bytes: forecast number of bytes, with the same keys.
+        seconds: forecast time in seconds, with the same keys.
     """
 
     layout: str
@@ -32,31 +39,32 @@ class Arm:
 
     @property
     def levels(self) -> dict[str, str]:
-        """Return the arm's levels by factor."""
+        """The settings as a mapping from factor to level."""
         return {factor: getattr(self, factor) for factor in FACTORS}
 
     def compute_mean(self, what: str, accesses: Accesses) -> float:
-        """Return the mean of a forecast over all accesses, weighted by their shares."""
+        """Return the mean of the forecast `what` over all selections, weighted by their shares."""
         return sum(share * getattr(self, what)[level] for level, share in accesses.shares.items())
 
     def compute_rank(self, accesses: Accesses) -> tuple[float, float]:
-        """Return a key that sorts the best arm first: by time, then by bytes."""
+        """Return a sort key: the forecast mean time, then the forecast mean bytes."""
         return self.compute_mean("seconds", accesses), self.compute_mean("bytes", accesses)
 
 
 def get_arm_key(levels: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the levels that identify an arm; a missing level is the default."""
+    """Return the levels of all factors in `FACTORS`, which identify a way to read; missing levels are the default."""
     return tuple(str(levels.get(factor, DEFAULT)) for factor in FACTORS)
 
 
 def list_arms(layout: str, from_s3: bool, paged: bool, chunk_cache: str = "") -> Iterator[Arm]:
-    """Yield the arms for a set of files, the arm with default settings first.
+    """Yield the ways to read a set of files, starting with the default settings.
 
     Args:
         layout: name of the set.
-        from_s3: whether the files are in a bucket.
-        paged: whether the files have pages, so that HDF5's page buffer works.
-        chunk_cache: a larger chunk cache to try with each arm, too; "" for none.
+        from_s3: whether the files are in an S3 bucket.
+        paged: whether the files use HDF5's paged allocation, which the page buffer requires.
+        chunk_cache: a larger chunk cache to try in addition, in combination with each other setting; an empty string
+            for none.
     """
     plain = []
     for driver in ("ros3", "s3fs") if from_s3 else ("sec2",):

@@ -1,4 +1,4 @@
-"""Checks of shot files: layout and pages as read back, against the label."""
+"""Check that the layout and pages read back from shot files match the configured settings."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from sbench.design.checks import rule
 
 @rule(3)
 def check_layout(manifest: dict, label: dict) -> Iterator[str]:
-    """Check that the layout read back from the files matches the label."""
+    """Check that the layout read back from the files matches the configured settings in `label`."""
     layout = manifest["layout"]
-    # User files promise only their layout; plain files lack pages.
+    # For user files, only the layout is configured. Files without paged allocation have no page size.
     promised = {"layout"} if "files" in label else label.keys() - (set() if label.get("paged") else {"page_size"})
     for key in sorted(promised & layout.keys() - {"shots", "signals"}):
         if layout[key] != label[key]:
@@ -18,8 +18,8 @@ def check_layout(manifest: dict, label: dict) -> Iterator[str]:
 
 @rule(3)
 def check_pages(effective: dict, layout: dict) -> Iterator[str]:
-    """Check that the files read have the pages of the manifest's layout."""
+    """Check that the files that were read have the paging and page size given in the manifest."""
     for key in ("paged", "page_size") if layout["paged"] else ("paged",):
-        # None: user files differ, and the record may read only some of them.
+        # None means that user files differ in this property, and the record may have read only some of them.
         if layout[key] is not None and effective.get(key, layout[key]) != layout[key]:
             yield f"{key} must be {layout[key]} as in the manifest (got {effective[key]} in the files that were read)"

@@ -1,4 +1,4 @@
-"""Compute checksums of values that drivers read, independent of the layout in memory."""
+"""Compute checksums of values returned by drivers, independent of the memory layout."""
 
 import zlib
 from collections.abc import Iterator
@@ -10,27 +10,27 @@ from sbench.drivers import Unable
 if TYPE_CHECKING:
     import numpy as np
 
-# Elements per copy.
+# Number of elements to convert at a time, which limits the memory for copies.
 _PIECE = 2**20
 
 
 def has_known_size(values: object) -> bool:
-    """Return whether `values.nbytes` is the size from `compute_checksum`, so that the elements need no visit."""
+    """Return whether `values.nbytes` equals the size that `compute_checksum` returns, which is costly to compute."""
     return hasattr(values, "nbytes") and not values.dtype.hasobject and values.dtype.names is None
 
 
 def compute_checksum(values: object) -> tuple[int, int]:
     """Return (bytes, crc32) of values from a driver, in C order and native byte order.
 
-    Members of structures follow each other without gaps. A NUL follows each text of variable length, and the number of
-    elements in 8 bytes each sequence, so that the checksum covers their ends. A structure with such members is taken
-    member by member. A dataset without values has 0 bytes. The list from `File.walk` has the bytes of its sorted
-    descriptions.
+    Members of compound types are packed without padding. Each variable-length string is followed by a NUL, and each
+    variable-length sequence by its number of elements in 8 bytes, so that the checksum covers their ends. Compound
+    types with such members are processed member by member. A dataset without values has 0 bytes. For the list of a
+    `File.walk`, the checksum covers the sorted results of `drivers.encode_object`.
 
     Raises:
-        Unable: an element is a reference, or another object without bytes.
+        Unable: an element is a reference, or another object that cannot be converted to bytes.
     """
-    # Imported here: the process that starts the workers imports this module and reads nothing.
+    # Imported here because the process that starts the workers imports this module but reads no files.
     import h5py
     import numpy as np
 
@@ -39,7 +39,7 @@ def compute_checksum(values: object) -> tuple[int, int]:
     elif isinstance(values, h5py.Empty):
         pieces = []
     else:
-        # A single text is a str or bytes; numpy would pad it, and cut NULs at its end.
+        # Store a single string as an object: numpy would convert it to a padded dtype that loses trailing NULs.
         pieces = _iter_pieces(np.asarray(values, object if type(values) in (str, bytes) else None))
     size, crc = 0, 0
     for piece in pieces:
@@ -48,7 +48,7 @@ def compute_checksum(values: object) -> tuple[int, int]:
 
 
 def _iter_pieces(values: "np.ndarray") -> "Iterator[np.ndarray | bytes]":
-    """Yield the bytes of values: plain numbers without a copy, others piece by piece."""
+    """Yield the bytes of values, without copying plain numbers and in pieces for other types."""
     import numpy as np
 
     kind = values.dtype
@@ -76,14 +76,14 @@ def _convert_to_bytes(value: object) -> bytes:
     array = np.asarray(value)
     if array.dtype == object and not array.ndim:
         raise Unable(f"an element of type {type(value).__name__} cannot be checksummed")
-    # A sequence of numbers is in the file's byte order, which h5py does not always name.
+    # h5py returns a sequence of numbers in the byte order of the file, which its dtype does not always state.
     is_plain = not (array.dtype.hasobject or array.dtype.names)
     data = array.tobytes() if is_plain else b"".join(map(bytes, _iter_pieces(array)))
     return data + len(array).to_bytes(8, "little")
 
 
 def _remove_gaps(kind: "np.dtype") -> "np.dtype":
-    """Return a type in native byte order without gaps between members, at any depth."""
+    """Return a dtype in native byte order, recursively without padding between its members."""
     import numpy as np
 
     if kind.subdtype:
@@ -94,12 +94,12 @@ def _remove_gaps(kind: "np.dtype") -> "np.dtype":
 
 
 def _clear_padding(data: "np.ndarray", kind: "np.dtype") -> "np.ndarray":
-    """Return the bytes of long doubles with zeros as padding."""
+    """Return the bytes of long doubles with their padding set to zero."""
     import numpy as np
 
     info, data = np.finfo(kind), data.copy()
     part = kind.itemsize // (2 if kind.kind == "c" else 1)
     if info.nmant == 63:
-        # 80 bits on x86.
+        # x86 extended precision: 80 bits.
         data.reshape(-1, part)[:, 10:] = 0
     return data

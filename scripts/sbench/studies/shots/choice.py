@@ -1,4 +1,4 @@
-"""Choose the datasets of a file by patterns, and record why others are left out."""
+"""Select the datasets of a file that match patterns, and record why matching datasets cannot be read."""
 
 import heapq
 import os
@@ -19,35 +19,38 @@ _NAMED = 3
 
 
 class Pattern:
-    """A pattern of paths, without a leading `!`."""
+    """A path pattern. A leading `!`, which marks an exclusion, is ignored."""
 
     def __init__(self, text: str) -> None:
-        """Compile a pattern as users write it."""
+        """Compile a pattern as given in the configuration, with or without a leading `!`."""
         self.text = text.removeprefix("!")
         self._compiled = re.compile(build_regex(self.text))
-        # Parts of the pattern that the path of a group, with a trailing slash, may match.
+        # The prefixes of the pattern that the path of a group, with a trailing slash, may match.
         ends = [part.end() for part in re.finditer(r"\*\*/?|/(?!\*\*)", self.text)]
         ends = [end for end in ends if end < len(self.text) or self.text.endswith("**")]
         self._leading = [re.compile(build_regex(self.text[:end])) for end in ends]
 
     def matches(self, path: str) -> bool:
-        """Return whether a path matches."""
+        """Return whether the whole path matches the pattern."""
         return bool(self._compiled.fullmatch(path))
 
     def find_positions_below(self, group: str) -> frozenset[int]:
-        """Return the positions in the pattern that the path of a group reaches; empty if no path below it matches."""
+        """Return the indices of the pattern's prefixes that a group's path matches.
+
+        The set is empty if no path below the group can match the pattern.
+        """
         path = f"{group.rstrip('/')}/"
         return frozenset(number for number, one in enumerate(self._leading) if one.fullmatch(path))
 
 
 @dataclass
 class Choice:
-    """The datasets of a file that patterns match.
+    """The datasets of a file that match patterns.
 
     Attributes:
-        meant: readable datasets by pattern.
-        left_out: entries that cannot be read, by pattern.
-        others: the first datasets that no pattern matches.
+        meant: readable datasets, keyed by the pattern that they match.
+        left_out: matching entries that cannot be read, keyed by pattern.
+        others: paths of the first few datasets that match no pattern, for messages.
     """
 
     meant: dict[str, list[Dataset]] = field(default_factory=dict)
@@ -55,35 +58,36 @@ class Choice:
     others: list[str] = field(default_factory=list)
 
     def add_entry(self, pattern: str, entry: Entry) -> None:
-        """Add a dataset or a link that a pattern matches."""
+        """Add a dataset or broken link that a pattern matches."""
         if entry.reason:
             self.left_out.setdefault(pattern, []).append(entry)
         else:
             self.meant.setdefault(pattern, []).append(entry.dataset)
 
     def list_meant(self) -> list[Dataset]:
-        """Return the readable datasets of all patterns."""
+        """Return the readable datasets that match any pattern."""
         return [dataset for of_pattern in self.meant.values() for dataset in of_pattern]
 
     def list_left_out(self) -> list[Entry]:
-        """Return the entries that are left out, of all patterns."""
+        """Return the entries that match any pattern but cannot be read."""
         return [entry for of_pattern in self.left_out.values() for entry in of_pattern]
 
 
 def choose_datasets(
     file: h5py.File, patterns: Sequence[str], where: str, level: str = "", root: str = "", inside: bool = False
 ) -> Choice:
-    """Choose the datasets that patterns match in a file: each once per pattern, under its first matching path.
+    """Select the datasets in a file that match patterns.
 
-    The first path is the path of hard links from `hdf5_tree.walk_links`; paths through other links follow.
+    Each dataset is selected at most once per pattern, under the first of its paths that matches. Its first hard link,
+    as found by `hdf5_tree.walk_links`, comes before all other links.
 
     Args:
         file: an open file.
-        patterns: patterns of paths; a leading `!` excludes matches.
-        where: the file's path or address, for messages.
-        level: level of the factor `selection`; datasets whose part exceeds free memory are left out.
-        root: folder of all files of a set; datasets with values in files outside it are left out.
-        inside: whether datasets with values in any other file are left out.
+        patterns: path patterns. A leading `!` excludes matches.
+        where: path or URL of the file, for messages.
+        level: level of the factor `selection`. Datasets whose selected part exceeds free memory are left out.
+        root: directory of all files of a set. Datasets with values in files outside it are left out.
+        inside: whether to leave out datasets with values in any other file.
 
     Raises:
         Problem: two patterns match the same path.
@@ -101,7 +105,7 @@ def choose_datasets(
 
 
 def list_datasets_elsewhere(file: h5py.File, patterns: Sequence[str], where: str) -> list[Entry]:
-    """Return the matching datasets with values in other files, as entries that are left out."""
+    """Return the entries of matching datasets whose values are in other files, as not readable."""
     entries = choose_datasets(file, patterns, where, inside=True).list_left_out()
     return [entry for entry in entries if entry.dataset is not None and entry.dataset.elsewhere]
 
@@ -111,7 +115,7 @@ class _Chooser:
         self.wanted = [Pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
         self._unwanted = [Pattern(pattern) for pattern in patterns if pattern.startswith("!")]
         self._where, self._level, self._root, self._inside, self.choice = where, level, root, inside, Choice()
-        # Datasets by pattern: further links to the same dataset are ignored.
+        # Pairs of pattern and dataset that are done: further links to the same dataset are ignored.
         self._done: set[tuple[str, hdf5_tree.Address]] = set()
 
     def add_link(self, link: hdf5_tree.Link) -> None:
@@ -160,8 +164,11 @@ class _Chooser:
         return any(pattern.matches(link.name) for pattern in self._unwanted)
 
     def walk_links(self, links: list[hdf5_tree.Link]) -> Iterator[hdf5_tree.Link]:
-        """Yield links to objects reached before, and links below such groups as far as patterns match."""
-        # Short paths come first. A group is entered once for each set of positions in the patterns.
+        """Yield links to objects that were reached before by another path, and all links below such groups.
+
+        Groups in which nothing can match the patterns are skipped.
+        """
+        # Shallow paths come first. A group is entered once per tuple of matched prefixes of the patterns.
         rest = [(link.path.count(b"/"), link.path, link) for link in links]
         heapq.heapify(rest)
         entered = set()
@@ -178,7 +185,7 @@ class _Chooser:
 
 
 def describe_left_out(entries: Iterable[Entry]) -> str:
-    """Describe the entries that are left out: the first of each reason, and the number of others."""
+    """Describe entries that cannot be read: for each reason, the first entry and the number of further entries."""
     by_reason: dict[str, list[Entry]] = {}
     for entry in entries:
         by_reason.setdefault(entry.reason, []).append(entry)
@@ -186,7 +193,7 @@ def describe_left_out(entries: Iterable[Entry]) -> str:
 
 
 def describe_empty_choice(choice: Choice, patterns: Sequence[str], where: str) -> str:
-    """Return why patterns leave nothing to read in a file."""
+    """Return a message that explains why the patterns select no readable dataset in a file."""
     if left_out := choice.list_left_out():
         return f"{where} contains nothing readable: {describe_left_out(left_out)}"
     if list(patterns) == [ALL]:

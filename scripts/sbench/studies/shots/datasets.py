@@ -1,4 +1,4 @@
-"""Datasets of a file with their paths, and the reasons why some are left out."""
+"""Represent the datasets of an HDF5 file, and find out why a dataset cannot be read."""
 
 import math
 from dataclasses import dataclass
@@ -16,33 +16,33 @@ LACKS_FILTER = "a filter is missing"
 
 
 class Dataset(h5py.Dataset):
-    """A dataset under the path that led to it; HDF5 would search the file for its name."""
+    """An h5py dataset that stores the path that it was opened by, because HDF5 would search the file for its name."""
 
     def __init__(self, identifier: h5py.h5d.DatasetID, path: str) -> None:
-        """Wrap an open dataset, read-only."""
+        """Wrap an open low-level dataset as read-only."""
         super().__init__(identifier, readonly=True)
         self._path = path
 
     @property
     def name(self) -> str:
-        """Return the path."""
+        """The path that the dataset was opened by."""
         return self._path
 
     @property
     def elsewhere(self) -> str:
-        """Return how other files hold the values, "virtual" or "external storage"; "" if they are in the same file."""
+        """How values are stored in other files: "virtual", "external storage", or an empty string if they are not."""
         return elsewhere.get_storage_kind(self.id.get_create_plist())
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset of a file, or a link that leads to no dataset.
+    """A dataset in a file, or a link that cannot be followed to a dataset.
 
     Attributes:
-        path: path from the root; bytes that are not UTF-8 are escaped.
-        dataset: None if it cannot be opened, and for a link to another file.
-        reason: why it is left out, in the same words for all of a kind; "" if it can be read.
-        detail: details of this entry.
+        path: path from the root group, in which bytes that are not valid UTF-8 are escaped.
+        dataset: the dataset, or None if it cannot be opened or the link refers to another file.
+        reason: why the entry is left out, as a message that similar entries share; an empty string if it can be read.
+        detail: details about this entry.
     """
 
     path: str
@@ -51,12 +51,16 @@ class Entry:
     detail: str = ""
 
     def __str__(self) -> str:
-        """Return the path with the reason."""
+        """Return the path, the reason and the detail."""
         return f"{shorten_name(self.path)} ({self.reason}{self.detail and f'; {self.detail}'})"
 
 
 def build_entry(link: hdf5_tree.Link) -> Entry:
-    """Build the entry of a link that leads to a dataset, or to nothing that can be opened."""
+    """Build the entry for a link to a dataset, or for a broken link.
+
+    Raises:
+        Exception: the error of opening the root group, if the link is the root.
+    """
     if link.object is not None:
         dataset = Dataset(link.object, link.name)
         return Entry(link.name, dataset, *_find_obstacle(dataset, link.path))
@@ -69,13 +73,16 @@ def build_entry(link: hdf5_tree.Link) -> Entry:
 
 
 def describe_excess(dataset: h5py.Dataset, level: str) -> str:
-    """Return needed and free memory if a level of `selection` reads more of a dataset at once than fits, else ""."""
+    """Return a message if reading a dataset with this level of `selection` needs more memory than is free.
+
+    The result is an empty string if there is enough memory.
+    """
     shape = dataset.shape or ()
     if level == selection.METADATA:
         return ""
     if (place := next(selection.iter_places(level, shape, dataset.chunks), None)) is None:
         return ""
-    # One chunk is unpacked at a time.
+    # A read needs memory for its result and for a decompressed chunk.
     size = (selection.count_elements(place, shape) + math.prod(dataset.chunks or (0,))) * dataset.dtype.itemsize
     if size < memory.SPARE or size <= (free := memory.compute_free_bytes()):
         return ""
@@ -83,7 +90,7 @@ def describe_excess(dataset: h5py.Dataset, level: str) -> str:
 
 
 def _find_obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
-    """Return why no part of a dataset can be read, and a detail; "" if it can."""
+    """Return the reason why a dataset cannot be read and a detail, both empty strings if it can be read."""
     if not hdf5_tree.is_utf8(path):
         return "its name is not UTF-8", ""
     try:
@@ -105,7 +112,7 @@ def _find_obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
 
 
 def _expect_conversion(kind: h5py.h5t.TypeID, values: np.dtype) -> None:
-    """Raise TypeError if HDF5 cannot convert a file's type to the type in memory; numbers and texts always convert."""
+    """Raise TypeError if HDF5 cannot convert a file's datatype to a dtype; numbers and strings always convert."""
     plain = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING)
     if kind.get_class() not in plain and h5py.h5t.find(kind, h5py.h5t.py_create(values)) is None:
         raise TypeError("HDF5 does not convert the type")
@@ -116,12 +123,12 @@ def _describe_type(kind: h5py.h5t.TypeID, error: Exception) -> str:
     classes |= {h5py.h5t.REFERENCE: "reference", h5py.h5t.COMPOUND: "structure", h5py.h5t.OPAQUE: "opaque value"}
     classes |= {h5py.h5t.BITFIELD: "bit field"}
     words = f"{classes.get(kind.get_class(), 'type')} of {kind.get_size()} bytes"
-    # Some errors are only a number.
+    # The message of some errors is only a number.
     return f"{words}: {format_error(error)}" if " " in format_error(error) else words
 
 
 def _has_references(kind: np.dtype) -> bool:
-    """Return whether values of a type, or members of them, are references, which mean nothing to another reader."""
+    """Return whether a dtype is or contains a reference, which other libraries cannot interpret."""
     if kind.subdtype:
         return _has_references(kind.subdtype[0])
     if kind.names:

@@ -1,4 +1,4 @@
-"""Find values in other files: the sources of virtual datasets, and external storage."""
+"""Find the other files that contain values of a dataset: sources of virtual datasets, and external storage."""
 
 import contextlib
 import itertools
@@ -13,18 +13,19 @@ from sbench.probe import hdf5_tree
 from sbench.probe.formats import format_error
 
 VIRTUAL, EXTERNAL = "virtual", "external storage"
-# HDF5's name for the file itself as a source, and h5py's driver for Python's file objects.
+# HDF5's source name for the virtual dataset's file itself, and h5py's driver name for Python file objects.
 _SAME, _FILE_OBJECT = ".", "fileobj"
 
 
 @dataclass(frozen=True)
 class Holders:
-    """The other files that hold values of a dataset.
+    """The other files that contain values of a dataset.
 
     Attributes:
-        files: absolute paths.
-        amiss: the first file that is missing or unsuitable, in words; "" if all are fine.
-        fixed: whether a path is absolute or in another folder: HDF5 reads no copy next to the dataset's file.
+        files: absolute paths of these files.
+        amiss: a message about the first file that is missing or unusable, or an empty string if there is none.
+        fixed: whether a path is absolute or leads to another directory, so that HDF5 would not read a copy of the file
+            next to a copy of the dataset's file.
     """
 
     files: frozenset[Path] = frozenset()
@@ -33,25 +34,32 @@ class Holders:
 
 
 def get_storage_kind(created: h5py.h5p.PropDCID) -> str:
-    """Return "virtual" or "external storage" by a dataset's creation properties, "" if its file has the values."""
+    """Return how values are stored in other files, from a dataset's creation property list.
+
+    Returns:
+        "virtual", "external storage", or an empty string if the values are in the dataset's file.
+    """
     if created.get_layout() == h5py.h5d.VIRTUAL:
         return VIRTUAL
     return EXTERNAL if created.get_external_count() else ""
 
 
 def find_holders(dataset: h5py.Dataset) -> Holders:
-    """Return the other files that hold values of a dataset, including the sources of virtual sources.
+    """Find the other files that contain values of a dataset, recursively if a source is itself virtual.
 
-    HDF5 itself returns fill values for a missing source.
+    HDF5 does not report missing sources but returns fill values for them.
     """
     return _find_holders(dataset, set())
 
 
 def list_sources(file: h5py.File) -> list[str]:
-    """Return the names of other files that virtual datasets of a file have, with `%b` if they are numbered."""
+    """Return the file names of all sources of a file's virtual datasets, other than the file itself.
+
+    Names of numbered source files contain `%b`.
+    """
     names = set()
     for dataset in (link.object for link in hdf5_tree.walk_links(file) if isinstance(link.object, h5py.h5d.DatasetID)):
-        # Choosing datasets leaves these out, with the reason.
+        # Ignore errors: `choose_datasets` reports datasets that cannot be read.
         with contextlib.suppress(Exception):
             if get_storage_kind(created := dataset.get_create_plist()) == VIRTUAL:
                 names |= {created.get_virtual_filename(number) for number in range(created.get_virtual_count())}
@@ -75,7 +83,7 @@ def _find_holders(dataset: h5py.Dataset, seen: set[tuple]) -> Holders:
 
 
 def _merge_holders(parts: Iterable[Holders]) -> Holders:
-    """Merge the files of all parts up to the first with something amiss."""
+    """Merge results up to and including the first with a missing or unusable file."""
     files, fixed = set(), False
     for part in parts:
         files |= part.files
@@ -86,13 +94,16 @@ def _merge_holders(parts: Iterable[Holders]) -> Holders:
 
 
 def _find_external_file(name: bytes) -> Holders:
-    # HDF5 resolves the name in the working directory.
+    # HDF5 resolves the name relative to the working directory.
     path = Path(os.fsdecode(name))
     return Holders(frozenset({path.absolute()}), "" if path.is_file() else f"its file {path} does not exist", True)
 
 
 def _iter_block_holders(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Iterator[Holders]:
-    """Yield the holders of each block of a source; numbered blocks end before the first missing file."""
+    """Yield the files for each block of a virtual dataset's source.
+
+    If the source is numbered with `%b`, the blocks end before the first missing or unusable file.
+    """
     for number in itertools.count() if "%b" in name + path else range(1):
         held = _find_block_holders(file, expand_block_name(name, number), expand_block_name(path, number), seen)
         if not (number and held.amiss):
@@ -125,17 +136,17 @@ def _find_source_holders(file: h5py.File, path: str, seen: set[tuple]) -> Holder
     held = _find_holders(source, seen)
     if source.file.filename == file.filename:
         return held
-    # Its path leads through a link to another file.
+    # The source's path leads through an external link to another file.
     return Holders(held.files | {Path(os.path.abspath(source.file.filename))}, held.amiss, True)
 
 
 def expand_block_name(name: str, number: int) -> str:
-    """Insert the number of a block into a name, as H5Pset_virtual defines it."""
+    """Replace `%b` in a source name by a block number and `%%` by `%`, as documented for H5Pset_virtual."""
     return "%".join(part.replace("%b", str(number)) for part in name.split("%%"))
 
 
 def _resolve_source(name: str, origin: str) -> Path | None:
-    """Return the file that HDF5 opens as a source, by the rules of H5Pset_virtual; None if it is missing."""
+    """Return the file that HDF5 would open as a source, by the rules of H5Pset_virtual, or None if it is missing."""
     folder = os.path.dirname(os.path.abspath(origin))
     folders = [part.replace("${ORIGIN}", folder) for part in os.environ.get("HDF5_VDS_PREFIX", "").split(":") if part]
     folders += [folder, os.getcwd(), os.path.dirname(os.path.realpath(origin))]

@@ -1,18 +1,23 @@
-"""Facts of HDF5 files of any tree: creation properties, filters, extents, and patterns of paths."""
+"""Get properties of HDF5 files: creation properties, filters and byte ranges; and convert path patterns to regexes."""
 
 import re
 
 import h5py
 
 _FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
-# Registered with The HDF Group; h5py needs a plugin for them.
+# Filters that are registered with The HDF Group but that h5py can use only with a plugin.
 _PLUGINS = {305: "lzo", 307: "bzip2", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd"}
 _PLUGINS |= {32017: "sz", 32018: "fcidecomp", 32020: "vbz", 32022: "bitgroom", 32023: "granular bitround", 32024: "sz3"}
 _PLUGINS |= {32026: "blosc2", 32028: "sperr"}
 
 
 def get_creation_facts(file: h5py.File) -> dict:
-    """Return creation properties of a file: {"paged", "page_size" (bytes; None without pages), "superblock"}."""
+    """Return creation properties of a file.
+
+    Returns:
+        {"paged", "page_size", "superblock"}: whether the file uses paged allocation, its page size in bytes (None if
+        it is not paged), and the version of its superblock.
+    """
     created = file.id.get_create_plist()
     paged = created.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
     return {
@@ -23,7 +28,7 @@ def get_creation_facts(file: h5py.File) -> dict:
 
 
 def list_filters(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
-    """Return the number and the name of each filter in a dataset's creation properties."""
+    """Return the identifier and name of each filter in a dataset's creation property list."""
     filters = [created.get_filter(index) for index in range(created.get_nfilters())]
     return [
         (number, _get_filter_name(number, name.decode(errors="backslashreplace"))) for number, _, _, name in filters
@@ -31,20 +36,20 @@ def list_filters(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
 
 
 def list_lacking_filters(dataset: h5py.Dataset) -> list[str]:
-    """Describe the filters that some chunk of a dataset needs and the HDF5 of this process lacks."""
+    """Describe the filters that this process's HDF5 lacks and that at least a chunk of the dataset needs."""
     filters = list_filters(dataset.id.get_create_plist())
     lacking = [index for index, (number, _) in enumerate(filters) if not h5py.h5z.filter_avail(number)]
     if not lacking:
         return []
     masks: set[int] = set()
-    # A bit of the mask is set if a chunk was written without the filter.
+    # Bit i of a chunk's filter mask is set if the chunk was written without filter i.
     dataset.id.chunk_iter(lambda chunk: masks.add(chunk.filter_mask))
     needed = [index for index in lacking if any(not mask >> index & 1 for mask in masks)]
     return [describe_lacking(*filters[index]) for index in needed]
 
 
 def describe_lacking(number: int, name: str) -> str:
-    """Describe a filter with the reason why HDF5 may lack it."""
+    """Describe a missing filter with the reason why HDF5 lacks it."""
     return f"{name}, which {'this HDF5 lacks' if number in _FILTERS else 'is available only as a plugin of HDF5'}"
 
 
@@ -53,7 +58,7 @@ def _get_filter_name(number: int, name: str) -> str:
 
 
 def list_extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
-    """Return the (first, behind last) byte in the file of each piece of a dataset's raw data, ascending."""
+    """Return the byte ranges (start, end) of a dataset's raw data in the file, with exclusive ends, in order."""
     spans = []
     if dataset.chunks:
         dataset.id.chunk_iter(lambda chunk: spans.append((chunk.byte_offset, chunk.byte_offset + chunk.size)))
@@ -63,11 +68,11 @@ def list_extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
 
 
 def get_common_value(values: set) -> object:
-    """Return the only value of a set; None if it is empty or the values differ."""
+    """Return the element of a set with a single element, or None for other sets."""
     return next(iter(values)) if len(values) == 1 else None
 
 
 def build_regex(pattern: str) -> str:
-    """Convert a pattern of paths to a regular expression: `*` and `?` within a name, `**` across several."""
+    """Convert a path pattern to a regular expression: `*` and `?` do not match slashes, but `**` does."""
     kinds = {"**/": "(?:(?s:.*)/)?", "**": "(?s:.*)", "*": "[^/]*", "?": "[^/]"}
     return "".join(kinds.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern) if part)

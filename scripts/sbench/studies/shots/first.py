@@ -1,4 +1,4 @@
-"""Describe a set of files by its first file, before a measurement."""
+"""Describe a set of files by its first readable file, before a measurement."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,19 @@ from sbench.studies.shots.files import get_creation_facts
 from sbench.studies.shots.gathered import open_gathered
 from sbench.studies.shots.inputs import Source, find_sources
 
-# Number of files to try, because some may lack the datasets to read.
+# Maximum number of files to open, because the first files may lack the datasets to read.
 _TRIED = 20
 
 
 @dataclass(frozen=True)
 class First:
-    """A description of the first file to read: whether it is paged, a text, and the number of files in the set."""
+    """A description of the first file with datasets to read.
+
+    Attributes:
+        paged: whether the file uses HDF5's paged allocation.
+        words: a description of the file and its set.
+        files: number of files in the set.
+    """
 
     paged: bool
     words: str
@@ -28,14 +34,16 @@ class First:
 
 
 def describe_first(data: dict, levels: Iterable[str] = ()) -> First:
-    """Describe the first file of a set with datasets to read: their number by selection, and why others are left out.
+    """Describe the first file of a set with datasets to read.
+
+    The description gives the number of datasets that each selection reads, and why other datasets are left out.
 
     Args:
-        data: {"files", "datasets", "at" (the store's entry, for files in a bucket)}.
-        levels: levels of the factor `selection`; without any, whole datasets are read.
+        data: {"files", "datasets", "at"}, with the store's entry in "at" for files in a bucket.
+        levels: levels of the factor `selection`. If there are none, whole datasets are read.
 
     Raises:
-        Problem: a file cannot be read, the first `_TRIED` files lack datasets to read, or a selection leaves nothing.
+        Problem: a file cannot be read, the first `_TRIED` files lack datasets to read, or a selection is empty.
     """
     of_set, lacking = find_sources(data["files"], data.get("at")), []
     for one in of_set[:_TRIED]:
@@ -68,7 +76,7 @@ def _describe_file(file: h5py.File, source: Source, choice: Choice, levels: Sequ
 
 
 def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> list[Entry]:
-    """Return the datasets that are too large for memory by a selection; raise a Problem if all are."""
+    """Return the datasets whose selected part does not fit into memory; raise Problem if there are no others."""
     large = [(dataset, describe_excess(dataset, level)) for dataset in meant]
     entries = [Entry(one.name, one, reason=f"too large for selection {level}", detail=why) for one, why in large if why]
     if len(entries) == len(meant):
@@ -77,7 +85,7 @@ def _list_too_large(source: Source, meant: Sequence[Dataset], level: str) -> lis
 
 
 def _count_selected(source: Source, meant: Sequence[Dataset], levels: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield the number of datasets that each "[…]" selection reads; raise a Problem at 0."""
+    """Yield each selection of the form "[…]" with the number of datasets that it reads; raise Problem if it is 0."""
     for level in levels:
         if level.startswith("["):
             places = (selection.iter_places(level, one.shape or (), one.chunks) for one in meant)

@@ -1,4 +1,4 @@
-"""Copy objects of a bucket that hold values of each other into a folder, so that HDF5 reads them as files."""
+"""Copy an S3 object with virtual datasets and their source objects to a directory, so that HDF5 can read the values."""
 
 import contextlib
 import itertools
@@ -15,22 +15,26 @@ from sbench.studies.shots.addresses import IN_BUCKET
 from sbench.studies.shots.elsewhere import expand_block_name, list_sources
 from sbench.studies.shots.inputs import Source, find_object
 
-# Maximum of bytes to copy for the values of one object.
+# Maximum number of bytes to copy for one object and its sources.
 _MOST = 2 * 2**30
 
 
 @contextlib.contextmanager
 def open_gathered(source: Source, store: dict | None) -> Iterator[tuple[Source, h5py.File]]:
-    """Open a file; for an object with virtual datasets, open a copy next to copies of their sources.
+    """Open a file, or for an S3 object with virtual datasets, a copy of it next to copies of the sources.
 
-    Objects of more than 2 GiB together, or than a temporary folder has room for, are not copied. `store` is its entry
-    in the configuration, for a bucket.
+    If all copies together exceed 2 GiB or the free space for temporary files, nothing is copied and the object itself
+    is opened.
+
+    Args:
+        source: the file or object to open.
+        store: the store's entry in the configuration, for an S3 object.
 
     Yields:
-        The file, or its copy with the facts of all copied objects in `gathered`.
+        The opened `Source` and its open HDF5 file. For a copy, `gathered` of the `Source` describes all copied objects.
 
     Raises:
-        Problem: the file cannot be opened, or an object changes meanwhile.
+        Problem: the file cannot be opened, or an object changes during the copy.
     """
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(source.open_hdf5())
@@ -42,7 +46,11 @@ def open_gathered(source: Source, store: dict | None) -> Iterator[tuple[Source, 
 
 
 def _copy_objects(source: Source, store: dict, folder: Path) -> Source | None:
-    """Copy an object and its sources, recursively, into a folder by key; return None if too large or outside it."""
+    """Copy an object and, recursively, its sources to a directory, with the keys as paths.
+
+    Returns:
+        The copied object, or None if the copies need too much space or a key leads outside the directory.
+    """
     key = source.where.removeprefix(f"{IN_BUCKET}{store['bucket']}/")
     root, waiting, seen, facts = key.removesuffix(source.name), [key], set(), {}
     room = min(_MOST, shutil.disk_usage(folder).free)
@@ -72,7 +80,7 @@ def _is_outside(key: str) -> bool:
 
 
 def _iter_source_keys(folder: str, name: str, store: dict) -> Iterator[str]:
-    """Yield the key of a source, or the keys of all numbered sources, as far as the bucket has these objects."""
+    """Yield the key of a source, or the keys of numbered sources up to the first missing object."""
     key = posixpath.normpath(posixpath.join(folder, name))
     if _is_outside(key):
         return

@@ -1,4 +1,4 @@
-"""Summarise the outcomes of injected faults per cell, for the study's facts."""
+"""Summarise how each configuration handled injected faults, for the study's report."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,18 @@ from sbench.stores import faults
 
 
 def list_outcomes(kept: Sequence[Kept]) -> list[dict]:
-    """Return a row for each cell with fault injection, without controls.
+    """Return a row for each cell (configuration) with fault injection, except for controls.
 
     Returns:
+        Rows with the following keys:
         cell: name of the cell.
-        attempts, failed: reads that met a fault, and the number of these with an error or other values.
-        missed: reads without a fault, which are not attempts.
-        injected: faults in the reads that recovered.
-        extra_gets, extra_s: GETs and seconds per fault beyond the read without faults of the same block, medians over
-            the blocks; None without such a block.
+        attempts: number of records in which a fault was injected.
+        failed: number of these records that ended with an error or returned wrong values.
+        missed: number of records without an injected fault, which do not count as attempts.
+        injected: number of faults in the records that recovered.
+        extra_gets: additional GETs per fault, compared with the record of the same block without faults, as the median
+            over blocks; None if there is no such block.
+        extra_s: additional seconds per fault, in the same way.
     """
     own = [one for one in kept if one.record and not one.levels.get("control")]
     plain = {

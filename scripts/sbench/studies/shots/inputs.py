@@ -1,4 +1,4 @@
-"""Find HDF5 input files by paths, folders, patterns and addresses, on a disk or in a bucket."""
+"""Find HDF5 input files on a local file system or in an S3 bucket, by path, directory, pattern or URL."""
 
 import contextlib
 import io
@@ -33,12 +33,13 @@ class Source:
     """An input file.
 
     Attributes:
-        name: path below the common folder of all files.
-        bytes, version: size, and facts that change with the file.
-        where: path or address.
-        reader: fetches an object and its neighbours; None for a local file.
-        copy: path of an object's copy, made together with the objects that hold its values.
-        gathered: bytes and version of all these objects, by name below the folder.
+        name: path relative to the common directory of all files.
+        bytes: size of the file in bytes.
+        version: properties that change when the file changes, such as its modification time or an object's ETag.
+        where: path or URL.
+        reader: reads objects below the common prefix; None for a local file.
+        copy: path of a local copy of an object, made together with copies of the objects that contain its values.
+        gathered: bytes and version of all copied objects, keyed by path relative to the common directory.
     """
 
     name: str
@@ -51,17 +52,17 @@ class Source:
 
     @property
     def root(self) -> str:
-        """Return the folder that holds all files, "" in a bucket."""
+        """The common directory of all files, or an empty string for an object that was not copied."""
         return (self.copy or ("" if self.reader else self.where)).removesuffix(self.name).rstrip("/")
 
     def open_raw(self) -> BinaryIO | AsFile:
-        """Open the bytes of the file for reading.
+        """Open the file for reading in binary mode.
 
         Raises:
-            Problem: it cannot be read, or is not a file.
+            Problem: it cannot be read, or is not a regular file.
         """
         if self.reader:
-            # An empty object has no range to request.
+            # There is no byte range to request from an empty object.
             return AsFile(self.reader, self.name) if self.bytes else io.BytesIO()
         try:
             _expect_file(self.where)
@@ -71,10 +72,10 @@ class Source:
 
     @contextlib.contextmanager
     def open_hdf5(self) -> Iterator[h5py.File]:
-        """Open the file with h5py for a `with` block; read an object of a bucket through `AsFile`.
+        """Open the file with h5py as a context manager. S3 objects are read through `AsFile`, unless there is a copy.
 
         Raises:
-            Problem: it is not HDF5, or cannot be read.
+            Problem: the file is not HDF5, or it cannot be read.
         """
         with self.open_raw() as content:
             try:
@@ -85,12 +86,12 @@ class Source:
                 with file:
                     yield file
             except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
-                # The beginning can be read, a later part cannot.
+                # The file could be opened, but a later part of it cannot be read.
                 raise Problem(f"{self.where} cannot be read as HDF5: {formats.format_error(error)}") from error
 
 
 def _expect_file(path: str) -> None:
-    """Raise a Problem if a path is not a regular file; opening a pipe would wait."""
+    """Raise Problem if a path is not a regular file: for example, opening a pipe would block."""
     if os.path.isdir(path):
         raise Problem(f"{path} {_IS_ZARR}")
     if not stat.S_ISREG(os.stat(path).st_mode):
@@ -106,14 +107,15 @@ def _describe_error(path: str, error: OSError) -> str:
 
 
 def find_sources(what: str | Sequence[str], store: dict | None = None) -> list[Source]:
-    """Return the files that paths, folders and patterns match, sorted by name.
+    """Return the files that match paths, directories or patterns, sorted by path.
 
     Args:
-        what: files, folders, and globs of local files with `**` for any folders; or the same in a bucket.
-        store: the store's entry in the configuration, for a bucket.
+        what: files, directories or glob patterns, in which `**` matches any directories; either all local or all in
+            the same bucket.
+        store: the store's entry in the configuration, for files in a bucket.
 
     Raises:
-        Problem: an item matches no file, or a bucket cannot be listed.
+        Problem: an item matches no file, or the bucket cannot be listed.
     """
     wanted = [what] if isinstance(what, str) else list(what)
     if store:
@@ -134,7 +136,7 @@ def _list_local_sources(wanted: Iterable[str]) -> list[Source]:
 
 
 def _build_local_source(path: str, name: str) -> Source:
-    """Build the source of a local file; a broken link has 0 bytes and is reported when it is opened."""
+    """Return the `Source` of a local file. A broken link gets 0 bytes, and opening it raises an error."""
     try:
         state = os.stat(path)
     except OSError:
@@ -156,7 +158,7 @@ def _expand_pattern(pattern: str) -> list[str]:
 
 
 def _list_folder(folder: str) -> list[str]:
-    """Return the HDF5 files of a folder, by their endings or else by their content."""
+    """Return the HDF5 files in a directory, recognised by file name, or by content if no name is recognised."""
     there = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and not path.is_dir()]
     named = [path for path in there if formats.is_named_hdf5(path.name)]
     files = named or [path for path in there if _is_hdf5(path)]
@@ -185,7 +187,7 @@ def _list_bucket_sources(wanted: Iterable[str], spec: dict) -> list[Source]:
 
 
 def find_object(key: str, spec: dict) -> Source | None:
-    """Return an object of a bucket, None if it is absent or not accessible."""
+    """Return the object with this key, or None if it does not exist or access is denied."""
     store = stores.get_store(spec)
     with contextlib.suppress(Absent, Denied):
         return _build_sources(store.list_objects("", [key]), store, spec)[0]
@@ -204,13 +206,13 @@ def _build_sources(objects: Mapping[str, tuple[int, dict]], store: Store, spec: 
 
 
 def _find_shared_folder(keys: Iterable[str]) -> str:
-    """Return the folder that all keys share; unlike os.path.commonpath this keeps two slashes in a row."""
+    """Return the common directory of all keys; unlike os.path.commonpath, this preserves consecutive slashes."""
     folders = zip(*(key.split("/")[:-1] for key in keys), strict=False)
     return "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, folders))
 
 
 def _find_objects(store: Store, address: str) -> dict[str, tuple[int, dict]]:
-    """Return {key: (bytes, version)} of the objects that an address, folder or pattern in a bucket matches."""
+    """Return the objects in a bucket that match a URL, directory or pattern, as {key: (bytes, version)}."""
     key = address.removeprefix(IN_BUCKET).partition("/")[2]
     literal = _WILD.split(key)[0]
     if literal != key:
@@ -231,7 +233,7 @@ def _find_object_or_folder(store: Store, address: str, key: str) -> dict[str, tu
     try:
         listed = store.list_objects(f"{key}/", below=False)
     except Problem:
-        # Permission to read objects does not include permission to list them.
+        # The account may be permitted to read objects but not to list them.
         return {}
     return _choose_hdf5(address, listed)
 
@@ -246,7 +248,7 @@ def _choose_hdf5(folder: str, listed: dict[str, tuple[int, dict]]) -> dict[str, 
 
 
 def build_store_entry(bucket: str) -> dict:
-    """Return the store's entry for a bucket that no configuration names."""
+    """Return a configuration entry of a store for a bucket that is not in the configuration."""
     from sbench.stores.s3 import client
 
     return client.build_store_entry(bucket)
