@@ -1,1 +1,1 @@
-"""Audit published studies: convert their data to our tables, and test their claims with the data."""
+"""Audit published studies: convert their data to this project's tables, and test their claims with the data."""

@@ -1,4 +1,4 @@
-"""Audit tables with the columns of a published study: rules of docs/method.md, and figures that follow from others."""
+"""Audit CSV tables: test the rules of docs/method.md, and recompute numbers that follow from other columns."""
 
 import re
 import textwrap
@@ -16,19 +16,24 @@ from sbench.probe.program import Problem, expect_file
 PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
 _KINDS = {"text": csv_file.TEXT, "count": csv_file.COUNT, "number": csv_file.PRINTED}
 _REMEDY = "{} defines the columns"
-# Smallest share of a table's columns that identifies a file as such a table, perhaps with a renamed column.
+# A file is recognized as a copy of a published table if it has at least this fraction of the table's columns.
 _ALIKE = 0.5
 _MOST = 5
 _WIDTH, _INDENT = 118, 15
 
 
 def print_audit(files: Sequence[str], study: str = "", columns: Sequence[str] = ()) -> int:
-    """Print the findings of each rule in CSV files, with files of the same table as arms of a comparison; return 0.
+    """Print the outcome of each rule for CSV files.
+
+    Files with the columns of the same published table are compared with each other, as arms.
 
     Args:
-        files: tables with the columns of a published study, or other tables with `columns`.
-        study: the published study; "" to find it by the names of the columns.
-        columns: roles of the columns of other tables, column=role (`roles.WORDS`).
+        files: paths of tables with the columns of a published study; with `columns`, paths of any tables.
+        study: name of the published study; if empty, it is detected from the column names.
+        columns: roles of the columns, as column=role (`roles.WORDS`).
+
+    Returns:
+        Exit status 0.
     """
     if columns:
         for path in map(Path, files):
@@ -50,10 +55,16 @@ def print_audit(files: Sequence[str], study: str = "", columns: Sequence[str] = 
 
 
 def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: Sequence[Path]) -> list[str]:
-    """Return the lines of an audit of files that have the columns of a study's table.
+    """Audit files that have the columns of a published table, and return the lines to print.
+
+    Args:
+        study: name of the published study.
+        table: name of its table.
+        declared: the study's declarations (`timings`).
+        files: paths of the files.
 
     Raises:
-        Problem: a file cannot be read, lacks a column, has a wrong value, or shares its name with another file.
+        Problem: a file cannot be read, lacks a column or contains an invalid value, or two files have the same name.
     """
     of_table = [spec for spec in declared if spec["table"] == table]
     texts = _Printed(
@@ -63,7 +74,7 @@ def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: S
         raise Problem(f"two files are named {files[-1].stem}, but the name identifies an arm; rename a file")
     joined = [" + ".join(texts)] if " + " in table else list(texts)
     specs = [spec | {"table": names} for names in joined for spec in of_table]
-    # A declaration of a single table among joined tables applies to the file with its name.
+    # If `table` is a concatenation, declarations of its single tables apply to the files with the same name.
     specs += [spec | {"table": str(path)} for path in files for spec in declared if spec["table"] == path.name != table]
     lines = [f"{' + '.join(texts)}: columns of {table} ({study})"]
     for row in rules.judge_rules(specs, texts, ceilings.read_machines(study)).itertuples(index=False):
@@ -73,14 +84,14 @@ def describe_audit(study: str, table: str, declared: Sequence[Mapping], files: S
 
 
 class _Printed(dict):
-    """A mapping of paths to tables, which are read at each access and never cached, to save memory."""
+    """A mapping from paths to tables; each access reads the file, because caching all tables would take much memory."""
 
     def __getitem__(self, path: str) -> pd.DataFrame:
         return super().__getitem__(path)()
 
 
 def _describe_named_columns(named: Sequence[str], path: Path) -> list[str]:
-    """Return the lines of an audit of a file with roles of columns in `named`."""
+    """Audit a file whose columns have the roles in `named` (column=role), and return the lines to print."""
     spec = roles.parse_declaration(named, _read_header(path), str(path))
     kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
     texts = _Printed(
@@ -98,7 +109,7 @@ def _format_line(line: str) -> list[str]:
 
 
 def _describe_figures(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str]:
-    """Return lines with the figures that do not follow from others by the expressions of the published table."""
+    """Describe the numbers that the expressions in the study's derived.csv do not reproduce."""
     numbered = texts.copy()
     numbered.insert(0, "row", (texts.index + 2).astype(str))
     rows = derived.judge_derived(PUBLISHED / study / "audit/derived.csv", {table.split(" + ")[0]: numbered})
@@ -114,7 +125,7 @@ def _describe_figures(study: str, table: str, name: str, texts: pd.DataFrame) ->
 
 
 def _find_table(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
-    """Return the study and the table that share most columns with a file."""
+    """Return the study and the table with the largest fraction of columns that a file also has."""
     header = _read_header(path)
     alike = [
         (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
@@ -146,7 +157,7 @@ def _read_header(path: Path) -> list[str]:
 
 
 def _read_table(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:
-    """Return a file as text, with the column `source`; raise a Problem if a value does not fit its column."""
+    """Read a CSV file as strings and add a column `source`; raise Problem if a value is invalid for its column."""
     kinds = {name: _KINDS[kind] for name, kind in next(spec for spec in specs if "kinds" in spec)["kinds"].items()}
     texts = csv_file.read_table(path, kinds, _REMEDY.format(declared), printed=True)
     for spec in specs:

@@ -1,4 +1,4 @@
-"""Build the page with the audit of a published study."""
+"""Build the page that shows the audit of a published study."""
 
 import itertools
 from pathlib import Path
@@ -24,7 +24,13 @@ _PARTS = ("claims", "rules", "derived", "labels", "setup")
 
 
 def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
-    """Show a study's audit from the folder `tables`, and write answers.json for the index."""
+    """Render the page of a study's audit, and write answers.json for the index page.
+
+    Args:
+        page: page to render to.
+        tables: folder with the study's tables.
+        facts: path of facts.json.
+    """
     folder, sentences = Path(tables) / "audit", read_facts(facts)
     parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in _PARTS}
     source, limits = sentences["published"], sentences.get("limits") or []
@@ -55,7 +61,7 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
     answers = {
         **{"study": sentences["study"], "title": source["title"], "question": sentences["question"], "run": ""},
         **{"source": "Published studies, audited", "caution": "", "headline": answer, "picture": ""},
-        # The first page shows the first of each kind.
+        # Alternate both kinds, so that the index page, which shows the first entries, has some of each.
         **{"advice": [text for pair in itertools.zip_longest(wrong, broken) for text in pair if text]},
         **{"cells": len(parts["claims"]), "of": "claim", "failed": 0, "invalid": 0},
     }
@@ -63,9 +69,11 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 
 def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
-    """Return bold sentences with the numbers of claims that hold, reproduced figures, and broken rules.
+    """Summarize in bold the numbers of claims that hold, of reproduced derived numbers and of broken rules.
 
-    `source` is "published" if all published data are available, else "available".
+    Args:
+        parts: tables of the audit by name.
+        source: "published" if all published data are available, otherwise "available".
     """
     outcomes = parts["claims"]["outcome"].value_counts()
     counted = [
@@ -89,7 +97,7 @@ def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -
 
 
 def list_conclusions(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
-    """Return the claims of the study's conclusion, each with its computed values."""
+    """Format the claims in the study's conclusion, each with its outcome and computed values."""
     rows = parts["claims"].set_index("id", drop=False).loc[source["conclusion"]].to_dict("records")
     return [_format_conclusion(row) for row in rows]
 
@@ -102,13 +110,13 @@ def _format_conclusion(row: dict) -> str:
 
 
 def list_contradicted(table: pd.DataFrame) -> list[str]:
-    """Return at most four claims that do not hold, with their computed values."""
+    """Format the first four claims that do not hold, with their computed values."""
     rows = table[table["outcome"] == claims.NOT].head(_MOST).to_dict("records")
     return [f"“{row['quote']}”: {_format_values(row)}." for row in rows]
 
 
 def _format_values(row: dict) -> str:
-    """Return the claimed value, printed or read from the words, and the computed value."""
+    """Format the claimed and the computed value of a claim."""
     claimed, computed, unit = _format_value(row["printed"]), row["computed"], row["unit"]
     if not unit.startswith("factor"):
         return f"claimed {claimed} {unit}".rstrip() + f", computed {computed}"
@@ -121,7 +129,7 @@ def _format_value(printed: str) -> str:
 
 
 def list_broken_rules(table: pd.DataFrame) -> list[str]:
-    """Return the broken rules, each with the first table that breaks it; too few repeats come last."""
+    """Format the broken rules, each with the first table that breaks it; the rule on repeats comes last."""
     rows = table[table["outcome"] == rules.BROKEN].drop_duplicates("rule")
     rows = rows.sort_values("rule", key=lambda names: names == rules.REPEATS, kind="stable").to_dict("records")
     return [f"Broken rule “{row['rule']}” (METHOD {row['method']}): {row['data']}." for row in rows]

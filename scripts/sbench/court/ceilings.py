@@ -1,4 +1,4 @@
-"""Compare rates with the ceilings of machines (config/facts/machines.yaml): plateaus and excesses (METHOD 20)."""
+"""Compare rates with the limits of machines (config/facts/machines.yaml): plateaus and excessive rates (METHOD 20)."""
 
 import importlib
 from pathlib import Path
@@ -12,27 +12,28 @@ from sbench.probe.program import read_yaml
 
 MACHINES = Path("config/facts/machines.yaml")
 KEPT, BROKEN, UNTOLD = "kept", "broken", "not testable"
-# Share of a plateau's largest rate that all its rates reach; share of a ceiling that counts as reaching it.
+# All rates of a plateau are at least this fraction of its largest rate; a rate of at least this fraction of the ceiling
+# counts as reaching it.
 LEVEL, AT_CEILING = 0.9, 0.8
-# Smallest number of consecutive levels in a plateau.
+# Minimum number of consecutive levels in a plateau.
 FEW = 3
-# Factor from the unit of a ceiling to the unit of rates.
+# Conversion factors from the units of ceilings to the units of rates.
 _UNITS = {"Mbit/s": 1e6 / 8 / 2**20, "IOPS": 1.0}
 _OF_A_RUN = {"rate": "mean", "amount": "sum", "time": "max", "machine": "first"}
 
 
 def read_machines(study: str) -> dict[str, dict]:
-    """Return ceiling -> {value, unit, note} by machine, as documented and as the study's module adds."""
+    """Return {machine: {ceiling: {value, unit, note}}}, including ceilings from the study's `published` module."""
     own = getattr(importlib.import_module(f"sbench.studies.{study}.published"), "compute_ceilings", dict)
     return read_yaml(MACHINES)["machines"] | own()
 
 
 def compute_rates(data: Timings) -> pd.DataFrame:
-    """Return the rates of the cells, as medians of repeats (METHOD 16).
+    """Compute the rate of each cell as the median over its repeats (METHOD 16).
 
     Returns:
-        The columns of a cell, `amount` and `time` if declared, `rate`, `ceiling` (NaN if unknown) and `bound`, the
-        name of the ceiling.
+        DataFrame with one row per cell: the columns that identify the cell, `amount` and `time` if declared, `rate`,
+        `ceiling` (NaN if unknown) and `bound` (name of the ceiling).
     """
     declared = {role: how for role, how in _OF_A_RUN.items() if role in data.spec}
     table = pd.DataFrame({role: data.group_by_cell(data.get_values(role)).agg(how) for role, how in declared.items()})
@@ -46,7 +47,10 @@ def compute_rates(data: Timings) -> pd.DataFrame:
 
 
 def _get_ceiling(data: Timings, machine: str) -> tuple[float, str]:
-    """Return the ceiling of one or several machines in the unit of rates, NaN if unknown, and its name."""
+    """Return the combined ceiling of the declared number of machines in the unit of rates, and its name.
+
+    The ceiling is NaN if it is unknown.
+    """
     if not machine:
         return np.nan, "machine not named"
     facts, through = data.machines.get(machine, {}), data.spec["through"]
@@ -59,7 +63,11 @@ def _get_ceiling(data: Timings, machine: str) -> tuple[float, str]:
 
 
 def judge_plateaus(data: Timings) -> tuple[str, str]:
-    """Return an outcome, and the plateaus at which rates stop growing, with the machine's ceilings."""
+    """Find the plateaus at which rates stop growing; broken if a plateau reaches the machine's ceiling.
+
+    Returns:
+        The outcome, and a description of the plateaus and ceilings.
+    """
     over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)
     if not (of_series.size() >= FEW).any():
@@ -80,7 +88,10 @@ def judge_plateaus(data: Timings) -> tuple[str, str]:
 
 
 def _find_plateau(series: pd.DataFrame) -> pd.DataFrame:
-    """Return the last `FEW` or more consecutive levels with rates within `LEVEL` of each other, else no rows."""
+    """Return the last run of at least `FEW` consecutive levels whose smallest rate is at least `LEVEL` × the largest.
+
+    The result is empty if there is no such run.
+    """
     rates = series["rate"].to_numpy()
     for end in range(len(rates), FEW - 1, -1):
         start, low, high = end - 1, rates[end - 1], rates[end - 1]
@@ -93,7 +104,11 @@ def _find_plateau(series: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_ceilings(data: Timings) -> tuple[str, str]:
-    """Return an outcome, and the number of rates above the machine's ceiling: "too fast to be true"."""
+    """Count the rates above the machine's ceiling, which are too fast to be true; broken if there are any.
+
+    Returns:
+        The outcome, and a description of the rates and ceilings.
+    """
     table = compute_rates(data)
     above = table[table["rate"] > table["ceiling"]]
     unknown, bounded = _describe_unknown(table), table["ceiling"].notna().sum()
@@ -119,5 +134,5 @@ def _format_rate(value: float, data: Timings) -> str:
 
 
 def _format_gbit(value: float, data: Timings) -> str:
-    """Return a rate in Gbit/s, the unit of network cards, or "" if the unit is not MiB/s."""
+    """Format a rate in MiB/s as " (… Gbit/s)", the unit of network cards; an empty string for other units."""
     return f" ({value * 2**20 * 8 / 1e9:.1f} Gbit/s)" if data.unit == "MiB/s" else ""

@@ -1,4 +1,4 @@
-"""Compute the claims of a study from its tables, and judge whether they hold."""
+"""Recompute the values claimed by a study from its tables, and judge whether the claims hold."""
 
 import operator
 import re
@@ -18,13 +18,19 @@ COLUMNS = ("id", "kind", "quote", "where", "printed", "unit", "table", "tested_b
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e\d+)?"
 _PRINTED = re.compile(rf"(?P<sign>[<>]=?|~?)(?P<low>{_NUMBER})(?:\.\.(?P<high>{_NUMBER}))?")
 _COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-# Largest number of rows that a judgement names.
+# Maximum number of rows to list in a judgement.
 _MOST = 10
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A printed value: `sign` is <, <=, >, >=, ~ or "", `low` and `high` are its ends, `slack` their tolerances."""
+    """A printed value, range or bound.
+
+    Attributes:
+        sign: <, <=, > or >= for a bound, ~ for an approximate value, or an empty string.
+        low, high: ends of the range; equal for a single value.
+        slack: tolerances of `low` and `high`.
+    """
 
     sign: str
     low: float
@@ -32,22 +38,25 @@ class Printed:
     slack: tuple[float, float]
 
     def match_values(self, values: pd.Series) -> pd.Series:
-        """Return a mask of the computed values that the printed value can represent."""
+        """Return a boolean mask of the computed values that agree with the printed value."""
         if compare := _COMPARED.get(self.sign):
             return compare(values, self.low)
         return values.between(self.low - self.slack[0], self.high + self.slack[1])
 
     def has_both_ends(self, values: pd.Series) -> bool:
-        """Return whether the values reach both ends; True if the printed value is approximate or not a range."""
+        """Return whether the computed values reach both ends of the printed range.
+
+        The result is True if the printed value is approximate or not a range.
+        """
         ends = ((values.min(), self.low, self.slack[0]), (values.max(), self.high, self.slack[1]))
         return self.sign == "~" or self.low == self.high or all(abs(value - end) <= slack for value, end, slack in ends)
 
 
 def parse_printed(text: str, where: str) -> Printed:
-    """Parse a printed value: 4.23..6.91, ~5..6 (anything between), >5, <=10, ~30 (approximately), or 386.
+    """Parse a printed value such as 386, ~30 (approximately), 4.23..6.91, ~5..6 (anything in between), >5 or <=10.
 
     Raises:
-        Problem: the text has another form; the message begins with `where`.
+        Problem: the text is malformed; the message begins with `where`.
     """
     if not (match := _PRINTED.fullmatch(text.strip())):
         raise Problem(f"{where}: the printed value must be a number such as 386, ~30, >5 or 4.23..6.91 (got {text!r})")
@@ -57,7 +66,11 @@ def parse_printed(text: str, where: str) -> Printed:
 
 
 def _compute_slack(text: str, about: bool) -> float:
-    """Return half a unit of the last digit; if approximate, of an integer's last non-zero digit, and at least 10 %."""
+    """Return the tolerance of a printed number: half a unit of its last digit.
+
+    If the number is approximate (`about`), the last nonzero digit of an integer counts, and the tolerance is at least
+    10 %.
+    """
     mantissa, _, exponent = text.partition("e")
     digits = len(mantissa.partition(".")[2])
     if about and not digits:
@@ -67,14 +80,18 @@ def _compute_slack(text: str, about: bool) -> float:
 
 
 def judge_claims(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Judge the claims of a study from its tables, which are all text.
+    """Judge the claims of a study.
+
+    Args:
+        claims: the claims.
+        tables: the study's tables by name; all values are strings.
 
     Returns:
-        `COLUMNS`, `outcome` (one of four), `computed` (the values as text), and `why`: the rows that fulfil the claim,
-        or the reason for an unknown outcome.
+        DataFrame with one row per claim and the columns `COLUMNS`, `outcome` (`HOLDS`, `PARTLY`, `NOT` or `UNKNOWN`),
+        `computed` (the formatted values) and `why` (the rows that fulfil the claim, or why it is not testable).
 
     Raises:
-        Problem: a claim cannot be computed, for instance because a table lacks a column.
+        Problem: the value of a claim cannot be computed, for instance because a table lacks a column.
     """
     numbered = cache(lambda name: convert_numbers(join_tables(name, tables)))
     rows = []
@@ -86,7 +103,7 @@ def judge_claims(claims: Claims, tables: Mapping[str, pd.DataFrame]) -> pd.DataF
 
 
 def get_absent_table(names: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return the first table that a function needs but that is missing, or ""."""
+    """Return the name of the first table in `names` that is missing, or an empty string if none is."""
     parts = (part for name in names.values() for part in name.split(" + "))
     return next((part for part in parts if part not in tables), "")
 
@@ -94,10 +111,19 @@ def get_absent_table(names: Mapping[str, str], tables: Mapping[str, pd.DataFrame
 def compute_values(
     what: str, function: Callable, names: Mapping[str, str], numbered: Callable[[str], pd.DataFrame]
 ) -> pd.Series | None:
-    """Return the values of a function of tables, passed by the names of its parameters; None if it computes nothing.
+    """Call a function with the tables that its parameters name, and return its values.
+
+    Args:
+        what: beginning of error messages.
+        function: function of DataFrames that returns a number, a Series or None.
+        names: name of the table for each parameter.
+        numbered: returns the table with a given name, with numeric columns converted to numbers.
+
+    Returns:
+        The values as a Series, or None if the function returns None.
 
     Raises:
-        Problem: the function fails; the message begins with `what`.
+        Problem: the function fails.
     """
     frames = {parameter: numbered(name) for parameter, name in names.items()}
     try:
@@ -128,7 +154,7 @@ def _judge_claim(claim: Claim, numbered: Callable[[str], pd.DataFrame]) -> dict[
 
 
 def _name_rows(fits: pd.Series) -> str:
-    """Name the rows that fulfil a claim, or all others; count them if they are many."""
+    """List the rows that fulfil a claim ("only for …") or that do not ("except for …"); if too many, count them."""
     levels = fits.index.to_frame(index=False)
     levels = levels[[name for name in fits.index.names if name and levels[name].nunique() > 1]]
     for scope, rows in (("only for", fits), ("except for", ~fits)):

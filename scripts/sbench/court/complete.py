@@ -1,4 +1,4 @@
-"""Stop before the first page of the published studies if raw files are missing."""
+"""Check that all raw files of the published studies are available before any page is generated."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,7 @@ from sbench.probe.program import Problem, read_json, run_main, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the missing raw files; raise a Problem if there are any without `--partial`."""
+    """Write the list of missing raw files to `--out`; raise Problem if there are any and `--partial` is not given."""
     parser = argparse.ArgumentParser(prog="module.py sbench.court.complete", description=__doc__)
     parser.add_argument("--facts", nargs="+", required=True, type=Path, help="facts of the published studies")
     parser.add_argument("--partial", action="store_true", help="make pages of the available files")

@@ -1,7 +1,7 @@
-"""Recompute the printed figures of a table from the figures that they follow from.
+"""Recompute the derived numbers of a printed table, such as rates, from the numbers from which they follow.
 
-A printed number represents all numbers that round to it: within half of its last digit. Integers among the figures
-of an expression are exact, because they are sizes and counts.
+A printed number represents all numbers that round to it, within half a unit of its last digit. Integers among the
+inputs of an expression are exact, because they are sizes and counts.
 """
 
 import itertools
@@ -15,27 +15,31 @@ import pandas as pd
 from sbench.design import csv_file
 from sbench.probe.program import Problem
 
-# Expressions see only columns, because pandas cannot read a program's local variables on Python 3.13.0.
+# Expressions can use columns only, because pandas cannot access local variables on Python 3.13.0.
 COLUMNS_ALONE = {"engine": "python", "local_dict": {}, "global_dict": {}}
-# Columns of derived.csv: a column of a table follows from an expression.
+# Columns of derived.csv: a table, a column in it, and the expression from which the column follows.
 RULE = ("table", "column", "expression")
-# A number at the beginning of a text, such as 2560 of "2560(~2.5 TiB)".
+# A number at the beginning of a string, such as 2560 in "2560(~2.5 TiB)".
 _NUMBER = r"^\s*(-?\d+(?:\.(\d*))?(?:[eE]([-+]?\d+))?)"
 _NAME = re.compile(r"`([^`]+)`")
-# Relative error of double precision over a few operations.
+# Bound on the relative error of a few floating-point operations.
 _PRECISION = 1e-9
-# Number of texts parsed at a time.
+# Number of strings to parse at a time.
 _ROWS = 100_000
 
 
 def parse_numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """Return the numbers at the beginning of texts, NaN if missing, and half of the last digit of each."""
+    """Parse the number at the beginning of each string.
+
+    Returns:
+        The numbers (NaN if there is none), and half a unit of the last digit of each.
+    """
     pieces = [_parse_piece(texts.iloc[first : first + _ROWS]) for first in range(0, max(1, len(texts)), _ROWS)]
     return tuple(pd.concat(parts) for parts in zip(*pieces, strict=True))
 
 
 def _parse_piece(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
-    # Columns repeat most of their texts.
+    # Parse each distinct string once, because most strings in a column are repeated.
     codes, unique = pd.factorize(texts.astype(str), use_na_sentinel=False)
     parts = pd.Series(unique).str.extract(_NUMBER)
     digits = parts[1].str.len().fillna(0) - parts[2].fillna("0").astype(int)
@@ -44,16 +48,17 @@ def _parse_piece(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
 
 
 def select_disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataFrame:
-    """Return the rows whose number in `column` does not follow from an expression of others, however these are rounded.
+    """Select the rows in which a printed number differs from its expression by more than rounding can explain.
 
     Args:
-        printed: printed table, all text.
-        column: column of the printed figure.
-        expression: pandas expression of `columns in backquotes`.
+        printed: printed table; all values are strings.
+        column: column of the printed number.
+        expression: pandas expression with `column names in backquotes`.
 
     Returns:
-        The rows that disagree, with `printed`, `recomputed` (from the numbers as printed), `least` and `most` (over
-        all numbers that round to them) and `percent`, printed against recomputed.
+        The rows that disagree, with these additional columns: `printed`; `recomputed` from the inputs as printed;
+        `least` and `most`, the range over all inputs that round to the printed inputs; `percent`, the deviation of
+        `printed` from `recomputed`.
 
     Raises:
         Problem: the table lacks a column.
@@ -78,13 +83,17 @@ def select_disagreeing(printed: pd.DataFrame, column: str, expression: str) -> p
 
 
 def judge_derived(path: Path, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the recomputed and the disagreeing cells of each rule in a file, if its table exists.
+    """Recompute the derived columns that a file lists, and return the printed values that disagree.
 
-    A study without figures that follow from others lacks the file.
+    Args:
+        path: derived.csv, with a table, a column and an expression per row. It may be missing, because not all studies
+            print derived numbers.
+        tables: printed tables by name; rows of `path` for other tables are ignored.
 
     Returns:
-        One row per cell that disagrees, or one row without `row` for a rule without such cells: table, column,
-        expression, cells (the number recomputed), row (from the table's first column), and as `select_disagreeing`.
+        One row per value that disagrees, or one row without `row` for a derived column without such values. Columns:
+        table, column, expression, cells (number of values recomputed), row (name and value of the table's first
+        column), and the columns of `select_disagreeing`.
     """
     parts = []
     rules = csv_file.read_table(path, dict.fromkeys(RULE, csv_file.TEXT)).to_dict("records") if path.exists() else []

@@ -1,4 +1,4 @@
-"""Compare the labels of a study with values that functions compute from its data."""
+"""Compare the labels in a study's tables and figures with values computed from its data."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,13 +19,20 @@ BY_READING = "judged by reading"
 
 
 def judge_labels(path: Path, module: ModuleType, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Judge the labels in a file; return `COLUMNS`.
+    """Judge the labels in a CSV file.
 
-    `says` is the value of a label, printed like a claim, or a text; `function` names the function of the study's
-    module of claims that computes it.
+    Args:
+        path: CSV file with one row per label. `says` is the value that the label states, in the format of a claim's
+            printed value, or a text. `function` is the function in `module` that computes this value; if empty, the
+            label is judged by reading only.
+        module: the study's `published_claims` module.
+        tables: the study's tables by name.
+
+    Returns:
+        DataFrame with the columns `COLUMNS`.
 
     Raises:
-        Problem: the file cannot be read, or a label cannot be computed.
+        Problem: the file cannot be read, or a value cannot be computed.
     """
     labels = csv_file.read_table(path, _KINDS).reindex(columns=[*COLUMNS, "function"]).fillna("")
     for number, label in enumerate(labels.to_dict("records")):

@@ -1,4 +1,4 @@
-"""Get the data of the published studies (config/published.yaml): raw files, or printed tables."""
+"""Fetch the data of the published studies (config/published.yaml): raw files and printed tables."""
 
 import http.client
 import shutil
@@ -12,10 +12,10 @@ REACH_S = 10
 
 
 def read_sources(path: Path) -> dict[str, dict]:
-    """Return the entries of a file of sources, by study.
+    """Read a YAML file that describes the sources of each study.
 
     Raises:
-        Problem: the file cannot be read, or a study in it lacks a key.
+        Problem: the file cannot be read, or a study lacks a required key.
     """
     studies = read_yaml(path)
     for study, spec in studies.items():
@@ -25,10 +25,16 @@ def read_sources(path: Path) -> dict[str, dict]:
 
 
 def fetch_files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    """Return the files of a study by name, and a line for each raw file that is unavailable.
+    """Collect the files of a study; a printed table replaces an unavailable raw file with the same name.
 
-    A raw file comes from anywhere in the folder `local`, or is downloaded into `kept`; a printed table with its name
-    holds a part of it, and replaces it if it is unavailable.
+    Args:
+        spec: the study's entry in config/published.yaml.
+        printed: folder of the printed tables; each may be an excerpt of the raw file with the same name.
+        local: folder to search for raw files, including subfolders; None to download them.
+        kept: folder for downloaded files, which are reused.
+
+    Returns:
+        The files by name, and a message by name for each raw file that is unavailable.
     """
     there, absent = {path.name: path for path in sorted(printed.glob("*.csv"))}, {}
     for name, raw in (spec.get("raw") or {}).items():

@@ -1,6 +1,6 @@
-"""Parse the roles of a user's columns from words such as 'Latency (ms)=time_ms' store=arm.
+"""Parse the roles of columns in a user's table from arguments such as 'Latency (ms)=time_ms' store=arm.
 
-The result is a declaration like the declarations of published tables (`timings`), so the same rules test it.
+The result has the format of the declarations of published tables (`timings`), so the same rules apply to it.
 """
 
 import re
@@ -13,7 +13,7 @@ from sbench.probe.program import Problem
 
 _BYTES = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60}
-# Several columns may be arms or conditions.
+# Roles whose columns are not numeric; more than one column may have the roles arm and within.
 _TEXTS = ("arm", "within", "direction", "input", "repeat")
 _COUNTS = ("workers", "averaged")
 WORDS = (
@@ -24,10 +24,16 @@ WORDS = (
 
 
 def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -> dict:
-    """Return the declaration of a table from the roles of its columns, each `column=role`.
+    """Build the declaration of a table from the roles of its columns.
+
+    Args:
+        named: arguments of the form `column=role`.
+        header: names of the table's columns.
+        table: name of the table.
 
     Raises:
-        Problem: a word is invalid, its column is missing from the header, or time and rate are both missing.
+        Problem: an argument is invalid, its column is missing from the header, no column is a time or a rate, or no
+            column names the arms.
     """
     roles: dict[str, list[str]] = {}
     for word in named:
@@ -74,12 +80,15 @@ def parse_declaration(named: Sequence[str], header: Sequence[str], table: str) -
 
 
 def has_rates(spec: dict) -> bool:
-    """Return whether a table prints rates with the amounts and times that they follow from."""
+    """Return whether a declared table has rates as well as the amounts and times from which they follow."""
     return {"rate", "amount", "time"} <= spec.keys()
 
 
 def list_wrong_rates(spec: dict, texts: pd.DataFrame) -> list[str]:
-    """Return lines with the printed rates that do not follow from amount / time, by `over` or the first arm."""
+    """Describe the printed rates that differ from amount / time.
+
+    There is one line per level of `over`, or else of the first arm, with the largest deviation.
+    """
     wrong = derived.select_disagreeing(texts, spec["rate"], f"({spec['amount']}) / ({spec['time']})")
     by = spec.get("over") or spec["arms"][0]
     lines = []
@@ -102,7 +111,10 @@ def _is_role(role: str) -> bool:
 
 
 def _build_expression(roles: dict[str, list[str]], base: str, units: dict[str, float]) -> str:
-    """Return the expression of a role's column in seconds, or in bytes; "" if no column has the role."""
+    """Return a pandas expression that converts the column with a role to seconds or bytes.
+
+    The result is an empty string if no column has the role.
+    """
     for unit, factor in units.items():
         if columns := roles.get(f"{base}_{unit}"):
             return f"{factor!r} * {_quote_column(columns[0])}"

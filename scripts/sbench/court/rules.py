@@ -1,4 +1,4 @@
-"""Test rules of docs/method.md on a study's tables, as audit/columns.yaml declares them."""
+"""Test the rules of docs/method.md on a study's tables, whose columns are declared in audit/columns.yaml."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from sbench.verdicts import MIN_BLOCKS
 
 REPEATS = f"each cell has at least {MIN_BLOCKS} repeats"
 COLUMNS = ("rule", "method", "table", "outcome", "data")
-# A first access counts as slower at this ratio to the median of the others, if it is also the slowest.
+# A first access counts as slow if it is the slowest and takes at least this many times the median of the others.
 FIRST = 1.5
-# Smallest ratio of work, or of a speed-up, that counts as more.
+# Ratios of work, or of actual to ideal speed-up, count as an increase only if they exceed this value.
 MORE = 1.1
-# Largest number of series that a text names.
+# Maximum number of series to list in a description.
 _MOST = 4
 _MISSING = {
     "repeat": "identifiers of repeats",
@@ -44,15 +44,15 @@ _MISSING = {
 
 
 def judge_rules(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame], machines: Mapping) -> pd.DataFrame:
-    """Judge each rule on each table with the roles that it needs; name the missing roles if no table has them.
+    """Test each rule on each table that has the required roles; if there is none, report the missing roles.
 
     Args:
         declared: the declarations of a study.
-        tables: its printed tables by name, all text.
-        machines: ceiling -> {value, unit, note} by machine.
+        tables: printed tables by name; all values are strings.
+        machines: {machine: {ceiling: {value, unit, note}}}.
 
     Returns:
-        `COLUMNS`; `outcome` is `KEPT`, `BROKEN` or `UNTOLD`.
+        DataFrame with the columns `COLUMNS`; `outcome` is `KEPT`, `BROKEN` or `UNTOLD`.
     """
     views = [_build_view(spec, tables, machines) for spec in declared]
     rows = []
@@ -64,7 +64,7 @@ def judge_rules(declared: Sequence[Mapping], tables: Mapping[str, pd.DataFrame],
 
 
 def _build_view(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping) -> Timings:
-    """Build a declared table, without columns if a part of it is missing."""
+    """Build a declared table; it is empty if one of the concatenated tables is missing."""
     if absent := [name for name in spec["table"].split(" + ") if name not in tables]:
         nothing = pd.DataFrame()
         return Timings(spec | {"absent": absent[0]}, nothing, nothing, machines)
@@ -108,7 +108,7 @@ def _judge_repeats(data: Timings) -> tuple[str, str]:
 def _judge_inputs(data: Timings) -> tuple[str, str]:
     inputs = pd.util.hash_pandas_object(data.get_values("input"), index=False)
     once = ~pd.DataFrame({"run": data.group_by_cell(inputs).ngroup(), "input": inputs}).duplicated()
-    # Runs with equal sums of hashes read the same set.
+    # Runs have read the same set of inputs if the sums of the hashes of their distinct inputs are equal.
     sets, counts = data.group_by_cell(inputs.where(once, 0)).sum(), data.group_by_cell(once).sum()
     texts, same = [], True
     for (name, runs), (_, of_runs) in zip(data.split_by_level(sets), data.split_by_level(counts), strict=True):
@@ -136,7 +136,10 @@ def _judge_work(data: Timings) -> tuple[str, str]:
 
 
 def _judge_growth(data: Timings) -> tuple[str, str]:
-    """Find a series whose time grows less than half as much as others' for more work: skipped work takes no time."""
+    """Find a series whose time grows less than half as much as that of the other series for the same added work.
+
+    This suggests that some of the work was skipped.
+    """
     over, table = data.spec["over"], compute_rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby(data.series_columns or (lambda row: ""), sort=False)
     steps = table.assign(
@@ -180,7 +183,10 @@ def _judge_idle_workers(data: Timings) -> tuple[str, str]:
 
 
 def _find_parallel_lists(data: Timings) -> pd.Series:
-    """Return a mask of lists of tasks that ran in parallel: their slowest tasks together took longer than the run."""
+    """Return a mask of the task lists that ran in parallel with other lists of the same run.
+
+    They must have if the slowest tasks of a run's lists together took longer than the run.
+    """
     if _list_lacking("part time", data):
         return pd.Series(dtype=bool)
     slowest = data.group_by_cell(data.get_values("part"), data.spec["batches_of"]).max()
@@ -190,7 +196,7 @@ def _find_parallel_lists(data: Timings) -> pd.Series:
 
 
 def _judge_speed_ups(data: Timings) -> tuple[str, str]:
-    """Find runs that are faster than more workers can make them, because a cell left a cache to the next."""
+    """Find superlinear speed-ups with the number of workers, which suggest that an earlier run filled a cache."""
     workers, time = data.get_values("workers").rename("workers"), data.get_values("time")
     speed = (data.get_values("amount") if "amount" in data.spec else 1) / time
     names = [name for name in data.cell_columns if not data.frame[name].equals(workers)]
@@ -254,7 +260,8 @@ def _judge_rates(data: Timings) -> tuple[str, str]:
     text = f"{len(wrong)} of {count} printed rates differ from amount / time: {above} higher"
     text += f" (as means of rates are, by up to {wrong['percent'].max():.1f} %)" if above else ""
     text += f", {below} lower"
-    # A mean of rates is arithmetic; a rate of totals is the harmonic mean, which is never larger.
+    # For equal amounts, the rate of the totals is the harmonic mean of the rates, which never exceeds the arithmetic
+    # mean.
     text += ", which is impossible for a mean of rates" if below and "averaged" in data.spec else ""
     return BROKEN if above > below or (below and "averaged" in data.spec) else UNTOLD, text
 
@@ -289,7 +296,14 @@ def _format_counts(counts: pd.Series, noun: str) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: its name, its numbers in docs/method.md, the roles that it needs (a|b: a or else b), and its test."""
+    """A rule for measurements.
+
+    Attributes:
+        name: the rule as a statement.
+        method: its numbers in docs/method.md.
+        needs: required roles, separated by spaces; | separates alternatives, of which the first available is used.
+        test: function that returns the outcome and a description.
+    """
 
     name: str
     method: str

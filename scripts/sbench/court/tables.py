@@ -1,4 +1,4 @@
-"""Build the tables that a study's notebook reads from the published data, in the form of a run's tables."""
+"""Convert the published data of a study to tables in the format of a run, which the study's notebook reads."""
 
 import argparse
 import importlib
@@ -20,7 +20,7 @@ EQUIVALENCE_PERCENT = 5
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the tables and facts.json into `--out`; list unavailable raw files among the limits."""
+    """Write the tables and facts.json to `--out`; unavailable raw files are listed as limits."""
     parser = argparse.ArgumentParser(prog="module.py sbench.court.tables", description=__doc__)
     parser.add_argument("--study", required=True, help="name of the study")
     parser.add_argument("--sources", type=Path, required=True, help="YAML with the sources of each study")
@@ -55,13 +55,22 @@ def build_audit_tables(
     made: Mapping[str, pd.DataFrame],
     absent: Collection[str] = (),
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of the audit of a study by name.
+    """Build the tables of a study's audit.
+
+    Args:
+        study: name of the study.
+        printed: folder of the study's printed tables.
+        files: the study's CSV files by name.
+        made: the study's tables in the format of a run.
+        absent: names of the unavailable raw files. Claims and labels are judged from complete tables only, so they use
+            none of these files, and use `made` only if no file is unavailable.
 
     Returns:
-        claims and labels (labels.csv) with computed values; rules: outcomes on the tables that columns.yaml declares;
-        derived: cells that do not follow from others by the expressions of derived.csv; setup: setup.csv as it is.
-        Claims and labels read the files by name and cells and samples from `made`. They need all rows, so they skip
-        files in `absent`, and `made` if any is absent.
+        claims: the study's claims with computed values.
+        rules: outcomes of the rules for the tables declared in columns.yaml.
+        derived: printed numbers that the expressions in derived.csv do not reproduce.
+        labels: the labels in labels.csv with computed values.
+        setup: setup.csv, unchanged.
     """
     printed_tables = {name: pd.read_csv(path, dtype=str, keep_default_na=False) for name, path in files.items()}
     whole = {name: table for name, table in printed_tables.items() if name not in absent}
@@ -79,7 +88,13 @@ def build_audit_tables(
 
 
 def build_tables(study: str, settings: dict, records: Iterable[dict]) -> dict[str, pd.DataFrame]:
-    """Return the tables of published records, which have a cell's levels, `repeat`, `seconds`, and optional keys."""
+    """Convert published records to tables in the format of a run.
+
+    Args:
+        study: name of the study.
+        settings: the study's settings, such as the comparisons.
+        records: dicts with the factor levels (`cell`), `repeat`, `seconds`, and optionally other keys of a record.
+    """
     factors = schema.get_factors(study)
     usual = {name: str(factor["default"][0]) for name, factor in factors.items() if "default" in factor}
     kept = []

@@ -1,17 +1,34 @@
-"""Build tables of timings from the declarations in audit/columns.yaml, which give columns their roles.
+"""Build tables of timings from the declarations in audit/columns.yaml, which assign roles to columns.
 
-A declaration names a `table` (several joined by ` + ` get a column `source`), perhaps its `rows` (a pandas query), and
-roles of columns. Rules compare `arms` at equal levels of `within`; both together name a cell. `columns` (name ->
-expression) adds columns, `wide` names the levels in the names of columns, `kinds` has the types of values (text, count,
-number), `assuming` an assumption behind the amounts. All other keys are columns or expressions:
+These keys of a declaration describe the table:
 
-`repeat` identifies the repeats of a cell, `averaged` is the number of times in a printed mean. `time` (s) is the
-duration of a run, `amount` its moved amount, `unit` the unit of their ratio, by default MiB/s, and `rate` a printed
-rate. A rate may stop growing along the factor `over`; `machine` and `machines` are type and number of machines,
-`through` (names of config/facts/machines.yaml) is the part of a machine that bounds the rate. A row may be a task of
-`items` in a list of `batches_of`, with the time `part` (s); rules compare `sample` between `steps` in order of rows.
-`workers`, `input` (name of the data read), `work` (kind of work -> column) and `cpu` (s) mean their names; `readings`
-(words -> expression) are possible meanings of a rate, `stated` is the meaning in the study.
+* `table`: name of the table. Tables joined by ` + ` are concatenated, with a column `source`.
+* `rows`: pandas query that selects rows.
+* `columns`: {name: expression} of additional columns.
+* `wide`: how names of columns contain the levels of a factor.
+* `kinds`: type of each column: text, count or number.
+* `arms`, `within`: rules compare arms at equal levels of `within`. Both together identify a cell.
+* `unit`: unit of rates, MiB/s by default.
+* `machines`, `through`: number of machines, and the parts of a machine that may limit the rate (keys of
+  config/facts/machines.yaml).
+* `assuming`: assumption on which the amounts are based.
+* `batches_of`, `steps`: columns that identify a list of tasks, and the steps whose `sample` is compared, in the order
+  of the rows.
+* `work`: {kind of work: column}.
+* `readings`, `stated`: {description: expression} of possible meanings of a rate, and the meaning stated by the study.
+
+The other keys are roles, whose values are columns or expressions:
+
+* `repeat`: identifies the repeats of a cell.
+* `averaged`: number of runs in a printed mean.
+* `time`, `cpu`: duration and CPU time of a run in seconds.
+* `amount`: amount of data that a run moved.
+* `rate`: printed rate.
+* `over`: factor along which a rate may stop growing.
+* `machine`: machine type.
+* `items`, `part`: number of items and duration in seconds, if a row is a task of a list.
+* `sample`: time of a single step.
+* `workers`, `input`: number of workers, and name of the data read.
 """
 
 from collections.abc import Mapping
@@ -29,7 +46,14 @@ FILE = Path("audit/columns.yaml")
 
 @dataclass(frozen=True)
 class Timings:
-    """A declared table: its declaration, the printed texts, the same with numbers, and the ceilings of machines."""
+    """A table with its declaration.
+
+    Attributes:
+        spec: the declaration.
+        texts: the columns needed to check printed rates, as printed.
+        frame: the table with numbers as numeric dtypes.
+        machines: {machine: {ceiling: {value, unit, note}}}.
+    """
 
     spec: Mapping
     texts: pd.DataFrame
@@ -38,57 +62,72 @@ class Timings:
 
     @property
     def cell_columns(self) -> list[str]:
-        """Return the columns that name a cell: the first of `arms`, `over`, and other declared columns that vary."""
+        """Columns that identify a cell.
+
+        These are the first column of `arms`, the column `over`, and all columns of `arms` and `within` that vary.
+        """
         needed = {self.spec["arms"][0], self.spec.get("over")}
         names = dict.fromkeys([*self.spec["within"], *self.spec["arms"]])
         return [name for name in names if name in needed or self.frame[name].nunique() > 1]
 
     @property
     def series_columns(self) -> list[str]:
-        """Return the columns that distinguish series over `over`; [] for a single series."""
+        """Columns that identify a series along the factor `over`; [] for a single series."""
         return [name for name in self.cell_columns if name != self.spec["over"]]
 
     @property
     def unit(self) -> str:
-        """Return the unit of rates."""
+        """The unit of rates."""
         return self.spec.get("unit", "MiB/s")
 
     def get_values(self, role: str) -> pd.Series:
-        """Return the values of a role, one per row."""
+        """Return the values of a role's column or expression, one per row."""
         return self.compute_column(str(self.spec[role]))
 
     def compute_column(self, text: str) -> pd.Series:
-        """Return a column, or the values of an expression, one per row."""
+        """Return the values of a column or expression, one per row."""
         values = self.frame[text] if text in self.frame else self.frame.eval(text, **derived.COLUMNS_ALONE)
         return values if isinstance(values, pd.Series) else pd.Series(values, self.frame.index)
 
     def group_by_cell(self, values: pd.Series | pd.DataFrame, *columns: str, runs: bool = True):
-        """Return values grouped by cell, its repeats if declared, and columns, in the order of the rows."""
+        """Group values by cell, in the order of the rows.
+
+        Args:
+            values: values with one row per row of the table.
+            columns: columns or expressions to group by in addition.
+            runs: whether to also group by `repeat`, if declared.
+        """
         repeat = [self.get_values("repeat").rename("repeat")] if runs and "repeat" in self.spec else []
         return values.groupby(
             [*(self.frame[name] for name in self.cell_columns), *repeat, *map(self.compute_column, columns)], sort=False
         )
 
     def split_by_level(self, of_runs: pd.Series):
-        """Return ("levels: ", values of its runs) for each combination of levels of `within`."""
+        """Split values of runs by the levels of `within`; return ("levels: ", values) for each combination."""
         names = [name for name in self.spec["within"] if name in of_runs.index.names]
         groups = of_runs.groupby(level=names, sort=False) if names else []
         return [(f"{format_levels(level)}: ", values) for level, values in groups] or [("", of_runs)]
 
 
 def read_declarations(path: Path) -> list[dict]:
-    """Return the declarations in a file, [] if it does not exist."""
+    """Return the declarations in a YAML file; [] if it does not exist."""
     return read_yaml(path)["tables"] if path.exists() else []
 
 
 def build_timings(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping) -> Timings:
-    """Build a table from its declaration."""
+    """Build a table from its declaration.
+
+    Args:
+        spec: the declaration.
+        tables: printed tables by name; all values are strings.
+        machines: {machine: {ceiling: {value, unit, note}}}.
+    """
     wide, kinds = spec.get("wide"), spec.get("kinds", {})
     texts = join_tables(spec["table"], tables)
     texts = _convert_to_long(texts, wide) if wide else texts
-    # Declared columns are numbers even if they are mostly N/A.
+    # Columns declared as numeric are converted even if most values are N/A.
     amounts = [name for name, kind in kinds.items() if kind != "text"] + list(wide["values"] if wide else [])
-    # Only printed rates are checked digit by digit, so the text of other columns is dropped to save memory.
+    # The printed digits are needed only to check rates; the strings of other columns are dropped to save memory.
     of_rate = [spec[role] for role in ("rate", "amount", "time", "readings") if "rate" in spec and role in spec]
     order, printed = [*texts], [name for name in texts if any(name in str(text) for text in of_rate)]
     numbers = {}
@@ -105,7 +144,7 @@ def build_timings(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: M
 
 
 def _convert_to_long(texts: pd.DataFrame, wide: Mapping) -> pd.DataFrame:
-    """Return a table with one row per level in the names of columns, such as Blob in "Blob Latency (s)"."""
+    """Convert a table whose column names contain levels, such as Blob in "Blob Latency (s)", to long format."""
     parts = []
     for level in wide["levels"]:
         names = {form.format(level): name for name, form in wide["values"].items()}
@@ -115,7 +154,7 @@ def _convert_to_long(texts: pd.DataFrame, wide: Mapping) -> pd.DataFrame:
 
 
 def join_tables(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the table of a name, or join the tables that a plus separates, with a column `source`."""
+    """Return a table by name; for names joined by ` + `, concatenate the tables and add a column `source`."""
     parts = names.split(" + ")
     if len(parts) == 1:
         return tables[names]
@@ -123,7 +162,7 @@ def join_tables(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def convert_numbers(table: pd.DataFrame) -> pd.DataFrame:
-    """Convert the columns of a text table to numbers if most of their texts begin with a number."""
+    """Convert each column of strings to numbers if more than half of its strings begin with a number."""
     numbered = table.copy()
     for name in table:
         values, _ = derived.parse_numbers(table[name])
@@ -133,6 +172,6 @@ def convert_numbers(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_levels(levels: object) -> str:
-    """Format a level, or a combination of levels."""
+    """Format a level, or a combination of levels separated by commas."""
     parts = levels if isinstance(levels, tuple | np.ndarray) else (levels,)
     return ", ".join(f"{level:.10g}" if isinstance(level, float) else str(level) for level in parts)
