@@ -1,1 +1,1 @@
-"""Measuring programs import these modules, which need the standard library, numpy, h5py, dask or a store's client."""
+"""Modules for measuring programs, which need only the standard library, numpy, h5py, dask or a store's client."""

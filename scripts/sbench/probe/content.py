@@ -1,7 +1,8 @@
-"""Generate synthetic objects: random bytes that do not compress, and any part of which can be made again by itself.
+"""Generate synthetic objects of incompressible random bytes, of which any part can be regenerated independently.
 
-A piece of at most 4 MiB is raw bits of numpy's SFC64, seeded with (seed, size, object, piece) by SeedSequence; both are
-fixed by numpy's compatibility policy, so the bytes are the same on every machine. A block is a piece, or several.
+Each piece of at most 4 MiB consists of raw bits from numpy's SFC64, seeded with (seed, size, object number, piece
+number) by SeedSequence. numpy's compatibility policy fixes the output of both, so the bytes are the same on every
+machine. A block consists of one or more pieces.
 """
 
 import hashlib
@@ -15,15 +16,15 @@ PIECE = 1 << 22
 
 
 def iter_pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
-    """Yield the bytes of an object from `start`, in pieces of at most 4 MiB; no piece crosses the end of a block.
+    """Yield the bytes of an object from `start`, in pieces of at most 4 MiB that do not cross block boundaries.
 
     Args:
-        content: {"seed", "object", "block_bytes"}, as in a manifest's entry.
-        size: bytes of the object; the last block may be shorter.
-        start: offset of the first byte; the part of its piece before it is made and dropped.
+        content: "seed", "object" (its number) and "block_bytes", as in a manifest's entry.
+        size: size of the object in bytes; the last block may be shorter than the others.
+        start: offset of the first byte. The bytes before it in its piece are generated and discarded.
     """
-    # Every module for stores imports this module, and few make an object: importing numpy takes longer than many a
-    # cell.
+    # Imported here because all modules for stores import this module but few generate objects, and importing numpy
+    # takes longer than measuring some cells.
     import numpy as np
 
     length = min(PIECE, content["block_bytes"])
@@ -36,9 +37,9 @@ def iter_pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
 
 
 def build_entry(name: str, size: int, seed: int, number: int) -> dict:
-    """Build a manifest's entry for an object: {"name", "bytes", "sha256", "crc32", "content"}.
+    """Build a manifest's entry for an object, with "name", "bytes", "sha256", "crc32" and "content".
 
-    crc32 has a number per block, so that it covers any section given to a reader: sections are whole blocks.
+    "crc32" is a list with a checksum per block, so that any section of whole blocks can be verified.
     """
     content = {"seed": seed, "object": number, "block_bytes": sizes.compute_block_bytes(size)}
     whole, checksums, position = hashlib.sha256(), [], 0
@@ -52,7 +53,7 @@ def build_entry(name: str, size: int, seed: int, number: int) -> dict:
 
 
 def open_stream(entry: dict) -> io.BufferedReader:
-    """Open the bytes of an entry as a seekable file to read from; no byte is on a disk."""
+    """Open an object, given its manifest entry, as a seekable binary stream that is generated while it is read."""
     return io.BufferedReader(_Stream(entry), 1 << 20)
 
 

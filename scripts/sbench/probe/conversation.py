@@ -1,10 +1,10 @@
 """Exchange messages between a measuring program and the step that started it.
 
-The step (`scripts/step.py`) writes a JSON line, the job, to the program's standard input. The program answers with JSON
-lines on its standard output: `open` before it measures, upon which the step sets the state of the page cache and starts
-to count requests; `close` after all reads; and at the end `record`, or `unable` with the `reason` if it cannot read the
-existing data as the cell asks. The last window counts. Any other output of a library goes to standard error, which is
-the log.
+The step (`scripts/step.py`) writes the job as a line of JSON to the program's standard input. The program writes events
+as lines of JSON to its standard output: `open` before it measures, on which the step sets the state of the page cache
+and starts to count requests; `close` after all reads; and finally `record`, or `unable` with a `reason` if it cannot
+read the existing data as the cell requires. A program may measure several times; the last `open` and `close` count.
+Other output, such as that of libraries, is redirected to standard error, which is the log.
 """
 
 import json
@@ -27,22 +27,26 @@ class Step:
         self.job = self.receive_message()
 
     def open_window(self, *, sets_cache: bool = False) -> None:
-        """Wait until the step counts requests and, unless the program does so, has set the page cache."""
+        """Wait until the step counts requests and has set the state of the page cache.
+
+        Args:
+            sets_cache: whether the program sets the page cache itself, so that the step does not.
+        """
         self.send_message({"event": "open", "sets_cache": sets_cache})
         self.receive_message()
 
     def close_window(self) -> dict:
-        """Report the end of all reads; return the counted requests by method, if any."""
+        """Report the end of all reads, and return the numbers of counted requests by method, if any."""
         self.send_message({"event": "close"})
         return self.receive_message().get("requests", {})
 
     def send_record(self, record: dict) -> None:
-        """Send the program's part of the record, with the code and software that measured.
+        """Send the measured part of the record, and add the code and software of this process and its peak memory.
 
-        `modules` in it, and `files` (see `sbench.probe.software`), come from other measuring processes.
+        "modules" and "files" (see `sbench.probe.software`) in `record` are those of other measuring processes.
         """
         modules = [*provenance.list_loaded_modules(), *record.get("modules", [])]
-        # The largest process among this process and its ended children; the kernel counts in KiB (getrusage(2)).
+        # The largest peak of this process and its terminated children, converted from KiB (getrusage(2)).
         whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         peak = 1024 * max(resource.getrusage(who).ru_maxrss for who in whose)
         files = software.list_loaded_libraries() | record.pop("files", {})
@@ -51,11 +55,11 @@ class Step:
         self.send_message({"event": "record", "record": record | more})
 
     def send_message(self, message: dict) -> None:
-        """Send a line to the step."""
+        """Send a message to the step as a line of JSON."""
         print(json.dumps(message), file=self._out, flush=True)
 
     def receive_message(self) -> dict:
-        """Return the next line from the step."""
+        """Wait for the next message from the step and return it."""
         line = sys.stdin.readline()
         if not line:
             raise Problem("scripts/step.py closed the connection; start measuring programs through scripts/step.py")
@@ -63,7 +67,11 @@ class Step:
 
 
 def run_measurement(measure: Callable[[Step], dict]) -> int:
-    """Run a measuring program: `measure` gets the connection to its step and returns its part of the record."""
+    """Run a measuring program and return its exit status.
+
+    Args:
+        measure: measures a cell, given the connection to the step, and returns the measured part of the record.
+    """
     step = Step()
     try:
         step.send_record(measure(step))

@@ -1,4 +1,4 @@
-"""Start Dask workers that follow orders exactly: without retries, stealing and profiling (METHOD 15)."""
+"""Start Dask workers that run tasks exactly as assigned, without retries, work stealing or profiling (METHOD 15)."""
 
 import contextlib
 import logging
@@ -18,35 +18,40 @@ from sbench.probe.program import Problem, build_command, find_refusal
 
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
-    # Each task is bound to its worker: a task of a lost worker would wait for ever.
+    # Tasks are bound to workers, so without this a task of a lost worker would wait indefinitely.
     "distributed.scheduler.no-workers-timeout": "1s",
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.profile.enabled": False,
     "distributed.comm.retry.count": 0,
     "distributed.admin.log-format": "%(name)s: %(message)s",
 }
-# Variables that Dask sets for its workers as they start; the process that they are forked from needs them earlier.
+# Environment variables that Dask sets when workers start. The fork server needs them earlier.
 _ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "65536",
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
 }
-# Temporary files include the socket of that process, /pymp-…/listener-…, and a socket's name has at most 107 bytes.
+# Longest path of the temporary directory that leaves room for the fork server's socket, /pymp-…/listener-…: paths of
+# Unix sockets have at most 107 bytes.
 _FOLDER_BYTES = 70
-# Dask's command for the workers of a node, which listen on the address of the node's name.
+# Shell command that runs a Dask worker and makes it listen on the address of the node's name.
 _WORKER = 'exec "$@" --host "${SLURMD_NODENAME:-$(hostname)}"'
 _POLL_S = 1
 _executed = 0
 
 
 class Workers:
-    """A running cluster: `addresses` in a fixed order, process ids, numbers of threads, and the `client`.
+    """The workers of a running Dask cluster, in a fixed order.
 
     Attributes:
-        nodes: the machine name of each worker; a machine that is several nodes has several names.
+        client: the Dask client.
+        pids: process ID of each worker by address.
+        addresses: addresses of the workers.
+        threads: number of threads of each worker.
+        nodes: node name of each worker; a machine may be several nodes.
     """
 
     def __init__(self, client: Any, count: int) -> None:
-        """Wait for all `count` workers and remember their identities."""
+        """Wait until all `count` workers are connected, and store their addresses, process IDs and nodes."""
         client.wait_for_workers(count)
         self.client = client
         self.pids = dict(sorted(client.run(os.getpid).items()))
@@ -55,12 +60,12 @@ class Workers:
         self.nodes = self.run_on_each(host.get_node_name)
 
     def run_batches(self, function: Callable, batches: Sequence[Any]) -> list[Any]:
-        """Run `function` on each batch, batch i on worker i, and return the results in that order.
+        """Run `function` on each batch, with batch i on worker i, and return the results in that order.
 
-        Identical batches are different tasks (pure=False); no task is retried or moves to another worker.
+        Identical batches are separate tasks (pure=False). Tasks are neither retried nor moved to another worker.
 
         Raises:
-            Problem: a worker was lost, or `function` raised it.
+            Problem: a worker was lost, or `function` raised a Problem.
         """
         options = {"pure": False, "retries": 0, "allow_other_workers": False}
         futures = [
@@ -71,12 +76,15 @@ class Workers:
             return self.client.gather(futures)
 
     def run_on_each(self, function: Callable) -> list[Any]:
-        """Run `function` once on every worker, outside the counted tasks."""
+        """Run `function` once on every worker, without counting it as a task, and return the results."""
         answers = self.client.run(function)
         return [answers[address] for address in self.addresses if address in answers]
 
     def run_on_nodes(self, function: Callable, *arguments: object) -> list[Any]:
-        """Run `function` once on each node, in one of its workers; in this process if all workers are on its node."""
+        """Run `function` once per node, in a worker on that node, and return the results.
+
+        If all workers are on the same node, it runs in this process instead.
+        """
         if len(set(self.nodes)) == 1:
             return [function(*arguments)]
         first = {node: address for node, address in reversed(list(zip(self.nodes, self.addresses, strict=True)))}
@@ -84,10 +92,10 @@ class Workers:
         return [answers[first[node]] for node in dict.fromkeys(self.nodes)]
 
     def list_loaded_libraries(self) -> dict[str, str]:
-        """Return the libraries that the workers have loaded, as `software.list_loaded_libraries` does.
+        """Return the shared libraries that the workers have loaded, see `software.list_loaded_libraries`.
 
         Raises:
-            Problem: nodes have different libraries of the same name.
+            Problem: a library of the same name differs between nodes.
         """
         first, *others = self.run_on_nodes(software.compute_library_hashes) if len(set(self.nodes)) > 1 else [{}]
         for other in others:
@@ -98,32 +106,40 @@ class Workers:
         }
 
     def set_cache_states(self, state: str, files: list[Path]) -> dict:
-        """Bring the page cache of each node into a state; return their worst state (`page_cache.merge_states`)."""
+        """Set the page cache of each node to a state, and return the worst result (`page_cache.merge_states`)."""
         return page_cache.merge_states(self.run_on_nodes(page_cache.set_cache_state, state, files))
 
     def measure_resident(self, files: list[Path]) -> float | None:
-        """Return the smallest fraction of files that the page cache of a node holds; None if unknown."""
+        """Return the fraction of the files' pages in the page cache, the smallest of all nodes; None if unknown."""
         fractions = self.run_on_nodes(page_cache.measure_resident, files)
         return None if None in fractions else min(fractions)
 
     def prepare_nodes(self, state: str, files: list[Path]) -> dict:
-        """Return a record's entries for several nodes before its window opens: facts and state of the caches."""
+        """Describe the nodes and set their page caches, before a measurement on several nodes.
+
+        Returns:
+            The record's entries "host" and "cache".
+        """
         machines = self.run_on_nodes(host.read_facts, files[0] if files else ".")
         unknown = {"asked": state, "state": "elsewhere", "resident_before": None}
         return {"host": host.merge_facts(machines), "cache": self.set_cache_states(state, files) if files else unknown}
 
     def count_usable_cores(self) -> int:
-        """Return the number of cores that the workers may use on all nodes."""
+        """Return the total number of cores that the workers may use on all nodes."""
         return sum(self.run_on_nodes(host.count_usable_cores))
 
     def list_replaced(self) -> list[int]:
-        """Return the process ids of workers that another process has replaced."""
+        """Return the process IDs of workers that have been replaced by a new process."""
         return sorted(set(self.pids.values()) - set(self.client.run(os.getpid).values()))
 
 
 @contextlib.contextmanager
 def expect_no_losses(limit: str = "") -> Iterator[None]:
-    """Raise a Problem if a worker is lost within a `with` block, with the workers' memory `limit`, if any."""
+    """Raise a Problem if a worker is lost during a `with` block.
+
+    Args:
+        limit: memory limit of the workers for the message, or an empty string if there is none.
+    """
     from distributed.client import FutureCancelledError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
@@ -138,11 +154,11 @@ def expect_no_losses(limit: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def _start_on_nodes(nodes: int, count: int, threads: int, folder: Path) -> Iterator[tuple[Workers, float]]:
-    """Run the scheduler in a process on this node, and Dask's command for each worker."""
+    """Run the scheduler as a process on this node, and the workers on all nodes of the Slurm job by `srun`."""
     from distributed import Client
 
     start = time.perf_counter()
-    # Dask's files go to the step's folder, not under a shared name.
+    # Write Dask's files to the step's directory instead of a default directory that others may use.
     file, env = folder / "scheduler.json", _build_environment(_SETTINGS | {"temporary-directory": folder})
     options = ("--scheduler-file", str(file), "--no-dashboard")
     of_worker = ("--nthreads", str(threads), "--nworkers", "1", "--no-nanny", "--memory-limit", "0")
@@ -172,15 +188,15 @@ def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
 
 
 def _build_environment(settings: dict[str, object]) -> dict[str, str]:
-    """Return the environment that passes settings to Dask's commands."""
+    """Return environment variables for Dask's commands, including those that pass Dask settings."""
     names = {name: f"DASK_{name.upper().replace('.', '__').replace('-', '_')}" for name in settings}
     return os.environ | _ENVIRONMENT | {names[name]: str(value) for name, value in settings.items()}
 
 
 def start_forkserver() -> None:
-    """Start the process that workers are forked from; it imports Dask while this process still does.
+    """Start the fork server of the workers, which imports Dask in parallel with this process.
 
-    It must not load HDF5: ROS3 has threads, which a fork does not copy.
+    The fork server must not load HDF5, because HDF5's ROS3 driver starts threads, which do not survive a fork.
     """
     if _choose_method() == "forkserver":
         os.environ.update(_ENVIRONMENT)
@@ -195,22 +211,24 @@ def _choose_method() -> str:
 def start_cluster(
     count: int, threads: int = 1, processes: bool = True, memory_bytes: int = 0, nodes: int = 1, folder: str = "."
 ) -> contextlib.AbstractContextManager[tuple["Workers", float]]:
-    """Start `count` workers for the length of a `with` block: on the loopback, or on several nodes of a Slurm job.
+    """Run Dask workers during a `with` block, on the loopback interface or on several nodes of a Slurm job.
 
     Args:
         count: number of workers.
-        threads: threads of each worker.
-        processes: whether each worker is a process; otherwise all are threads of this process.
-        memory_bytes: limit at which Dask ends a worker process, after spilling and pausing at shares of it; 0: never.
-        nodes: number of nodes, which share the workers evenly, each worker a process without a memory limit.
-        folder: folder for files that all nodes must see.
+        threads: threads per worker.
+        processes: whether each worker is a process; otherwise all workers are threads of this process.
+        memory_bytes: memory limit at which Dask terminates a worker process; it spills to disk and pauses the worker
+            at fractions of the limit. 0 means no limit.
+        nodes: number of nodes, among which the workers are divided evenly. If there are several, each worker is a
+            process without a memory limit.
+        folder: directory for files that all nodes must be able to access.
 
     Returns:
-        A context manager of the workers and the seconds that their start took.
+        A context manager that yields the workers and the seconds that starting them took.
 
     Raises:
-        Problem: in the block, if this machine lacks loopback or shared memory, or, for several nodes, if this is not a
-            Slurm job, or Slurm or the scheduler ended before all workers were there.
+        Problem: on entering the block, if this machine lacks a loopback interface or shared memory; or, for several
+            nodes, if this is not a Slurm job, or `srun` or the scheduler ended before all workers had connected.
     """
     if nodes > 1:
         return _start_on_nodes(nodes, count, threads, Path(folder))
@@ -235,7 +253,7 @@ def _start_locally(count: int, threads: int, processes: bool, memory_bytes: int)
                 n_workers=count,
                 threads_per_worker=threads,
                 processes=processes,
-                # Worker threads of this process need no socket.
+                # Workers that are threads of this process need no socket.
                 host="127.0.0.1" if processes else None,
                 dashboard_address=None,
                 memory_limit=memory_bytes,
@@ -251,7 +269,7 @@ def _start_locally(count: int, threads: int, processes: bool, memory_bytes: int)
 
 
 def run_counted(function: Callable, batch: Any) -> Any:
-    """Run one task and count it in the process that runs it."""
+    """Run a task, and increment this process's count of tasks."""
     global _executed
     result = function(batch)
     _executed += 1
@@ -264,9 +282,9 @@ def count_executed() -> int:
 
 
 def split_into_batches(items: Sequence[Any], workers: int) -> list[Sequence[Any]]:
-    """Cut `items` into at most `workers` batches of ceil(items / workers); the last may be shorter (METHOD 12).
+    """Split `items` into batches of ceil(items / workers); the last may be smaller (METHOD 12).
 
-    Uneven divisions give fewer batches than workers: 500 items for 48 workers make 46 batches.
+    There may be fewer batches than workers: 500 items for 48 workers make 46 batches.
     """
     size = -(-len(items) // workers)
     return [items[first : first + size] for first in range(0, len(items), size)] if items else []

@@ -1,4 +1,4 @@
-"""Read settings and other JSON objects into frozen dataclasses, at both ends of a pipe."""
+"""Convert settings and other JSON objects to frozen dataclasses."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 def read_fields(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass with the fields that a JSON object has; ignore other keys.
+    """Build a dataclass from the keys of a JSON object, and ignore unknown keys.
 
-    A field whose type is a dataclass is read from a nested object. Missing keys take their defaults.
+    A field whose type is a dataclass is built from a nested object. Fields whose keys are missing have their defaults.
 
     Raises:
-        TypeError: a field without a default is missing.
+        TypeError: the key of a field without a default is missing.
     """
     parts = _list_parts(kind)
     return kind(
@@ -28,6 +28,6 @@ def read_fields(kind: type[T], values: Mapping[str, Any]) -> T:
 
 @cache
 def _list_parts(kind: type) -> dict[str, Any]:
-    """Return the fields of a dataclass, each with its type if that is a dataclass, else None."""
+    """Return the type of each field of a dataclass if that type is itself a dataclass, or else None."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] if is_dataclass(hints[field.name]) else None for field in fields(kind)}

@@ -1,4 +1,4 @@
-"""Recognise file formats by their first bytes: HDF5, and common mistakes for it, each with its remedy."""
+"""Recognise HDF5 files by their first bytes, and explain what other files are and how to convert or fix them."""
 
 import codecs
 import errno
@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-# Endings of HDF5 files; netCDF-4 is HDF5. Files of .hdf, .mat and .nc may be older formats, which are reported.
+# Extensions of HDF5 files, including netCDF-4. Files with .hdf, .mat or .nc may have older formats, which are reported.
 _ENDINGS = (
     *(".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4", ".mat", ".nwb", ".h5ad", ".h5mu", ".loom", ".nxs", ".cxi", ".kea"),
     *(".h5p", ".h5part", ".bag", ".cgns", ".cool", ".mcool", ".fast5", ".hspy", ".jld2", ".snirf", ".uvh5"),
 )
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _LEAST_BYTES = 96
-# The largest user block here is far below HDF5's limit.
+# Possible offsets of the signature. HDF5 allows far larger user blocks than the largest one here.
 _BLOCKS = [0, *(512 * 2**power for power in range(24))]
 _HEAD_BYTES = 2048
-# Files that only Zarr stores have.
+# Names of files that occur only in Zarr stores.
 ZARR = frozenset((".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"))
 _CONTROL = frozenset(map(chr, range(32))) - frozenset("\t\n\f\r")
 _MARKUP = {"<": "XML", "{": "JSON", "[": "JSON"}
 _SHOWN = 40
-# Marks in the first file of a driver that writes several files.
+# Driver names in the first file written by HDF5's family and multi drivers, which write several files.
 _FAMILY, _SPLIT = b"NCSAfami", b"NCSAmult"
 
 _NETCDF3 = "convert it: nccopy -k nc4 in.nc out.nc"
@@ -33,11 +33,11 @@ _JOIN = "join them: h5repart -family_to_single 'name%d.h5' joined.h5, with the p
 _UNITE = "copy it into a single file with the driver that wrote it (in h5py: driver='split')"
 _NO_LOCKS = "if its file system does not support locks, set HDF5_USE_FILE_LOCKING=FALSE"
 _MATLAB = "a MAT-file of a version before 7.3", "save it in MATLAB with -v7.3, or read it with SciPy"
-# Of level 4: the type of the values in tens (P), and of the matrix in ones (T).
+# Type codes of level 4 MAT-files: the tens digit (P) is the data type, the ones digit (T) the matrix type.
 _MATLAB4 = frozenset(10 * values + matrix for values in range(6) for matrix in range(3))
-# GRIB follows a header of the sender's.
+# In GRIB files, a header of the transmitting system may precede the signature.
 _GRIB = re.compile(rb"GRIB...[\1\2]", re.DOTALL)
-# (offset, bytes there, name, remedy)
+# (offset of the signature, signature, name of the format, remedy)
 _KINDS = (
     (0, b"CDF\1", "netCDF-3 (classic)", _NETCDF3),
     (0, b"CDF\2", "netCDF-3 (64-bit offset)", _NETCDF3),
@@ -74,30 +74,30 @@ _KINDS = (
 
 
 def is_named_hdf5(name: str) -> bool:
-    """Return whether a name has an ending of HDF5 files."""
+    """Return whether a file name has an extension that HDF5 files use."""
     return os.path.splitext(name)[1].lower() in _ENDINGS
 
 
 def is_hdf5(content: BinaryIO) -> bool:
-    """Return whether a file has HDF5's signature, at its start or after a user block."""
+    """Return whether a file has the HDF5 signature at its start or after a user block."""
     return _find_signature(content) is not None
 
 
 def format_error(error: Exception) -> str:
-    """Return HDF5's message in a line: the system's message if there is any, else the text or the kind of the error."""
-    # The text of a KeyError is in quotes.
+    """Format an HDF5 error in one line: the message of the underlying system error, if any, else its text or type."""
+    # str() of a KeyError would put its text in quotes.
     words = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     number = re.search(r"errno = (\d+)", words)
     return os.strerror(int(number[1])) if number else " ".join(words.split()) or type(error).__name__
 
 
 def describe_open_error(where: str, content: BinaryIO, error: Exception) -> str:
-    """Describe in a line why HDF5 does not open a file, with the remedy.
+    """Explain in one line why HDF5 cannot open a file, and how to fix that.
 
     Args:
-        where: the file's path or address.
-        content: its bytes.
-        error: HDF5's error.
+        where: path or address of the file.
+        content: the file, open for reading.
+        error: the exception raised by HDF5.
     """
     if (offset := _find_signature(content)) is None:
         return f"{where} is not an HDF5 file{_name_kind(where, content)}"
@@ -106,7 +106,7 @@ def describe_open_error(where: str, content: BinaryIO, error: Exception) -> str:
 
 
 def describe_path_error(path: Path, error: Exception) -> str:
-    """Describe in a line why HDF5 does not open, or later read, a file of this machine, with the remedy."""
+    """Explain in one line why HDF5 cannot open or read a local file, and how to fix that."""
     try:
         with open(path, "rb") as content:
             return describe_open_error(str(path), content, error)
@@ -157,7 +157,7 @@ def _name_fault(where: str, head: bytes, size: int, error: Exception) -> str:
 
 
 def _name_kind(where: str, content: BinaryIO) -> str:
-    """Return " but ..." with the kind of a file that is not HDF5, and the remedy."""
+    """Return a phrase such as " but …; …" with the format of a file that is not HDF5, and a remedy."""
     head, _ = _read_head(content)
     if part := _name_part(Path(where)):
         return f" but {part}"
@@ -176,7 +176,7 @@ def _name_kind(where: str, content: BinaryIO) -> str:
 
 
 def _is_matlab4(head: bytes) -> bool:
-    """Return whether a file begins like level 4 of MathWorks' "MAT-File Format" (matfile_format.pdf)."""
+    """Return whether a file starts with a level 4 header of MathWorks' "MAT-File Format" (matfile_format.pdf)."""
     if len(head) < struct.calcsize("5i"):
         return False
     for order, machine in ("<", 0), (">", 1000):
@@ -188,9 +188,9 @@ def _is_matlab4(head: bytes) -> bool:
 
 
 def _name_text(head: bytes) -> str:
-    """Return " but ..." with the kind of a text, "" for other bytes."""
+    """Return a phrase such as " but …; …" with the kind of a text file, or an empty string if it is not text."""
     try:
-        # Unlike bytes.decode, this accepts a character that the end of the head cuts.
+        # Unlike bytes.decode, an incremental decoder accepts an incomplete character at the end.
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(head).lstrip()
     except UnicodeDecodeError:
         return ""
@@ -207,7 +207,13 @@ def _name_text(head: bytes) -> str:
 
 
 def _name_part(path: Path) -> str:
-    """Return the part of several files that this is, "" if it is not a part: the first file is in the same folder."""
+    """If a file is part of a set written by HDF5's family or split driver, describe it.
+
+    The first file of the set must be in the same directory.
+
+    Returns:
+        A description and a remedy; an empty string if the file is not part of a set.
+    """
     for first in _list_siblings(path.name, r"\d+", lambda digits: ("0" * len(digits), "0")):
         if _has_mark(path.with_name(first), _FAMILY):
             return f"a member of the family of files that begins with {first}; {_JOIN}"

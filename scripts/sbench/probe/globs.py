@@ -1,4 +1,4 @@
-"""Expand patterns of files like the standard library's glob, up to a number of files and folders."""
+"""Expand file name patterns like the standard library's glob, but limit the number of visited files and directories."""
 
 import fnmatch
 import glob
@@ -7,22 +7,25 @@ from collections.abc import Iterable, Iterator
 
 from sbench.probe.program import Problem
 
-# They take a second on a disk. A pattern may begin at the root of a cluster's file systems, or in /proc.
+# Visiting this many takes about a second on a local disk. Without a limit, a pattern that starts at the root of a
+# cluster's file systems or in /proc would take very long.
 MOST = 300_000
 
 
 def expand_pattern(pattern: str) -> list[str]:
-    """Return the paths that match a pattern, sorted; `**` matches any folders, and enters each folder once.
+    """Return the sorted paths that match a pattern.
+
+    `**` matches any number of directories, and enters each directory only once, even if links lead to it.
 
     Raises:
-        Problem: too many files are below the folders that it begins with.
+        Problem: more than `MOST` files and directories would be visited.
     """
     visited = _walk_pattern("/" * pattern.startswith("/"), pattern.strip("/").split("/"), set())
     return sorted(filter(None, iter_limited(visited, pattern)))
 
 
 def iter_limited(paths: Iterable, what: object) -> Iterator:
-    """Yield paths, up to `MOST`; raise a Problem about `what` if there are more."""
+    """Yield at most `MOST` paths, and raise a Problem that names `what` if there are more."""
     for number, path in enumerate(paths):
         if number == MOST:
             raise Problem(
@@ -32,7 +35,7 @@ def iter_limited(paths: Iterable, what: object) -> Iterator:
 
 
 def _walk_pattern(folder: str, parts: list[str], entered: set) -> Iterator[str]:
-    """Yield the matches of a pattern's parts in a folder, and "" for each other visited file or folder."""
+    """Yield paths in a directory that match the parts of a pattern, and an empty string for each visited entry."""
     first, *rest = parts
     if not glob.has_magic(first):
         path = os.path.join(folder, first)
@@ -42,7 +45,7 @@ def _walk_pattern(folder: str, parts: list[str], entered: set) -> Iterator[str]:
             yield path
         return
     if deep := first == "**":
-        # By device and inode, as links may form circles, as in /sys.
+        # Identify directories by device and inode, because links may form cycles, as in /sys.
         if (place := (*os.stat(folder or ".")[1:3], len(parts))) in entered:
             return
         entered.add(place)
@@ -60,7 +63,10 @@ def _walk_pattern(folder: str, parts: list[str], entered: set) -> Iterator[str]:
 
 
 def _list_entries(folder: str) -> list[os.DirEntry]:
-    """Return the entries of a folder, links last, so that a folder entered once has its real name."""
+    """Return the sorted entries of a directory, or an empty list if it cannot be read.
+
+    Symbolic links come last, so that directories are entered by their real names.
+    """
     try:
         with os.scandir(folder or ".") as entries:
             return sorted(entries, key=lambda entry: (entry.is_symlink(), entry.name))
