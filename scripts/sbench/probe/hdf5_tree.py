@@ -1,4 +1,4 @@
-"""Walk the links of an HDF5 file: each object once, whatever its name and type, and past all errors."""
+"""Walk the links of an HDF5 file, entering each group once; names need not be UTF-8, and errors do not end the walk."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ import h5py
 SOFT, EXTERNAL, _OTHER = "soft link", "external link", "link of a user-defined kind"
 _KINDS = {h5py.h5l.TYPE_HARD: "", h5py.h5l.TYPE_SOFT: SOFT, h5py.h5l.TYPE_EXTERNAL: EXTERNAL}
 Address = tuple
-# Most nested groups to walk: paths take memory by the square of the depth, and no useful tree is deeper.
+# Maximum nesting depth of groups. The memory for paths grows with the square of the depth, and no real file is deeper.
 DEPTH = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of a group and its target.
+    """A link in a group and its target.
 
     Attributes:
-        path: path from the root, as in the file: UTF-8 as a rule.
-        object: the group, dataset or type; None if it cannot be opened, or for a link to another file.
-        address: identifies the object within the file; () if it cannot be opened.
+        path: path from the root, as stored in the file; usually UTF-8.
+        object: the group, dataset or named datatype; None if it cannot be opened or is in another file.
+        address: identifies the object within the file; an empty tuple if there is no `object`.
         first: whether this is the first hard link to the object.
-        kind: "" of a hard link, else "soft link" or "external link".
-        target: target of a soft or external link, in words.
-        error: error of opening the object, or of listing the links of a group.
+        kind: type of the link, such as "soft link" or "external link"; an empty string for a hard link.
+        target: target of a soft or external link, as a string.
+        error: the exception raised when the object was opened or the links of the group were listed.
     """
 
     path: bytes
@@ -36,24 +36,25 @@ class Link:
 
     @property
     def name(self) -> str:
-        """The path in UTF-8; other bytes are escaped."""
+        """The path as a string, with bytes that are not UTF-8 escaped."""
         return to_text(self.path)
 
 
 def to_text(name: str | bytes) -> str:
-    """Return a name, which h5py leaves as bytes if it is not UTF-8; such bytes are escaped."""
+    """Convert a name to a string. h5py returns names that are not UTF-8 as bytes; their invalid bytes are escaped."""
     return name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
 
 
 def is_utf8(path: bytes) -> bool:
-    """Return whether a path is UTF-8, so that all readers agree on it."""
+    """Return whether a path is valid UTF-8, so that all readers decode it in the same way."""
     return to_text(path).encode() == path
 
 
 def walk_links(file: h5py.File) -> Iterator[Link]:
-    """Yield the root and all links below it, a group before its members, members by name; do not follow soft links.
+    """Yield the root and all links below it: groups before their members, and members sorted by name.
 
-    Unlike HDF5's visit, it asks for no sizes of metadata, which would read the index of each dataset's chunks.
+    Groups are entered only through hard links. Unlike HDF5's visit functions, this does not query the size of metadata,
+    for which HDF5 would read the chunk index of every dataset.
     """
     root = h5py.h5g.open(file.id, b"/")
     seen = {_get_address(root)}
@@ -74,12 +75,12 @@ def walk_links(file: h5py.File) -> Iterator[Link]:
 
 
 def list_members(group: Link) -> Iterator[Link]:
-    """Yield the links of a group that was reached before, so that no link is the first to its object."""
+    """Yield the links in a group that has been walked before; none of them counts as the first to its object."""
     yield from _iter_links(group.object, group.path, None)
 
 
 def _iter_links(group: h5py.h5g.GroupID, path: bytes, seen: set[Address] | None) -> Iterator[Link]:
-    """Yield the links of a group at `path`, by name; add objects at their first hard link to `seen`."""
+    """Yield the links in the group at `path`, sorted by name; add the addresses of newly found objects to `seen`."""
     links: list[tuple[bytes, int]] = []
     order = {"idx_type": h5py.h5.INDEX_NAME, "order": h5py.h5.ITER_INC}
     try:
@@ -99,7 +100,7 @@ def _resolve_link(group: h5py.h5g.GroupID, name: bytes, kind: int, path: bytes, 
         member = h5py.h5o.open(group, name)
         address = _get_address(member)
         if words and address[0] != _get_address(group)[0]:
-            # It leads through a link to another file.
+            # The soft link leads through an external link to another file.
             return Link(path, kind=EXTERNAL, target=target)
     except Exception as error:
         return Link(path, kind=words, target=target, error=error)

@@ -1,4 +1,4 @@
-"""Read the facts of the machine that ran a record (METHOD 14)."""
+"""Describe the machine on which a cell is measured (METHOD 14)."""
 
 import os
 import platform
@@ -14,9 +14,14 @@ MEMORY_DEVICE = re.compile("z?ram[0-9]+")
 
 
 def read_facts(path: Path | str = ".") -> dict:
-    """Return the host block of a record; `path` selects the file system to describe.
+    """Describe this machine, for the "host" entry of a record.
 
-    Sizes are in bytes, loads are the three load averages; facts that a machine hides are None.
+    Args:
+        path: any path on the file system to describe.
+
+    Returns:
+        A description in which "ram_bytes" is in bytes, "cpu_quota" in cores, and "load_before" contains the 1, 5 and 15
+        minute load averages. Values that are not available are None.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -37,26 +42,30 @@ def read_facts(path: Path | str = ".") -> dict:
 
 
 def get_node_name() -> str:
-    """Return the name of this machine; within a Slurm job, Slurm's name of the node."""
+    """Return the name of this machine; within a Slurm job, this is Slurm's name for the node."""
     return slurm.get_node() or platform.node()
 
 
 def merge_facts(machines: list[dict]) -> dict:
-    """Return the facts of several machines that measured together: of the first, with the names and boots of all."""
+    """Merge the descriptions of several machines: the first by node name, with the node names and boot IDs of all."""
     machines = sorted(machines, key=itemgetter("node"))
     names = {key: ", ".join(dict.fromkeys(str(one[key]) for one in machines)) for key in ("node", "boot")}
     return machines[0] | names
 
 
 def count_usable_cores(mask: set[int] | None = None) -> int:
-    """Return the number of usable cores: `mask`, or this process's affinity, cut by the control group's quota."""
+    """Return the number of usable cores: those in `mask`, limited by the control group's CPU quota.
+
+    Args:
+        mask: core numbers; by default, the CPU affinity of this process.
+    """
     cores = len(os.sched_getaffinity(0) if mask is None else mask)
     quota = read_cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def read_cpu_quota() -> float | None:
-    """Return the CPU quota of this control group in cores, the smallest up to its root; None: no limit."""
+    """Return the smallest CPU quota, in cores, of this process's control group and its parents; None if unlimited."""
     limits = [(read_kernel_file(group / "cpu.max") or "max").split() for group in list_control_groups()]
     old = [
         [read_kernel_file(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
@@ -67,7 +76,11 @@ def read_cpu_quota() -> float | None:
 
 
 def list_control_groups(controller: str = "") -> list[Path]:
-    """Return the folders of this process's control group and its parents: of cgroup v2, or a controller of v1."""
+    """Return the directories of this process's control group and its parents.
+
+    Args:
+        controller: name of a cgroup v1 controller, or an empty string for cgroup v2.
+    """
     lines = [line.split(":", 2) for line in (read_kernel_file("/proc/self/cgroup") or "").splitlines()]
     own = next((path for _, names, path in lines if controller in names.split(",")), "/")
     group = _GROUPS / controller / own.lstrip("/")
@@ -75,17 +88,21 @@ def list_control_groups(controller: str = "") -> list[Path]:
 
 
 def find_mount(path: Path | str) -> dict:
-    """Return {"file_system", "mount_point", "mount_options", "device"} of the file system that holds `path`."""
+    """Return "file_system", "mount_point", "mount_options" and "device" of the file system that contains `path`."""
     target = Path(path).resolve()
     mounts = [line.split() for line in (read_kernel_file("/proc/self/mounts") or "").splitlines()]
     holding = [fields for fields in mounts if target.is_relative_to(fields[1])]
-    # Of mounts at the same place, the last hides the others.
+    # If several file systems are mounted at the same point, the last one hides the others.
     device, point, kind, options = max(reversed(holding), key=lambda fields: len(fields[1]), default=[None] * 4)[:4]
     return {"file_system": kind, "mount_point": point, "mount_options": options, "device": device}
 
 
 def find_memory_backing(path: Path | str) -> str:
-    """Return the memory backing of a folder or a block device: "tmpfs", "ram0", "overlay on tmpfs"; "" if on a disk."""
+    """Describe how a directory or block device is stored in memory, such as "tmpfs", "ram0" or "overlay on tmpfs".
+
+    Returns:
+        The description; an empty string if it is stored on a disk.
+    """
     path = Path(path).resolve()
     if path.is_block_device():
         mounted, device = {"file_system": "", "mount_options": ""}, path.name
@@ -98,7 +115,7 @@ def find_memory_backing(path: Path | str) -> str:
         return device
     options = dict(option.partition("=")[::2] for option in (mounted["mount_options"] or "").split(","))
     below = options.get("upperdir") or read_kernel_file(f"/sys/block/{device}/loop/backing_file") or ""
-    # A deleted file is on the file system of its folder.
+    # A deleted backing file is still on the file system of its directory.
     below = Path(below.removesuffix(" (deleted)")) if below else None
     there = next((place for place in (below, *below.parents) if place.exists()), None) if below else None
     inner = find_memory_backing(there) if there else ""
@@ -106,7 +123,7 @@ def find_memory_backing(path: Path | str) -> str:
 
 
 def read_kernel_file(path: Path | str) -> str | None:
-    """Return the text of a kernel file; None if this user cannot read it."""
+    """Return the content of a file in /proc or /sys; None if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -114,7 +131,7 @@ def read_kernel_file(path: Path | str) -> str | None:
 
 
 def read_number(pattern: str, path: Path | str) -> int | None:
-    """Return the number that `pattern` finds in a kernel file; None without a match."""
+    """Return the integer in the first group of a regular expression's match in a kernel file; None without a match."""
     match = re.search(pattern, read_kernel_file(path) or "", re.MULTILINE)
     return int(match[1]) if match else None
 
@@ -125,7 +142,7 @@ def _read_cpu_model() -> str | None:
 
 
 def _read_instance() -> str | None:
-    """Return the id and type of a cloud machine, as far as this user may read them."""
+    """Return the product UUID and name, which identify cloud instances, as far as this user may read them."""
     facts = (read_kernel_file(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
     return " ".join(filter(None, facts)) or None
 

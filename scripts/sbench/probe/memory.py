@@ -1,13 +1,15 @@
-"""Read the memory of processes and of their machine from Linux (proc(5), cgroup v2 and v1)."""
+"""Read the memory use of processes and the free memory of the machine on Linux (proc(5), cgroup v2 and v1)."""
 
 import resource
 from pathlib import Path
 
 from sbench.probe.host import list_control_groups, read_kernel_file, read_number
 
-# Bytes that a reading process may take in addition to an operation; interpreter and libraries are loaded before.
+# Bytes by which a reading process may grow in addition to the size of an operation. The interpreter and libraries are
+# loaded before and do not count.
 SPARE = 64 * 2**20
-# Of control groups: the controller of v1, and the names of their limit, their usage, and their usage by files.
+# Files of memory control groups, for cgroup v2 and v1: the v1 controller, the files with the limit and the usage, and
+# the entry of memory.stat with the page cache that can be reclaimed.
 _LIMITS = (
     ("", "memory.max", "memory.current", "inactive_file"),
     ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -15,40 +17,43 @@ _LIMITS = (
 
 
 def read_resident_bytes() -> int:
-    """Return the resident bytes of this process."""
+    """Return the resident memory of this process in bytes."""
     return _read_bytes("/proc/self/status", "VmRSS")
 
 
 def read_peak_bytes(pid: int | str = "self") -> int | None:
-    """Return the peak resident bytes of a process since its start or its `forget_peak`; None if it has ended."""
+    """Return the peak resident memory of a process in bytes since it started, or since `forget_peak`.
+
+    Returns None if the process has ended.
+    """
     return _read_bytes(f"/proc/{pid}/status", "VmHWM")
 
 
 def read_data_bytes(pid: int) -> int | None:
-    """Return the bytes of a process that count against its limit of data (setrlimit(2)); None if it has ended."""
+    """Return the bytes of a process that count towards RLIMIT_DATA (setrlimit(2)); None if it has ended."""
     return _read_bytes(f"/proc/{pid}/status", "VmData")
 
 
 def forget_peak(pid: int | str = "self") -> None:
-    """Reset the peak of a process, this process or another of this user, to its present resident bytes."""
+    """Reset the peak resident memory of this process, or another process of this user, to its current value."""
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 def compute_available_bytes() -> int:
-    """Return the bytes that new processes may take: the machine's, within the limits of the control groups."""
+    """Return the bytes of memory available to new processes, within the limits of the control groups."""
     free = _read_bytes("/proc/meminfo", "MemAvailable")
     for controller, limit, taken, files in _LIMITS:
         for group in list_control_groups(controller):
             most = read_kernel_file(group / limit) or ""
             if most.isdigit():
-                # The kernel frees the group's pages of files when processes need them.
+                # The kernel reclaims the group's inactive page cache when processes need memory.
                 of_files = read_number(rf"^{files} (\d+)", group / "memory.stat") or 0
                 free = min(free, max(0, int(most) + of_files - int(read_kernel_file(group / taken) or 0)))
     return free
 
 
 def compute_free_bytes() -> int:
-    """Return the bytes that this process may take: `compute_available_bytes`, within its limits (setrlimit(2))."""
+    """Return the bytes of memory that this process can still allocate, within its limits (setrlimit(2))."""
     left = [compute_available_bytes()]
     for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         limit, taken = resource.getrlimit(kind)[0], _read_bytes("/proc/self/status", name)

@@ -1,4 +1,4 @@
-"""Record the code that measured, so that arms are only compared if the same code measured both (METHOD 14)."""
+"""Identify the code that measured a cell, so that only cells measured by the same code are compared (METHOD 14)."""
 
 import contextlib
 import hashlib
@@ -11,9 +11,15 @@ from sbench.probe.program import Problem, find_git
 
 
 def describe_code(modules: Iterable[str]) -> dict:
-    """Return {"git", "dirty", "code_sha256"} for the `sbench.…` modules that took part in measuring a cell.
+    """Describe the version of the code that measured a cell.
 
-    git is None outside a clone. Only the modules count, so a change elsewhere leaves records comparable.
+    Args:
+        modules: names of the `sbench.…` modules that took part in the measurement. Only these are hashed, so that
+            records remain comparable after changes to other modules.
+
+    Returns:
+        "git": the commit. "dirty": whether there are uncommitted changes. Both are None outside a Git repository.
+        "code_sha256": hash of the modules.
     """
     commit = _run_git("rev-parse", "HEAD")
     dirty = bool(_run_git("status", "--porcelain")) if commit else None
@@ -21,7 +27,7 @@ def describe_code(modules: Iterable[str]) -> dict:
 
 
 def compute_code_sha256(modules: Iterable[str]) -> str:
-    """Return a hash of the sources of `modules`, named as Python imports them; a shell script by its path."""
+    """Return the SHA-256 of the sources of `modules`, given as Python module names, or as paths of shell scripts."""
     hashed = hashlib.sha256()
     for module in sorted(set(modules)):
         file = Path(module) if module.endswith(".sh") else Path("scripts", *module.split(".")).with_suffix(".py")
@@ -31,19 +37,20 @@ def compute_code_sha256(modules: Iterable[str]) -> str:
 
 
 def list_loaded_modules() -> list[str]:
-    """Return the `sbench.…` modules that this process has loaded, including the main program."""
+    """Return the names of the `sbench.…` modules that this process has imported, including the main program."""
     main = getattr(sys.modules["__main__"], "__spec__", None)
     names = {name for name in sys.modules if name.startswith("sbench.")}
     return sorted(names | ({main.name} if main and main.name.startswith("sbench.") else set()))
 
 
 def list_package_modules(*names: str) -> list[str]:
-    """Return all modules of some folders of the package, such as "stores", which has a module for each kind of store.
+    """Return the names of all modules in directories of the package `sbench`, whether imported or not.
 
-    Arms are compared if all these modules are the same code, whichever an arm has loaded.
+    For example, "stores" has a module for each kind of store. With this list, cells that import different modules of
+    such a directory count as measured by the same code.
 
     Raises:
-        FileNotFoundError: the package lacks such a folder.
+        FileNotFoundError: the package has no such directory.
     """
     root = Path(__file__).resolve().parents[2]
     folders = ((root / "sbench" / name).resolve(strict=True) for name in names)

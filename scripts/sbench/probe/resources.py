@@ -1,4 +1,4 @@
-"""Measure the CPU and memory of a window, and the state of the machine during it (METHOD 14)."""
+"""Measure the CPU and memory use of processes, and the state of the machine, during a measurement (METHOD 14)."""
 
 import os
 import re
@@ -9,31 +9,33 @@ from sbench.probe.host import list_control_groups, read_kernel_file, read_number
 
 _WAITED_FOR = ("cpu", "io", "memory")
 _TICKS = os.sysconf("SC_CLK_TCK")
-# In /proc/<pid>/stat, after the name (proc(5)): the parent, and user and system time of it and of its ended children.
+# Indices of fields after the name in /proc/<pid>/stat (proc(5)): the parent's PID, and the user and system time of the
+# process and of its terminated children.
 _PARENT, _USER, _SYSTEM, _ENDED_USER, _ENDED_SYSTEM = 1, 11, 12, 13, 14
 
 
 class Meter:
-    """A reader of the kernel's counters at both ends of a window."""
+    """A meter that reads kernel counters at the start and end of a measurement."""
 
     def __init__(self, processes: Mapping[str, int]) -> None:
-        """Set the processes to measure, including all their children: name -> process id."""
+        """Set the processes to measure, including their descendants, as process IDs by name."""
         self._processes = dict(processes)
         self._at_open: tuple[dict, dict] = ({}, {})
 
     def open(self) -> None:
-        """Read the counters at the start."""
+        """Read the counters at the start of the measurement."""
         self._at_open = self._read_cpu(), _read_machine()
 
     def close(self) -> dict:
-        """Return the use of resources since `open`; None for counters that this kernel lacks.
+        """Return the resource usage since `open`.
 
         Returns:
-            of each process: user_s and system_s, CPU seconds on this machine to 10 ms, and peak_bytes, its largest
-                resident size so far, None if it has ended.
-            machine: steal_s (CPU seconds that a hypervisor kept), cpu_pressure_s, io_pressure_s, memory_pressure_s
-                (seconds in which some task waited for it), throttled_s (by the control group's quota), major_faults,
-                busy_s (CPU seconds of all processes) and mhz, the mean frequency at the end.
+            For each process: user_s and system_s, its CPU seconds on this machine with a resolution of 10 ms, and
+                peak_bytes, its peak resident memory so far, None if it has ended.
+            For "machine": steal_s (CPU seconds that the hypervisor gave to others), cpu_pressure_s, io_pressure_s and
+                memory_pressure_s (seconds in which some task waited for the resource), throttled_s (by the control
+                group's CPU quota), major_faults, busy_s (CPU seconds of all processes), and mhz, the mean clock
+                frequency at the end. Counters that this kernel lacks are None.
         """
         (cpu, machine), (cpu_now, machine_now) = self._at_open, (self._read_cpu(), _read_machine())
         taken = {
@@ -45,7 +47,7 @@ class Meter:
         return {**taken, "machine": passed | {"mhz": _read_mhz()}}
 
     def _read_cpu(self) -> dict[str, dict[str, float]]:
-        # Parse after the name, which may contain spaces and parentheses.
+        # Parse the fields after the name, because the name may contain spaces and parentheses.
         texts = {int(pid): read_kernel_file(f"/proc/{pid}/stat") for pid in os.listdir("/proc") if pid.isdigit()}
         stats = {pid: text.rpartition(")")[2].split() for pid, text in texts.items() if text}
         return {name: _compute_cpu_seconds(stats, root) for name, root in self._processes.items()}
