@@ -184,7 +184,7 @@ def test_a_verdict_on_time_has_its_reason_or_says_that_it_has_none(run: Results)
 
     lines = with_model(lambda total: total)
     assert lines
-    assert all("as measured" in line for line in lines)
+    assert all("agrees with the measured" in line for line in lines)
     lines = with_model(lambda total: 1 / total)
     assert lines
     assert all("requests and bytes do not explain it" in line for line in lines), "the sign is wrong"

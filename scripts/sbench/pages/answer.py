@@ -56,13 +56,13 @@ def _describe_requests(finding: Finding, cells: pd.DataFrame, results: Results) 
         for name in ("requests", "opens", "connections")
         if not np.allclose(*(one[name] for one in both), equal_nan=True)
     ]
-    why = _describe_model(finding.rows, results)
+    new, old = name_sides(finding.rows.iloc[0], results)
+    why = _describe_model(finding.rows, old, results)
     if not why and not counts and np.allclose(*(side["moved"] for side in both), rtol=0.01):
         return "", None
     # Always print requests with bytes; print opens and connections only if they differ.
     shown = [name for name in ("opens", "connections") if name in counts and not both[0][name].isna().any()]
     texts = [", ".join([_format_requests(side), *(_format_count(side[name], name) for name in shown)]) for side in both]
-    new, old = name_sides(finding.rows.iloc[0], results)
     spans = tuple(
         (column, *((float(factor * side[name].min()), float(factor * side[name].max())) for side in both))
         for column, name, factor in (("requests", "requests", 1), ("bytes", "moved", MIB), *((n, n, 1) for n in shown))
@@ -81,15 +81,15 @@ def _format_count(values: pd.Series, noun: str) -> str:
     return f"{text} {noun.removesuffix('s') if text == '1' else noun}"
 
 
-def _describe_model(rows: pd.DataFrame, results: Results) -> str:
-    """Compare the ratio predicted from requests, bytes, CPU time and opens with the measured ratio.
+def _describe_model(rows: pd.DataFrame, old: str, results: Results) -> str:
+    """Compare the ratio to `old` predicted from requests, bytes, CPU time and opens with the measured ratio.
 
     Return an empty string if a prediction is missing.
     """
     ratios, measured = get_modelled_ratios(rows, results), rows["ratio"].astype(float)
     if ratios.isna().any():
         return ""
-    spans = {"model": prose.format_span(ratios), "measured": prose.format_span(measured)}
+    spans = {"model": prose.format_span(ratios), "measured": prose.format_span(measured), "old": old}
     if model.is_explained(ratios, measured).all():
         return words.fill("as measured", **spans)
     same_way = model.has_direction(ratios, measured)

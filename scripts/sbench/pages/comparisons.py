@@ -75,9 +75,11 @@ def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     first = first.sort_values(["own", "decided", "effect"], ascending=False, kind="stable")
     rest = rows[~rows.index.isin(first.index)].head(REST)
     note = write_caption(results, first) if len(first) else ""
-    name, title = "deciding" if most == ROWS else "deciding-few", "Comparisons, the question's first"
+    asked = results.report.get_factor(list_asked_factors(results)[0]).title
+    order = words.fill("question first", factor=asked) if first["own"].nunique() > 1 else ""
+    name, title = "deciding" if most == ROWS else "deciding-few", "Main comparisons"
     return (
-        Figure(name, title, note, _build_joint_panel(first, results), select_numbers(results, first)),
+        Figure(name, title, note + order, _build_joint_panel(first, results), select_numbers(results, first)),
         Figure(
             "deciding-rest",
             "The other comparisons",
@@ -91,11 +93,8 @@ def draw_deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
 def write_caption(results: Results, rows: pd.DataFrame) -> str:
     """Write the caption of a figure of comparisons."""
     metric, blocks = results.report.get_metric(rows["metric"].iloc[0]), results.report.unit == "block"
-    return (
-        f"Ratio of {metric.title}{', block by block: median' if blocks else ''} with 95 % CI. "
-        f"Left of 1, the first name is {'faster' if metric.is_time else 'lower'}. "
-        f"Shaded: the same within ±{results.same_percent:g} %."
-    )
+    name, less = f"comparisons of {'blocks' if blocks else 'jobs'}", "faster" if metric.is_time else "lower"
+    return words.fill(name, title=metric.title) + words.fill("first is", less=less, percent=results.same_percent)
 
 
 def select_numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:

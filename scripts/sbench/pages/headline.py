@@ -18,6 +18,7 @@ from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 FEW = 2  # contenders that the headline describes; with more, it names only the fastest
 CLAUSES, LONGEST = 2, 35  # maximum number of clauses and words in a headline
 NAMED = 5  # maximum number of levels named in a question
+_SETTLED = (*ORDERED, Outcome.SAME)
 Sentence = tuple[str, tuple[Statement, ...]]
 
 
@@ -116,20 +117,21 @@ def _split_by_order(rows: pd.DataFrame) -> list[pd.DataFrame]:
 def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
     """Write which of two arms took less time in a storage location, and under which conditions the reverse was true."""
     new, old = name_sides(rows.iloc[0], results)
-    texts = []
+    texts: list[str] = []
     for number, part in enumerate(_split_by_order(rows)):
         effect = get_effect(part, results)
         against = f" {effect.than} {old}" if is_named and not number else ""
         who = f"{new} " if not number else "" if effect.text.startswith("took ") else "it "
         text = effect.text if not number else effect.text.removeprefix("took ")
-        texts.append(f"{who}{text}{against}{_describe_conditions(part, rows, results)}")
+        texts.append(f"{who}{text}{against}{_describe_conditions(part, rows, results, ' '.join(texts))}")
     return "; ".join(texts)
 
 
-def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Results) -> str:
-    """Describe the conditions of an order that only some comparisons have: " with …" or " with … (3 of 4)".
+def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Results, before: str) -> str:
+    """Describe the conditions of an order: " with a 64 MiB page buffer", or " … (in 3 of 4 comparisons)" if not in all.
 
-    Return an empty string if all comparisons have the same order.
+    After a text `before` about a page buffer, " with no page buffer" is " without". Return an empty string if all
+    comparisons have the same order.
     """
     if len(part) == len(rows):
         return ""
@@ -137,9 +139,12 @@ def _describe_conditions(part: pd.DataFrame, rows: pd.DataFrame, results: Result
     conditions = _find_conditions(part, opposite, rows, results)
     among = rows[_match_conditions(rows, conditions)]
     text = ", ".join(results.names.format_condition(factor, levels) for factor, levels in conditions.items())
+    some = words.fill("in comparisons", many=len(part), of=len(among))
     if not text:
-        return words.fill("in comparisons", many=len(part), of=len(among))
-    return f" {text}{f' ({len(part)} of {len(among)})' if len(among) > len(part) else ''}"
+        return some
+    missing = text.removeprefix("with no ")
+    named = words.fill("with none") if missing != text and before.endswith(f" {missing}") else f" {text}"
+    return f"{named}{f' ({some.strip()})' if len(among) > len(part) else ''}"
 
 
 def _find_conditions(
@@ -268,18 +273,23 @@ def _explain_nothing(cells: pd.DataFrame) -> str:
 
 
 def write_tally(results: Results) -> str:
-    """Write how many comparisons of the question's factor were decided, and the outcomes of the rest.
+    """Write how many comparisons of the question's factor and of others were decided, and the outcomes of the rest.
 
     Return an empty string if all of them were decided.
     """
     factor, rows = list_asked_factors(results)[0], results.get_comparisons()
-    rows = rows[rows["factor"] == factor]
-    counts = rows["verdict"].value_counts().to_dict()
-    decided = sum(counts.pop(outcome, 0) for outcome in (*ORDERED, Outcome.SAME))
-    if rows.empty or not counts:
+    own = rows["factor"] == factor
+    if rows["verdict"].isin(_SETTLED).all():
         return ""
-    others = "".join(f"; {count} {words.get_outcome(outcome)}" for outcome, count in counts.items())
-    title = prose.capitalize_first(results.report.get_factor(factor).title)
-    return words.fill(
-        "tally", factor=title, decided=decided, of=prose.format_count(len(rows), "comparison"), others=others
-    )
+    title = results.report.get_factor(factor).title
+    parts = [_count_decided("tally of factor", rows[own], factor=title)] if own.any() else []
+    parts += [_count_decided("tally of others" if parts else "tally of all", rows[~own])] if not own.all() else []
+    return words.fill("tally", parts="; ".join(parts))
+
+
+def _count_decided(name: str, rows: pd.DataFrame, **fields: str) -> str:
+    counts = rows["verdict"].value_counts().to_dict()
+    decided = sum(counts.pop(outcome, 0) for outcome in _SETTLED)
+    others = ", ".join(f"{count} {words.get_counted(outcome)}" for outcome, count in counts.items())
+    fields |= {"others": f" ({others})" if others else "", "of": prose.format_count(len(rows), "comparison")}
+    return words.fill(name, decided=decided, rest=prose.format_count(len(rows), "other"), **fields)

@@ -130,12 +130,24 @@ def find_insensitivity(run: Results) -> str:
     if not small and not (rows["verdict"] == Outcome.NO_EVIDENCE).any():
         return ""
     many = words.fill("one small effect" if small == 1 else "small effects", many=small)
+    arm = _name_slowed_arm(control, run)
     others, remedy = words.fill("in range", many=many) if small else "", _describe_remedy(control)
     if control["detectable_ratio"] > TOO_NOISY:
         times = prose.format_number(control["detectable_ratio"])
-        return words.fill("too noisy", times=times, others=others, remedy=remedy)
+        return words.fill("too noisy", arm=arm, times=times, others=others, remedy=remedy)
     percent = _format_percent(control["detectable_ratio"] - 1)
-    return words.fill("insensitive", percent=percent, others=others, remedy=remedy)
+    return words.fill("insensitive", arm=arm, percent=percent, others=others, remedy=remedy)
+
+
+def _name_slowed_arm(control: Mapping, run: Results) -> str:
+    """Name the cell of a planted slowdown by the levels of the factors that the run varies, and its place."""
+    cells = run.cells[run.cells["cell"] == control["baseline"]]
+    if cells.empty:
+        return str(control["baseline"])
+    row = cells.iloc[0].to_dict() | {"state": run.get_cache_states(cells).iloc[0]}
+    varying = [name for name in run.report.names if name not in run.report.places]
+    levels = run.names.format_levels(row, run.select_varying_factors(run.measured, varying))
+    return ", ".join(filter(None, [levels, run.names.format_place(row)]))
 
 
 def count_needed_blocks(blocks: float, detectable_ratio: float, ratio: float = WORTHWHILE) -> float:

@@ -11,11 +11,13 @@ from sbench.pages.headline import Sentence
 from sbench.pages.judgement import MOST_REPEATS, WORTHWHILE, count_needed_blocks
 from sbench.pages.markup import bold, code
 from sbench.pages.results import Results
+from sbench.pages.sentences import name_sides
 from sbench.pages.statements import Choice, Recommendation
 from sbench.verdicts import MIN_BLOCKS
 from sbench.verdicts.outcomes import Outcome
 
 MOST = 4  # maximum number of recommendations on a page; the tables cover all cells
+NAMED = 3  # maximum number of undecided pairs of levels named in a sentence
 
 
 def list_recommendations(results: Results) -> list[Sentence]:
@@ -189,8 +191,7 @@ def _describe_repeats_to_detect(results: Results) -> list[str]:
     needed = pd.Series(needed, doubtful.index)
     within = doubtful[needed <= MOST_REPEATS]
     if within.empty:
-        undecided = prose.format_count(len(doubtful), "comparison")
-        return [f"{undecided} undecided: more than {MOST_REPEATS} repeats would be needed to detect {WORTHWHILE}×."]
+        return [words.fill("too many repeats", most=MOST_REPEATS, **_describe_undecided(doubtful, results))]
     repeats = int(needed[within.index].max())
     more = repeats - int(within["blocks"].min())
     if more < 1:
@@ -198,8 +199,14 @@ def _describe_repeats_to_detect(results: Results) -> list[str]:
     cells = pd.unique(within[["baseline_cell", "contender_cell"]].to_numpy().ravel())
     minutes = more * float(results.cells.set_index("cell")["total_s"].reindex(cells).sum()) / 60
     about = f", at least {minutes:.0f} min of reading" if minutes >= 1 else ""
-    many = prose.format_count(len(within), "undecided comparison")
-    return [
-        f"{prose.capitalize_first(many)}: {more} more repeats{about} would detect {WORTHWHILE}×; "
-        f"raise {code('repeats')} to {repeats} and run again."
-    ]
+    fields = {"more": more, "about": about, "repeats": code("repeats"), "needed": repeats}
+    return [words.fill("more repeats", **fields, **_describe_undecided(within, results))]
+
+
+def _describe_undecided(rows: pd.DataFrame, results: Results) -> dict[str, str]:
+    """Return the template fields for undecided comparisons: their number, their levels and the size to detect."""
+    pairs = dict.fromkeys(" vs ".join(name_sides(row, results)) for _, row in rows.iterrows())
+    shown = [*pairs] if len(pairs) <= NAMED else [*pairs][: NAMED - 1]
+    shown += [words.fill("more arms", many=len(pairs) - len(shown))] if len(shown) < len(pairs) else []
+    many, percent = prose.format_count(len(rows), "comparison"), f"{100 * (WORTHWHILE - 1):.0f}"
+    return {"comparisons": many, "pairs": "; ".join(shown), "percent": percent}

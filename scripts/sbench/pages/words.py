@@ -11,6 +11,8 @@ OUTCOMES = {
     Outcome.NOT_COMPARABLE: "not comparable",
     Outcome.TOO_FEW: "too few repeats",
 }
+# Outcomes after a number of comparisons.
+COUNTED = {Outcome.NO_EVIDENCE: "without evidence of a difference", Outcome.TOO_FEW: "with too few repeats"}
 # The meaning of each verdict, as printed on all pages; {percent} is the range that counts as the same.
 MEANINGS = {
     Outcome.SAME: "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %; not corrected "
@@ -39,9 +41,14 @@ TEMPLATES = {
     "in cases": " in {cases} of {of} cases",
     "effect": " ({effect} {baseline})",
     # Below the headline.
-    "tally": "{factor}: {decided} of {of} decided{others}.",
-    "insensitive": "This run cannot detect differences below about {percent}{others}; {remedy}.",
-    "too noisy": "This run is too noisy to detect differences below {times}×{others}; {remedy}.",
+    "tally": "Decided: {parts}.",
+    "tally of factor": "{decided} of {of} of the {factor}{others}",
+    "tally of all": "{decided} of {of}{others}",
+    "tally of others": "{decided} of {rest}{others}",
+    "insensitive": "Sensitivity, tested with one cell ({arm}): differences below about {percent} cannot be "
+    "detected{others}; {remedy}.",
+    "too noisy": "Sensitivity, tested with one cell ({arm}): too noisy to detect differences below {times}×{others}; "
+    "{remedy}.",
     "in range": " ({many} smaller)",
     # Findings.
     "course": "{new} vs {old}{under}: {steps} ({evidence}).{turn}",
@@ -49,6 +56,7 @@ TEMPLATES = {
     "turn": "between {before} and {after}",
     "of comparisons": "{many} comparisons, {evidence} each",
     "in comparisons": " in {many} of {of} comparisons",
+    "with none": " without",
     "in some comparisons": "in {many} of {of} comparisons (see the figure)",
     "order": "{new} {effect} {than} {old}",
     "both the same": "{new} and {old} were {same}, ratio {ratio}",
@@ -172,6 +180,10 @@ TEMPLATES = {
     "with rest": "{time} ({rest})",
     "rather": "{level} ({others})",
     "gain": "{gain}× as fast as {other}",
+    "too many repeats": "{comparisons} without evidence of a difference ({pairs}): to detect a difference of "
+    "{percent} % there, more than {most} repeats would be needed.",
+    "more repeats": "{comparisons} without evidence of a difference ({pairs}): {more} more repeats{about} would detect "
+    "a difference of {percent} %; raise {repeats} to {needed} and run again.",
     # Runs that measure until they can decide.
     "looks taken": "After {blocks} of at most {most} blocks: {parts}.",
     "decided of": "{decided} of {many} comparisons decided",
@@ -179,17 +191,23 @@ TEMPLATES = {
     "still open": "{many} open",
     "looks": "Each row is a look at the results; a comparison ends at the look that decides it or gives it up. At most "
     "{many} comparisons, those with most looks.",
-    "more blocks": "to detect 10 %, raise {repeats} to {needed}",
-    "steadier": "to detect 10 %, read more per run or use a quieter machine",
+    "more blocks": "to detect 10 % there, raise {repeats} to {needed}",
+    "steadier": "to detect 10 % there, let each repeat read more data, or use a quieter machine",
     # Reasons.
-    "moved": "{new} transferred {of_new}; {old} {of_old}.{why}",
+    "moved": "{new} transferred {of_new}; {old} transferred {of_old}.{why}",
     "moved by side": "{size} MiB in {requests}",
-    "as measured": "A model of requests, bytes, CPU time and opens predicts {model}×, as measured.",
-    "same way": "A model of requests, bytes, CPU time and opens predicts {model}× (measured {measured}×): the same "
-    "direction.",
-    "unexplained": "A model of requests, bytes, CPU time and opens predicts {model}× (measured {measured}×): {strong}.",
+    "as measured": "A model of requests, bytes, CPU time and opens predicts {model}× the time of {old}, which agrees "
+    "with the measured {measured}×.",
+    "same way": "A model of requests, bytes, CPU time and opens predicts {model}× the time of {old} (measured: "
+    "{measured}×): the same direction.",
+    "unexplained": "A model of requests, bytes, CPU time and opens predicts {model}× the time of {old} (measured: "
+    "{measured}×): {strong}.",
     "by neither": "requests and bytes do not explain it",
     # Captions of figures, and optional parts of them.
+    "comparisons of blocks": "Ratio of {title}, first name to second name: median over all blocks [95 % CI].",
+    "comparisons of jobs": "Ratio of {title}, first name to second name [95 % CI].",
+    "first is": " Left of 1, the first is {less}. Shaded: the same within ±{percent:g} %.",
+    "question first": " The comparisons of the {factor}, which the question is about, come first.",
     "marks": "Small marks: repeats; large mark and bar: their summary with its 95 % CI, from 6 repeats on.",
     "grey marks": "Grey and hollow: published values, from other machines with unknown cache states; in no summary or "
     "verdict.",
@@ -201,8 +219,8 @@ TEMPLATES = {
     "table of ratios": "{value}, medians. Above 1: faster than {base} under the same conditions.",
     "table at a glance": "{new} vs {old}, a column per metric. The {title} decides; the other columns locate a "
     "difference.",
-    "table of verdicts": "All comparisons on the {title}: ratio first name / second name, block by block; p, "
-    "corrected for all comparisons of the factor; looks, the times that the verdict was read as blocks were "
+    "table of verdicts": "All comparisons of the {title}: ratio of first name to second name, median over all blocks; "
+    "p, corrected for all comparisons of the factor; looks, the times that the verdict was read as blocks were "
     "added.{where}",
     "colours of verdicts": "the verdict, grey if undecided",
     "table of requests": "Requests and bytes that reached the store within the timed window (medians over the "
@@ -242,6 +260,11 @@ fill = make_fill(TEMPLATES)
 def get_outcome(outcome: str, percent: float = 5) -> str:
     """Return the phrase for an outcome in a sentence, which is the same on all pages."""
     return OUTCOMES.get(Outcome(outcome), outcome).format(percent=percent)
+
+
+def get_counted(outcome: str) -> str:
+    """Return the phrase for an outcome after a number of comparisons: "3 with too few repeats"."""
+    return COUNTED.get(Outcome(outcome), get_outcome(outcome))
 
 
 def get_mark(outcome: str) -> str:
