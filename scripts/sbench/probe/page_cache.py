@@ -1,4 +1,4 @@
-"""Evict, load and inspect the page cache of this machine, file by file and without root (METHOD 8)."""
+"""Evict files from this machine's page cache, load them into it, and inspect it, without root privileges (METHOD 8)."""
 
 import ctypes
 import mmap
@@ -12,16 +12,16 @@ from sbench.probe import host
 
 COLD_AT_MOST = 0.01
 WARM_AT_LEAST = 0.99
-# The answer takes a byte of memory for each page of the part.
+# Inspect files in parts of this many bytes, because mincore(2) needs a byte of memory per page.
 _AT_ONCE = 1 << 32
 _TRIES, _PAUSE_S = 11, 0.02
 _libc = ctypes.CDLL(None, use_errno=True)
-# By device: whether the kernel reports a page that was just read as resident.
+# Whether mincore(2) reports a page that was just read as resident, by device number.
 _sees: dict[int, bool] = {}
 
 
 def evict_files(paths: Iterable[Path | str]) -> None:
-    """Drop the pages of `paths` from the page cache; write dirty pages first, since only clean pages can go."""
+    """Evict files from the page cache. Dirty pages are first written to disk, since only clean pages can be evicted."""
     for path in paths:
         with open(path, "rb", buffering=0) as file:
             os.fdatasync(file)
@@ -29,7 +29,7 @@ def evict_files(paths: Iterable[Path | str]) -> None:
 
 
 def load_files(paths: Iterable[Path | str], block_bytes: int = 1 << 22) -> int:
-    """Read `paths` once from end to end, so that their pages are in the page cache; return the bytes read."""
+    """Read files completely, so that their pages are in the page cache, and return the number of bytes read."""
     total = 0
     buffer = bytearray(block_bytes)
     for path in paths:
@@ -40,11 +40,12 @@ def load_files(paths: Iterable[Path | str], block_bytes: int = 1 << 22) -> int:
 
 
 def measure_resident(paths: Iterable[Path | str]) -> float | None:
-    """Return the fraction of the pages of `paths` (0 … 1) that the page cache holds, by mincore(2).
+    """Return the fraction (0 to 1) of the files' pages that are in the page cache, according to mincore(2).
 
-    Return None if the kernel's answer means nothing: for files on tmpfs (which are the page cache), for files of other
-    users, which Linux reports as all resident since 5.2, and for files that are read past the page cache, as
-    `set_cache_state` has found out (ZFS, GPFS, FUSE with direct_io). Empty files count nothing.
+    Returns None if mincore(2) is not meaningful: for files on tmpfs, whose pages are always in the page cache; for
+    files of other users, which Linux reports as fully resident since version 5.2; and for file systems that bypass the
+    page cache (ZFS, GPFS, FUSE with direct_io), as detected by `set_cache_state`. Empty files are ignored, and the
+    result is None if there are no others.
     """
     pages = present = 0
     for path in paths:
@@ -61,7 +62,7 @@ def measure_resident(paths: Iterable[Path | str]) -> float | None:
 
 
 def _list_page_states(path: Path | str, start: int, length: int) -> bytes:
-    """Return a byte for each page of a part of a file, 0 if it is not in the cache; b"" if the kernel refuses."""
+    """Return a byte for each page in a part of a file, 0 if it is not in the page cache; b"" if mincore(2) fails."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), length, flags=mmap.MAP_PRIVATE, offset=start) as view:
         states = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
         # MAP_PRIVATE with the default protection is writable, as from_buffer requires.
@@ -80,7 +81,7 @@ def _is_answerable(path: Path | str) -> bool:
 
 
 def _test_device(path: Path) -> None:
-    """Test whether mincore(2) sees reads from a file's device: it must see the first page just after its read."""
+    """Test once per device whether mincore(2) works there: it must report a page that was just read as resident."""
     device = os.stat(path).st_dev
     if device in _sees or not os.path.getsize(path):
         return
@@ -92,18 +93,18 @@ def _test_device(path: Path) -> None:
 
 
 def set_cache_state(state: str, paths: list[Path]) -> dict:
-    """Bring `paths` into the cache state that a cell asks for and return the state found afterwards.
+    """Set the page cache of files to the state that a cell requires, and return the state measured afterwards.
 
-    Test the instrument first: if it does not see a page that was just read, no state is verified. Files that are in the
-    cache already are not read again.
+    First, mincore(2) is tested on the files' devices; if it does not report a page that was just read as resident, no
+    state can be verified. Files are not loaded again if they are already in the cache.
 
     Args:
-        state: "cold", "warm", "direct" (cold, for readers that bypass the cache), or "any" (leave the cache).
-        paths: the files that the cell will read, on this machine.
+        state: "cold", "warm", "direct" (cold, for readers that bypass the cache), or "any" (leave the cache unchanged).
+        paths: the files on this machine that the cell will read.
 
     Returns:
-        {"asked", "state", "resident_before"}: state is the verified state ("cold", "warm", "mixed") or "unverified";
-        resident_before is the fraction of the pages in the cache, None if unknown.
+        "asked": `state`. "state": the verified state ("cold", "warm" or "mixed"), or "unverified". "resident_before":
+        the fraction of pages in the cache; None if unknown.
     """
     for path in paths:
         _test_device(path)
@@ -123,7 +124,11 @@ def set_cache_state(state: str, paths: list[Path]) -> dict:
 
 
 def _let_go_of_sent_pages() -> None:
-    """Make every core free the file pages that it has received: an idle core never does (skb_defer_free_flush)."""
+    """Make every core free its deferred socket buffers, by sending a packet over the loopback interface on each core.
+
+    Pages sent from the page cache cannot be evicted while such buffers refer to them, and idle cores do not free them
+    (skb_defer_free_flush in Linux).
+    """
     cores = os.sched_getaffinity(0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
         packets.bind(("127.0.0.1", 0))
@@ -137,19 +142,19 @@ def _let_go_of_sent_pages() -> None:
 
 
 def merge_states(states: list[dict]) -> dict:
-    """Return the state of the page caches of several machines: the state furthest from the request."""
+    """Merge the cache states of several machines: the result has the state that is furthest from the requested one."""
     fractions = [state["resident_before"] for state in states]
     worst = None if None in fractions else find_furthest(states[0]["asked"], fractions)
     return states[0] | {"state": get_verified_state(worst), "resident_before": worst}
 
 
 def find_furthest(state: str, fractions: Iterable[float]) -> float | None:
-    """Return the resident fraction that is furthest from the requested state; None without fractions."""
+    """Return the resident fraction that is furthest from the requested state; None if there are no fractions."""
     return (min if state == "warm" else max)(fractions, default=None)
 
 
 def get_verified_state(fraction: float | None) -> str:
-    """Return the cache state that a resident fraction proves (METHOD 8's limits)."""
+    """Return the cache state for a resident fraction, by the limits of METHOD 8; "unverified" if it is None."""
     if fraction is None:
         return "unverified"
     if fraction <= COLD_AT_MOST:
@@ -158,19 +163,19 @@ def get_verified_state(fraction: float | None) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """Format a resident fraction with one decimal, or as many as show which of METHOD 8's limits it keeps."""
+    """Format a fraction as a percentage, with enough decimals (at least 1) to show on which side of a limit it is."""
     kept = get_verified_state(fraction)
     decimals = next((d for d in range(1, 6) if get_verified_state(round(fraction, d + 2)) == kept), 6)
     return f"{fraction:.{decimals}%}"
 
 
 def describe_mismatch(state: dict, of: str = "", when: str = "") -> str | None:
-    """Describe in a line a cache state that is not the requested state; an unverifiable state is no fault.
+    """Return a message if a cache state differs from the requested one, or else None, as for unverifiable states.
 
     Args:
         state: result of `set_cache_state`.
-        of: owner of the page cache, such as " of host a".
-        when: time, such as " before iteration 1".
+        of: owner of the page cache for the message, such as " of host a".
+        when: time for the message, such as " before iteration 1".
     """
     wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
     if wanted == "any" or state["state"] in (wanted, "unverified", "elsewhere"):

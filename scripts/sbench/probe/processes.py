@@ -1,4 +1,4 @@
-"""Run processes that end when their owner ends, however it ends."""
+"""Run subprocesses that end when their parent process ends, even if it is killed."""
 
 import contextlib
 import ctypes
@@ -18,24 +18,24 @@ from sbench.probe.program import Problem, describe_refusal
 
 _PR_SET_PDEATHSIG = 1
 _STARTS = 3
-# Seconds that a process may take to end when asked to.
+# Seconds that a process may take to exit after SIGTERM.
 PATIENCE_S = 3.0
 _WORDS = "look at the end of the step's log"
-# The folder of the C library's semaphores and MPICH's shared memory.
+# Directory of the C library's semaphores and MPICH's shared memory.
 _SHARED = "/dev/shm"
 _libc = ctypes.CDLL(None)
 
 
 def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to send `signal_number` to this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
+    """Make the kernel send `signal_number` to this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
 @contextlib.contextmanager
 def open_separate_log(log: IO[str], heading: str) -> Iterator[IO[str]]:
-    """Yield a file for the output of other programs; append it to `log` at the end of the `with` block.
+    """Yield a temporary file for the output of other programs, and append it to `log` after the `with` block.
 
-    So the last line of `log` never comes from other programs during the block.
+    Until then, the output of other programs does not follow the last line of `log`.
     """
     with tempfile.TemporaryFile("w+", dir=Path(log.name).parent, encoding="utf-8", errors="replace") as words:
         try:
@@ -50,14 +50,21 @@ def open_separate_log(log: IO[str], heading: str) -> Iterator[IO[str]]:
 def run_process(
     command: list[str], log: IO[str], env: dict[str, str], patience_s: float = PATIENCE_S, **options: object
 ) -> Iterator[subprocess.Popen]:
-    """Run `command` in a new session for the length of a `with` block, then end its whole group.
+    """Run a subprocess in a new session during a `with` block, and then terminate its process group.
 
-    If this process is killed, the kernel ends `command` too; the children of `command` see their pipes close.
-    `patience_s` is its time to end when asked to; `options` are for `subprocess.Popen`.
+    If this process is killed, the kernel kills the subprocess too, and the children of the subprocess see their pipes
+    close.
+
+    Args:
+        command: program and arguments.
+        log: file for standard output and standard error.
+        env: environment variables.
+        patience_s: seconds between SIGTERM and SIGKILL.
+        options: further options for `subprocess.Popen`.
 
     Raises:
-        OSError: the program is missing or cannot be started; the error has its name.
-        Problem: the program is fine, but the system refused a process or a pipe.
+        OSError: the program is missing or cannot be started; `filename` is set.
+        Problem: the system could not create a process or pipe.
     """
     options = {"stdout": log, "stderr": log, "env": env, **options}
     try:
@@ -80,13 +87,23 @@ def start_server(
     env: dict[str, str],
     **options: object,
 ) -> tuple[subprocess.Popen, int]:
-    """Start a server on a free port, owned by the stack, and return it and the port.
+    """Start a server on a free port of the loopback interface, and wait until it listens.
 
-    Another process may take the port in between, so try a few. `command_of` returns the command for a port; `env` is
-    its environment without PATH, HOME and TMPDIR; `options` are for `run_process`.
+    Because another process may take the port first, several ports are tried.
+
+    Args:
+        stack: exit stack that stops the server.
+        name: name of the server for messages.
+        log: file for its output.
+        command_of: returns the command line for a port.
+        env: environment variables in addition to PATH, HOME and TMPDIR.
+        options: further options for `run_process`.
+
+    Returns:
+        The process and its port.
 
     Raises:
-        Problem: it does not start, even on another port.
+        Problem: the server did not start on any of the ports.
     """
     inherited = {"HOME": "/"} | {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     for starts_left in reversed(range(_STARTS)):
@@ -102,7 +119,7 @@ def start_server(
 
 
 def stop_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None:
-    """End the process group of a process that leads it: by SIGTERM, and by SIGKILL after `patience_s` seconds."""
+    """Terminate the process group of its leader with SIGTERM, and with SIGKILL after at most `patience_s` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
@@ -115,10 +132,10 @@ def stop_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> Non
 
 
 def find_free_port() -> int:
-    """Return a free port of 127.0.0.1; the kernel does not give it out again at once.
+    """Return a free TCP port of 127.0.0.1, which the kernel does not assign again immediately.
 
     Raises:
-        Problem: this machine lacks the address, or cannot reach it.
+        Problem: 127.0.0.1 does not exist or is unreachable on this machine.
     """
     with socket.socket() as probe, socket.socket(type=socket.SOCK_DGRAM) as client:
         try:
@@ -130,10 +147,10 @@ def find_free_port() -> int:
 
 
 def expect_shared_memory() -> str:
-    """Return the folder in which processes share memory and locks.
+    """Return the directory in which processes share memory and locks, /dev/shm.
 
     Raises:
-        Problem: it cannot be used.
+        Problem: locks cannot be created there.
     """
     try:
         multiprocessing.Lock()
@@ -144,10 +161,10 @@ def expect_shared_memory() -> str:
 
 
 def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: float = 60.0) -> None:
-    """Wait until `process` listens on `port`; other listeners do not count.
+    """Wait until `process` itself listens on a TCP port.
 
     Raises:
-        Problem: it ended, or did not listen within `limit_s` seconds.
+        Problem: the process ended, or did not listen within `limit_s` seconds.
     """
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
@@ -160,7 +177,7 @@ def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: floa
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Return whether the process holds a TCP socket that listens on `port` (proc(5): net/tcp, fd)."""
+    """Return whether a process has a TCP socket that listens on `port` (proc(5): net/tcp, fd)."""
     wanted, listening = f":{port:04X}", "0A"
     with contextlib.suppress(OSError):
         rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]

@@ -1,4 +1,4 @@
-"""Share the basics of all programs: one-line messages for a user's mistakes, and files that are whole or absent."""
+"""Utilities of all programs: one-line error messages for users, atomic file writes, and JSON input and output."""
 
 import argparse
 import contextlib
@@ -18,8 +18,8 @@ from typing import IO, Any, NoReturn
 _FREE = "; free the disk or make the folder writable"
 _END = "; end programs that use many processes, open files or much memory (ulimit -a) and run again"
 _LOOK = "; check the disk for errors (dmesg) and run again"
-# Refusals of the system without the name of a file, with their remedies. A full disk is noticed when an open file is
-# flushed, which no longer knows its name.
+# System errors that may lack a file name: what they are about, and the remedy. A full disk, for example, is reported
+# when an open file is flushed, without its name.
 _REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("the output", _FREE))
 _REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
 _REFUSED[errno.EADDRNOTAVAIL] = (
@@ -29,56 +29,56 @@ _REFUSED[errno.EADDRNOTAVAIL] = (
 )
 _REFUSED |= {errno.EIO: ("input or output", _LOOK)}
 _REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection", "; run again"))
-# The failed system call in an error message of HDF5.
+# The file name and errno of a failed system call in an HDF5 error message.
 _OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
 _ROOM = 2**20
 _TRIAL_S = 60
-# Text in the answer of the right program: another program may have its name, and end with status 0.
+# Text in the output of the intended program, because an unrelated program of the same name may also exit with status 0.
 _ANSWERS = {"git": "git version", "fio": "fio-", "gcc": ".file", "cc": ".file"}
 
 
 class Problem(Exception):
-    """A mistake or a lack that the user can mend: a line with the fault, its place, and the remedy."""
+    """An error that the user can correct. Its one-line message states what is wrong, where, and how to correct it."""
 
     def __str__(self) -> str:
-        """Return the line, with unprintable characters of names escaped."""
+        """Return the message, with unprintable characters escaped."""
         return escape_text(super().__str__())
 
 
 class Unable(Problem):
-    """The reason why existing data cannot be read as a cell asks: the cell is left out, and has not failed."""
+    """Raised if existing data cannot be read as a cell requires: the cell is omitted rather than failed."""
 
 
 def escape_text(text: str) -> str:
-    """Return a text as a printable line that cannot control a terminal: escapes replace unprintable characters."""
+    """Return a text with unprintable characters escaped, so that it is a single line and cannot control a terminal."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def shorten_name(name: str) -> str:
-    """Return the name of a file or the like in a printable line, without the middle if it is very long."""
+    """Return a name with unprintable characters escaped, and with its middle replaced by "…" if it is very long."""
     text = escape_text(name)
     return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
 
 
 class Escaped:
-    """A stream for the output of programs that escapes unprintable characters (`escape_text`).
+    """An output stream that escapes unprintable characters (`escape_text`), including line breaks in data.
 
-    Line ends that `print` adds (`end`, `sep`) arrive apart from its texts, unlike line ends in data. The standard
-    library's argparse, traceback and warnings write whole lines.
+    Line breaks that are written separately, as `print` does for `end` and `sep`, are kept, and so are all line breaks
+    written by the standard library, whose argparse, traceback and warnings write whole lines.
     """
 
     def __init__(self, stream: IO[str]) -> None:
-        """Wrap a stream; rich, whose consoles write codes of the terminal, finds it by the second name."""
+        """Wrap a stream. `rich` finds it as `rich_proxied_file`, because its consoles must write terminal codes."""
         self._stream = self.rich_proxied_file = stream
 
     def __getattr__(self, name: str) -> Any:
-        """Return any other attribute of the stream."""
+        """Return any other attribute of the wrapped stream."""
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text, and return its length."""
+        """Write a text, escaped, and return its unescaped length."""
         caller = sys._getframe().f_back
         package = caller.f_globals.get("__name__", "").partition(".")[0] if caller else "sys"
         whole = package in sys.stdlib_module_names or not text.strip("\n")
@@ -90,26 +90,26 @@ class Escaped:
         return len(text)
 
     def flush(self) -> None:
-        """Flush the stream."""
+        """Flush the wrapped stream."""
         try:
             self._stream.flush()
         except BrokenPipeError:
             self._stop_process()
 
     def _stop_process(self) -> NoReturn:
-        """End the process as the system ends processes whose reader has gone, such as `head`."""
+        """Exit with the status of SIGPIPE, because the reader of the output, such as `head`, has closed the pipe."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
 
 def run_main(main: Callable[[], int | None]) -> None:
-    """Call `main` and leave the process with its status.
+    """Call `main` and exit with the status it returns.
 
-    A `Problem`, or a refusal of the system (`find_refusal`), even if a package has wrapped it, ends in a line on
-    standard error and status 2; an interrupt does so with status 130. All output is `Escaped`.
+    For a `Problem`, or a system error found by `find_refusal`, even if a package has wrapped it, print a line on
+    standard error and exit with status 2. For an interrupt, exit with status 130. All output is `Escaped`.
     """
     sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
-    # Child programs use other Python installations, too.
+    # Subprocesses may use other Python installations.
     os.environ.pop("PYTHONHOME", None)
     try:
         status = main()
@@ -129,7 +129,10 @@ def run_main(main: Callable[[], int | None]) -> None:
 
 
 def find_refusal(error: BaseException | None) -> OSError | None:
-    """Return the system's refusal, from an error or its causes; None if it would mean nothing to a user."""
+    """Return the system error in an exception or its causes, if users can act on it, or else None.
+
+    Such an error has a file name, or an error number with a known remedy (`_REFUSED`).
+    """
     while error:
         own = _find_system_error(error)
         if own and (own.filename or own.errno in _REFUSED):
@@ -139,7 +142,7 @@ def find_refusal(error: BaseException | None) -> OSError | None:
 
 
 def _find_system_error(error: BaseException) -> OSError | None:
-    """Return the system error in the text of an HDF5 error, the error if it is a system error, else None."""
+    """Return the system error in the text of an HDF5 error, or `error` itself if it is a system error, else None."""
     if hidden := _OF_HDF5.search(str(error)):
         path, number = hidden[1], int(hidden[2])
         return OSError(number, os.strerror(number), path)
@@ -147,24 +150,28 @@ def _find_system_error(error: BaseException) -> OSError | None:
 
 
 def describe_refusal(error: OSError) -> str:
-    """Describe the refusal of the system: its object, the reason, and the remedy if known."""
+    """Describe a system error: its file or other object, the reason, and the remedy if known."""
     what = _REFUSED.get(error.errno, ("the system", ""))[0]
     return f"{error.filename or what}: {describe_cause(error)}"
 
 
 def describe_cause(error: Exception, remedy: str = "") -> str:
-    """Describe why something failed, with the remedy: `remedy`, if the system error has no standard remedy."""
+    """Describe the cause of an error, with a remedy: that of the system error if there is one, or else `remedy`."""
     of_system = _find_system_error(error)
     return f"{of_system.strerror}{_REFUSED.get(of_system.errno, ('', remedy))[1]}" if of_system else f"{error}{remedy}"
 
 
 def find_tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
-    """Return the path of the first working program: called with `trial`, if any, it ends with status 0.
+    """Return the path of the first program that works.
 
-    A name covers each program of that name on PATH.
+    Args:
+        names: names or paths, in order of preference. For a name, all programs of that name on PATH are tried.
+        remedy: remedy for the message of the Problem.
+        trial: arguments with which a working program exits with status 0; if empty, programs are not run.
+        env: environment variables for the trial.
 
     Raises:
-        Problem: no program works; the line has the output of the last program tried, and ends with the remedy.
+        Problem: no program works. The message includes output of the last program tried, and ends with the remedy.
     """
     amiss = f"{names[0]} is missing"
     for name in names:
@@ -177,12 +184,19 @@ def find_tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), e
 
 
 def find_git() -> str:
-    """Return the path of git; errors as for `find_tool`."""
+    """Return the path of git.
+
+    Raises:
+        Problem: see `find_tool`.
+    """
     return find_tool("git", remedy="apt install git, or dnf install git")
 
 
 def _check_program(command: list[str], env: dict | None, answer: str) -> str:
-    """Return the output of a program that fails, or whose output lacks `answer`; "" if it works."""
+    """Run a command and return the line of its output that explains a failure, or an empty string if it works.
+
+    A command fails if its exit status is not 0 or its output does not contain `answer`.
+    """
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
         done = subprocess.run(command, **pipes, env=env, errors="replace", timeout=_TRIAL_S, check=False)
@@ -193,25 +207,35 @@ def _check_program(command: list[str], env: dict | None, answer: str) -> str:
     if not done.returncode and answer in done.stdout:
         return ""
     lines = list(filter(None, map(str.strip, done.stdout.splitlines()))) or [f"status {done.returncode}"]
-    # The last line of a traceback is its reason; other programs begin with the reason.
+    # Tracebacks end with the reason; other messages start with it.
     return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
 def build_command(name: str, *arguments: object, python: Sequence[str] = ()) -> list[str]:
-    """Return the command of a program, from the root: a file of scripts/, or a module, whose name has a dot."""
+    """Return the command that runs a program from the root of the project.
+
+    Args:
+        name: name of a script in scripts/ without its extension, or of a module (with a dot).
+        arguments: arguments of the program.
+        python: command of the Python interpreter; by default, the one that runs this process.
+    """
     words = ["module", name] if "." in name else [name]
     return [*(python or [sys.executable]), "-sE", f"scripts/{words[0]}.py", *words[1:], *map(str, arguments)]
 
 
 def expect_room(path: Path | str) -> None:
-    """Raise as `replace_file` if 1 MiB cannot be written to `path`, before any work that would be lost."""
+    """Check that 1 MiB can be written to `path`, before any work whose results would be lost.
+
+    Raises:
+        Problem: see `replace_file`.
+    """
     with _make_part(Path(path)) as part, open(part, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, _ROOM)
         part.unlink()
 
 
 def expect_folders(run: str) -> None:
-    """Raise a Problem if a file blocks the folders for results and reports of a run, or if they are not writable."""
+    """Raise a Problem if the directories for a run's results and reports cannot be created or are not writable."""
     for folder in (Path(top) / run for top in ("results", "reports")):
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK):
@@ -222,17 +246,23 @@ def expect_folders(run: str) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write `text` to `path` so that a reader finds the whole file or none; errors as for `replace_file`."""
+    """Write `text` to `path` atomically.
+
+    Raises:
+        Problem: see `replace_file`.
+    """
     with replace_file(path) as part, open(part, "w", encoding="utf-8") as file:
         file.write(text)
 
 
 @contextlib.contextmanager
 def replace_file(path: Path | str) -> Iterator[Path]:
-    """Yield a name for a file that becomes `path` at the end of the block, synced to disk; remove it after an error.
+    """Yield the path of a temporary file, which atomically replaces `path` after the `with` block, synced to disk.
+
+    After an exception, the temporary file is removed and `path` remains unchanged.
 
     Raises:
-        Problem: the folder is read-only or the disk is full.
+        Problem: a system error occurred, such as a read-only directory or a full disk.
     """
     path = Path(path)
     with _make_part(path) as part:
@@ -243,13 +273,13 @@ def replace_file(path: Path | str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _make_part(path: Path) -> Iterator[Path]:
-    """Yield a temporary name in the folder of `path`; remove its file after an error."""
+    """Yield a temporary path in the directory of `path`; after an exception, remove the file at this path."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
     except BaseException as error:
-        # A failure to remove it is not the reason, as on a read-only file system.
+        # Report the original error even if the file cannot be removed, as on a read-only file system.
         with contextlib.suppress(OSError):
             part.unlink()
         if not _find_system_error(error):
@@ -258,12 +288,12 @@ def _make_part(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path | str, value: object) -> None:
-    """Write `value` as JSON, whole or not at all (see `write_text`)."""
+    """Write `value` as JSON atomically (see `write_text`)."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def print_json(value: object) -> None:
-    """Print `value` as JSON, with null for NaN, which JSON lacks."""
+    """Print `value` as JSON, with null for NaN, which JSON does not support."""
     text = json.dumps(_remove_nan(value), indent=1, ensure_ascii=False, default=str)
     print(*text.splitlines(), sep="\n")
 
@@ -273,13 +303,13 @@ def _remove_nan(value: object) -> object:
         return {key: _remove_nan(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_remove_nan(one) for one in value]
-    if hasattr(value, "item"):  # a number of numpy
+    if hasattr(value, "item"):  # a numpy scalar
         value = value.item()
     return None if isinstance(value, float) and value != value else value
 
 
 def sync_path(path: Path | str) -> None:
-    """Force a file, or the names in a folder, to the disk."""
+    """Sync a file, or the entries of a directory, to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -288,7 +318,11 @@ def sync_path(path: Path | str) -> None:
 
 
 def compute_file_digest(path: Path | str) -> str:
-    """Return the sha256 of a file, or raise a Problem if it cannot be read."""
+    """Return the SHA-256 of a file.
+
+    Raises:
+        Problem: the file cannot be read.
+    """
     expect_file(path)
     try:
         with open(path, "rb") as file:
@@ -298,7 +332,11 @@ def compute_file_digest(path: Path | str) -> str:
 
 
 def read_json(path: Path | str) -> dict:
-    """Return the JSON object in a file; errors as for `parse_json_object`, or a Problem if it cannot be read."""
+    """Return the JSON object in a file.
+
+    Raises:
+        Problem: the file cannot be read, or does not contain a JSON object (see `parse_json_object`).
+    """
     expect_file(path)
     try:
         return parse_json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
@@ -309,29 +347,35 @@ def read_json(path: Path | str) -> dict:
 
 
 def expect_file(path: Path | str) -> None:
-    """Raise a Problem if a path is a folder, a device, or a pipe, which would block a reader, and not a file."""
+    """Raise a Problem if a path exists but is not a regular file; reading from a pipe, for example, would block."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise Problem(f"{path} is a folder, a pipe or a device, not a file; move it away and run again")
 
 
 def read_yaml(path: Path | str) -> dict:
-    """Return a YAML file of this project; sbench.design.yaml_file reads the files of users."""
-    # Imported here: libraries under test lack it. The C parser takes a tenth of the time, and every program reads
-    # schemas.
+    """Load a YAML file of this project; `sbench.design.yaml_file` reads the files of users."""
+    # Imported here because libraries under test lack PyYAML. The C parser takes a tenth of the time, which matters
+    # because every program reads schemas.
     import yaml
 
     return yaml.load(Path(path).read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def _refuse_constant(constant: str) -> None:
-    # Python's parser accepts NaN and Infinity as numbers.
+    # By default, Python's parser accepts NaN and Infinity as numbers.
     raise ValueError(f"{constant} is not a number of JSON")
 
 
 def parse_dataset_options(argv: list[str] | None, description: str, settings: str) -> argparse.Namespace:
-    """Return the options of a program that makes a dataset: `dataset`, its name, `out`, its manifest, and `settings`.
+    """Parse the command line of a program that generates a dataset.
 
-    `description` describes the program, `settings` the contents of the JSON object of settings.
+    Args:
+        argv: arguments; by default, those of this process.
+        description: description of the program for its help text.
+        settings: help text of the option `--settings`.
+
+    Returns:
+        The options `dataset` (its name), `out` (path of the manifest) and `settings` (a dict).
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
@@ -340,17 +384,21 @@ def parse_dataset_options(argv: list[str] | None, description: str, settings: st
     )
     parser.add_argument("--settings", required=True, type=parse_json_object, help=settings)
     options = parser.parse_args(argv)
-    # A further copy (METHOD 6) has the same content in another place.
+    # A further copy of a dataset (METHOD 6) has the same content, so ignore its name.
     options.settings.pop("copy", None)
     return options
 
 
 def parse_json_object(text: str, name: str = "", remedy: str = "") -> dict:
-    """Return the JSON object in a text, such as an argument of a program (`type=` of argparse).
+    """Parse a JSON object, such as a command line argument (as the `type` of an argparse option).
+
+    Args:
+        text: the JSON text.
+        name: name of the text for messages; by default, its first characters.
+        remedy: end of the messages.
 
     Raises:
-        Problem: it is not JSON, or has NaN or Infinity. The line begins with `name` or the text and ends with the
-            remedy.
+        Problem: the text is not a JSON object, contains NaN or Infinity, or is nested too deeply.
     """
     name = name or repr(text[:40])
     try:

@@ -1,26 +1,28 @@
-"""Slow a control on purpose: the reader waits, after each read, for a known share of its time (METHOD 6)."""
+"""Slow a control down deliberately, by sleeping after each read for a known fraction of its duration (METHOD 6)."""
 
 import time
 
-# The levels of `control` that wait, and the waiting share of each read's time.
+# Levels of the factor `control` that are slowed down, and the sleep as a fraction of each read's duration.
 SHARES = {"slow5": 0.05, "slow10": 0.1}
 
 
 class Waits:
-    """The waits after reads for a level of `control`; other levels do not wait.
+    """Sleeps after reads, for the levels of `control` in `SHARES`; with other levels, there are none.
 
     Attributes:
-        seconds: time waited: the share of the reading time so far, or up to one sleep's delay more.
+        seconds: seconds slept so far. These are the fraction of the reading time, or more by at most the delay with
+            which a sleep ended.
     """
 
     def __init__(self, control: str) -> None:
-        """Start without a pending wait."""
+        """Initialize for a level of `control`."""
         self._share, self._due, self.seconds = SHARES.get(control, 0.0), 0.0, 0.0
 
     def wait_after(self, seconds: float) -> None:
-        """Wait after a read that took `seconds`."""
+        """Sleep after a read that took `seconds`."""
         self._due += self._share * seconds
-        # A sleep takes longer than asked; the next waits are shorter by that, so that short reads keep the share.
+        # Sleeps take longer than requested. Shorten the next ones accordingly, so that the fraction is also right for
+        # short reads.
         if self._due > self.seconds:
             began = time.perf_counter()
             time.sleep(self._due - self.seconds)
@@ -28,5 +30,8 @@ class Waits:
 
 
 def report_waited(control: str, seconds: float) -> dict[str, float]:
-    """Return the entry for waits in a record's `work`, which its total includes; {} for controls without waits."""
+    """Return the record's entry with the seconds slept, which its total time includes.
+
+    The result is an empty dict for levels of `control` that are not slowed down.
+    """
     return {"waited_s": seconds} if control in SHARES else {}

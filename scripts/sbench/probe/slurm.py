@@ -1,4 +1,4 @@
-"""Query Slurm, if the workflow runs on a cluster that has it."""
+"""Query Slurm on clusters that use it."""
 
 import os
 import shutil
@@ -7,45 +7,45 @@ from pathlib import Path
 
 from sbench.probe.program import Problem
 
-# Number, folder and comment of a job; the executor's comments begin with the rule's name.
+# Format of squeue: a job's ID, working directory and comment. Comments of Snakemake's executor start with the rule.
 _FORMAT, _OF_RULES = "%i|%Z|%k", "rule_"
 _PATIENCE_S = 60
 
 
 def get_node() -> str | None:
-    """Return Slurm's name of this machine within a job; a machine may be several nodes."""
+    """Return Slurm's name for this node within a job, or None outside one; a machine may be several nodes."""
     return os.environ.get("SLURMD_NODENAME")
 
 
 def has_nodes_elsewhere() -> bool:
-    """Return whether this machine can submit jobs and this process is not in a job."""
+    """Return whether this machine can submit Slurm jobs and this process is not in one."""
     return shutil.which("sbatch") is not None and "SLURM_JOB_ID" not in os.environ
 
 
 def build_srun_command(nodes: int, tasks: int) -> list[str]:
-    """Return the command that starts `tasks` tasks, evenly divided among all nodes of this process's job.
+    """Return the `srun` command that starts `tasks` tasks, divided evenly among the nodes of the current Slurm job.
 
     Raises:
-        Problem: this is not a job, or srun is missing.
+        Problem: this process is not in a Slurm job, or `srun` is missing.
     """
     if "SLURM_JOB_ID" not in os.environ or not shutil.which("srun"):
         raise Problem(
             f"{nodes} nodes require a job of Slurm; start Snakemake with --workflow-profile"
             " profiles/slurm, or in a job (docs/hpc.md)"
         )
-    # Tasks may use all cores of their node, like processes of a machine; tasks beyond the cores are flagged, not
-    # refused.
+    # Let tasks use all cores of their node, as processes on a single machine can. More tasks than cores are allowed,
+    # but are flagged in the results.
     how = ("--cpu-bind=none", "--overcommit", "--kill-on-bad-exit=1")
     return ["srun", *how, f"--nodes={nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={-(-tasks // nodes)}"]
 
 
 def list_queued_jobs(folder: Path) -> list[str]:
-    """Return the numbers of this user's queued jobs from an earlier call of Snakemake in a folder.
+    """Return the IDs of this user's queued jobs that an earlier Snakemake process submitted from a directory.
 
-    Return [] if squeue fails: a Slurm that cannot be asked cannot be given jobs either.
+    The list is empty if `squeue` is missing or fails, because then jobs cannot be submitted either.
 
     Raises:
-        Problem: squeue takes too long to answer.
+        Problem: `squeue` does not respond in time.
     """
     if not shutil.which("squeue"):
         return []

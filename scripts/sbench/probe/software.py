@@ -1,8 +1,8 @@
-"""List the software of a process: its interpreter's distributions and its loaded libraries (METHOD 14).
+"""List the software of a process: its Python distributions and its loaded shared libraries (METHOD 14).
 
-A process only lists files; the step hashes them (`sbench.design.fingerprint`). Versions come from the names of folders,
-as installers must write them: importing importlib.metadata and parsing the metadata of all distributions takes longer
-than reading a small object.
+The measuring process only lists the files; the step that started it hashes them (`sbench.design.fingerprint`). Versions
+are taken from the names of .dist-info directories, which installers must name in a standard way, because importing
+importlib.metadata and parsing all metadata would take longer than reading a small object.
 """
 
 import contextlib
@@ -13,15 +13,16 @@ from pathlib import Path
 
 from sbench.probe.program import Problem, compute_file_digest, find_tool
 
-# HDF5 and the libraries that carry its bytes; a distribution's version, or the machine, covers other libraries.
+# HDF5 and the libraries through which it reads data. Other libraries are identified by the version of their
+# distribution or by the machine.
 _LIBRARY = re.compile(r"(lib(?:hdf5|curl|aws|s2n|mpi|fabric|ucp)[\w-]*?)(?:-[0-9a-f]{8})?\.so\b")
-# A wheel's folder of libraries has the name of its distribution.
+# The directory of a wheel's bundled libraries is named after its distribution.
 _OF_WHEEL = re.compile(r"/site-packages/([^/]+)\.libs/")
 _INFO = re.compile(r"([^-]+)-?([^-]*).*\.(?:dist|egg)-info")
 
 
 def list_distributions() -> dict[str, str]:
-    """Return the version of each distribution that this interpreter finds, by normalised name, and of Python."""
+    """Return the versions of Python and of all distributions on `sys.path`, by normalised name."""
     folders = [os.listdir(folder) for folder in reversed(sys.path) if os.path.isdir(folder)]
     infos = (_INFO.fullmatch(name) for names in folders for name in sorted(names))
     named = {re.sub(r"[-_.]+", "-", info[1]).lower(): info[2] for info in infos if info}
@@ -29,9 +30,10 @@ def list_distributions() -> dict[str, str]:
 
 
 def list_loaded_libraries() -> dict[str, str]:
-    """Return the `get_identity` of each relevant library that this process has loaded, by name.
+    """Return the file identity (`get_identity`) of each relevant shared library that this process has loaded, by name.
 
-    The name lacks the version; libraries of a wheel have its distribution appended: "libhdf5", "libhdf5 (h5py)".
+    Names do not include a version. If a library is bundled in a wheel, the distribution's name is appended, such as
+    "libhdf5 (h5py)" instead of "libhdf5".
     """
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         paths = {line.rstrip("\n").split(maxsplit=5)[5] for line in maps if "/lib" in line}
@@ -45,23 +47,24 @@ def list_loaded_libraries() -> dict[str, str]:
 
 
 def compute_library_hashes() -> dict[str, str]:
-    """Return the sha256 of each relevant library that this process has loaded, by name."""
+    """Return the SHA-256 of each relevant shared library that this process has loaded, by name."""
     return {
         name: compute_file_digest(Path(identity.split(" ", 3)[3])) for name, identity in list_loaded_libraries().items()
     }
 
 
 def find_program(name: str) -> dict[str, str]:
-    """Return the `get_identity` of a program on this process's path, by its name; {} if none works."""
+    """Return {name: file identity} for a program on PATH (see `get_identity`), or an empty dict if none works."""
     with contextlib.suppress(Problem):
         return {name: get_identity(find_tool(name, remedy=""))}
     return {}
 
 
 def get_identity(path: Path | str) -> str:
-    """Return an identity of a file's content without reading it: "size mtime_ns inode path"; zeros if the file is gone.
+    """Return a string that identifies a file's content without reading it: "size mtime_ns inode path".
 
-    A file with a known identity was hashed before, or is the same on another machine.
+    A file whose identity is already known, even from another machine, need not be hashed again. The numbers are 0 if
+    the file no longer exists.
     """
     try:
         file = os.stat(path)
