@@ -1,4 +1,4 @@
-"""Make the files of synthetic tokamak shots and their manifest, or the manifest of shot files that exist already."""
+"""Generate HDF5 files of synthetic tokamak shots and their manifest, or only write the manifest of existing files."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ GENERATOR = "make_shots"
 VERSION = 1
 MARK = f"synthetic, by {GENERATOR}"
 CHUNK_BYTES = 2**18
-HEAP_BYTES = 4096  # HDF5 allocates collections of references to scales among the raw data, in this size
+HEAP_BYTES = 4096  # size of the heaps of references to dimension scales, which HDF5 allocates among the raw data
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def compute_data_sha256(shots: dict) -> str:
-    """Return a hash of all values of a dataset, independent of the layout of its files (METHOD 17, not comparable)."""
+    """Return a hash of all values of a set of shots, independent of its file layout (METHOD 17, not comparable)."""
     lines = [
         json.dumps([shot, signal, entry["datasets"]])
         for shot, signals in sorted(shots.items())
@@ -77,7 +77,7 @@ def compute_data_sha256(shots: dict) -> str:
 
 
 def describe_existing_files(source: str) -> dict:
-    """Describe a user file or the HDF5 files of a folder, read-only, for a manifest; each has its absolute `path`."""
+    """Describe a user file, or the HDF5 files in a directory, for a manifest, including the absolute path of each."""
     of_user = find_sources(source)
     facts = describe_files(of_user)
     for file, one in zip(facts["files"], of_user, strict=True):
@@ -86,10 +86,15 @@ def describe_existing_files(source: str) -> dict:
 
 
 def make_files(settings: Settings, out: Path) -> dict:
-    """Write the files of a dataset to the folder of its manifest `out` and return facts read back from the files.
+    """Write the files of a dataset, and return a description that is read back from them.
+
+    Args:
+        settings: the settings of the generator.
+        out: path of the manifest; the files are written to its directory.
 
     Raises:
-        Problem: the folder holds foreign HDF5 files or cannot be written, or the files differ from the settings.
+        Problem: the directory contains HDF5 files of other programs or cannot be written, or the files do not match
+            the settings.
     """
     shots = plan_shots(settings)
     pairs = sort_pairs(settings.layout, shots)
@@ -117,7 +122,7 @@ def make_files(settings: Settings, out: Path) -> dict:
 
 
 def remove_earlier_files(folder: Path) -> None:
-    """Remove files of an earlier run; raise a Problem at HDF5 files of other programs."""
+    """Remove the files of an earlier run; raise Problem if the directory contains HDF5 files of other programs."""
     discard_parts(folder)
     for path in sorted(folder.glob("*.h5")):
         try:
@@ -131,18 +136,24 @@ def remove_earlier_files(folder: Path) -> None:
 
 
 def discard_parts(folder: Path) -> None:
-    """Remove unfinished files."""
+    """Remove files that an interrupted run left unfinished."""
     for part in folder.glob(".*.h5.part"):
         part.unlink()
 
 
 def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]], settings: Settings) -> dict:
-    """Write (shot, signal, axes) in this order to an HDF5 file and sync it to the disk.
+    """Write signals with their dimension scales to an HDF5 file, and sync the file to disk.
+
+    Args:
+        path: path of the file.
+        contents: (shot, signal, names of the axes) in the order of writing.
+        settings: the settings of the generator.
 
     Returns:
-        The (bytes, crc32) of each dataset, by its path in the file.
+        (bytes, crc32) of each dataset, keyed by its path in the file.
     """
-    # Without pages "none" allocates in order. By default small datasets move into holes further ahead.
+    # In files without pages, the strategy "none" allocates space in order. With HDF5's default, small datasets would
+    # fill earlier gaps.
     space = {"fs_strategy": "page", "fs_page_size": settings.page_size} if settings.paged else {"fs_strategy": "none"}
     file = h5py.File(path, "w", libver=("earliest", "v110"), **space)
     try:
@@ -160,12 +171,12 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
                     store.write_dataset(place, values).make_scale()
                     written[place] = compute_checksum(values)
                 signal.dims[dimension].attach_scale(file[place])
-        # HDF5 drops the free space when it closes the file.
+        # HDF5 does not store the free space in the file when it closes the file.
         if "padding" in file:
             del file["padding"]
         file.close()
     except BaseException:
-        # HDF5 crashes at exit if it cannot close a file for lack of space.
+        # HDF5 crashes at exit if it cannot close a file because the disk is full.
         os.truncate(path, 0)
         file.close()
         raise
@@ -174,26 +185,26 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
 
 
 class Store:
-    """A writer that places datasets in sequence, without holes in a paged file that a later dataset could fill.
+    """A writer that stores datasets in sequence, without gaps in a paged file that a later dataset could fill.
 
-    HDF5 fills the rest of an earlier page with any dataset that fits, so that a tenth of the datasets would be outside
-    their shot or signal. Padding takes the rest of each page and is unlinked at the end.
+    HDF5 fills the rest of an earlier page with any dataset that fits, so that a tenth of the datasets would be stored
+    apart from their shot or signal. Padding datasets take up the rest of each page and are unlinked at the end.
     """
 
     def __init__(self, file: h5py.File, settings: Settings) -> None:
-        """Begin with an empty file."""
+        """Initialize the writer for an empty file."""
         self.file, self.deflate = file, settings.deflate
         self.page_size = settings.page_size if settings.paged else None
         self.end = 0
 
     def write_dataset(self, path: str, values: np.ndarray) -> h5py.Dataset:
-        """Write values; above 8 kB chunked and compressed."""
+        """Write a dataset; datasets larger than 8 kB are chunked and compressed."""
         options = {}
         if values.nbytes > SMALL:
             rows = min(len(values), 2 ** ((CHUNK_BYTES * len(values) // values.nbytes).bit_length() - 1))
             options = {"chunks": (rows, *values.shape[1:]), "compression": self.deflate or None}
         dataset = self.file.create_dataset(path, data=values, track_times=False, **options)
-        dataset.flush()  # HDF5 allocates chunks when they leave the chunk cache
+        dataset.flush()  # HDF5 allocates chunks only when they leave the chunk cache
         if self.page_size:
             pieces = list_extents(dataset)
             for (_, end), (start, _) in pairwise([(0, self.end), *pieces]):
@@ -203,7 +214,7 @@ class Store:
         return dataset
 
     def _add_padding(self, start: int, length: int) -> None:
-        """Allocate the rest of a page; references to scales may have taken its beginning meanwhile."""
+        """Allocate the rest of a page, whose first bytes a heap of references to scales may have taken already."""
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -220,10 +231,10 @@ class Store:
 
 
 def validate_files(settings: Settings, shots: dict, written: dict, facts: dict) -> None:
-    """Check that the files as read back match the settings and the written checksums.
+    """Check that the description read back from the files matches the settings and the checksums of written values.
 
     Raises:
-        Problem: something differs.
+        Problem: they differ.
     """
     held = [axes for signals in shots.values() for axes in signals.values()]
     counts = {"pairs": len(held), "dataset_reads": len(held) + sum(map(len, held))}

@@ -1,4 +1,4 @@
-"""Build the manifest of a set of user files: the reads, with checksums."""
+"""Build the manifest of a set of user files: a list of all reads, with checksums of the values."""
 
 import hashlib
 import itertools
@@ -25,7 +25,7 @@ from sbench.studies.shots.files import get_common_value, get_creation_facts, lis
 from sbench.studies.shots.gathered import open_gathered
 from sbench.studies.shots.inputs import Source, find_sources
 
-# Maximum of reads in a manifest, because each cell loads it.
+# Maximum number of reads in a manifest, because each measurement loads it.
 _MOST_READS = 200_000
 _TOO_MANY = (
     f"more than {_MOST_READS:,} reads of datasets or chunks; name fewer datasets or files, or a smaller selection"
@@ -33,12 +33,13 @@ _TOO_MANY = (
 
 
 def describe_set(settings: dict) -> dict:
-    """Return the facts of a set of files: the datasets to read, their sizes, checksums and places.
+    """Describe a set of files for its manifest: the datasets to read, with sizes, checksums and selected parts.
 
-    Files without reads and datasets that cannot be read are left out and counted.
+    Files with nothing to read, and datasets that cannot be read, are omitted and counted.
 
     Args:
-        settings: {"files", "datasets", "layout", optional "selection", "at" (the store's entry of a bucket)}.
+        settings: {"files", "datasets", "layout"}, optionally "selection", and "at" with the store's entry for files in
+            a bucket.
 
     Raises:
         Problem: a file is not HDF5, values cannot be read, or a pattern matches no dataset.
@@ -71,7 +72,7 @@ def describe_set(settings: dict) -> dict:
 
 
 def compute_data_sha256(objects: Mapping[str, Mapping[str, dict]]) -> str:
-    """Return a hash of the values of a set, independent of the names and the number of its files."""
+    """Return a hash of the values in a set, independent of the names and number of its files."""
     held = (entry for of_file in objects.values() for entry in of_file.values())
     return hashlib.sha256(
         json.dumps(sorted(line[1:3] for entry in held for line in entry["datasets"])).encode()
@@ -85,22 +86,22 @@ def _get_root_key(source: Source) -> str:
 
 @dataclass
 class _Contents:
-    """The reads of a set, collected file by file."""
+    """The reads from a set of files, collected file by file."""
 
     level: str
     patterns: Sequence[str]
     files: list[dict] = field(default_factory=list)
-    # Other files that hold values of these, by name.
+    # Other files that contain values of datasets in `files`, keyed by name.
     companions: dict[str, dict] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
     objects: dict[str, dict[str, dict]] = field(default_factory=dict)
-    # Paths, as keys, by pattern.
+    # For each pattern, the paths of matching datasets, in the keys of a dict.
     groups: dict[str, dict[str, None]] = field(default_factory=dict)
     left_out: list[Entry] = field(default_factory=list)
-    # Entries by pattern, of the first file with any.
+    # For each pattern, the entries that cannot be read in the first file with such entries.
     first_left_out: dict[str, list[Entry]] = field(default_factory=dict)
     lacking: str = ""
-    # Number of datasets without elements at the selected places.
+    # Number of datasets in which the selection contains no element.
     without: int = 0
 
     def add_file(self, source: Source, file: h5py.File) -> None:
@@ -115,7 +116,7 @@ class _Contents:
             raise Problem(_TOO_MANY)
 
     def _read_tree(self, source: Source, file: h5py.File) -> dict[str, dict]:
-        # HDF5's native drivers are the reference for the others.
+        # The tree as read by HDF5 itself is the reference for all drivers.
         from sbench.drivers import native
 
         self.groups.setdefault(self.level, {})["/"] = None
@@ -148,7 +149,10 @@ class _Contents:
         return held
 
     def _resolve_needs(self, source: Source, dataset: Dataset) -> dict:
-        """Return a dataset's needs of a driver, and record the files that hold its values."""
+        """Return the feature that a driver needs to read a dataset, and record the other files with its values.
+
+        The result is {"needs": feature}, or empty if the dataset needs no special feature.
+        """
         if not dataset.elsewhere:
             return {}
         held = find_holders(dataset)
@@ -159,7 +163,7 @@ class _Contents:
         return {"needs": IN_PLACE if held.fixed else BESIDE if held.files else WITHIN}
 
     def expect_all(self, layout: str) -> None:
-        """Raise a Problem if a pattern has nothing to read."""
+        """Raise Problem if nothing is to be read for a pattern, or in the whole set."""
         if not self.groups:
             raise Problem(self.lacking)
         wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
@@ -173,7 +177,7 @@ class _Contents:
 
 
 def _is_odd(link: hdf5_tree.Link) -> bool:
-    """Return whether readers may treat a link differently."""
+    """Return whether reading libraries may treat a link differently: soft, repeated or not in UTF-8."""
     return bool(link.kind or not link.first or not hdf5_tree.is_utf8(link.path))
 
 
@@ -184,7 +188,7 @@ def _count_reasons(entries: Sequence[Entry]) -> Iterator[dict]:
 
 
 def select_datasets(file: h5py.File, patterns: Sequence[str], where: str, level: str = "") -> list[Dataset]:
-    """Return the matching datasets with values in the file itself; arguments as for `choose_datasets`.
+    """Return the matching datasets whose values are in the file itself. For the arguments, see `choose_datasets`.
 
     Raises:
         Problem: no dataset matches.
@@ -196,12 +200,12 @@ def select_datasets(file: h5py.File, patterns: Sequence[str], where: str, level:
 
 
 def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses: Accesses) -> list[h5py.Dataset]:
-    """Return the datasets that all accesses except metadata read; other arguments as for `choose_datasets`.
+    """Return the datasets that can be read with each selection in `accesses` other than "metadata".
 
-    Without such an access the list is empty.
+    The list is empty if there is no such selection. For the other arguments, see `choose_datasets`.
 
     Raises:
-        Problem: patterns or memory leave nothing to read.
+        Problem: no dataset matches the patterns, can be read and fits into memory.
     """
     levels = [level for level in accesses.shares if level != selection.METADATA]
     read = [select_datasets(file, patterns, where, level) for level in levels]
@@ -210,7 +214,7 @@ def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses
 
 
 def _read_entry(source: Source, dataset: Dataset, level: str) -> dict:
-    """Read the entry of a dataset: a line for each place, and the place's bytes in the file."""
+    """Read a dataset, and build its manifest entry with a checksum and the stored bytes for each selected part."""
     lines, stored = [], []
     stored_of = _build_size_lookup(dataset)
     for place in selection.iter_places(level, dataset.shape or (), dataset.chunks):
@@ -232,12 +236,12 @@ def _compute_place_checksum(source: Source, dataset: Dataset, place: selection.P
 
 
 def _build_size_lookup(dataset: Dataset) -> Callable[[selection.Place], int]:
-    """Return a function that maps a place of a dataset to its bytes in the file."""
+    """Return a function that maps a part of a dataset to the number of bytes that store it in the file."""
     if dataset.elsewhere:
         return lambda place: 0
     if not dataset.chunks:
         whole, shape = sum(end - start for start, end in list_extents(dataset)), dataset.shape or ()
-        # Without chunks, a read takes at most the bytes of the dataset.
+        # A read from a dataset without chunks takes no more bytes than the whole dataset.
         return lambda place: (
             min(whole, selection.count_elements(place, shape) * dataset.dtype.itemsize) if place else whole
         )
@@ -247,7 +251,10 @@ def _build_size_lookup(dataset: Dataset) -> Callable[[selection.Place], int]:
 
 
 def _list_touched_chunks(place: selection.Place, chunks: tuple[int, ...], there: Collection[tuple]) -> Iterable[tuple]:
-    """Return the offsets of the chunks that a place touches; search its range or all chunks, whichever is shorter."""
+    """Return the offsets of the chunks that intersect a part of a dataset.
+
+    The search covers the range of chunks around the part or all stored chunks, whichever are fewer.
+    """
     if not place:
         return there
     ranges = [range(begin // size * size, end, size) for (begin, end, _), size in zip(place, chunks, strict=True)]

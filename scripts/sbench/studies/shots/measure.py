@@ -1,6 +1,7 @@
-"""Measures one cell of the shots study once: reads shots or signals of HDF5 files with Dask workers.
+"""Measure one cell of the shots study once: read shots or signals from HDF5 files with Dask workers.
 
-Started by scripts/step.py with the interpreter of the library under test; see sbench.probe.conversation.
+scripts/step.py starts this program with the Python interpreter of the library under test; see
+sbench.probe.conversation.
 """
 
 import argparse
@@ -23,13 +24,13 @@ from sbench.studies.shots.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the cell of the step on standard input."""
+    """Measure the cell that the parent process describes on standard input, and return the exit status."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Measure a cell and return the program's part of the record."""
+    """Measure a cell (a configuration), and return the measured part of its record."""
     dask_workers.start_forkserver()
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     cell = settings.cell
@@ -55,7 +56,8 @@ def measure_cell(step: Step) -> dict:
         if nodes > 1:
             record |= cluster.prepare_nodes(cell.cache, files)
         step.open_window(sets_cache=nodes > 1)
-        # The store decides, not the result: cells of a comparison time the same work (METHOD 9).
+        # Whether checksums are computed in the timed pass depends only on the store, so that all cells of a comparison
+        # time the same work (METHOD 9).
         record |= _measure_pass(cluster, plan, library, verify=step.job["far"])
         step.close_window()
         if nodes > 1:
@@ -75,15 +77,19 @@ def measure_cell(step: Step) -> dict:
 
 
 def count_workers(level: str) -> int:
-    """Return the number of workers of a level: "4", or "2x" for twice the cores that this process may use."""
+    """Convert a level of the factor `workers` to a number: "4", or "2x" for twice the number of usable cores."""
     return int(level[:-1]) * host.count_usable_cores() if level.endswith("x") else int(level)
 
 
 def select_objects(settings: Settings, manifest: dict, repeat: int) -> list[str]:
-    """Draw the objects that a repeat reads with the run's seed, the same for all arms of the block."""
+    """Select the objects to read in a repeat.
+
+    A random selection depends only on the run's seed, the access and the repeat, so that all cells of a block read the
+    same objects.
+    """
     access = settings.cell.access
     wanted = getattr(settings, f"read_{access}")
-    # In a manifest, "files" describes storage.
+    # The key "files" of a manifest describes stored files; "objects" is keyed by file.
     available = list(manifest["objects" if access == "files" else access])
     if isinstance(wanted, list):
         if absent := [name for name in wanted if name not in available]:
@@ -96,7 +102,7 @@ def select_objects(settings: Settings, manifest: dict, repeat: int) -> list[str]
 
 @dataclass(frozen=True)
 class _Plan:
-    """The batches of each object, and the results that the manifest promises."""
+    """Divide the objects to read into batches, one per task, and list the results expected from the manifest."""
 
     by: str
     objects: list[str]
@@ -107,7 +113,10 @@ class _Plan:
     control: str
 
     def build_batches(self, object_id: str, verify: bool) -> list[tasks.Batch]:
-        """Cut an object into batches: a shot by signals, a signal by shots; each batch opens a file once."""
+        """Split an object into batches: a shot by its signals, a signal by its shots.
+
+        Each batch opens a file at most once.
+        """
         batches = []
         for pairs in dask_workers.split_into_batches(self._list_pairs(object_id), self.workers):
             files: dict[str, list[str]] = {}
@@ -128,7 +137,10 @@ class _Plan:
         return [drivers.build_address(self.location, name) for name in names]
 
     def list_expected(self) -> list[tuple]:
-        """Return (object, path, bytes, crc32) of all reads in the manifest, and the place for a part of a dataset."""
+        """Return (object, path, bytes, crc32) of each planned read, from the manifest.
+
+        For a read of a part of a dataset, the tuple also contains the part.
+        """
         return [
             (object_id, *dataset)
             for object_id in self.objects
@@ -137,7 +149,11 @@ class _Plan:
         ]
 
     def count_stored_bytes(self) -> int | None:
-        """Return the bytes that batches need of their files, once per open; None if unknown."""
+        """Return the number of stored bytes that all batches must read, or None if it is unknown.
+
+        A dataset counts once per batch, even if several signals share it as a scale. The number is unknown for drivers
+        whose index may contain values.
+        """
         if getattr(drivers.get_driver(self.access.driver), "inlines", False):
             return None
         total = 0
@@ -159,12 +175,12 @@ class _Plan:
 
 
 def _parse_place(where: list) -> selection.Place | str:
-    """Return the place in a line of the manifest, () for a whole dataset."""
+    """Return the selected part in a line of the manifest: () for a whole dataset, or "walk" for the whole tree."""
     return where[0] if where == [selection.WALK] else tuple(tuple(span) for span in (where[0] if where else ()))
 
 
 def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location: dict) -> None:
-    """Raise Unable if a driver lacks a need of any dataset, even if this repeat does not read it."""
+    """Raise Unable if a driver does not support a dataset in the manifest, even if this repeat does not read it."""
     folder = location.get("folder")
     in_place = folder and all(file.get("path") == str(Path(folder, file["name"])) for file in manifest["files"])
     for file, held in manifest["objects"].items():
@@ -178,7 +194,11 @@ def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location
 
 
 def _make_index(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
-    """Make the index of the files to read in a separate window; return {"seconds", "bytes", "requests" by method}."""
+    """Index the files to read, in a separate window for counting requests.
+
+    Returns:
+        {"seconds", "bytes", "requests"}: the time, the size of the index, and the requests by HTTP method.
+    """
     folder = Path(plan.access.index)
     folder.mkdir()
     driver.list_versions()
@@ -193,7 +213,10 @@ def _make_index(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
 
 
 def _measure_empty_tasks(cluster: dask_workers.Workers, plan: _Plan) -> float:
-    """Return the seconds for one round of empty tasks per object, after the workers' imports."""
+    """Measure the seconds that one round of empty tasks per object takes.
+
+    An untimed round goes first, in which the workers import modules.
+    """
     empty = [tasks.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
     cluster.run_batches(tasks.do_nothing, empty)
     start = time.perf_counter()
@@ -203,7 +226,17 @@ def _measure_empty_tasks(cluster: dask_workers.Workers, plan: _Plan) -> float:
 
 
 def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, verify: bool) -> dict:
-    """Read all objects once, in sequence as in the published study; `library` has the versions of each worker."""
+    """Read all objects once, one after another as in the published study.
+
+    Args:
+        cluster: the Dask workers.
+        plan: the objects and their batches.
+        library: the versions that each worker reports.
+        verify: whether to compute checksums of all values, with the clock stopped.
+
+    Returns:
+        A part of the record: samples, seconds, work and effective settings.
+    """
     executed = sum(cluster.run_on_each(dask_workers.count_executed))
     rows, planning, counts = [], 0.0, []
     start = time.perf_counter()
@@ -217,7 +250,7 @@ def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict
     executed = sum(cluster.run_on_each(dask_workers.count_executed)) - executed
     cores = cluster.count_usable_cores()
     lines = [line for taken in cluster.run_on_each(tasks.fetch_lines) for line in taken]
-    # The next object waits for the slowest task, so the elapsed time includes the checksums of that task.
+    # The next object waits for the slowest task, so the elapsed time includes the time for checksums of that task.
     by_object = groupby(rows, key=itemgetter("object_id"))
     slowest = [max(group, key=lambda row: row["seconds"] + row["verify"]) for _, group in by_object]
     stopped = sum(row["verify"] for row in slowest)
@@ -244,7 +277,7 @@ def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict
             "stored_bytes": plan.count_stored_bytes(),
             "checksum_asked": _compute_checksum([tasks.format_line(*dataset) for dataset in expected]),
             "checksum": _compute_checksum(lines) if lines else None,
-            # As with checksums, the total includes the waits of the slowest tasks.
+            # As with checksums, the total includes the planted waits of the slowest tasks.
             **slowed.report_waited(plan.control, sum(row["waited"] for row in slowest)),
         },
         "effective": {
@@ -262,23 +295,23 @@ def _measure_pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict
 
 
 def _merge_effective(library: list[dict], facts: list[dict]) -> dict:
-    """Merge the workers' libraries and the settings at all opens (METHOD 10); raise a Problem if they differ."""
+    """Merge all workers' versions and all files' settings (METHOD 10); raise Problem if they differ."""
     differing = {key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)}
     if opened := sorted(differing - {"paged", "page_size"}):
         raise Problem(f"files were opened with different settings: {', '.join(opened)} differ between opens")
     if any(one != library[0] for one in library):
         raise Problem("workers run different libraries")
-    # User files may differ in pages.
+    # User files may differ in `paged` and `page_size`, which are None then.
     return library[0] | facts[0] | dict.fromkeys(differing)
 
 
 def _compute_checksum(lines: list[str]) -> str:
-    """Return the sha256 of the sorted lines, independent of order and workers (METHOD 9)."""
+    """Return the SHA-256 of the sorted lines, which does not depend on the order or the workers (METHOD 9)."""
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def _build_sample(row: dict, plan: _Plan, total: float) -> dict:
-    """Build a row of samples.csv: the published columns first, in their spelling."""
+    """Build a row of samples.csv, with the columns of the published study first, under their original names."""
     return {
         "worker#": row["number"],
         "obj-id": row["object_id"],

@@ -1,18 +1,18 @@
-"""Describe the order of reads, which determines requests and bytes: object by object, dataset by dataset."""
+"""Describe the order in which objects and datasets are read, which affects the number of requests and bytes."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
-# Number of objects and of reads to list; the manifest has all.
+# Number of objects and of reads to list in the description; the manifest lists all.
 _SHOWN = 4
 
 
 def list_pairs(manifest: Mapping, access: str, object_id: str) -> list[tuple[str, str]]:
-    """Return the (shot or file, signal or dataset) pairs of an object in the order of reading."""
+    """Return the pairs of shot and signal, or of file and dataset, that reading an object covers, in reading order."""
     objects = manifest["objects"]
     if access in ("shots", "files"):
         return [(object_id, signal) for signal in objects[object_id]]
-    # A user's dataset is a pattern, which matches several paths in each file.
+    # An object of user files is a path pattern, which may match several datasets in each file.
     paths = manifest["datasets"][object_id] if access == "datasets" else [object_id]
     return [(shot, path) for shot, held in objects.items() for path in paths if path in held]
 
@@ -21,9 +21,13 @@ def describe_order(manifest: Mapping, access: str, objects: Sequence[str]) -> di
     """Describe the order in which a single worker reads objects.
 
     Returns:
-        access, objects, objects_count: the level, the first objects, and the number of all.
-        first, reads: file and dataset of the first reads, and the number of all.
-        sha256: hash of all reads in order.
+        A dict with the following keys:
+        access: the level of the factor `access`.
+        objects: the first few objects.
+        objects_count: the number of all objects.
+        first: the file and dataset of the first few reads.
+        reads: the number of all reads.
+        sha256: a hash of all reads in order.
     """
     reads = [read for object_id in objects for read in _iter_reads(manifest, access, object_id)]
     hashed = hashlib.sha256("\n".join("\t".join(read) for read in reads).encode("utf-8", "surrogateescape"))
@@ -34,7 +38,7 @@ def describe_order(manifest: Mapping, access: str, objects: Sequence[str]) -> di
 
 
 def _iter_reads(manifest: Mapping, access: str, object_id: str) -> Iterator[list[str]]:
-    """Yield file, dataset and place of each read of an object, file by file, because a file is opened once."""
+    """Yield (file, dataset, selected part) of each read of an object, grouped by file, as each file is opened once."""
     of_files: dict[str, list[list[str]]] = {}
     for shot, signal in list_pairs(manifest, access, object_id):
         entry = manifest["objects"][shot][signal]

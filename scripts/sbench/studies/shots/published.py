@@ -1,4 +1,4 @@
-"""Convert the CSVs of the published benchmarks to records of this study."""
+"""Convert the CSV files of the published benchmarks to records of this study."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import pandas as pd
 from sbench.design import csv_file
 from sbench.design.csv_file import AMOUNT, COUNT, TEXT
 
-# Levels by name of the CSV. The page buffer is the requested size; caches were not controlled.
+# The levels that each CSV file was measured with. Its page buffer is the requested size; caches were not controlled.
 FILES = {
     "ec2-s3.csv": {"library": "hdf5-1.14.6", "store": "s3", "driver": "ros3"},
     "ec2-s3-libaws.csv": {"library": "hdf5-2.0.0", "store": "s3", "driver": "ros3"},
@@ -26,16 +26,16 @@ COLUMNS = {
     **{"tot-num-obj": COUNT, "total-runtime": AMOUNT},
 }
 _RUN = ["obj-type", "pb-size", "num-workers"]
-# Settings that the study's page needs.
+# Settings that the study's report needs.
 SETTINGS = {"page_size": 8_000_000}
 
 
 def load_records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each total runtime of each combination in the CSVs."""
+    """Yield a record for each distinct total runtime of each combination of settings in the CSV files."""
     for name, levels in FILES.items():
         if name in files:
             rows = csv_file.read_table(files[name], COLUMNS)
-            # As the study corrects it: a read of a shot reads a single file.
+            # Correct the column as in the published study: reading a shot reads a single file.
             rows["tot-num-obj"] = rows["tot-num-obj"].mask(rows["obj-type"] == "shots", 1)
             for (access, size, workers), same in rows.groupby(_RUN, sort=False):
                 own = {"access": access, "workers": str(workers), "page_buffer": _format_buffer(size)}

@@ -1,4 +1,7 @@
-"""What the published study of two ROS3 backends claims, and which of its labels the data contradict."""
+"""Recompute the claims of the published study of two ROS3 backends, and check its labels against its data.
+
+The docstring of each decorated function is the claim as quoted from the study.
+"""
 
 import math
 
@@ -12,23 +15,26 @@ claims = Claims(reads=f"{NEW}.csv + {OLD}.csv", new=f"{NEW}.csv", old=f"{OLD}.cs
 
 
 def _select_tasks(reads: pd.DataFrame, access: str) -> pd.DataFrame:
-    """Return the tasks of an access: shots or signals."""
+    """Return the rows of tasks that read "shots" or "signals"."""
     return reads[reads["obj-type"] == access]
 
 
 def _get_runtimes(reads: pd.DataFrame) -> pd.Series:
-    """Return the total runtime (s) of each run."""
+    """Return the total runtime of each run in seconds."""
     return reads.groupby(RUN)["total-runtime"].first()
 
 
 def _divide_levels(values: pd.Series, level: str, dividend: str, divisor: str) -> pd.Series:
-    """Return values at one level as factors of those at another, where both are there and all other levels agree."""
+    """Divide the values at a level by the values at another level that agree in all other levels.
+
+    Values without a counterpart are omitted.
+    """
     pairs = values.unstack(level).reindex(columns=[dividend, divisor]).dropna()
     return pairs[dividend] / pairs[divisor]
 
 
 def _compare_drivers(values: pd.Series) -> pd.Series:
-    """Return values of the new driver as factors of those of the old one."""
+    """Divide the values of the new driver by the values of the old driver."""
     return _divide_levels(values, "source", NEW, OLD)
 
 
@@ -233,7 +239,7 @@ def baseline_common():
     """selected because it represents the most common set of libhdf5 settings, compute resources, and data access"""
 
 
-# What computes labels (results/published/shots/audit/labels.csv)
+# Functions that compute labels from the data (results/published/shots/audit/labels.csv)
 
 
 def list_stores_of_old_shots(cells):

@@ -1,19 +1,25 @@
-"""Levels of the factor `selection`: all of a dataset, a part, some of its chunks, or only the metadata of a file."""
+"""Interpret levels of the factor `selection`: a whole dataset, a part, some of its chunks, or a file's metadata.
+
+A place is a part of a dataset that a single read returns: a span for each dimension, or () for the whole dataset.
+"""
 
 import math
 import re
 from collections.abc import Iterator, Sequence
 
 ALL, METADATA = "all", "metadata"
-# As a place: walk the whole tree of a file.
+# In place of a part of a dataset: list all groups and datasets of a file.
 WALK = "walk"
-# First, behind last, and step of a dimension.
+# Start, exclusive end and step along a dimension.
 Span = tuple[int, int, int]
 Place = tuple[Span, ...]
 
 
 def find_mistake(level: str) -> str:
-    """Return the mistake in a level of the factor `selection` that matches its pattern, "" if it is valid."""
+    """Return an error message for an invalid level of the factor `selection`, or an empty string for a valid level.
+
+    The level must match the pattern in the schema.
+    """
     if level.startswith("["):
         try:
             _parse_spans(level, (1,) * len(level))
@@ -23,13 +29,13 @@ def find_mistake(level: str) -> str:
 
 
 def iter_places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) -> Iterator[Place]:
-    """Yield the places of a dataset, each a separate read; () is the whole dataset.
+    """Yield the parts of a dataset to read, each with a separate read; () means the whole dataset.
 
     Args:
-        level: "all", "[0:100, ...]", cut to the dimensions of the dataset, or "1/10": every tenth chunk in row-major
-            order, from the first.
+        level: "all"; an index such as "[0:100, ...]", truncated to the dimensions of the dataset; or "1/10" for every
+            tenth chunk in row-major order, starting with the first.
         shape: shape of the dataset.
-        chunks: shape of its chunks; None counts as a single chunk.
+        chunks: shape of its chunks. With None, the dataset counts as a single chunk.
     """
     if level == ALL or not shape:
         yield ()
@@ -47,7 +53,7 @@ def iter_places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) 
 
 
 def _compute_indices(number: int, counts: Sequence[int]) -> list[int]:
-    """Return the indices of a chunk by its number, the last dimension fastest; memory may not hold all indices."""
+    """Convert a chunk's row-major number to indices, without an array of all indices, which may be too large."""
     indices = []
     for count_of_axis in reversed(counts):
         number, index = divmod(number, count_of_axis)
@@ -56,17 +62,17 @@ def _compute_indices(number: int, counts: Sequence[int]) -> list[int]:
 
 
 def convert_to_slices(place: Place) -> tuple[slice, ...]:
-    """Convert a place to slices for numpy."""
+    """Convert a place to a tuple of slices for numpy."""
     return tuple(slice(*span) for span in place)
 
 
 def count_elements(place: Place, shape: Sequence[int]) -> int:
-    """Return the number of elements of a dataset at a place."""
+    """Return the number of elements in a place of a dataset with this shape."""
     return math.prod(len(range(*span)) for span in place) if place else math.prod(shape)
 
 
 def is_chunk_touched(place: Place, offset: Sequence[int], chunk: Sequence[int]) -> bool:
-    """Return whether a place needs the chunk at `offset`."""
+    """Return whether a place contains elements of the chunk at `offset`."""
     return all(
         begin < start + size
         and end > start
@@ -76,7 +82,7 @@ def is_chunk_touched(place: Place, offset: Sequence[int], chunk: Sequence[int]) 
 
 
 def _parse_spans(level: str, shape: Sequence[int]) -> Place:
-    """Parse a level such as [0:100, ...] for a shape; raise a ValueError if it is invalid."""
+    """Parse a level such as [0:100, ...] for a dataset of this shape; raise ValueError if it is invalid."""
     parts = [part.strip() for part in level.strip("[] ").split(",")]
     if parts.count("...") > 1:
         raise ValueError(level)

@@ -1,4 +1,4 @@
-"""Sets of user files, of any tree, as a configuration names them."""
+"""Validate and resolve the sets of user files in a configuration, whose groups and datasets may be arranged freely."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from sbench.studies.shots.settings import Levels, Settings
 
 
 def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
-    """Yield buckets that no store has, sets without patterns of datasets, and patterns without a set."""
+    """Yield a message for each bucket without a store, each set without patterns, and patterns without a set."""
     for name, what in data["files"].items():
         bucket = get_bucket(what)
         if bucket and not _find_store(bucket, config):
@@ -31,7 +31,10 @@ def find_mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
 
 
 def get_data_settings(section: dict, config: dict, levels: dict[str, str]) -> dict:
-    """Return the settings of a set, the level of `layout`; `at` is the store's entry of its bucket."""
+    """Return the data settings of the set that is the level of `layout`.
+
+    For files in a bucket, "at" is the configuration entry of its store.
+    """
     kept = {
         key: resolve_setting(section[key], levels) for key in ("files", "datasets", "part_size") if key in section
     } | levels
@@ -41,13 +44,20 @@ def get_data_settings(section: dict, config: dict, levels: dict[str, str]) -> di
 
 
 def _find_store(bucket: str, config: dict) -> str:
-    """Return the name of the store that reads a user's bucket, "" if no store does."""
+    """Return the name of the store with a user's bucket, or an empty string if there is none."""
     names = (name for name, spec in config["stores"].items() if spec.get("bucket") == bucket and "server" not in spec)
     return next(names, "")
 
 
 def list_obstacles(cell: Levels, config: dict, files: dict | str | None) -> Iterator[str]:
-    """Yield why a cell cannot read its files; only generated files and files of the same tree have shots."""
+    """Yield a message for each reason why a cell cannot read its files.
+
+    Args:
+        cell: the levels of the cell.
+        config: the resolved configuration.
+        files: the setting `files`: a dict of named sets, a file or directory with shots, or None if files are
+            generated. Sets have files and datasets, while the other files have shots and signals.
+    """
     own, store = isinstance(files, dict), config["stores"][cell.store]
     if own and (bucket := get_bucket(files[cell.layout])):
         if cell.store != _find_store(bucket, config):
@@ -65,10 +75,14 @@ def list_obstacles(cell: Levels, config: dict, files: dict | str | None) -> Iter
 
 @lru_cache
 def _count_files_and_bytes(files: str) -> tuple[int, int]:
-    """Return the number and the bytes of a set's local files; for a bucket, guess without a request."""
+    """Return the number and total bytes of local files; for files in a bucket, return a guess without any request.
+
+    Args:
+        files: the paths and patterns in JSON, so that results can be cached.
+    """
     if get_bucket(wanted := json.loads(files)):
         return 1, 2**27
-    # Imported here because it imports h5py, which settings do not need.
+    # Imported here because it imports h5py, which is not needed to process settings.
     from sbench.studies.shots.inputs import find_sources
 
     sizes = [source.bytes for source in find_sources(wanted)]
@@ -76,7 +90,7 @@ def _count_files_and_bytes(files: str) -> tuple[int, int]:
 
 
 def estimate_record(settings: Settings) -> dict:
-    """Estimate a record of user files from the selected part and the number of files to read."""
+    """Estimate requests, bytes and seconds of a record from the number of user files and the selected part."""
     cell, network, level = settings.cell, settings.network, settings.data.selection
     count, size = _count_files_and_bytes(json.dumps(settings.data.files))
     read = min(settings.read_files or count, count) if cell.access == "files" else count

@@ -1,4 +1,4 @@
-"""Settings of a cell of the shots study, as its measuring program receives them."""
+"""The settings of a cell (a configuration) of the shots study that its measuring program receives."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from sbench.studies.shots import selection
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a cell, as text; older cells lack factors that were added later."""
+    """The level of each factor as a string. Factors that were added later have defaults for older cells."""
 
     library: str
     store: str
@@ -29,12 +29,16 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """The data to read: generated files with shots and signals in some layout, or user files.
+    """The data to read: generated files with shots and signals, or user files.
 
     Attributes:
-        files: user files, None if files are generated.
-        datasets: patterns of datasets in a set of files of any tree, None for files with shots.
-        at: the store's entry of the files' bucket.
+        layout: arrangement of shots in generated files, or the name of a set of user files.
+        shots: number of generated shots.
+        signals: number of generated signals per shot.
+        files: paths, directories, patterns or URLs of user files; None if files are generated.
+        datasets: path patterns of the datasets to read from user files of any structure; None for files with shots.
+        selection: the part of each dataset to read.
+        at: configuration entry of the store with the files' bucket; None for other files.
     """
 
     layout: str
@@ -48,7 +52,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a cell; `read_*` are numbers per record, 0 for all; `read_signals` may list names."""
+    """The settings of a cell.
+
+    `read_shots` to `read_datasets` are the numbers of objects that a record reads, where 0 means all. `read_signals`
+    may also be a list of names.
+    """
 
     cell: Levels
     data: Data
@@ -63,10 +71,10 @@ class Settings:
 
     @property
     def network(self) -> dict:
-        """Return the emulated network of the store, {} without emulation."""
+        """The settings of the store's emulated network, empty if there is none."""
         return self.store.get("network") or {}
 
     def count_signals(self) -> int:
-        """Return the number of signals that a record reads."""
+        """Return the number of signals that a record reads, with access "signals"."""
         named = self.read_signals
         return len(named) if isinstance(named, list) else named or self.data.signals

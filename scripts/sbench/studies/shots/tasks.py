@@ -1,4 +1,4 @@
-"""The Dask task of the shots study: open files, read signals with their scales, and measure the work."""
+"""The Dask task of the shots study: open files, read signals with their dimension scales, and time the reads."""
 
 import contextlib
 import json
@@ -17,16 +17,17 @@ _lines: list[str] = []
 
 @dataclass(frozen=True)
 class Batch:
-    """The files that a task opens and reads in sequence.
+    """The files that a task opens and reads one after another.
 
     Attributes:
-        number: index of the batch within its object, from 1.
-        object_id: the shot or the signal.
-        files: (address, (path of the dataset, place in it)) in the order of reading; scales follow their signal.
+        number: index of the batch within its object, counted from 1.
+        object_id: the shot, signal or other object that the batch belongs to.
+        files: for each file its path or URL, and the datasets to read from it, in order, each with its selected part.
+            Dimension scales follow their signal.
         units: number of shots or files in the batch, reported as `wrkr-num-objs`.
-        access: options for opening files.
-        verify: whether to stop the clock after each dataset for its checksum.
-        control: level of `control`; a slowed control waits after each open and each dataset.
+        access: settings for opening files.
+        verify: whether to stop the clock after each dataset and compute its checksum.
+        control: level of the factor `control`. A planted slowdown waits after each open and each read.
     """
 
     number: int
@@ -39,16 +40,16 @@ class Batch:
 
 
 def do_nothing(batch: Batch) -> int:
-    """Do nothing with a batch, to measure the cost of the harness (METHOD 13)."""
+    """Do nothing, to measure the overhead of tasks (METHOD 13)."""
     return batch.number
 
 
 def read_batch(batch: Batch) -> dict:
-    """Read a batch and return its row of the samples.
+    """Read a batch, and return its times and counts.
 
-    Times are in seconds. `seconds` covers the task without checksums: opening, reading, closing, and the waits of a
-    slowed control (`waited`); `cpu` is the CPU time of this process meanwhile. Checksums stay in this process until
-    `fetch_lines`, so that they do not travel in the timed window.
+    Times are in seconds. `seconds` covers opening, reading, closing and the waits of a planted slowdown (`waited`), but
+    not checksums. `cpu` is the CPU time of this process during `seconds`. Checksums are stored in this process until
+    `fetch_lines` is called, so that they are not transferred while requests are counted and timed.
     """
     clock = time.perf_counter
     opens, reads, facts = [], [], []
@@ -103,13 +104,13 @@ def read_batch(batch: Batch) -> dict:
 
 
 def fetch_lines() -> list[str]:
-    """Return and forget the checksum lines of the datasets that this process has read."""
+    """Return and clear the checksum lines of the datasets that this process has read."""
     taken = list(_lines)
     _lines.clear()
     return taken
 
 
 def format_line(object_id: str, path: str, nbytes: int, crc32: int, place: Sequence = ()) -> str:
-    """Format the line of a dataset, or of a place in it, for a record's checksum (METHOD 9)."""
+    """Format a line for a record's checksum (METHOD 9) that identifies a dataset, or a part of it, and its values."""
     of = f"{path}\t{json.dumps(place)}" if place else path
     return f"{object_id}\t{of}\t{nbytes}\t{crc32:08x}"
