@@ -1,4 +1,4 @@
-"""Look up the published runtimes of corresponding cells (config/facts/shots_runtimes.yaml)."""
+"""Look up published runtimes for planned measurements (config/facts/shots_runtimes.yaml)."""
 
 import functools
 from pathlib import Path
@@ -12,10 +12,11 @@ RUNTIMES = Path("config/facts/shots_runtimes.yaml")
 
 
 def find_runtime(settings: Settings) -> tuple[float, str] | None:
-    """Return the published seconds of the cell that corresponds to a record, with a note; None without such a cell.
+    """Return the published seconds for the same configuration and a note, or None if none was published.
 
-    Place, driver, access, number of workers and S3 client must agree. The page buffer may differ, because such a file
-    fits into the bytes that ROS3 reads at open; the note names it. The time is in proportion to the shots or signals.
+    The location of the data, driver, access, number of workers and S3 client must be the same. The page buffer may
+    differ, because such a file fits into the bytes that ROS3 reads when it opens the file; the note gives its published
+    size. The time is scaled by the number of shots or signals.
     """
     cell, data, store = settings.cell, settings.data, stores.get_store(settings.store)
     facts = _load_facts()
@@ -35,7 +36,7 @@ def find_runtime(settings: Settings) -> tuple[float, str] | None:
         share = settings.read_shots or data.shots
     else:
         share = settings.count_signals() / facts["signals"] * data.shots / facts["files"]
-    # Without a network, a second pass reads the data for checksums.
+    # For local data, an untimed second pass reads all data again for checksums.
     seconds = row["seconds"][cell.workers] * share * (1 if store.is_networked else 2)
     return seconds, f"as published, page buffer {row['page_buffer']}"
 

@@ -1,6 +1,6 @@
-"""Describe files of shots, from any program, for a dataset's manifest.
+"""Describe HDF5 files with shots, written by any program, for the manifest of a dataset.
 
-The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension scales of its signals.
+A signal is a dataset `/shots/<shot>/signals/<signal>`. The group `/shots/<shot>` contains its dimension scales.
 """
 
 from collections.abc import Iterable
@@ -18,18 +18,22 @@ SMALL = 8000  # bytes; larger datasets are compressed
 
 
 def list_parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
-    """Return the datasets to read for a signal: itself, then its scales in the order of its dimensions."""
+    """Return the datasets to read for a signal: the signal, then its dimension scales in the order of dimensions."""
     return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
 
 
 def describe_files(of_set: Iterable[Source], values: bool = True) -> dict:
-    """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
+    """Read files with shots, and return the keys files, layout, shots, signals and objects of their manifest.
 
-    One dataset at a time is in memory; without `values` there are no checksums. In `layout`, `paged`, `page_size` and
-    `deflate` are None if files or datasets differ; `page_size` is also None without pages.
+    Only one dataset at a time is loaded into memory. In `layout`, `paged`, `page_size` and `deflate` are None if files
+    or datasets differ. `page_size` is also None for files without paged allocation.
+
+    Args:
+        of_set: the files.
+        values: whether to read the values and compute checksums.
 
     Raises:
-        Problem: a file is truncated, is not HDF5 or lacks shots, or two files hold the same signal of a shot.
+        Problem: a file is truncated, is not HDF5 or lacks shots, or two files contain the same signal of a shot.
     """
     files, objects, page_sizes, orders, levels = [], {}, set(), [], set()
     for source in of_set:
@@ -69,14 +73,19 @@ def describe_files(of_set: Iterable[Source], values: bool = True) -> dict:
 
 
 def _read_source(source: Source, values: bool) -> tuple[dict, str, int | None, set[int]]:
-    """Return {shot: {signal: object}}, order, page size (None: not paged) and, if `values` are read, deflate levels."""
+    """Read the shots in a file.
+
+    Returns:
+        {shot: {signal: manifest entry}}, the order of the data ("shot-major", "signal-major" or "mixed"), the page size
+        in bytes (None if the file is not paged), and the set of deflate levels (empty unless `values` are read).
+    """
     objects, places, levels, scales = {}, {}, set(), {}
     with source.open_hdf5() as file:
         page_size = get_creation_facts(file)["page_size"]
         for shot, signal, dataset in _iter_signals(source.where, file):
             lines, stored = [], []
             for member in list_parts(dataset):
-                # A scale's name costs a search of the file, its address does not.
+                # Identify scales by address: to get the name of a scale, HDF5 would search the file.
                 address = h5py.h5o.get_info(member.id).addr
                 if address not in scales:
                     scales[address] = [member.name, *(compute_checksum(member[()]) if values else ())]
@@ -102,7 +111,13 @@ def _iter_signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.D
 
 
 def _find_order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
-    """Return the layout by offsets: bytes grouped by shot or by signal; a shared scale belongs to its first signal."""
+    """Determine from file offsets whether data are grouped by shot or by signal.
+
+    A scale that several signals share counts as part of the first of them.
+
+    Returns:
+        "shot-major", "signal-major" or "mixed".
+    """
     for layout, leader in (("shot-major", 0), ("signal-major", 1)):
         spans: dict[str, list[int]] = {}
         seen = set()
@@ -118,7 +133,7 @@ def _find_order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
 
 
 def _get_layout(orders: list[tuple[int, str]]) -> str:
-    """Return the layout of all files from the number of shots and the order of each."""
+    """Return the common layout of all files, given the number of shots and the order of the data in each."""
     if all(shots == 1 for shots, _ in orders):
         return "single-shot"
     names = {order for _, order in orders}

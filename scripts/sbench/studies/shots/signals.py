@@ -1,7 +1,8 @@
-"""Generate the signals, scales and values of synthetic shots in memory.
+"""Generate the signals of synthetic shots, and their dimension scales, in memory.
 
-The facts come from `config/shots_signals.csv`. All values use only raw random bits and + - * /, as IEEE 754 fixes them,
-so that a (seed, shot, signal) gives the same bytes on every machine and with every version of numpy.
+The properties of the signals come from `config/shots_signals.csv`. Values are computed only from raw random bits with
++ - * /, whose results IEEE 754 defines exactly, so that the same seed, shot and signal give the same bytes on every
+machine and with every version of numpy.
 """
 
 import zlib
@@ -13,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 TABLE = Path(__file__).parents[4] / "config" / "shots_signals.csv"
-RING = 500  # files in the published study, to which the counts of the table refer
+RING = 500  # number of files in the published study, to which the counts in the table refer
 RUNS_A_DAY = 30
 SECONDS = 2.0
-# Start of each time base in seconds; any other axis is an index.
+# Start of each time base in seconds. All other axes are indices.
 TIME_BASES = {
     "efit": 0.06,
     "bolometer": -0.05,
@@ -35,7 +36,7 @@ TIME_BASES = {
 
 @dataclass(frozen=True)
 class Signal:
-    """A row of the table; `axes` names the scales of its dimensions."""
+    """A row of the table of signals. `axes` contains the names of the dimension scales."""
 
     name: str
     files: int
@@ -50,13 +51,13 @@ class Signal:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes in memory."""
+        """The size in memory in bytes."""
         return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the generator, checked by the schema of the study."""
+    """The settings of the generator, which are validated by the study's schema."""
 
     layout: str
     shots: int
@@ -69,8 +70,8 @@ class Settings:
 
 @lru_cache(maxsize=1)
 def load_signals() -> dict[str, Signal]:
-    """Return all signals by name, in alphabetical order."""
-    # Imported here: readers import this module in the library under test, which lacks pandas.
+    """Return all signals, keyed by name in alphabetical order."""
+    # Imported here because this module is also imported in the environment under test, which lacks pandas.
     import pandas as pd
 
     columns = {
@@ -82,24 +83,25 @@ def load_signals() -> dict[str, Signal]:
 
 
 def select_signals(count: int) -> list[str]:
-    """Return the names of `count` signals in alphabetical order, evenly spaced from the largest to the smallest."""
+    """Select `count` signals, evenly spaced in the order of size, and return their names in alphabetical order."""
     by_size = sorted(load_signals(), key=lambda name: (-load_signals()[name].nbytes, name))
     picked = np.linspace(0, len(by_size) - 1, count).round().astype(int)
     return sorted(by_size[index] for index in picked)
 
 
 def format_shot_number(seed: int, index: int) -> str:
-    """Return the number of the shot at `index`, 1yymmddrrr: run `rrr` of a day; the seed sets the first day."""
+    """Return the number of the shot at `index` as 1yymmddrrr: run `rrr` of a day. The seed determines the first day."""
     day = date(2016, 6, 25) + timedelta(days=seed * 61 % 300 + index // RUNS_A_DAY)
     return f"1{day:%y%m%d}{index % RUNS_A_DAY + 1:03}"
 
 
 def plan_shots(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return {shot: {signal: names of its axes}}, shots and signals in ascending order.
+    """Decide which signals and scales each shot has: {shot: {signal: names of its axes}}, in ascending order.
 
-    The seed spreads the shots evenly over the table's ring of 500, so that 500 shots give exactly the table's counts
-    and any other number gives the same proportions. A signal is absent on the arc from `absent_from`, as long as the
-    number of files without it, and lacks scales on the following arc.
+    The shots are placed at equal distances, in an order that depends on the seed, on a ring of 500 positions. A signal
+    is absent from an arc that starts at `absent_from` and whose length is the number of files without the signal; it
+    lacks scales on the following arc. So 500 shots have exactly the counts in the table, and any other number of shots
+    has the same proportions.
     """
     ranks = np.argsort(
         np.argsort(_create_bit_source(settings.seed, 0, "plan").random_raw(settings.shots), kind="stable")
@@ -120,13 +122,17 @@ def plan_shots(settings: Settings) -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def sort_pairs(layout: str, shots: dict[str, dict[str, object]]) -> list[tuple[str, str]]:
-    """Return the (shot, signal) pairs in the order of their bytes in a layout."""
+    """Return all (shot, signal) pairs in the order in which a layout stores them."""
     pairs = [(shot, signal) for shot in sorted(shots) for signal in sorted(shots[shot])]
     return sorted(pairs, key=lambda pair: pair[::-1]) if layout == "signal-major" else pairs
 
 
 def compute_axis_values(seed: int, shot: str, axis: str, length: int) -> np.ndarray:
-    """Return the values of a scale: seconds (float32; the trigger differs between shots), or 0 … length - 1 (int32)."""
+    """Return the values of a dimension scale.
+
+    A time base contains seconds as float32, with a trigger time that differs between shots. All other scales contain
+    0 to length - 1 as int32.
+    """
     if axis not in TIME_BASES:
         return np.arange(length, dtype=np.int32)
     trigger = float(_create_bit_source(seed, int(shot), axis).random_raw() % 1000) * 1e-6
@@ -134,7 +140,7 @@ def compute_axis_values(seed: int, shot: str, axis: str, length: int) -> np.ndar
 
 
 def compute_signal_values(seed: int, shot: str, signal: Signal) -> np.ndarray:
-    """Return the values of a signal, of its shape and dtype; the same arguments give the same values."""
+    """Return the values of a signal with its shape and dtype. The same arguments always give the same values."""
     bits = _create_bit_source(seed, int(shot), signal.name)
     count = int(np.prod(signal.shape))
     if signal.kind == "time":
@@ -151,7 +157,10 @@ def compute_signal_values(seed: int, shot: str, signal: Signal) -> np.ndarray:
 
 
 def _compute_counts(bits: np.random.PCG64, signal: Signal) -> np.ndarray:
-    """Return a discharge as counts of a 12-bit digitiser: the longest dimension is time, another a hollow profile."""
+    """Simulate a plasma discharge as counts of a 12-bit digitiser.
+
+    The longest dimension is time. A second dimension is a spatial profile.
+    """
     samples = max(signal.shape)
     rise, fall, crashes, depth = (bits.random_raw(4) % 1000 / 1000).tolist()
     time = (np.arange(samples) + 0.5) / samples
@@ -168,12 +177,12 @@ def _compute_counts(bits: np.random.PCG64, signal: Signal) -> np.ndarray:
 
 
 def _compute_noise(bits: np.random.PCG64, shape: tuple[int, ...], width: int) -> np.ndarray:
-    """Return whole numbers around 0 with a triangular distribution, less than 2**width away from it."""
+    """Return random integers between -2**width and 2**width, exclusive, with a triangular distribution around 0."""
     count = int(np.prod(shape))
     raw = bits.random_raw(-(-2 * count // 8)).astype("<u8").view(np.uint8) & (2**width - 1)
     return (raw[:count].astype(np.int16) - raw[count : 2 * count]).reshape(shape)
 
 
 def _create_bit_source(seed: int, shot: int, name: str) -> np.random.PCG64:
-    """Return a source of raw bits, separate for each name in each shot."""
+    """Return a random bit generator, independent for each combination of seed, shot and name."""
     return np.random.PCG64(np.random.SeedSequence([seed, shot, zlib.crc32(name.encode())]))

@@ -1,4 +1,4 @@
-"""The shots study: possible cells, their costs, and checks of their records."""
+"""The shots study: which configurations are possible, estimates of their cost, and checks of their records."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -37,23 +37,23 @@ from sbench.studies.shots.order import describe_order
 from sbench.studies.shots.settings import Levels, Settings
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
-# Bytes of a file of one shot with paged aggregation.
+# Size in bytes of a file with a single shot and paged allocation.
 _FILE_BYTES = 16_000_000
-# Shortest time of a request to a service elsewhere.
+# Assumed latency in ms of a request to a remote service, as a lower bound.
 _ELSEWHERE_MS = 20
-# Defaults for user files; defaults in the schema would change all other cells, too.
+# Defaults for user files. They are not in the schema, because they would then change the settings of all other cells.
 _READ = {"read_files": 1, "read_datasets": 0}
 
 
 class Shots(Study):
-    """The study of reading single-shot files through HDF5's drivers."""
+    """The study of reading HDF5 files, such as files with a single shot each, with various drivers."""
 
     spans_nodes = True
-    # The slowest first dataset of a task, and the sum of all other datasets.
+    # Times derived from tasks: the slowest first dataset of a task, and the sum over all other datasets.
     of_tasks = ("first", "rest")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield unknown layouts, invalid selections, and mistakes in sets of files."""
+        """Yield messages about unknown layouts, invalid selections, and mistakes in sets of user files."""
         section = self.get_section(config)
         data, where = section["data"], "studies.shots"
         sets = data.get("files")
@@ -68,7 +68,7 @@ class Shots(Study):
             yield f"{where}.data.datasets: requires sets of files; write files: {{mine: data/*.h5}}"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
-        """Yield why a combination of levels cannot exist."""
+        """Yield a message for each reason why a combination of levels cannot be measured."""
         data = self.get_section(config)["data"]
         cell = read_fields(Levels, levels)
         yield from own_sets.list_obstacles(cell, config, data.get("files"))
@@ -80,7 +80,7 @@ class Shots(Study):
             yield f"{cell.layout} requires at least two shots and two signals"
 
     def list_inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the user files in the configuration, each with a function that describes them."""
+        """Yield the key of each setting with user files, and a function that checks and describes these files."""
         data = self.get_section(config)["data"]
         if isinstance(sets := data.get("files"), dict):
             for name in sets:
@@ -89,18 +89,21 @@ class Shots(Study):
             yield "data.files", lambda: _describe_user_files(self.get_section(config))
 
     def get_data_settings(self, config: dict, levels: dict[str, str]) -> dict:
-        """Return the settings of a dataset; a set of files lacks the settings of generated files."""
+        """Return the settings of a dataset. Sets of user files do not have the settings of generated files."""
         data = self.get_section(config)["data"]
         if isinstance(data.get("files"), dict):
             return own_sets.get_data_settings(data, config, levels)
         return super().get_data_settings(config, levels)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Add the default numbers of user files and datasets to read to a cell's settings."""
+        """Add the default numbers of files and datasets to read to the settings of a cell with user files."""
         return _READ | settings if "datasets" in settings["data"] else settings
 
     def build_facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return costs of indexes (each record makes an index), outcomes of faults, TLS handshakes, orders of reads."""
+        """Return facts for the report: index costs, outcomes of injected faults, TLS handshakes and orders of reads.
+
+        Each record makes its index again; the facts contain the index cost in the last record of each cell.
+        """
         indexes = {one.cell: one.record["index"] for one in kept if one.record and "index" in one.record}
         shaken = {
             one.cell: network["handshakes"]
@@ -116,21 +119,21 @@ class Shots(Study):
         return {name: value for name, value in facts.items() if value}
 
     def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
-        """Return (access, selection) as the contest of advice, in which each arm is compared with each; else None."""
+        """Return the group of cells that are compared pairwise: (access, selection) for `sbench advise`, else None."""
         return (levels["access"], levels["selection"]) if "advice" in self.get_section(config) else None
 
     def compute_forecast(self, cell: Cell, config: dict) -> float | None:
-        """Return the forecast seconds of a record for an arm of advice, None without a forecast."""
+        """Return the forecast seconds of a record for a cell planned by `sbench advise`, or None for other cells."""
         for arm in self.get_section(config).get("advice", {}).get("arms", []):
             if get_arm_key(arm) == get_arm_key(cell.levels):
                 return arm["seconds"][cell.levels["selection"]] * (cell.settings["read_files"] or 1)
         return None
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate a record of a cell before any measurement: {"requests", "bytes", "seconds"}.
+        """Estimate the cost of a record before any measurement: {"requests", "bytes", "seconds"}.
 
-        Each task opens its files itself. ROS3 then fetches a file's `drivers.ROS3_FIRST_BYTES` in up to three requests;
-        a file of one shot is smaller. Two to four of 61 signals hold nearly all of a shot's 8 MB.
+        Each task opens its files itself. When ROS3 opens a file, it fetches `drivers.ROS3_FIRST_BYTES` in up to three
+        requests; a file with a single shot is smaller. Two to four of 61 signals make up nearly all of a shot's 8 MB.
         """
         given = read_fields(Settings, settings)
         cell, data = given.cell, given.data
@@ -147,7 +150,7 @@ class Shots(Study):
         datasets, store = 2 * shots * signals, stores.get_store(given.store)
         size, requests = 8_000_000 * shots * signals / data.signals, opens * 3 + datasets
         if _is_bufferless(cell):
-            # As observed with HDF5 2.2.0 and such files.
+            # Observed with HDF5 2.2.0 and such files.
             requests = opens * 22 + datasets * 3
         elif not store.files and single:
             size, requests = _FILE_BYTES * opens, opens * 3
@@ -159,11 +162,11 @@ class Shots(Study):
         return {"requests": requests, "bytes": size, "seconds": seconds}
 
     def find_published_time(self, settings: dict) -> tuple[float, str] | None:
-        """Return the seconds of the corresponding published cell, with a note (config/facts)."""
+        """Return the published seconds for the same configuration, with a note (see config/facts)."""
         return runtimes.find_runtime(read_fields(Settings, settings))
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Estimate the bytes of a dataset to generate: 16 MB a shot as a separate file, 8 MB in a shared file."""
+        """Estimate the bytes of a generated dataset: 16 MB per shot in separate files, or 8 MB in a shared file."""
         if "files" in data:
             return 0
         return data["shots"] * (_FILE_BYTES if data["layout"] == "single-shot" else 8_000_000)
@@ -173,9 +176,14 @@ class Shots(Study):
         return 0 if "files" in data else data["shots"] if data["layout"] == "single-shot" else 1
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return mismatches of a record with its label (METHOD 3, 10, 11): such a record is failed.
+        """Return messages about settings that differ from the requested settings, which fails the record.
 
-        `record` is the measuring program's part; `layout` of the manifest was read back from the files.
+        The checks are METHOD 3, 10 and 11.
+
+        Args:
+            record: the part of the record from the measuring program.
+            settings: the requested settings of the cell.
+            manifest: the manifest of the dataset, with `layout` as read back from the files.
         """
         effective, given = record["effective"], read_fields(Settings, settings)
         label = {} if given.data.datasets else settings["data"]
@@ -188,7 +196,7 @@ class Shots(Study):
         ]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a measured record is invalid (METHOD 3, 8, 9, 10, 20)."""
+        """Return the reasons why a measured record is invalid (METHOD 3, 8, 9, 10, 20)."""
         cell = read_fields(Levels, settings["cell"])
         return [
             *check_work(record["work"]),
@@ -201,13 +209,13 @@ class Shots(Study):
 
 
 def _is_bufferless(cell: Levels) -> bool:
-    """Return whether a driver keeps nothing of a file, so that each piece of it is a request."""
+    """Return whether all caches of a file's bytes are disabled, so that each access to the file is a request."""
     return cell.page_buffer == "0" and cell.read_cache == "none"
 
 
 def _describe_user_files(section: dict) -> str:
-    """Describe the first user file; raise a Problem if the matrix does not fit it."""
-    # Imported here because they import h5py, which settings do not need.
+    """Describe the first user file with shots; raise Problem if the matrix of the study is not possible with it."""
+    # Imported here because these modules import h5py, which is not needed to process settings.
     from sbench.studies.shots import inputs, shot_files
 
     first = inputs.find_sources(section["data"]["files"])[0]
@@ -225,7 +233,7 @@ def _describe_user_files(section: dict) -> str:
 
 
 def _describe_user_set(study: Shots, config: dict, name: str) -> str:
-    """Describe the first file of a set; raise a Problem if the matrix does not fit it."""
+    """Describe the first readable file of a set; raise Problem if the matrix of the study is not possible with it."""
     from sbench.studies.shots.first import describe_first
 
     data = study.get_data_settings(config, {"layout": name})
@@ -242,7 +250,7 @@ def _describe_user_set(study: Shots, config: dict, name: str) -> str:
 
 
 def _list_orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
-    """Return the order of reads of each dataset and access in the first record, if the dataset exists."""
+    """Describe the order of reads in the first record of each dataset and access, if the dataset still exists."""
     first = {
         (plan["cells"][one.cell]["dataset"], one.levels["access"]): one
         for one in reversed(kept)
@@ -250,7 +258,7 @@ def _list_orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
     }
     orders = []
     for (dataset, access), one in sorted(first.items()):
-        # The dataset was removed, or lacks objects of the record.
+        # Skip datasets that were removed, or that lack objects in the record.
         with contextlib.suppress(Problem, KeyError):
             manifest = read_json(one.path.parents[3] / "data" / dataset / "manifest.json")
             orders.append({"data": dataset} | describe_order(manifest, access, one.record["read"]))

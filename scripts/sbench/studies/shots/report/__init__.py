@@ -1,4 +1,4 @@
-"""Declare the report of the study `shots`: its factors, metrics and columns."""
+"""Define the report of the shots study: its factors, metrics and columns."""
 
 import math
 
@@ -14,15 +14,16 @@ from sbench.stores import network
 
 
 def format_hdf5_version(name: str, facts: dict) -> str:
-    """Return "HDF5 2.0.0"; for a user-supplied build "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)".
+    """Return the display name of a library, such as "HDF5 2.0.0".
 
-    Return the library's name if two libraries hold the same release.
+    For a user-supplied build, it is "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)". If two libraries have the
+    same release of HDF5, it is the library's name in the configuration.
     """
     of_study = select_libraries(facts) or facts.get("libraries") or {}
     spec = of_study.get(name) or {}
     if own := describe_user_build(name, spec):
         return own
-    # Next to a user's s3fs, name other libraries by their release of s3fs.
+    # If a user supplied a package such as s3fs, name the other libraries by their release of this package.
     added = dict.fromkeys(package for other in of_study.values() for package in get_added_versions(other or {}))
     if added and all(package in spec.get("promised", {}) for package in added):
         return format_list(f"{package} {spec['promised'][package]}" for package in added)
@@ -32,7 +33,7 @@ def format_hdf5_version(name: str, facts: dict) -> str:
 
 
 def _format_selection(level: str, facts: dict) -> str:
-    """Return "all of each dataset", "the metadata alone", "[0:100, ...] of each dataset" or "1 of 10 chunks"."""
+    """Describe a selection: "all of each dataset", "the metadata alone", "[0:100, ...] of each dataset" or so on."""
     names = {"all": "all of each dataset", "metadata": "the metadata alone"}
     return names.get(
         level, f"{level} of each dataset" if level.startswith("[") else level.replace("/", " of ") + " chunks"
@@ -40,13 +41,13 @@ def _format_selection(level: str, facts: dict) -> str:
 
 
 def _get_buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
-    """Return MiB, or the text that was read back if it is not a number."""
+    """Return the page buffer in MiB, or the value that was read back if it is not a number."""
     buffers = get_numbers(cells, "page_buffer_bytes")
     return (buffers / 2**20).where(buffers.notna(), get_column(cells, "page_buffer_bytes"))
 
 
 def _compute_bound(run, cells: pd.DataFrame) -> pd.Series:
-    """Return the rate limit of the emulated network in MiB/s, for one connection per worker; NaN without a limit."""
+    """Return the rate limit of the emulated network in MiB/s with a connection per worker; NaN if there is no limit."""
     stores = run.facts.get("stores") or {}
     networks = [(stores.get(name) or {}).get("network") for name in cells["store"]]
     rates = map(network.compute_rate_limit, networks, get_numbers(cells, "workers"))
@@ -54,17 +55,17 @@ def _compute_bound(run, cells: pd.DataFrame) -> pd.Series:
 
 
 def _compute_moved_rate(_, cells: pd.DataFrame) -> pd.Series:
-    """Return the bytes that came, in MiB/s of the total runtime."""
+    """Return the bytes received divided by the total runtime, in MiB/s."""
     return get_numbers(cells, "bytes_delivered").fillna(get_numbers(cells, "bytes_offered")) / 2**20 / cells["total_s"]
 
 
 def _get_handshakes(run, cells: pd.DataFrame) -> pd.Series:
-    """Return the TLS handshakes of a record, NaN without encryption."""
+    """Return the number of TLS handshakes per record, NaN for unencrypted connections."""
     return cells["cell"].map(run.facts.get("handshakes") or {}).astype(float)
 
 
 def _format_chunk_cache(level: str, facts: dict) -> str:
-    """Return "64 MiB", "64 MiB and 10,007 slots", or for the default its size, "8 MiB (default)"."""
+    """Describe a chunk cache: "64 MiB", "64 MiB and 10,007 slots", or "8 MiB (default)"."""
     default = (facts.get("settings") or {}).get("rdcc_nbytes")
     if level == DEFAULT:
         return level if default is None else f"{sizes.format_size(default)} ({level})"

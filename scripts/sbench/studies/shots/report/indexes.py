@@ -1,4 +1,4 @@
-"""Describe after how many reads an index pays, for drivers that need an index."""
+"""Describe after how many reads an index pays off, for drivers that need an index."""
 
 import math
 
@@ -10,9 +10,10 @@ from sbench.studies.shots.report import words
 
 
 def describe_costs(run: Results) -> list[str]:
-    """Return a sentence for each cell with an index: its cost, and the number of reads after which it pays.
+    """Return a sentence for each cell (configuration) with an index: its cost, and after how many reads it pays off.
 
-    The reference is the fastest cell of the same kind without an index, by the medians of their total runtime.
+    The index is compared with the cell that has the shortest median runtime among cells without an index for the same
+    data and task.
     """
     cells = run.measured
     if "index_s" not in cells or (indexed := cells[cells["index_s"] > 0]).empty:

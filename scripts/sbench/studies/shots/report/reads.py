@@ -1,4 +1,4 @@
-"""Describe the order of reads, which determines the numbers of requests and bytes."""
+"""Describe the order of reads, which affects the number of requests and bytes."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ _DIGITS = 10
 
 
 def describe_orders(run: Results) -> list[str]:
-    """Return a sentence for each known order of reads of a run."""
+    """Return a sentence for each order of reads in the facts of a run."""
     lines = []
     for order in run.facts.get("reads") or []:
         fields = {
@@ -27,7 +27,7 @@ def describe_orders(run: Results) -> list[str]:
 
 
 def build_order_table(run: Results) -> Table:
-    """Build the table of the orders of reads of a run, each with a hash to compare two runs."""
+    """Build a table of a run's orders of reads, with a hash of each so that two runs can be compared."""
     rows = [
         {
             **{

@@ -13,7 +13,7 @@ from sbench.verdicts import stats
 
 
 def describe_recovery(run: Results) -> list[str]:
-    """Return a sentence for each reader: the faults that it recovered from, how often, and the cost of a fault."""
+    """Return a sentence for each reader: which faults it recovered from, how often, and at which cost per fault."""
     by_reader: dict[str, list[str]] = {}
     for who, fault, row in _iter_rows(run):
         by_reader.setdefault(who, []).append(f"{_format_verb(row)} {fault} ({_format_figures(row)})")
@@ -21,7 +21,10 @@ def describe_recovery(run: Results) -> list[str]:
 
 
 def render_headline(run: Results) -> str:
-    """Return a bold sentence on readers that recovered from all faults and on failures of others; "" without any."""
+    """Return a bold sentence about readers that recovered from all faults, and about the failures of all others.
+
+    The result is an empty string if no read encountered a fault.
+    """
     by_reader: dict[str, list[tuple[str, dict]]] = {}
     for who, fault, row in _iter_rows(run):
         if row["attempts"]:
@@ -43,7 +46,7 @@ def render_headline(run: Results) -> str:
 
 
 def build_recovery_table(run: Results) -> Table:
-    """Build the table of attempts, failures with the exact interval of their share, faults and costs."""
+    """Build a table of reads with faults, the share of failed reads with its exact 95 % CI, and the cost of faults."""
     lines = []
     for who, fault, row in _iter_rows(run):
         lines.append(
@@ -62,7 +65,7 @@ def build_recovery_table(run: Results) -> Table:
 
 
 def _iter_rows(run: Results) -> Iterator[tuple[str, str, dict]]:
-    """Yield reader, fault and outcome of each cell with faults, reader by reader."""
+    """Yield the reader, fault and outcome of each cell with injected faults, grouped by reader."""
     outcomes = {row["cell"]: row for row in run.facts.get("injected") or []}
     cells = run.cells[run.cells["cell"].isin(outcomes)]
     names = [name for name in run.report.names if name != "fault"]

@@ -1,4 +1,4 @@
-"""Tables of the study, measured or published; published samples have only the twelve published columns."""
+"""Load the tables of a measured run or of the published study, whose samples have only twelve columns."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +17,14 @@ DESCRIBED = ("mean", "std", "min", "25%", "50%", "75%", "max")
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> results.Results:
-    """Load the results in `tables`.
+    """Load the results in the directory `tables`.
 
     Args:
-        tables: folder of samples.csv and, for a measured run, cells.csv, verdicts.csv and matrix.csv.
-        facts: JSON object of the workflow about machine, libraries and settings.
+        tables: directory with samples.csv and, for a measured run, cells.csv, verdicts.csv and matrix.csv.
+        facts: path of the workflow's JSON file about the machine, libraries and settings.
 
     Raises:
-        Problem: samples and cells are both missing, or samples lack published columns.
+        Problem: samples and cells are both missing, or samples lack columns of the published study.
     """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = run_files.read_tables(folder, REPORT, ("obj-id",), NEEDED)
@@ -32,7 +32,7 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> results
     run = results.build_results(frames | {"samples": samples}, _compute_records, run_facts, REPORT, folder)
     cells, records = run.cells, run.records
     if len(samples) and not cells["workers"].str.isdigit().all():
-        # "2x" refers to cores; show the number of workers.
+        # A level such as "2x" is a multiple of the cores: replace it by the number of workers.
         ran = samples.groupby("cell")["num-workers"].first().astype(str)
         cells["workers"] = cells["cell"].map(ran).fillna(cells["workers"])
         for table in (samples, records):
@@ -41,7 +41,7 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> results
 
 
 def build_described_table(run: results.Results, access: str) -> Table:
-    """Build the `describe()` table of mean-obj-time, as in the published study."""
+    """Build a table of mean-obj-time as summarised by pandas' `describe()`, as in the published study."""
     table = compute_object_times(run, access).reset_index()
     table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
     caption = words.fill("table of object times", access=run.names.format_level("access", access))
@@ -51,7 +51,10 @@ def build_described_table(run: results.Results, access: str) -> Table:
 
 
 def compute_object_times(run: results.Results, access: str) -> pd.DataFrame:
-    """Return count, mean, std, min, quartiles and max of mean-obj-time (s) by buffer, workers and varying factors."""
+    """Summarise mean-obj-time in seconds for each page buffer, number of workers, and level of other varying factors.
+
+    The columns are count, mean, std, min, quartiles and max.
+    """
     samples = run.samples
     if samples.empty:
         return samples
@@ -65,12 +68,15 @@ def compute_object_times(run: results.Results, access: str) -> pd.DataFrame:
 
 
 def compute_effective_buffer(requested: int, page_size: int) -> int:
-    """Return the page buffer in bytes that HDF5 makes of a request: whole pages, at least a page; 0 stays 0."""
+    """Return the size in bytes to which HDF5 rounds a requested page buffer: whole pages, and at least one page.
+
+    A size of 0 (off) or less (unset) is returned unchanged.
+    """
     return requested if requested <= 0 or not page_size else max(requested // page_size, 1) * page_size
 
 
 def format_buffer(size: int) -> str:
-    """Format the size of a page buffer in a unit that gives a whole number: 264MB, 64MiB, off, unset."""
+    """Format the size of a page buffer in a unit in which it is an integer: "264MB", "64MiB", "off" or "unset"."""
     if size < 0:
         return "unset"
     for unit, name in ((2**20, "MiB"), (10**6, "MB")):
@@ -80,10 +86,10 @@ def format_buffer(size: int) -> str:
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per record: cell, repeat, valid, factors, total_s, and the measured parts of the time.
+    """Return a row per record with the columns cell, repeat, valid, all factors, total_s, and parts of the time.
 
-    open_sum_s, first_sum_s and rest_s are sums over the record's tasks, first_s their median first dataset, later_s the
-    mean of all other datasets, in seconds.
+    The parts are in seconds. open_sum_s, first_sum_s and rest_s are sums over the record's tasks. first_s is the median
+    time of a task's first dataset, and later_s is the mean time of all other datasets.
     """
     groups = samples.groupby(["cell", "repeat"], sort=False, observed=True)
     records = groups[[*FACTORS, "valid", "total-runtime"]].first().rename(columns={"total-runtime": "total_s"})
@@ -96,7 +102,7 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _add_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
-    """Add factors, cells and repeats to samples with the twelve published columns."""
+    """Add columns with factors, cells and repeats to samples that have only the twelve published columns."""
     if samples.empty or "cell" in samples:
         return samples
     page_size = int(facts.get("settings", {}).get("page_size") or 0)
@@ -114,7 +120,7 @@ def _add_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
 
 
 def _add_effective_buffer(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Add `buffer`: the effective page buffer of the sample's cell if it was read back, else the level."""
+    """Add a column `buffer`: the effective page buffer if it was read back, and otherwise the requested level."""
     if samples.empty or "buffer" in samples:
         return samples
     labels = dict(zip(cells["cell"], cells["page_buffer"], strict=True))

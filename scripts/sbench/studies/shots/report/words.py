@@ -1,4 +1,4 @@
-"""Templates of text on the pages of shots; `sbench.pages.words` has the templates of all pages."""
+"""Templates for text in reports of the shots study; `sbench.pages.words` contains the templates for all reports."""
 
 from sbench.pages.words import make_fill
 
