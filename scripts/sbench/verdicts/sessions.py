@@ -111,9 +111,9 @@ def judge_sessions(
     Mathematical Statistics 34, 1963), with the CI of the exact rank-sum test. The permutation test splits all sessions
     into two sides in all comparisons at once, and compares |t| with the largest |t| of each split (see
     `stats.compute_max_t`). This assumes sides of equal variance, so Welch's test (Biometrika 34, 1947) must agree. Its
-    p is corrected for all comparisons (Bonferroni) if the sides have unequal numbers of sessions, or if the standard
-    deviation of one side exceeds that of the other by a factor of `UNEQUAL`. In the latter case, the CI is extended to
-    include Welch's CI. With fewer than `LEAST` sessions on a side, or fewer than `LEAST_PAIRS` pairs, the verdict is
+    p is corrected for all comparisons (Bonferroni) if the sides have unequal numbers of sessions, or if their standard
+    deviations differ by more than a factor of `UNEQUAL`. In the latter case, the CI is extended to include Welch's CI.
+    With fewer than `LEAST` sessions on a side, or fewer than `LEAST_PAIRS` pairs, the verdict is
     `too few repeats`, with a ratio but without a CI.
     """
     bound = math.log1p(equivalence_percent / 100)

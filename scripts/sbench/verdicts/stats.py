@@ -376,7 +376,7 @@ def _get_ranked(ordered: Floats, rank: int) -> float:
 def compute_binomial_quantiles(n: int, p: float) -> tuple[int, int]:
     """Return the 2.5 % and 97.5 % quantiles of Binomial(n, p).
 
-    The result equals that of scipy.stats.binom.ppf, whose import alone would delay each program by a second.
+    This replaces scipy.stats.binom.ppf, whose import alone would delay each program by a second.
     """
     tails = np.array([_TAIL, 1 - _TAIL])
     above = np.ceil(special.bdtrik(tails, n, p))
