@@ -4,7 +4,7 @@ The step (`scripts/step.py`) writes the job as a line of JSON to the program's s
 as lines of JSON to its standard output: `open` before it measures, on which the step sets the state of the page cache
 and starts to count requests; `close` after all reads; and finally `record`, or `unable` with a `reason` if it cannot
 read the existing data as the cell requires. A program may measure several times; the last `open` and `close` count.
-Other output, such as that of libraries, is redirected to standard error, which is the log.
+Other output, such as warnings of libraries, is redirected to standard error, which is the log.
 """
 
 import json
@@ -43,7 +43,7 @@ class Step:
     def send_record(self, record: dict) -> None:
         """Send the measured part of the record, and add the code and software of this process and its peak memory.
 
-        "modules" and "files" (see `sbench.probe.software`) in `record` are those of other measuring processes.
+        "modules" and "files" (see `sbench.probe.software`) in `record` come from other measuring processes.
         """
         modules = [*provenance.list_loaded_modules(), *record.get("modules", [])]
         # The largest peak of this process and its terminated children, converted from KiB (getrusage(2)).

@@ -188,7 +188,7 @@ def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
 
 
 def _build_environment(settings: dict[str, object]) -> dict[str, str]:
-    """Return environment variables for Dask's commands, including those that pass Dask settings."""
+    """Return environment variables for Dask's commands, including variables that pass Dask settings."""
     names = {name: f"DASK_{name.upper().replace('.', '__').replace('-', '_')}" for name in settings}
     return os.environ | _ENVIRONMENT | {names[name]: str(value) for name, value in settings.items()}
 

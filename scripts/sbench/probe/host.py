@@ -54,7 +54,7 @@ def merge_facts(machines: list[dict]) -> dict:
 
 
 def count_usable_cores(mask: set[int] | None = None) -> int:
-    """Return the number of usable cores: those in `mask`, limited by the control group's CPU quota.
+    """Return the number of usable cores: the cores in `mask`, limited by the control group's CPU quota.
 
     Args:
         mask: core numbers; by default, the CPU affinity of this process.

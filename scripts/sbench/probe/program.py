@@ -156,7 +156,7 @@ def describe_refusal(error: OSError) -> str:
 
 
 def describe_cause(error: Exception, remedy: str = "") -> str:
-    """Describe the cause of an error, with a remedy: that of the system error if there is one, or else `remedy`."""
+    """Describe the cause of an error, with the remedy for the system error if there is one, or else `remedy`."""
     of_system = _find_system_error(error)
     return f"{of_system.strerror}{_REFUSED.get(of_system.errno, ('', remedy))[1]}" if of_system else f"{error}{remedy}"
 
@@ -370,7 +370,7 @@ def parse_dataset_options(argv: list[str] | None, description: str, settings: st
     """Parse the command line of a program that generates a dataset.
 
     Args:
-        argv: arguments; by default, those of this process.
+        argv: arguments; by default, this process's arguments.
         description: description of the program for its help text.
         settings: help text of the option `--settings`.
 

@@ -7,7 +7,7 @@ from sbench.design.checks import rule
 
 @rule(10)
 def check_settings(effective: dict, label: dict) -> Iterator[str]:
-    """Check that the settings read back match those in the cell's label."""
+    """Check that the settings read back match the cell's label."""
     for name, level in label.items():
         if effective[name] != level:
             yield f"expected {name} {level}, got {effective[name]}"

@@ -22,7 +22,7 @@ def _get_rates(article: pd.DataFrame, operation: str, compression: str) -> pd.Da
 
 
 def _compare_backends(article: pd.DataFrame, operation: str, compression: str) -> pd.Series:
-    """Return the ratio of the HDF5 library's rate to that of HSDS by machine."""
+    """Return the ratio of the HDF5 library's rate to the rate of HSDS by machine."""
     rates = _get_rates(article, operation, compression)
     return rates[LIBRARY] / rates[SERVICE]
 

@@ -50,7 +50,7 @@ class Ranks:
     """
 
     def __init__(self, process: subprocess.Popen, command: list[str], count: int) -> None:
-        """Start a thread that copies the standard error of the processes to that of this program.
+        """Start a thread that copies the standard error of the processes to this program's standard error.
 
         Args:
             process: the running launcher.

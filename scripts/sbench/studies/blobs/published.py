@@ -12,7 +12,7 @@ from sbench.probe.program import Problem
 
 COLUMNS = ["pattern", "size", "store", "latency", "bandwidth"]
 PROCESSES = 20  # in the published study: 5 nodes with 4 processes each
-# Stores whose names in the published tables differ from those in the records.
+# Stores that have different names in the published tables and in the records.
 STORES = {"File": "Azure Files"}
 # Pattern by a word in the name of the table's file.
 _PATTERNS = {"single": "single-file", "multiple": "multiple-files", "extended": "sections"}

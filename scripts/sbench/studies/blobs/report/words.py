@@ -1,4 +1,4 @@
-"""Text templates of the blobs report; `sbench.pages.words` has those that all reports share."""
+"""Text templates of the blobs report; templates that all reports share are in `sbench.pages.words`."""
 
 from sbench.pages.words import make_fill
 
