@@ -1,1 +1,1 @@
-"""Tools for HDF5 files of users: look, advise, forecast, bisect."""
+"""Tools for users' HDF5 files: look, advise, forecast and bisect."""

@@ -1,4 +1,4 @@
-"""Choose chunk shapes for given accesses by the number and the bytes of the chunks to fetch."""
+"""Choose chunk shapes for given access patterns, based on the number and the size of the chunks to fetch."""
 
 import functools
 import itertools
@@ -16,22 +16,32 @@ from sbench.studies.shots import selection
 from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.manifest import list_datasets
 
-# Bytes of a chunk in memory: HDF5 1.14's chunk cache holds the largest; an index of smaller chunks grows large.
+# Minimum and maximum size of a chunk in memory, in bytes. Smaller chunks need a large index; the largest still fits in
+# the chunk cache of HDF5 1.14.
 SMALLEST, LARGEST = 2**16, 2**20
-# Another shape must take less than this share of the time. Among shapes that take about as long, the largest wins.
+# A different shape must take at most this fraction of the time with the present shape. Of all shapes within this factor
+# of the shortest time, the largest is chosen.
 _WORTH, _ALIKE = 0.8, 1.1
 _MOST_SHAPES = 20_000
-# Report an access if it fetches more than this factor of its selected bytes, and LARGEST in vain; at most so many.
+# An access is reported if it fetches more than this multiple of the selected bytes, and more than LARGEST bytes too
+# many; and maximum number of reports.
 _AMPLIFIED, _NAMED = 2, 5
-# h5repack reads a line of its options into 1,024 characters, and ends names at whitespace, a comma or a colon.
+# h5repack limits lines in its options file to 1,024 characters; whitespace, commas and colons delimit names.
 _LINE, _SEPARATORS = 900, frozenset(" \t\n,:")
 
-# Begin, end and step of each axis.
+# Begin, end and step per axis.
 Spans = Sequence[selection.Span]
 
 
 class Kind(NamedTuple):
-    """A kind of datasets with equal costs: shape, chunk shape (() if contiguous), bytes per element, stored share."""
+    """The properties of a dataset that determine the cost of an access.
+
+    Attributes:
+        shape: shape of the dataset.
+        chunks: chunk shape; () for a contiguous dataset.
+        item: bytes per element.
+        stored: size in the file divided by the size in memory, at most 1.
+    """
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
@@ -40,24 +50,32 @@ class Kind(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The cost of an access to a dataset: pieces of the file to fetch, and their bytes in the file."""
+    """The cost of an access to a dataset.
+
+    Attributes:
+        pieces: number of byte ranges to fetch.
+        bytes: their total size in the file.
+    """
 
     pieces: int
     bytes: float
 
     def compute_seconds(self, latency_s: float, bytes_per_s: float) -> float:
-        """Return the time of a request per piece, plus the time of the bytes."""
+        """Return the time of one request per piece, plus the time to transfer the bytes."""
         return self.pieces * latency_s + self.bytes / bytes_per_s
 
 
 def list_options(original: Path, datasets: Sequence[str], accesses: Accesses, network: Mapping[str, float]) -> str:
-    """Return h5repack options with chunk shapes that suit accesses to a file; "" if no shape gains.
+    """Return h5repack options with better chunk shapes for the given accesses.
 
     Args:
-        original: the file to repack.
-        datasets: patterns, as in data.datasets.
+        original: path of the file to repack.
+        datasets: patterns of datasets, as in data.datasets.
         accesses: accesses to these datasets.
-        network: the network, as in the entry of a store.
+        network: network settings, as in a store's configuration entry.
+
+    Returns:
+        Content of an h5repack options file; an empty string if no other chunk shape is sufficiently better.
     """
     price, names = compute_price(network), {}
     with h5py.File(original) as file:
@@ -69,12 +87,12 @@ def list_options(original: Path, datasets: Sequence[str], accesses: Accesses, ne
 
 
 def compute_price(network: Mapping[str, float]) -> tuple[float, float]:
-    """Return the seconds of a request over a network, and the bytes per second of a connection."""
+    """Return the latency of a request in seconds, and the rate of a connection in bytes per second."""
     return network.get("latency_ms", 0) / 1000, networks.compute_rate_limit(network, 1) * 2**20
 
 
 def get_kind(dataset: h5py.Dataset) -> Kind:
-    """Return the kind of a dataset."""
+    """Return the properties of a dataset that determine the cost of an access."""
     shape, item = dataset.shape or (), dataset.id.get_type().get_size()
     memory = math.prod(shape) * item
     stored = min(1.0, dataset.id.get_storage_size() / memory) if memory else 1.0
@@ -82,26 +100,26 @@ def get_kind(dataset: h5py.Dataset) -> Kind:
 
 
 def count_selected_bytes(kind: Kind, level: str) -> int:
-    """Return the bytes in memory that a level of the factor `selection` selects."""
+    """Return the number of bytes in memory selected by a level of the factor `selection`."""
     return sum(math.prod(map(_count_indices, place)) for place in _list_places(kind, level)) * kind.item
 
 
 def compute_cost(kind: Kind, level: str) -> Cost:
-    """Return the cost of an access at a level of the factor `selection`, with the present chunks."""
+    """Return the cost of an access for a level of the factor `selection`, with the dataset's present chunks."""
     costs = [_compute_place_cost(kind, place, kind.chunks) for place in _list_places(kind, level)]
     return Cost(sum(cost.pieces for cost in costs), sum(cost.bytes for cost in costs))
 
 
 @functools.cache
 def choose_chunks(kind: Kind, shares: tuple[tuple[str, float], ...], price: tuple[float, float]) -> tuple[int, ...]:
-    """Return the chunk shape that suits accesses best, or () if the present layout is about as good.
+    """Return the best chunk shape for the given accesses, or () if the present layout is about as good.
 
     Args:
-        kind: kind of the dataset.
-        shares: (level of `selection`, share of the accesses).
-        price: seconds of a request, and bytes per second.
+        kind: properties of the dataset.
+        shares: (level of `selection`, share of the accesses) pairs.
+        price: latency of a request in seconds, and rate in bytes per second.
     """
-    # Any shape suits metadata, and a share of the chunks.
+    # For reads of metadata, or of a fraction of the chunks, the shape does not matter.
     wanted = [(share, place) for level, share in shares if level[0] in "a[" for place in _list_places(kind, level)]
     if not wanted or not kind.item or not math.prod(kind.shape) or not kind.shape:
         return ()
@@ -117,7 +135,10 @@ def choose_chunks(kind: Kind, shares: tuple[tuple[str, float], ...], price: tupl
 
 
 def find_unsuited(datasets: Iterable[h5py.Dataset], accesses: Accesses, price: tuple[float, float]) -> list[str]:
-    """List sentences on accesses that fetch much more than they select, by kind of datasets, the worst first."""
+    """Describe the accesses that fetch much more than they select, the worst first.
+
+    Datasets with equal costs share a sentence.
+    """
     names: dict[Kind, list[str]] = {}
     for one in datasets:
         names.setdefault(get_kind(one), []).append(one.name)
@@ -144,7 +165,7 @@ def _describe_mismatch(level: str, kind: Kind, names: Sequence[str], better: tup
 
 
 def _list_places(kind: Kind, level: str) -> Iterator[Spans]:
-    """Yield the places of an access; replace an empty place by spans over the whole dataset."""
+    """Yield each hyperslab of an access as a (begin, end, step) per axis; () counts as the whole dataset."""
     if level != selection.METADATA:
         for place in selection.iter_places(level, kind.shape, kind.chunks or None):
             yield place or tuple((0, length, 1) for length in kind.shape)
@@ -158,7 +179,7 @@ def _compute_place_cost(kind: Kind, spans: Spans, chunks: tuple[int, ...]) -> Co
 
 
 def _compute_contiguous_cost(kind: Kind, spans: Spans) -> Cost:
-    """Return the cost of a contiguous dataset, which HDF5 reads run by run."""
+    """Return the cost of reading a hyperslab of a contiguous dataset, which HDF5 reads one contiguous run at a time."""
     run, rest = kind.item, list(zip(spans, kind.shape, strict=True))
     while rest:
         span, length = rest.pop()

@@ -1,4 +1,4 @@
-"""Draw conclusions on reading HDF5 files over a network, each with its numbers and above a threshold."""
+"""Draw conclusions about reading HDF5 files over a network; each is reported only if its cost exceeds a threshold."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -11,29 +11,30 @@ from sbench.files.looked import SMALL, Looked, count_bytes, format_share
 from sbench.probe import sizes
 from sbench.studies.shots.datasets import LACKS_FILTER
 
-# Thresholds in addition to ROS3_FIRST_BYTES and SMALL, each with its source.
+# Thresholds in addition to ROS3_FIRST_BYTES and SMALL, with their sources.
 #
-# Time of a request that waits for the previous request, as the study assumes for a remote service. Amazon names 100 to
-# 200 ms to the first byte ("Best practices design patterns: optimizing Amazon S3 performance").
+# Time of each sequential request, as the study assumes for a remote service. Amazon reports 100 to 200 ms to the first
+# byte ("Best practices design patterns: optimizing Amazon S3 performance").
 _ROUND_TRIP_S = 0.02
-# Requests to open a file and find its objects: they take a second, in which a connection could fetch 85 MB.
+# Number of requests to open a file and find its objects. 50 take a second, in which a connection can transfer 85 MB.
 _MANY_REQUESTS = 50
-# Requests to read all chunks: they take 20 seconds.
+# Number of requests to read all chunks. 1,000 take 20 seconds.
 _MANY_READS = 1_000
-# "Tens of thousands of members": the HDF Group sees the largest difference between the two kinds of index there ("Group
-# implementations in HDF5", reference manual).
+# Number of members in a group. According to the HDF Group, the two kinds of index differ most for "tens of thousands of
+# members" ("Group implementations in HDF5", reference manual).
 _MANY_MEMBERS = 10_000
-# Pages that hold all metadata of a copy: at least the bytes of a round trip, at most the bytes that ROS3 keeps.
+# Page sizes to suggest for a copy whose metadata fit in one page: from what a connection transfers in a round trip, to
+# what ROS3 caches.
 _PAGES = tuple(2**power for power in range(20, 25))
-# Bytes that take longer than a round trip to fetch again: 1.7 MB arrive in 20 ms at 85 MB/s (the same source).
+# Size of a chunk that takes longer than a round trip to fetch again: 1.7 MB take 20 ms at 85 MB/s (the same source).
 _MUCH = 2 * 2**20
-# Default chunk cache of a dataset: in this process's HDF5, and before HDF5 2.0 (H5Pset_cache).
+# Default size of the chunk cache of a dataset: in the HDF5 of this process, and before HDF5 2.0 (H5Pset_cache).
 _CACHE = h5py.h5p.create(h5py.h5p.FILE_ACCESS).get_cache()[2]
 _CACHE_BEFORE_2 = 2**20
 
 
 def list_conclusions(looked: Looked) -> Iterator[str]:
-    """Yield conclusions that matter to readers of the files over a network."""
+    """Yield the conclusions that matter for reading the files over a network."""
     parts = (
         _describe_prefetch,
         _describe_pages,
@@ -72,7 +73,7 @@ def _describe_pages(looked: Looked) -> Iterator[str]:
 
 
 def _describe_metadata(looked: Looked) -> Iterator[str]:
-    """Yield a conclusion on metadata among the values of files without pages."""
+    """Yield a conclusion if metadata are scattered among the values in a file without pages."""
     worst = _find_worst(looked, lambda held: 0 if held.page_size else held.requests)
     if worst and not worst.page_size and worst.requests >= _MANY_REQUESTS:
         yield (
@@ -95,7 +96,7 @@ def _describe_small_pages(looked: Looked) -> Iterator[str]:
 
 
 def _describe_metadata_remedy(contents: Contents) -> str:
-    """Describe how to reduce the requests for metadata."""
+    """Describe how to reduce the number of requests for metadata."""
     page = next((page for page in _PAGES if page >= contents.metadata), None)
     if not page or page == contents.page_size:
         return (
@@ -106,7 +107,7 @@ def _describe_metadata_remedy(contents: Contents) -> str:
 
 
 def _describe_old_index(looked: Looked) -> Iterator[str]:
-    """Yield a conclusion on large indexes of the old format, which HDF5 reads as a whole."""
+    """Yield a conclusion if a large group has an index in the old format, which HDF5 reads as a whole."""
     worst = _find_worst(looked, lambda held: held.largest.members if held.largest and held.largest.is_old else 0)
     if not worst or not (group := worst.largest) or not group.is_old or group.members < _MANY_MEMBERS:
         return
@@ -120,7 +121,7 @@ def _describe_old_index(looked: Looked) -> Iterator[str]:
 
 
 def _describe_unused(looked: Looked) -> Iterator[str]:
-    """Yield a conclusion on space that a copy frees."""
+    """Yield a conclusion if a copy would be considerably smaller than the file."""
     files = [held for held in looked.contents if is_of_note(_estimate_saved(held), held.bytes)]
     if not files:
         return
@@ -140,7 +141,7 @@ def _estimate_saved(contents: Contents) -> int:
 
 
 def _choose_copy_page(contents: Contents) -> int | None:
-    """Return the page size of a copy: the page size of the file, unless smaller pages save much more."""
+    """Return the page size for a copy: that of the file, unless smaller pages save considerably more space."""
     if not contents.page_size or contents.page_size <= _PAGES[0]:
         return contents.page_size
     more = estimate_copy_bytes(contents, contents.page_size) - estimate_copy_bytes(contents, _PAGES[0])
@@ -148,7 +149,14 @@ def _choose_copy_page(contents: Contents) -> int | None:
 
 
 def estimate_copy_bytes(contents: Contents, page: int | None) -> int:
-    """Estimate the bytes of a copy by h5repack: pieces smaller than a page share pages, larger pieces begin a page."""
+    """Estimate the size in bytes of a copy made by h5repack.
+
+    Pieces of data smaller than a page share pages; each larger piece begins a new page.
+
+    Args:
+        contents: contents of the file.
+        page: page size of the copy in bytes; None for a copy without pages.
+    """
     metadata = contents.metadata + (contents.heap or 0)
     if not page:
         return contents.raw + metadata
@@ -164,7 +172,7 @@ def estimate_copy_bytes(contents: Contents, page: int | None) -> int:
 
 
 def _describe_small_datasets(looked: Looked) -> Iterator[str]:
-    """Yield a conclusion on datasets whose round trips take longer than their bytes, unless ROS3 fetches all."""
+    """Yield a conclusion if many datasets are so small that latency dominates, unless ROS3 fetches the whole file."""
     worst = _find_worst(looked, lambda held: len(_select_small(held.datasets)) if held.bytes > ROS3_FIRST_BYTES else 0)
     if not worst or worst.bytes <= ROS3_FIRST_BYTES or len(small := _select_small(worst.datasets)) < _MANY_REQUESTS:
         return
@@ -202,7 +210,7 @@ def _count_chunks(datasets: Iterable[Stored]) -> int:
 
 
 def _describe_large_chunks(looked: Looked) -> Iterator[str]:
-    """Yield conclusions on chunks that exceed the chunk cache, and their cost."""
+    """Yield conclusions about chunks that do not fit in the chunk cache, and their cost."""
     version = ".".join(h5py.version.hdf5_version.split(".")[:2])
     for is_costly in (_is_in_pieces, _is_fetched_again):
         costly = [dataset for dataset in looked.datasets if dataset.chunk > _CACHE_BEFORE_2 and is_costly(dataset)]

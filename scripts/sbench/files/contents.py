@@ -1,4 +1,4 @@
-"""Read the contents of an HDF5 file: datasets, groups, bytes of each use, and the reads that find all objects."""
+"""Examine an HDF5 file: its datasets and groups, the use of its space, and the reads needed to find all objects."""
 
 import contextlib
 import functools
@@ -20,27 +20,28 @@ from sbench.studies.shots.datasets import Entry, build_entry
 from sbench.studies.shots.files import get_creation_facts, list_filters
 from sbench.studies.shots.inputs import Source
 
-# Number of the header message of groups before HDF5 1.8 (file format specification, IV.A.2.r).
+# Number of the header message that only groups in the format before HDF5 1.8 have (file format specification,
+# IV.A.2.r).
 _SYMBOL_TABLE = 0x11
-# Start of a collection of the global heap: signature and version 1, then its size (III.E).
+# Header of a collection in the global heap: signature, version 1, and size (III.E).
 _HEAP = re.compile(rb"GCOL\x01\0\0\0(.{8})", re.DOTALL)
-# Search only files up to this size for their heap: 2 GiB take some seconds from a disk.
+# Larger files are not searched for their global heap, because reading 2 GiB from a disk takes some seconds.
 _SEARCHED = 2 * 2**30
-# Minimum savings that justify a copy, in bytes and as a share; 1 MiB arrives within a round trip.
+# Minimum savings that justify a copy, in bytes and as a fraction of the file; 1 MiB takes about a round trip.
 UNUSED, UNUSED_SHARE = 2**20, 0.1
 
 
 @dataclass(slots=True)
 class Stored:
-    """The storage of a dataset; sizes in bytes.
+    """The storage of a dataset; all sizes are in bytes.
 
     Attributes:
-        path: path from the root.
+        path: path from the root group.
         bytes: size in the file.
-        chunk: size of a chunk in memory, 0 without chunks.
+        chunk: size of a chunk in memory; 0 for a dataset without chunks.
         chunks: number of chunks in the file.
-        pieces: number of reads of all chunks if no chunk fits into the chunk cache.
-        filters: names, in their order.
+        pieces: number of reads to read all chunks if chunks are too large for the chunk cache.
+        filters: names of the filters, in order.
     """
 
     path: str
@@ -56,10 +57,10 @@ class Group:
     """The group with the most members.
 
     Attributes:
-        path: path from the root.
+        path: path from the root group.
         members: number of links.
-        is_old: whether its index has the format before HDF5 1.8.
-        reads: reads that find a member by its name.
+        is_old: whether its index has the format used before HDF5 1.8.
+        reads: reads needed to find a member by name.
     """
 
     path: str
@@ -70,19 +71,21 @@ class Group:
 
 @dataclass
 class Contents:
-    """The contents of a file; sizes in bytes.
+    """The contents of a file; all sizes are in bytes.
 
     Attributes:
-        where: path or address of the file.
-        page_size: size of its pages, None without pages.
-        datasets: datasets with values in the file.
-        elsewhere: number of datasets with values in other files.
+        where: path or URL of the file.
+        bytes: size of the file.
+        page_size: size of its pages; None for a file without pages.
+        datasets: datasets whose values are in the file.
+        elsewhere: number of datasets whose values are in other files.
         left_out: datasets and links that cannot be read here.
-        objects: number of groups, datasets and types.
-        metadata: headers and indexes of all objects, without values in headers.
-        heap: values of variable length, None if not counted.
-        user_block: user block before the bytes of HDF5.
+        objects: number of groups, datasets and named datatypes.
+        metadata: size of the headers and indexes of all objects, excluding values of compact datasets.
+        heap: size of the global heap, which contains variable-length values; None if not counted.
+        user_block: size of the user block at the beginning of the file.
         reads: reads that open the file and find all objects.
+        largest: the group with the most members; None if there are no links.
     """
 
     where: str
@@ -100,22 +103,25 @@ class Contents:
 
     @property
     def number_of_datasets(self) -> int:
-        """The number of datasets with values in this file or in others."""
+        """The number of datasets whose values are in this file or in other files."""
         return len(self.datasets) + self.elsewhere
 
     @property
     def raw(self) -> int:
-        """The bytes that all datasets take."""
+        """The total size of all datasets in the file."""
         return sum(dataset.bytes for dataset in self.datasets)
 
     @functools.cached_property
     def requests(self) -> int:
-        """The number of `reads` beyond the first bytes, which ROS3 keeps; each is a request."""
+        """The number of `reads` that end beyond the first bytes, which ROS3 caches; each is a request."""
         return sum(offset + length > ROS3_FIRST_BYTES for offset, length in self.reads)
 
     @functools.cached_property
     def page_requests(self) -> int:
-        """The number of these requests with a page buffer: one per page, and one per read as long as a page or more."""
+        """The number of requests with a page buffer: one per page, plus one per read of at least a page.
+
+        The result is 0 for a file without pages.
+        """
         if not (page := self.page_size):
             return 0
         beyond = [(offset, length) for offset, length in self.reads if offset + length > ROS3_FIRST_BYTES]
@@ -124,16 +130,22 @@ class Contents:
 
     @property
     def unused(self) -> int:
-        """The bytes that are neither values nor metadata; they include values of variable length if `heap` is None."""
+        """The bytes that are neither values nor metadata; if `heap` is None, these include variable-length values."""
         return max(0, self.bytes - self.raw - self.metadata - (self.heap or 0) - self.user_block)
 
 
 def read_contents(source: Source, native: h5py.File, progress: Callable[[int], None]) -> Contents:
-    """Read the contents of a file, which h5py has already opened as `native`; `progress` takes the objects so far."""
+    """Examine a file.
+
+    Args:
+        source: the file.
+        native: the same file, opened with h5py.
+        progress: function to call with the number of objects so far.
+    """
     collector = _Collector(source, native)
     with source.open_raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
         for link in hdf5_tree.walk_links(file):
-            # Finding members of a group reads its index, but not the chunk indexes of datasets.
+            # To find all objects, the indexes of groups are read, but not the chunk indexes of datasets.
             watched.noting = isinstance(link.object, h5py.h5g.GroupID)
             collector.add_link(link)
             progress(collector.contents.objects)
@@ -154,11 +166,11 @@ class _Collector:
         self._source, self._native = source, native
         self._members: Counter[bytes] = Counter()
         self._a_member: dict[bytes, bytes] = {}
-        # Types and filters of readable datasets.
+        # Combinations of datatype and filters that are known to be readable.
         self._readable: set[tuple] = set()
 
     def add_link(self, link: hdf5_tree.Link) -> None:
-        """Add a link; leave out damaged objects other than the root."""
+        """Add a link; list damaged objects in `left_out`, except for the root group, for which errors are raised."""
         try:
             self._add_intact_link(link)
         except (OSError, RuntimeError, KeyError, ValueError) as error:
@@ -182,14 +194,15 @@ class _Collector:
     def _add_dataset(self, link: hdf5_tree.Link) -> None:
         identifier = link.object
         kind = identifier.get_type().encode()
-        # An offset means a contiguous dataset in this file: skip its creation properties, which take longest to read.
+        # A dataset with an offset is contiguous and in this file. Its creation properties are slow to read and not
+        # needed.
         created = None if identifier.get_offset() is not None else identifier.get_create_plist()
         filters = list_filters(created) if created else []
         if created and elsewhere.get_storage_kind(created):
             self.contents.elsewhere += 1
             self._record_obstacle(link)
             return
-        # Datasets with the same type and filters are equally readable.
+        # If a dataset is readable, so are all others with the same datatype and filters.
         is_known = (kind, *filters) in self._readable and hdf5_tree.is_utf8(link.path)
         if not is_known and not self._record_obstacle(link) and all(h5py.h5z.filter_avail(code) for code, _ in filters):
             self._readable.add((kind, *filters))
@@ -205,14 +218,14 @@ class _Collector:
     def _record_obstacle(self, link: hdf5_tree.Link) -> bool:
         entry = build_entry(link)
         if entry.reason in (elsewhere.VIRTUAL, elsewhere.EXTERNAL) and self._source.reader is None:
-            # HDF5 finds sources from the name of the file, which a file object lacks.
+            # HDF5 locates source files relative to the name of this file, and a file object lacks a name.
             entry = build_entry(replace(link, object=h5py.h5o.open(self._native.id, link.path)))
         if entry.reason:
             self._add_left_out(entry)
         return bool(entry.reason)
 
     def _add_left_out(self, entry: Entry) -> None:
-        # Open datasets take 15 kB each.
+        # Drop the dataset, because each open dataset takes 15 kB of memory.
         self.contents.left_out.append(replace(entry, dataset=None))
 
     def find_largest_group(self) -> Group | None:
@@ -223,7 +236,7 @@ class _Collector:
 
 
 def _count_metadata(link: hdf5_tree.Link) -> int:
-    """Return the bytes of an object's headers and indexes, as h5stat counts them."""
+    """Return the size in bytes of an object's headers and indexes, counted like h5stat."""
     info = h5py.h5o.get_info(link.object)
     of_object, of_attributes = info.meta_size.obj, info.meta_size.attr
     indexes = of_object.index_size + of_object.heap_size + of_attributes.index_size + of_attributes.heap_size
@@ -231,7 +244,10 @@ def _count_metadata(link: hdf5_tree.Link) -> int:
 
 
 def _count_pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
-    """Count pieces that are contiguous in chunk and dataset: reads of unfiltered chunks too large for the cache."""
+    """Count the pieces that are contiguous in both chunk and dataset.
+
+    HDF5 reads each piece separately from unfiltered chunks that are too large for the chunk cache.
+    """
     grid = [-(-length // size) for length, size in zip(shape, chunk, strict=True)]
     axis = len(shape) - 1
     while axis > 0 and chunk[axis] == shape[axis]:
@@ -240,10 +256,10 @@ def _count_pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -
 
 
 def _read_group(source: Source, group: bytes, members: int, member: bytes) -> Group:
-    """Read a group, with the reads that find a member once the file is open."""
+    """Examine a group, including the reads needed to find a member after the file has been opened."""
     with source.open_raw() as raw, h5py.File(watched := Watched(raw), "r") as file:
         watched.reads.clear()
-        # HDF5 looks up a dangling link, too.
+        # A dangling link is looked up like any other before the error.
         with contextlib.suppress(KeyError, RuntimeError, OSError):
             h5py.h5o.open(file.id, member)
         reads = list(watched.reads)
@@ -252,12 +268,15 @@ def _read_group(source: Source, group: bytes, members: int, member: bytes) -> Gr
 
 
 def is_of_note(saved: int, whole: int) -> bool:
-    """Return whether saving so many bytes of a file justifies a copy."""
+    """Return whether saving `saved` of a file's `whole` bytes justifies a copy."""
     return saved >= max(UNUSED, UNUSED_SHARE * whole)
 
 
 def count_heap_bytes(path: str) -> int:
-    """Count the bytes of a file's global heap, which holds values of variable length; HDF5 does not count them."""
+    """Return the size in bytes of a file's global heap, which contains variable-length values.
+
+    HDF5 does not report it, so search the file for the heap's collections.
+    """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         sizes = ((at.start(), int.from_bytes(at[1], "little")) for at in _HEAP.finditer(content))
         return sum(min(size, len(content) - start) for start, size in sizes)

@@ -1,4 +1,4 @@
-"""Make copies of files in other layouts by the tools of HDF5, with the commands that users type."""
+"""Copy HDF5 files to other layouts with HDF5's command-line tools, and format the commands for users."""
 
 import re
 import shlex
@@ -19,20 +19,20 @@ from sbench.studies.shots.accesses import Accesses
 from sbench.studies.shots.manifest import list_datasets
 
 LARGE = "large.h5"
-# Time limit of a tool.
+# Timeout for each call of a tool.
 _LIMIT_S = 1800
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a copy.
+    """The layout of a set of copies.
 
     Attributes:
         name: name of the set of copies, a level of the factor `layout`.
-        page_size: bytes; 0 without pages.
-        options: h5repack options for other chunks: a file for all originals, or a folder with `<name>.txt` for each;
-            None keeps the chunks.
-        merged: whether all files become groups of the same file.
+        page_size: size of the file's pages in bytes; 0 for a file without pages.
+        options: h5repack options that set chunk shapes: a file for all originals, or a folder with `<name>.txt` for
+            each original. None to leave the chunks unchanged.
+        merged: whether to merge all files into a single file, as groups.
     """
 
     name: str
@@ -42,27 +42,33 @@ class Layout:
 
     @property
     def page_arguments(self) -> list[str]:
-        """The arguments of h5repack for the pages."""
+        """The h5repack arguments that set the page size."""
         return ["-S", "PAGE", "-G", str(self.page_size)] if self.page_size else []
 
     def build_repack_command(self, original: str, copy: str) -> list[str]:
-        """Return the command that makes a copy of a file."""
+        """Return the h5repack command that writes a copy of a file in this layout."""
         chunked = ["-e", str(self.get_options_file(Path(original).name))] if self.options else []
         return ["h5repack", *chunked, *self.page_arguments, original, copy]
 
     def get_options_file(self, name: str) -> str:
-        """Return the path of the h5repack options for an original with this name."""
+        """Return the path of the h5repack options file for the original file called `name`."""
         return f"{self.options}/{name}.txt" if self.options.is_dir() else str(self.options)
 
     def convert_patterns(self, datasets: Sequence[str]) -> list[str]:
-        """Return patterns that match the same datasets in the copy as `datasets` in the original."""
+        """Convert dataset patterns for the originals to patterns that match the same datasets in the copies."""
         within = {one: ("!" * one.startswith("!")) + "/*" + one.removeprefix("!") for one in datasets}
         return [within[one] if self.merged else one for one in datasets]
 
 
 @dataclass(frozen=True)
 class Made:
-    """A set of copies: files, bytes of all originals and of all copies, and the seconds to make them."""
+    """A set of copies that was made.
+
+    Attributes:
+        files: paths of the copies.
+        original_bytes, copy_bytes: total size of the originals, and of the copies.
+        seconds: time that it took to make the copies.
+    """
 
     files: list[Path]
     original_bytes: int
@@ -73,10 +79,17 @@ class Made:
 def make_copies(
     layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequence[str], accesses: Accesses
 ) -> Made:
-    """Make copies of files in a folder, and check that the datasets to read have the values of the originals.
+    """Copy files to a folder in another layout, and verify that the datasets to read have the same values.
+
+    Args:
+        layout: layout of the copies.
+        originals: paths of the files.
+        folder: folder for the copies; created if missing.
+        datasets: patterns of the datasets to read.
+        accesses: how to read them.
 
     Raises:
-        Problem: a tool is missing or fails, or a copy cannot be read or has other values.
+        Problem: a tool is missing or fails, or a copy cannot be read or contains different values.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
@@ -112,17 +125,22 @@ def _merge_files(layout: Layout, originals: Sequence[Path], folder: Path) -> lis
 
 
 def get_copy_name(path: Path, is_mirrored: bool) -> str:
-    """Return the path of a file's copy within the folder of copies."""
+    """Return the path of a file's copy relative to the folder of copies.
+
+    Args:
+        path: path of the original.
+        is_mirrored: whether to keep the folders in the original's path.
+    """
     return str(path).lstrip("/") if is_mirrored else path.name
 
 
 def format_copy_command(layout: Layout, files: Sequence[str], is_mirrored: bool = False) -> str:
-    """Format the shell command that makes copies of files in a folder with the name of the layout.
+    """Format the shell command that copies files to a folder named after the layout.
 
     Args:
         layout: layout of the copies.
-        files: paths and patterns of a shell.
-        is_mirrored: whether copies are in folders like their originals.
+        files: paths and shell patterns of the originals.
+        is_mirrored: whether to keep the folders in the originals' paths.
     """
     words, folder, name = " ".join(map(_quote_pattern, files)), layout.name, "$file" if is_mirrored else "${file##*/}"
     if layout.merged:
@@ -142,12 +160,12 @@ def format_copy_command(layout: Layout, files: Sequence[str], is_mirrored: bool 
 
 
 def _quote_pattern(pattern: str) -> str:
-    """Quote a path for a shell, but keep its wildcards and variables."""
+    """Quote a path for the shell without quoting wildcards and variables."""
     return re.sub(r"[^\w@%+=:,./*?\[\]~\"${}#-]", lambda match: f"\\{match[0]}", pattern)
 
 
 def expect_room(folder: Path, needed: int) -> None:
-    """Raise a Problem if the disk of a folder has too few free bytes."""
+    """Raise Problem if the file system of a folder has less than `needed` bytes free."""
     if (free := shutil.disk_usage(folder).free) < needed:
         raise Problem(
             f"{folder} has {sizes.format_size(free)} free, but copies take up to {sizes.format_size(needed)};"
@@ -156,12 +174,12 @@ def expect_room(folder: Path, needed: int) -> None:
 
 
 def list_page_sizes(size: int) -> Iterator[int]:
-    """Yield page sizes to try for files of `size` bytes: 1 MiB, and 4 and 16 MiB up to a quarter of `size`."""
+    """Yield the page sizes to try: 1 MiB, and those of 4 and 16 MiB that do not exceed a quarter of `size` (bytes)."""
     yield from (page for page in (2**20, 2**22, 2**24) if page == 2**20 or 4 * page <= size)
 
 
 def _run_tool(command: list[str]) -> None:
-    """Run a tool of HDF5; raise a Problem with HDF5's reason if it fails."""
+    """Run an HDF5 command-line tool; raise Problem with HDF5's error message if it fails or times out."""
     program = find_tool(command[0], remedy="apt install hdf5-tools, or put HDF5's bin on PATH")
     words = [program, "--enable-error-stack", *command[1:]]
     try:
@@ -177,9 +195,9 @@ def _describe_status(code: int) -> str:
 
 
 def _parse_reason(words: str) -> str:
-    """Return the innermost reason of the library's first error stack, else the last line of the tool."""
+    """Return the innermost message of HDF5's first error stack, or else the last line of the tool's output."""
     stacks = re.split(r"^(?=\S*-DIAG)", words, flags=re.MULTILINE)
-    # Tools report each driver that they try in a separate stack.
+    # The tools print an error stack of their own for each driver that they try.
     library = [stack for stack in stacks if stack.startswith("HDF5-DIAG")]
     calls = re.findall(r"^ *#\d+: .*?\): (.*)$", (library or stacks[-1:])[0], re.MULTILINE)
     lines = [line.strip() for line in words.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Compare the values of a file and its copy, dataset by dataset, in bounded memory."""
+"""Compare the values of an HDF5 file and its copy, dataset by dataset, with bounded memory."""
 
 import contextlib
 import itertools
@@ -12,24 +12,24 @@ from sbench.probe.formats import format_error
 from sbench.probe.program import Unable
 from sbench.studies.shots.checksums import compute_checksum
 
-# Bytes of values, and elements of variable length, to compare at a time.
+# Maximum number of bytes, and of variable-length elements, to compare at a time.
 _BLOCK, _ELEMENTS = 2**27, 2**18
 
 
 def find_difference(original: Path, copy: Path, datasets: Iterable[str], within: str = "") -> str:
-    """Compare datasets of a file and its copy by checksums that leave out gaps between members.
+    """Compare datasets of a file and its copy by checksums, which ignore padding between the members of compound types.
 
     Args:
-        original: the file.
-        copy: the copy, in any layout.
-        datasets: paths in the original.
-        within: the group of the copy with the tree of the original; "" is the root.
+        original: path of the file.
+        copy: path of the copy, in any layout.
+        datasets: paths of the datasets in the original.
+        within: group of the copy that corresponds to the root group of the original; an empty string for the root.
 
     Returns:
-        "" if all values are equal, else the first dataset that differs or cannot be read, with the reason.
+        An empty string if all values are equal, otherwise the first dataset that differs or cannot be read, and why.
     """
     try:
-        # The chunk cache keeps a chunk that blocks cut until the next block needs it.
+        # A chunk may belong to several blocks; the chunk cache is large enough to retain it for the next block.
         with h5py.File(original, rdcc_nbytes=_BLOCK) as before, h5py.File(copy, rdcc_nbytes=_BLOCK) as after:
             differences = (_compare_dataset(before, path, after, f"{within}{path}") for path in datasets)
             return next(filter(None, differences), "")
@@ -72,7 +72,10 @@ def _is_same_block(original: h5py.Dataset, copy: h5py.Dataset, block: tuple[slic
 
 
 def _list_blocks(original: h5py.Dataset, chunks: Sequence[int] | None) -> Iterator[tuple[slice, ...]]:
-    """Yield blocks that cover a dataset, in units of the larger chunks of both files if these are small enough."""
+    """Yield blocks that cover a dataset.
+
+    If they are small enough, blocks are multiples of the larger chunk size of both files in each dimension.
+    """
     if not (shape := original.shape):
         yield ()
         return
@@ -87,7 +90,7 @@ def _list_blocks(original: h5py.Dataset, chunks: Sequence[int] | None) -> Iterat
 
 
 def _compute_block_size(unit: Sequence[int], shape: Sequence[int], most: int) -> list[int]:
-    """Return the size of blocks of at most `most` elements: as many whole units as fit, along the last axis first."""
+    """Return the shape of blocks of at most `most` elements, grown from `unit` along the last axis first."""
     size = [max(1, min(pair)) for pair in zip(unit, shape, strict=True)]
     for axis in range(len(size)):
         size[axis] = max(1, min(size[axis], most // math.prod(size[axis + 1 :])))

@@ -1,4 +1,4 @@
-"""Forecast ways to read files: requests, bytes, and their time on a network."""
+"""Forecast the number of requests, the number of bytes, and the time on a network for different ways to read files."""
 
 import json
 import subprocess
@@ -14,7 +14,13 @@ from sbench.studies.shots.arms import RDCC_NBYTES, Arm
 
 @dataclass(frozen=True)
 class Question:
-    """A forecast to make: the arms of a layout, and its files, which make up an object."""
+    """The input of a forecast for one layout.
+
+    Attributes:
+        arms: ways to read the files.
+        paths: files that together are read as a single object.
+        datasets: patterns of the datasets to read.
+    """
 
     arms: Sequence[Arm]
     paths: Sequence[Path]
@@ -24,18 +30,19 @@ class Question:
 def compute_forecasts(
     questions: Sequence[Question], python: str, accesses: Accesses, network: Mapping[str, float]
 ) -> list[list[Arm] | str]:
-    """Return the arms of each layout with their forecasts, or the reason why its files cannot be read.
-
-    Forecasts assume that each request waits for the previous request.
+    """Compute forecasts, assuming that requests are sequential.
 
     Args:
-        questions: a question per layout.
-        python: interpreter of the library that will read.
+        questions: one entry per layout.
+        python: Python interpreter of the environment that will read the files.
         accesses: accesses to the files.
-        network: the network, as in the entry of a store.
+        network: network settings, as in a store's configuration entry.
+
+    Returns:
+        For each layout, its arms with their forecasts, or the reason why its files cannot be read.
 
     Raises:
-        Problem: the interpreter fails.
+        Problem: the subprocess fails.
     """
     posed = [
         {
@@ -58,7 +65,7 @@ def compute_forecasts(
 
 
 def _sum_files(question: Question, answers: Sequence[dict], network: Mapping[str, float]) -> list[Arm] | str:
-    """Return the arms with sums over the files of an object, or the first problem."""
+    """Return the arms with forecasts summed over the files of an object, or the first error message."""
     if problems := [answer["problem"] for answer in answers if "problem" in answer]:
         return problems[0]
     forecasts = []
@@ -73,5 +80,5 @@ def _sum_files(question: Question, answers: Sequence[dict], network: Mapping[str
 
 
 def _estimate_seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
-    """Estimate the seconds of sequential requests, and of bytes at the rate of a connection."""
+    """Estimate the time in seconds of sequential requests, and of the transfer over a single connection."""
     return requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.compute_rate_limit(network, 1)

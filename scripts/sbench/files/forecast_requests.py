@@ -1,7 +1,7 @@
-"""Forecast the requests of reading files: record HDF5's reads once, and replay them through the cache of each driver.
+"""Forecast the requests needed to read files: record HDF5's reads, and replay them through a model of each driver.
 
-No driver takes part. Forecasts assume sequential requests of a single worker, and leave out computing in the library
-and the driver. It runs in the interpreter of a library with h5py and fsspec.
+The drivers themselves are not used. Forecasts assume a single worker with sequential requests, and do not include
+computing time in HDF5 and the driver. This program runs in an environment with h5py and fsspec.
 """
 
 import argparse
@@ -23,18 +23,18 @@ from sbench.studies.shots import selection as places
 from sbench.studies.shots.files import get_creation_facts, list_extents
 from sbench.studies.shots.manifest import select_datasets
 
-# Default page buffer of ROS3 on paged files since HDF5 2.0, and the size of the parts that ROS3 requests.
+# Default page buffer of ROS3 for files with pages since HDF5 2.0, and maximum size of a request of ROS3.
 _BY_DEFAULT, _PART = "64MiB", 8 * 2**20
 _READAHEAD = "readahead-50MiB"
-# The drivers of HDF5 have a sieve buffer (default of H5Pset_sieve_buf_size); file objects lack it.
+# HDF5's own drivers use a sieve buffer, here with its default size (H5Pset_sieve_buf_size); file objects do not.
 _SIEVES, SIEVE = ("ros3", "sec2"), 2**16
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Read a JSON list of questions on standard input, write a list of answers on standard output, and return 0.
+    """Read a JSON list of forecasts to make from standard input, and write a JSON list of results to standard output.
 
-    A question is {"path", "datasets", "selections", "rdcc_nbytes", "arms": [{factor: level}]}. Its answer is {"arms": a
-    list of {selection: {"requests", "bytes"}}}, or {"problem": reason} if the file cannot be read.
+    An input is {"path", "datasets", "selections", "rdcc_nbytes", "arms": [{factor: level}]}. Its result is {"arms":
+    [{selection: {"requests", "bytes"}}]}, or {"problem": reason} if the file cannot be read. The exit status is 0.
     """
     prog = "module.py sbench.files.forecast_requests"
     argparse.ArgumentParser(prog=prog, description=__doc__).parse_args(argv)
@@ -73,15 +73,18 @@ def _compute_arm_requests(arm: dict, paged: bool, watch: Callable[[str, str], tu
 def record_reads(
     path: str, datasets: Sequence[str], selection: str, rdcc_nbytes: int, page_buffer: str, chunk_cache: str = "default"
 ) -> tuple[Reads, Reads, int]:
-    """Return HDF5's reads of a file for an access, (offset, length) in bytes, also with a sieve, and the file's size.
+    """Read parts of a file with HDF5, and record which byte ranges HDF5 reads.
 
     Args:
         path: path of the file.
-        datasets: patterns, as in data.datasets.
-        selection: level of the factor.
-        rdcc_nbytes: chunk cache of each dataset in bytes, unless `chunk_cache` sets another.
-        page_buffer: level of the factor.
-        chunk_cache: level of the factor.
+        datasets: patterns of datasets, as in data.datasets.
+        selection: level of the factor `selection`.
+        rdcc_nbytes: size of each dataset's chunk cache in bytes, unless `chunk_cache` sets it.
+        page_buffer: level of the factor `page_buffer`.
+        chunk_cache: level of the factor `chunk_cache`.
+
+    Returns:
+        The reads as (offset, length) in bytes, without and with a sieve buffer, and the size of the file in bytes.
     """
     nbytes, slots = drivers.parse_chunk_cache(chunk_cache, rdcc_nbytes)
     access = drivers.Access("sec2", drivers.parse_page_buffer(page_buffer), nbytes, rdcc_nslots=slots)
@@ -94,18 +97,18 @@ def record_reads(
                 list(native.walk_file(file))
             parts = _list_places(path, datasets, selection)
             _read_parts(file, parts)
-            # A page buffer reads whole pages, so a sieve does not enlarge reads.
+            # With a page buffer, HDF5 reads whole pages, so the sieve buffer does not enlarge reads.
             read = [file[name] for name in {name for name, _ in parts}] if page_buffer in ("unset", "0") else []
             spans = sorted(span for one in read if not one.chunks for span in list_extents(one))
         return watched.reads, apply_sieve(watched.reads, spans), raw.seek(0, io.SEEK_END)
 
 
 def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
-    """Return the reads of a driver with a sieve buffer, which HDF5 fills on small reads of contiguous values.
+    """Convert reads without a sieve buffer to reads with one, which HDF5 fills on small reads of contiguous datasets.
 
     Args:
-        watched: reads without the sieve.
-        spans: (first, behind last) byte of each contiguous piece of values, ascending.
+        watched: reads without a sieve buffer.
+        spans: (begin, end) in bytes of each contiguous extent of values, in ascending order.
     """
     starts, held, reads_of = [begin for begin, _ in spans], (0, 0), []
     for offset, length in watched:
@@ -119,7 +122,7 @@ def apply_sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
 
 
 def _read_parts(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
-    """Read parts of datasets; skip parts that h5py cannot convert, as a run does, but raise if all fail."""
+    """Read parts of datasets; skip parts that h5py cannot convert, like a run does, but raise if all parts fail."""
     errors = []
     for name, place in parts:
         try:
@@ -142,10 +145,17 @@ def _list_places(path: str, datasets: Sequence[str], selection: str) -> list[tup
 
 
 def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
-    """Return the requests and bytes of a driver for HDF5's reads of a file of `size` bytes."""
+    """Return the number of requests and bytes with which a driver serves HDF5's reads.
+
+    Args:
+        driver: name of the driver.
+        read_cache: level of the factor `read_cache`.
+        reads_of: HDF5's reads, (offset, length) in bytes.
+        size: size of the file in bytes.
+    """
     requests = [(0, min(ROS3_FIRST_BYTES, size))] if driver == "ros3" else []
     if driver == "ros3":
-        # ROS3 fetches the first 16 MiB at the open, then each read beyond.
+        # ROS3 fetches the first 16 MiB when it opens the file, and later each read that ends beyond them.
         requests += [(offset, length) for offset, length in reads_of if offset + length > min(ROS3_FIRST_BYTES, size)]
         requests = [part for request in requests for part in _split_request(*request)]
     elif driver == "s3fs":
@@ -159,7 +169,7 @@ def compute_requests(driver: str, read_cache: str, reads_of: Iterable[tuple[int,
             cache._fetch(offset, min(offset + length, size))
     else:
         requests = list(reads_of)
-    # Each driver but sec2 asks for the size of the object first.
+    # All drivers but sec2 first request the size of the object.
     return {"requests": len(requests) + (driver != "sec2"), "bytes": sum(length for _, length in requests)}
 
 

@@ -1,4 +1,4 @@
-"""Find the release that changed a figure: a search between two releases, with verdicts on times."""
+"""Find the release that changed a metric, by a binary search between two releases with verdicts on times."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,15 +13,20 @@ from sbench.measure.judging import build_verdicts_table
 from sbench.verdicts.outcomes import JUDGED, ORDERED, Outcome
 
 FIRST, LAST, NEITHER, UNDECIDED = "like the first", "like the last", "like neither", "undecided"
-# Releases must differ by this many times as much as two builds of either release.
+# The difference between releases must be at least this multiple of that between two builds of the same release.
 _APART = 1.5
 Say = Callable[[str], object]
-# Keys: whether a time differs from the first release, and from the last.
+# Keys: whether the time differs from that of the first release, and from that of the last.
 _LIKE = {(False, True): FIRST, (True, False): LAST, (True, True): NEITHER, (False, False): UNDECIDED}
 
 
 class Seen(NamedTuple):
-    """The comparison of a release with both ends, and its figure in words."""
+    """The comparison of a release with the first and the last release.
+
+    Attributes:
+        like: `FIRST`, `LAST`, `NEITHER` or `UNDECIDED`.
+        words: description of the release's metric.
+    """
 
     like: str
     words: str
@@ -32,11 +37,11 @@ class Change:
     """The result of a search.
 
     Attributes:
-        before, after: the releases around the change, neighbours except for skipped releases.
-        skipped: the releases that could not be measured, each with the reason.
-        others: pairs of releases with another change between them.
-        undecided: the release that was not shown to differ from either end, or "".
-        unconfirmed: the releases found, and the reason to doubt their change; "" if confirmed.
+        before, after: the releases just before and after the change; only skipped releases are between them.
+        skipped: releases between them that could not be measured, with reasons.
+        others: (earlier, later) pairs of releases with another change between them.
+        undecided: the release that was not shown to differ from either end; an empty string if there is none.
+        unconfirmed: the releases found and the reason to doubt them; an empty string unless there is doubt.
     """
 
     before: str
@@ -48,10 +53,15 @@ class Change:
 
 
 def find_change(names: Sequence[str], look: Callable[[str, str, str], Seen], say: Say) -> Change:
-    """Find the releases around a change of a figure, given that the first and the last release differ.
+    """Find the releases around a change, given that the first and the last release differ.
 
-    `look` takes (the first, the release, the last), and compares the release with the others. A release like neither
-    has a change before it and another after it; the search continues before it, with this release as the last.
+    If a release is like neither end, there is a change before it and another after it; the search continues before it,
+    with this release as the last.
+
+    Args:
+        names: the releases in order.
+        look: function of (first, release, last) that compares a release with the first and the last.
+        say: function that reports a line of progress.
     """
     low, high, step = 0, len(names) - 1, 0
     first, last, change = names[0], names[-1], Change(names[0], names[-1])
@@ -83,9 +93,13 @@ def find_change(names: Sequence[str], look: Callable[[str, str, str], Seen], say
 
 
 def confirm_change(change: Change, ends: Sequence[str], doubt: Callable[[str, str], str]) -> None:
-    """Remove changes of times that further builds do not confirm; `doubt` returns why two releases are alike, or "".
+    """Remove changes in time that further builds do not confirm.
 
-    If it doubts the releases found, the change is somewhere between the `ends`.
+    Args:
+        change: the result of the search, which is modified. If the releases found are not confirmed, its releases
+            become the first and the last of `ends`.
+        ends: all releases of the search.
+        doubt: function of two releases that returns the reason to doubt that they differ, or an empty string.
     """
     change.others = [pair for pair in change.others if not doubt(*pair)]
     if reason := doubt(change.before, change.after):
@@ -94,11 +108,16 @@ def confirm_change(change: Change, ends: Sequence[str], doubt: Callable[[str, st
 
 
 def find_doubt(rows: Sequence[dict], whole: float) -> str:
-    """Return why two releases, with two builds each, do not show at least half of the `whole` ratio, or "".
+    """Return the reason to doubt that two releases, with two builds each, differ in time; an empty string if none.
 
-    `rows` has the verdicts on both builds of the later release against the first build of the earlier release, then
-    against its second build. A build alone changes times by some percent, so all four pairs must differ, and by more
-    than two builds of the same release.
+    Rebuilding alone changes times by a few percent. Therefore all four pairs of builds must differ in the same
+    direction, by at least half of the ratio between first and last release, and by clearly more than two builds of the
+    same release.
+
+    Args:
+        rows: verdicts on both builds of the later release, first against the first build of the earlier release, then
+            against its second build.
+        whole: ratio of the last to the first release of the search.
     """
     if any(row["verdict"] not in ORDERED for row in rows):
         return "not all pairs of their builds differ"
@@ -112,10 +131,18 @@ def find_doubt(rows: Sequence[dict], whole: float) -> str:
 
 
 def judge_libraries(folder: Path, run: str, study: str, libraries: Sequence[str]) -> dict[tuple[str, str], dict]:
-    """Judge the total time of libraries against the first and the last: (baseline, contender) -> row.
+    """Compare the total time of libraries with the first and with the last of them.
 
-    The verdicts are a family, each from the blocks that measured both libraries (METHOD 17). `folder` has the results
-    of a study whose cells differ only in their library.
+    The comparisons are a family for multiple testing; each uses the blocks that measured both libraries (METHOD 17).
+
+    Args:
+        folder: results folder of a study whose cells differ only in the library.
+        run: name of the run.
+        study: name of the study.
+        libraries: names of the libraries.
+
+    Returns:
+        {(baseline, contender): row of the table of verdicts}.
     """
     matrix = tables.read_matrix(folder / "matrix.csv")
     matrix = matrix[matrix["library"].isin(libraries)].reset_index(drop=True)
@@ -131,17 +158,17 @@ def judge_libraries(folder: Path, run: str, study: str, libraries: Sequence[str]
 
 
 def judge_last(verdict: dict) -> str:
-    """Classify the last release by its verdict against the first."""
+    """Classify the last release based on its verdict against the first."""
     return LAST if verdict["verdict"] in ORDERED else FIRST if verdict["verdict"] == Outcome.SAME else UNDECIDED
 
 
 def judge_release(before: dict, after: dict) -> str:
-    """Classify a release by its verdicts against both ends; if it differs from a single end, it is like the other."""
+    """Classify a release based on its verdicts against both ends; if it differs from only one, it is like the other."""
     return _LIKE[before["verdict"] in ORDERED, after["verdict"] in ORDERED]
 
 
 def format_ratio(verdict: dict) -> str:
-    """Format the ratio of a verdict with its interval, or why it lacks a ratio."""
+    """Format the ratio of a verdict with its confidence interval, or why there is no ratio."""
     if verdict["verdict"] not in JUDGED:
         return f"{verdict['verdict']} ({verdict['note']})"
     return f"{verdict['ratio']:.2f} [{verdict['ratio_low']:.2f}, {verdict['ratio_high']:.2f}]"

@@ -1,4 +1,4 @@
-"""List the contents of HDF5 files of any tree, in seconds, with the consequences for reading them."""
+"""Summarize the contents of HDF5 files within seconds, and list the consequences for reading them over a network."""
 
 import sys
 import time
@@ -18,24 +18,28 @@ from sbench.studies.shots.files import get_creation_facts
 from sbench.studies.shots.inputs import Source, build_store_entry, find_sources
 from sbench.studies.shots.manifest import list_datasets
 
-# Of many files, examine at most so many in detail, evenly spaced, until this time is over.
+# Maximum number of files to examine in detail (evenly spaced among all), and time limit for doing so.
 _DEEP_FILES, _DEEP_S = 20, 4.0
 _NAMED = 5
-# Minimum time between two lines of progress.
+# Minimum time between two lines of progress output.
 _PROGRESS_S = 2.0
 
 
 def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], as_json: bool = False) -> int:
-    """Print the contents of files and the consequences for reading them over a network; return 0.
+    """Print the contents of files and the consequences for reading them over a network.
 
     Args:
         files: files, folders, patterns, or s3://bucket/prefix/*.h5.
-        access: how to read them (`accesses.parse_accesses`); "" does not check whether chunks suit.
-        datasets: patterns of datasets to read; empty for all.
-        as_json: print a JSON object.
+        access: how the files will be read (`accesses.parse_accesses`), to check whether their chunks are suitable; an
+            empty string to skip this check.
+        datasets: patterns of the datasets to read; empty for all.
+        as_json: whether to print JSON.
+
+    Returns:
+        Exit status 0.
 
     Raises:
-        Problem: files cannot be read; the contents of the others are printed before.
+        Problem: some files cannot be read; it is raised after printing the contents of all other files.
     """
     read = accesses.parse_accesses(access)
     bucket = get_bucket(files)
@@ -56,10 +60,10 @@ def print_contents(files: Sequence[str], access: str, datasets: Sequence[str], a
 
 
 def read_file_set(of_set: Sequence[Source]) -> Looked:
-    """Read how each file was created, and the contents of some.
+    """Read the creation properties of all files, and the contents of some of them.
 
     Raises:
-        Problem: no file can be read.
+        Problem: none of the files can be read.
     """
     looked, begin, progress = Looked(), time.monotonic(), _Progress(len(of_set))
     step = -(-len(of_set) // _DEEP_FILES)
@@ -82,10 +86,10 @@ def read_file_set(of_set: Sequence[Source]) -> Looked:
 
 
 def describe_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[str]) -> list[str]:
-    """Describe how the chunks of the first file with such datasets suit accesses.
+    """Describe whether chunks are suitable for the given accesses, using the first file that has such datasets.
 
     Raises:
-        Problem: no file has such datasets.
+        Problem: none of the first files has such datasets.
     """
     problem = None
     for source in of_set[:_DEEP_FILES]:
@@ -100,13 +104,13 @@ def describe_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence
 
 
 class _Progress:
-    """A reporter of progress on standard error, with a line every `_PROGRESS_S` seconds at most."""
+    """Reports progress on standard error, at most once per `_PROGRESS_S` seconds."""
 
     def __init__(self, files: int) -> None:
         self._files, self._printed = files, time.monotonic()
 
     def build_reporter(self, number: int, where: str) -> Callable[[int], None]:
-        """Return a function for a file that takes the number of its objects read so far."""
+        """Return a function to call with the number of objects read so far in file `number` (from 0)."""
 
         def print_progress(objects: int) -> None:
             if time.monotonic() - self._printed > _PROGRESS_S:

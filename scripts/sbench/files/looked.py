@@ -1,4 +1,4 @@
-"""Facts about a set of HDF5 files: how all were created, and the contents of some."""
+"""Summarize a set of HDF5 files: the creation properties of all files, and the contents of some."""
 
 import statistics
 from collections import Counter
@@ -10,21 +10,21 @@ from sbench.files.contents import Contents, Stored
 from sbench.probe import sizes
 from sbench.studies.shots.choice import describe_left_out
 
-# The bytes of a smaller piece take less than 1 ms, a 20th of a round trip of 20 ms, at the 85 MB/s that Amazon names
-# for a connection ("Best practices design patterns: optimizing Amazon S3 performance").
+# Fewer bytes take less than 1 ms to transfer, a twentieth of a round trip of 20 ms, at the 85 MB/s per connection that
+# Amazon reports ("Best practices design patterns: optimizing Amazon S3 performance").
 SMALL = 64 * 2**10
 
 
 @dataclass
 class Looked:
-    """A set of files.
+    """The properties of a set of files.
 
     Attributes:
-        bytes: size of each file.
-        pages: number of files by page size in bytes, None without pages.
-        superblocks: number of files by the version of the superblock.
-        contents: contents of some files.
-        bad: why files could not be read.
+        bytes: size of each file in bytes.
+        pages: number of files by page size in bytes; the key None is for files without pages.
+        superblocks: number of files by superblock version.
+        contents: contents of some of the files.
+        bad: error messages for the files that could not be read.
     """
 
     bytes: list[int] = field(default_factory=list)
@@ -35,16 +35,16 @@ class Looked:
 
     @property
     def datasets(self) -> list[Stored]:
-        """The datasets of `contents` with values in their files."""
+        """The datasets in `contents` whose values are in the same file."""
         return [dataset for held in self.contents for dataset in held.datasets]
 
     @property
     def elsewhere(self) -> int:
-        """The number of datasets with values in other files."""
+        """The number of datasets in `contents` whose values are in other files."""
         return sum(held.elsewhere for held in self.contents)
 
     def to_json(self) -> dict:
-        """Return all facts for JSON: sizes in bytes, and the datasets of `contents` by file."""
+        """Convert to a JSON-serializable dict; sizes are in bytes, and datasets are listed by file."""
         inside = [
             {"file": held.where, "datasets": list(map(asdict, held.datasets)), "datasets_elsewhere": held.elsewhere}
             | {"metadata_bytes": held.metadata, "reads_to_find_all": len(held.reads), "beyond_the_first": held.requests}
@@ -57,7 +57,7 @@ class Looked:
         }
 
     def format_lines(self) -> Iterator[str]:
-        """Yield all facts as lines of text."""
+        """Yield the summary as lines of text."""
         each = f", {_format_span(self.bytes, sizes.format_size)} each" if len(self.bytes) > 1 else ""
         yield f"{sizes.format_count(len(self.bytes), 'file')}, {sizes.format_size(sum(self.bytes))}{each}"
         yield "; ".join(_format_pages(size, number) for size, number in self.pages.most_common())
@@ -100,18 +100,18 @@ class Looked:
 
 
 def count_bytes(datasets: Iterable[Stored]) -> int:
-    """Return the bytes that datasets take in their files."""
+    """Return the total size of datasets in their files, in bytes."""
     return sum(dataset.bytes for dataset in datasets)
 
 
 def format_share(part: int, whole: int) -> str:
-    """Format a share as "0.1 % of the bytes"."""
+    """Format a fraction of bytes as a text such as "0.1 % of the bytes"."""
     percent = 100 * part / whole if whole else 0
     return f"{percent:.0f} % of the bytes" if percent >= 1 or not part else f"{percent:.2g} % of the bytes"
 
 
 def _format_span(values: list[int], text: Callable[[int], str]) -> str:
-    """Format the smallest and the largest value, with the low median, or the only value."""
+    """Format the smallest and the largest value, with the low median if there are more than two different values."""
     least, middle, most = min(values), statistics.median_low(values), max(values)
     if least == most:
         return text(least)

@@ -1,4 +1,4 @@
-"""Build code that opens a file with a driver and its settings, for h5py and for xarray."""
+"""Generate Python code that opens a file with given driver settings, using h5py or xarray."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from urllib.parse import quote
 from sbench import drivers
 from sbench.probe import sizes
 
-# Groups that code for xarray opens as an example.
+# Maximum number of groups to open in the code for xarray.
 _GROUPS = 3
 
 
@@ -17,8 +17,9 @@ class Target:
     """The file to open.
 
     Attributes:
-        path: path of the file, or bucket and key.
-        groups: groups with its datasets, such as "/"; xarray opens a group as a dataset.
+        path: path of the file, or bucket/key.
+        region: region of the bucket.
+        groups: groups that contain its datasets, such as "/"; xarray opens each group as a separate dataset.
     """
 
     path: str
@@ -27,12 +28,12 @@ class Target:
 
     @property
     def url(self) -> str:
-        """The address for ROS3, which requires quoting."""
+        """The percent-encoded URL for ROS3."""
         return f"s3://{quote(self.path)}"
 
 
 def build_h5py_code(arm: Mapping[str, str], target: Target) -> str:
-    """Return a line of Python that opens the file as `file`, with its imports."""
+    """Return a line of Python, including imports, that opens the file with h5py as `file`."""
     if arm["driver"] == "ros3" and arm["page_buffer"] == "0":
         return f"import h5py; {_build_unbuffered_code(arm, target)}"
     if arm["driver"] == "s3fs":
@@ -43,14 +44,18 @@ def build_h5py_code(arm: Mapping[str, str], target: Target) -> str:
 
 
 def build_xarray_code(arm: Mapping[str, str], target: Target) -> str:
-    """Return a line of Python that opens a group as `data`, or several groups as a dictionary; "" if xarray cannot."""
+    """Return a line of Python, including imports, that opens the file with xarray as `data`.
+
+    If there is more than one group, `data` is a dictionary. The result is an empty string if xarray does not support
+    the settings.
+    """
     if arm["page_buffer"] == "0":
         return ""
     several, path = len(target.groups) > 1, {"engine": '"h5netcdf"'}
     if arm["driver"] == "s3fs":
         chunk_cache = _build_cache_arguments(arm)
         path |= {"driver_kwds": _format_dict(chunk_cache)} if chunk_cache else {}
-        # Open the file once for all groups.
+        # Open the file only once if there is more than one group.
         source = _build_s3fs_code(arm, target)
         before, source = (f"file = {source}; ", "file") if several else ("", source)
         return f"import s3fs, xarray; {before}{_build_dataset_code(source, path, target)}"
@@ -94,7 +99,10 @@ def _build_s3fs_code(arm: Mapping[str, str], target: Target) -> str:
 
 
 def _build_unbuffered_code(arm: Mapping[str, str], target: Target) -> str:
-    """Build code for a page buffer of 0, which `h5py.File` ignores, so that ROS3 would take its default."""
+    """Generate code that disables the page buffer with HDF5's low-level API.
+
+    `h5py.File` ignores a page buffer of 0, so ROS3 would use its default.
+    """
     cache = _build_cache_arguments(arm)
     chunk_cache = (
         f"elements, slots, _, preemption = plist.get_cache(); "

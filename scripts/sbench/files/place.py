@@ -1,4 +1,4 @@
-"""Find the place of files for advice: a disk, a bucket, or an emulated network, with a round trip and a rate."""
+"""Determine the storage for which to give advice (disk, bucket or emulated network), its latency and its data rate."""
 
 import os
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from sbench.stores import store as stores
 from sbench.studies.shots import addresses
 from sbench.studies.shots.inputs import Source, build_store_entry
 
-# Defaults for a store without a given or measured round trip (ms) and rate (MiB/s per connection), and for a disk.
+# Assumed round trip (ms) and rate (MiB/s per connection) of a remote store unless given or measured, and of a disk.
 ELSEWHERE = {"latency_ms": 20, "per_connection_mib_s": 50}
 _DISK = {"latency_ms": 0.1, "per_connection_mib_s": 500}
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of files to read.
+    """The storage for which to give advice.
 
     Attributes:
-        store: entry of the store in a configuration.
-        network: latency_ms and per_connection_mib_s for forecasts.
-        words: both figures in words, with their sources.
+        store: configuration entry of the store.
+        network: latency_ms and per_connection_mib_s, for forecasts.
+        words: description of both values, with their sources.
     """
 
     store: dict
@@ -33,16 +33,16 @@ class Place:
 
 
 def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, files: Sequence[Source]) -> Place:
-    """Return the place that a user asks about; measure its network if it is a bucket.
+    """Return the storage for which the user requests advice; measure the network if it is a bucket.
 
     Args:
-        own: store entry of the user's bucket for uploads.
-        given: latency_ms and per_connection_mib_s, if the user gives them.
-        in_bucket: store entry of the bucket with the files; None if they are on this machine.
+        own: configuration entry of the user's bucket for uploads, if any.
+        given: latency_ms and per_connection_mib_s, as far as the user specified them.
+        in_bucket: configuration entry of the bucket that contains the files; None if they are on this machine.
         files: the files.
 
     Raises:
-        Problem: the bucket does not answer.
+        Problem: the bucket does not respond.
     """
     if not (own or given or in_bucket):
         return Place({"kind": "posix"}, _DISK, _describe_network(_DISK, {}, {}))
@@ -57,7 +57,7 @@ def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, 
 
 
 def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
-    """Return latency_ms and per_connection_mib_s, if given.
+    """Return those of latency_ms and per_connection_mib_s that are not None.
 
     Raises:
         Problem: a value is less than 1.
@@ -69,10 +69,10 @@ def parse_network(latency: int | None, rate: int | None) -> dict[str, int]:
 
 
 def parse_store(address: str) -> dict | None:
-    """Return the store entry of the user's bucket, s3://bucket/prefix; None for "".
+    """Return the configuration entry for s3://bucket/prefix, to upload to; None for an empty string.
 
     Raises:
-        Problem: the address is not in a bucket.
+        Problem: the address is not of this form.
     """
     if not address:
         return None
@@ -83,7 +83,7 @@ def parse_store(address: str) -> dict | None:
 
 
 def _measure_network(spec: dict, files: Sequence[Source]) -> dict[str, float]:
-    """Measure a bucket's network by ten requests without a body, and by a ranged GET if it has the files."""
+    """Measure a bucket's latency by HEAD requests, and its data rate by a ranged GET if the bucket has the files."""
     store = stores.get_store(spec)
     location, env = store.resolve_location({"location": {"key": ""}}, None, dict(os.environ))
     largest = max(files, key=attrgetter("bytes"), default=None)

@@ -1,4 +1,7 @@
-"""Compare probes, which measure each way to read once, with forecasts, and add the next best way for each miss."""
+"""Compare forecasts with a probe, which measures each way to read once; for each miss, select the next best way.
+
+A way to read (an "arm") is a combination of layout, driver and driver settings.
+"""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -8,21 +11,25 @@ from sbench.design import records, validity
 from sbench.probe.program import Problem, read_json
 from sbench.studies.shots.arms import get_arm_key
 
-# A way misses its forecast if it takes this many times as long, and this many seconds longer, per object.
+# A measurement misses its forecast if it exceeds this multiple of it, and exceeds it by this many seconds, per object.
 _MISSED, _SECONDS = 2.0, 0.1
 
 Key = tuple[str, ...]
 
 
 def is_miss(taken: float, expected: float) -> bool:
-    """Return whether an object took much longer than expected, both in seconds."""
+    """Return whether reading an object took much longer than expected (both in seconds)."""
     return taken > max(_MISSED * expected, expected + _SECONDS)
 
 
 def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
-    """Return the seconds per object of each arm that missed its forecast, by the records in a folder.
+    """Return the measured time per object (s) of each arm that missed its forecast.
 
-    Forecasts leave out computing, so add the processor time of the record.
+    Forecasts do not include computing time, so the CPU time of the record is added.
+
+    Args:
+        advice: section `advice` of the configuration, with the forecasts.
+        folder: folder with the records of the probe.
     """
     misses: dict[Key, float] = {}
     forecasts = {get_arm_key(arm): arm["seconds"] for arm in advice["arms"]}
@@ -39,7 +46,12 @@ def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
 
 
 def find_next_best(advice: dict, misses: Mapping[Key, float]) -> list[dict]:
-    """Return for each miss the best unmeasured arm of its layout and driver, if its forecast is faster."""
+    """Return the best unmeasured arm with the same layout and driver as each miss, if its forecast is faster.
+
+    Args:
+        advice: section `advice` of the configuration.
+        misses: measured seconds per object by arm, as from `find_misses`.
+    """
     measured = {get_arm_key(arm) for arm in advice["arms"]}
     added: dict[Key, dict] = {}
     for key, taken in misses.items():
@@ -56,7 +68,7 @@ def find_next_best(advice: dict, misses: Mapping[Key, float]) -> list[dict]:
 
 
 def compute_mean(arm: dict, what: str, advice: dict) -> float:
-    """Return the mean of a forecast over the accesses, weighted by their shares."""
+    """Return the mean of an arm's forecast ("seconds", for example) over the accesses, weighted by their shares."""
     return sum(share * arm[what][level] for level, share in advice["accesses"].items())
 
 

@@ -1,4 +1,4 @@
-"""Try layouts for advice: make copies of some files, and forecast each way to read them."""
+"""Try out file layouts for advice: copy some files to different layouts, and forecast each way to read them."""
 
 import math
 import posixpath
@@ -24,32 +24,34 @@ from sbench.studies.shots.files import get_creation_facts
 from sbench.studies.shots.manifest import list_datasets
 
 ORIGINAL = "original"
-# Maximum kinds of copies to measure; the forecast of a copy must be below this share of the best time without a copy.
+# Maximum number of layouts to measure; the forecast time with a copy must be less than this fraction of the best time
+# without a copy.
 MOST_COPIES, WORTH = 2, 0.9
-# Longest forecast of a way to measure, in seconds per object.
+# Ways to read with a longer forecast (in seconds per object) are not measured.
 LONGEST_S = 60.0
-# Chunk caches to try, in bytes.
+# Minimum and maximum size of the chunk caches to try, in bytes.
 _SMALLEST_CACHE, _LARGEST_CACHE = 2**26, 2**30
-# Examining the chunks of more files takes long, so print a line before.
+# Examining the chunks of more files takes long, so a message is printed before.
 _MANY_FILES = 200
 
 
 @dataclass
 class Trial:
-    """A trial of layouts and arms on some files.
+    """A trial of layouts and ways to read ("arms") on some files.
 
     Attributes:
-        files: sample of the user's files, on the disk of the scratch folder.
-        named: the user's files, for commands to type: paths and patterns of a shell.
-        every: all files of `named`, as a shell lists them; for a bucket, only `files`.
-        accesses, datasets: accesses, and patterns of datasets to read.
+        files: sample of the user's files, on the same disk as the scratch folder.
+        named: paths and shell patterns of the user's files, for commands that the user can run.
+        every: all files that match `named`; for a bucket, only `files`.
+        accesses, datasets: how to read the files, and patterns of the datasets to read.
+        place: storage for which to give advice.
         scratch: folder for copies.
-        python: interpreter of the library that will read.
+        python: Python interpreter of the environment that will read the files.
         considered: all arms with their forecasts.
-        left_out: why layouts were left out.
-        made: copies of `files`, by layout.
-        groups: groups with the datasets of the first file.
-        unsuited: accesses that do not suit the chunks, in sentences.
+        left_out: reasons why layouts were left out.
+        made: layout and copies of `files`, by name of the layout.
+        groups: groups that contain the datasets of the first file.
+        unsuited: descriptions of accesses for which the chunks are unsuitable.
     """
 
     files: list[Path]
@@ -67,10 +69,13 @@ class Trial:
     unsuited: list[str] = field(default_factory=list)
 
     def choose_layouts(self) -> list[Layout]:
-        """Forecast the files as they are and in each layout; return the best layout of each kind that gains, in order.
+        """Forecast reads of the original files and of each layout, and choose the layouts worth measuring.
+
+        Returns:
+            The best layout of each kind that is sufficiently faster than the original files, the best first.
 
         Raises:
-            Problem: the files cannot be read as they are.
+            Problem: the original files cannot be read.
         """
         paged, cache = self._read_first_file()
         original = ways.list_arms(ORIGINAL, self._is_from_s3, paged, cache)
@@ -91,7 +96,7 @@ class Trial:
         return [layouts[arm.layout] for arm in best.values() if self._compute_rank(arm)[0] < bound]
 
     def make_copies(self, layouts: Iterable[Layout]) -> None:
-        """Make copies of `files` in the first layouts that work, at most `MOST_COPIES`."""
+        """Copy `files` to the first `MOST_COPIES` layouts for which this succeeds."""
         for layout in layouts:
             if len(self.made) < MOST_COPIES:
                 try:
@@ -104,7 +109,11 @@ class Trial:
                     shutil.rmtree(self.scratch / layout.name, ignore_errors=True)
 
     def choose_arms(self) -> list[Arm]:
-        """Return the arms to measure: the files without any setting, then the best arm per driver and set of copies."""
+        """Return the arms to measure.
+
+        These are the original files with default settings, the best arm per driver for the original files, and the best
+        arm per set of copies. Arms with a forecast above `LONGEST_S` are excluded.
+        """
         original = [arm for arm in self._select_arms([ORIGINAL]) if self._compute_rank(arm)[0] <= LONGEST_S]
         chosen_arms = [self._select_arms([ORIGINAL])[0]]
         for driver in dict.fromkeys(arm.driver for arm in original):
@@ -115,7 +124,7 @@ class Trial:
         return [arm for arm in chosen_arms if self._compute_rank(arm)[0] <= LONGEST_S]
 
     def build_facts(self, arms: Sequence[Arm]) -> dict:
-        """Build the section `advice` of a configuration that measures `arms`."""
+        """Build the section `advice` of the configuration of a run that measures `arms`."""
         return {
             "accesses": self.accesses.shares,
             "place": self.place.words,
@@ -128,19 +137,19 @@ class Trial:
 
     @property
     def sets(self) -> dict[str, list[str]]:
-        """The sets of files to measure, by layout."""
+        """The paths of the files to measure, by layout."""
         copied = {name: list(map(str, made.files)) for name, (_, made) in self.made.items()}
         return {ORIGINAL: list(map(str, self.files))} | copied
 
     @property
     def patterns(self) -> dict[str, list[str]]:
-        """The patterns of datasets, by layout."""
+        """The patterns of the datasets to read, by layout."""
         copied = {name: layout.convert_patterns(self.datasets) for name, (layout, _) in self.made.items()}
         return {ORIGINAL: self.datasets} | copied
 
     @property
     def is_mirrored(self) -> bool:
-        """Whether copies are in folders like their originals, because some files have the same name."""
+        """Whether copies are stored in the same folder structure as the originals, because some file names repeat."""
         return len({path.name for path in self.every}) < len(self.every)
 
     @property
@@ -149,7 +158,7 @@ class Trial:
 
     @property
     def _object(self) -> list[Path]:
-        """The files that make up an object."""
+        """The files that are read together as a single object."""
         return self.files[:1] if self.accesses.unit == "files" else self.files
 
     def _compute_rank(self, arm: Arm) -> tuple[float, float]:
@@ -159,7 +168,12 @@ class Trial:
         return [arm for arm in self.considered if arm.layout in layouts]
 
     def _read_first_file(self) -> tuple[bool, str]:
-        """Return whether the first file has pages, and a chunk cache for its largest chunks, "" for the default."""
+        """Examine the first file.
+
+        Returns:
+            Whether it has pages, and the size of a chunk cache for its largest chunks, such as "64MiB" (an empty string
+            if the default is suitable).
+        """
         with h5py.File(self._object[0]) as file:
             meant = list_datasets(file, self.datasets, str(self._object[0]), self.accesses)
             self.unsuited = chunking.find_unsuited(meant, self.accesses, chunking.compute_price(self.place.network))
@@ -173,21 +187,26 @@ class Trial:
         return paged, sizes.format_level(max(_SMALLEST_CACHE, 2 ** (largest - 1).bit_length()))
 
     def _list_layouts(self) -> list[Layout]:
-        """List the layouts that keep the chunks."""
+        """List the layouts that do not change the chunks."""
         merged = self.accesses.unit == "datasets" and len(self.files) > 1
         pages = [(page, sizes.format_level(page)) for page in copies.list_page_sizes(self._object[0].stat().st_size)]
         layouts = [Layout(f"paged-{name}", page) for page, name in pages]
         return layouts + [Layout(f"large-{name}", page, merged=True) for page, name in pages if merged]
 
     def _list_fitted(self, page: str) -> list[Layout]:
-        """List the layouts with chunks for the accesses, with the best pages and without pages."""
+        """List the layouts with chunks chosen for the accesses: with pages of size `page`, and without pages."""
         if not (options := self._write_options()):
             return []
         paged = Layout(f"chunks-{page}", sizes.parse_size(page), options)
         return [paged, Layout("chunks", options=options)]
 
     def _write_options(self) -> Path | None:
-        """Write h5repack options for other chunks: a file for all, or a folder if files differ; None without gain."""
+        """Write h5repack options that change the chunks.
+
+        Returns:
+            Path of an options file for all files, or of a folder if the options differ between files. None if no file
+            would be faster to read.
+        """
         if len(self.every) > _MANY_FILES:
             print(f"examining the chunks of {len(self.every):,} files", flush=True)
         texts = {copies.get_copy_name(path, self.is_mirrored): self._list_options(path) for path in self.every}
@@ -208,11 +227,11 @@ class Trial:
         try:
             return chunking.list_options(path, self.datasets, self.accesses, self.place.network)
         except (Problem, OSError):
-            # Other chunks cannot gain if the run reads nothing of the file.
+            # The run does not read the file, so its chunks do not matter.
             return ""
 
     def _try_layouts(self, layouts: Iterable[Layout]) -> None:
-        """Copy an object into each layout and forecast it; record why a layout fails."""
+        """Copy the files of an object to each layout, and forecast reading them; record the reason if this fails."""
         questions, folder = [], self.scratch / "forecast"
         for layout in layouts:
             try:
@@ -227,7 +246,11 @@ class Trial:
         shutil.rmtree(folder, ignore_errors=True)
 
     def _add_forecasts(self, questions: Sequence[Question]) -> list[str]:
-        """Forecast and keep arms, and print the best; return per layout "" or the reason why it cannot be read."""
+        """Compute forecasts, add the arms to `considered`, and print the best arm per layout.
+
+        Returns:
+            For each layout, an empty string, or the reason why its files cannot be read.
+        """
         reasons = []
         for forecast in forecasts.compute_forecasts(questions, self.python, self.accesses, self.place.network):
             reasons.append(forecast if isinstance(forecast, str) else "")

@@ -1,4 +1,4 @@
-"""Record the reads of a file: the bytes that HDF5 asks for, in order."""
+"""Record which byte ranges of a file HDF5 reads, in order."""
 
 import io
 from typing import BinaryIO
@@ -11,15 +11,15 @@ class Watched(io.RawIOBase):
     """A file object that records its reads while `noting` is true."""
 
     def __init__(self, raw: BinaryIO | io.RawIOBase) -> None:
-        """Wrap a file that is open for reading."""
+        """Wrap a file object that is open for reading."""
         self._raw, self.reads, self.noting = raw, Reads(), True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Seek, as in any file."""
+        """Seek in the wrapped file."""
         return self._raw.seek(offset, whence)
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read, and record offset and length."""
+        """Read from the wrapped file, and record the offset and the requested length."""
         if self.noting:
             self.reads.append((self._raw.tell(), len(buffer)))
         return self._raw.readinto(buffer) or 0

@@ -1,4 +1,4 @@
-"""Compare the ways to read files as a run measured them, and choose the best."""
+"""Compare the measured ways to read files (combinations of layout, driver and driver settings), and choose the best."""
 
 import functools
 import math
@@ -14,21 +14,21 @@ from sbench.pages.results import Results
 from sbench.studies.shots.arms import get_arm_key
 from sbench.verdicts.outcomes import JUDGED, Outcome
 
-# Minimum files for a sign test: with fewer, all gain by chance in more than 5 % of cases.
+# Minimum number of files for a sign test; with fewer files, the probability that all gain by chance exceeds 5 %.
 LEAST_FILES = 6
-# Without a faster way, advise to leave the files only if the run could detect a gain above this.
+# If no way is faster, the advice is to leave the files unchanged only if the run could have detected this gain.
 DETECTED = 1.25
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to read that was forecast and measured.
+    """A way to read files, with its forecast and measurements.
 
     Attributes:
-        arm: levels and forecast.
+        arm: factor levels and forecast.
         cells: measured cells by level of `selection`.
-        rows: comparisons by level of `selection`; the baseline is the files as they are.
-        gains: speed-up by file; empty if files are read together.
+        rows: comparisons with the original files by level of `selection`.
+        gains: speed-up by file; empty if files are not read individually.
     """
 
     arm: dict
@@ -38,12 +38,12 @@ class Way:
 
     @property
     def layout(self) -> str:
-        """The set of files to read."""
+        """The name of the set of files to read: the original files, or a set of copies."""
         return self.arm["layout"]
 
     @property
     def name(self) -> str:
-        """The driver and its settings, as "s3fs (blockcache of 4 MiB)"."""
+        """The driver and its settings, such as "s3fs (blockcache of 4 MiB)"."""
         settings = []
         if self.arm["read_cache"] != "default":
             kind, _, block = self.arm["read_cache"].partition("-")
@@ -57,12 +57,12 @@ class Way:
 
 @dataclass(frozen=True)
 class Advice:
-    """All ways of a run.
+    """All ways to read that a run measured, from which the advice follows.
 
     Attributes:
         facts: section `advice` of the configuration.
-        ways: all ways, measured or failed; all but the base have comparisons.
-        base: the first measured way to read the files as they are.
+        ways: all ways, including those whose measurements failed.
+        base: the first measured way to read the original files, with which all others are compared.
         files: number of files that a record reads.
     """
 
@@ -73,18 +73,18 @@ class Advice:
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """The share of each access."""
+        """The share of each access (level of `selection`)."""
         return self.facts["accesses"]
 
     @property
     def detectable_gain(self) -> float:
-        """The smallest gain that an undecided comparison could have detected; 1 if all are decided."""
+        """The smallest detectable gain of all undecided comparisons; 1 if all are decided."""
         rows = [row for way in self.ways for row in way.rows.values() if row["verdict"] == Outcome.NO_EVIDENCE]
         return min((max(row["detectable_ratio"], 1 / row["detectable_ratio"]) for row in rows), default=1.0)
 
     @property
     def unjudged(self) -> list[Way]:
-        """The other ways without a verdict against the base for each access."""
+        """The ways, other than the base, that lack a verdict for one or more accesses."""
         return [
             way
             for way in self.ways
@@ -96,23 +96,25 @@ class Advice:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether no way was shown to be faster, but the run may have missed a faster way."""
+        """Whether no way is recommended over the base, but the run may have missed a faster one."""
         return self.best is self.base and (self.detectable_gain > DETECTED or bool(self.unjudged or self.uneven))
 
     @property
     def uneven(self) -> list[Way]:
-        """The ways that are faster overall but not on each of enough files: others may gain nothing (a sign test).
+        """The ways that are faster overall, but not on every file.
 
-        Fewer files than `LEAST_FILES` decide nothing about others; advice then covers only these files.
+        By a sign test, other files may then gain nothing. With fewer than `LEAST_FILES` files the test is not possible,
+        and the advice applies to the measured files only.
         """
         ways = filter(self._is_faster_over_all, self.ways)
         return [way for way in ways if len(way.gains) >= LEAST_FILES and min(way.gains.values()) <= 1]
 
     @functools.cached_property
     def best(self) -> Way:
-        """The fastest way that is shown to be faster, without a copy if a copy gains too little; else the base.
+        """The recommended way: the fastest of those shown to be faster, or the base if there are none.
 
-        If files are enough, half of them choose among several ways.
+        A way that needs a copy must be sufficiently faster than the best way without a copy. If there are enough files,
+        only half of them are used for this choice.
         """
         faster = sorted(self.faster, key=self._compute_cost)
         without = next((way for way in faster if way.layout == ORIGINAL), self.base)
@@ -120,47 +122,55 @@ class Advice:
 
     @property
     def rejected_copy(self) -> Way | None:
-        """The fastest way that is shown to be faster, if its copy gains too little over the base."""
+        """The fastest way that was shown to be faster, but not by enough to justify its copy; None if there is none."""
         return min(self.faster, key=self._compute_cost, default=None) if self.best is self.base else None
 
     @functools.cached_property
     def faster(self) -> list[Way]:
-        """The ways that are shown to be faster, without uneven ways."""
+        """The ways that were shown to be faster, excluding uneven ones."""
         uneven = self.uneven
         return [way for way in self.ways if self._is_faster_over_all(way) and way not in uneven]
 
     @property
     def is_of_others(self) -> bool:
-        """Whether the advice covers further files, too, and not only the files that were read."""
+        """Whether the advice also applies to files other than those measured."""
         return self.best is not self.base and len(self.best.gains) >= LEAST_FILES
 
     @property
     def quoted_gains(self) -> list[float]:
-        """The gains of the best way on the files that did not choose it among several, or on all."""
+        """The gains of the best way, by file, excluding files used to choose it among several ways.
+
+        Gains on those files would be biased.
+        """
         chosen = self._list_choosing_files(self.best) if len(self.faster) > 1 else ()
         return [gain for name, gain in self.best.gains.items() if name not in chosen]
 
     def _list_choosing_files(self, way: Way) -> list[str]:
-        """List the files that choose among ways: half of the files if they are enough, else []."""
+        """List the files used to choose among ways: every second file if there are enough files, otherwise []."""
         return sorted(way.gains)[::2] if len(way.gains) >= LEAST_FILES else []
 
     def _compute_cost(self, way: Way) -> float:
-        """Return the time of a way relative to the base, on the files that choose it, or on all."""
+        """Return the time of a way relative to the base, on the files used to choose among ways, or else on all."""
         if chosen := self._list_choosing_files(way):
             return math.exp(-sum(math.log(way.gains[name]) for name in chosen) / len(chosen))
         return self.compute_seconds(way) / self.compute_seconds(self.base)
 
     def compute_seconds(self, way: Way) -> float:
-        """Return the measured seconds per object, as the mean over all accesses by their shares."""
+        """Return the measured seconds per object, as the mean over the accesses weighted by their shares."""
         return sum(share * way.cells[level]["total_s"] for level, share in self.shares.items()) / self.files
 
     def compute_ratio(self, way: Way, which: str) -> float:
-        """Return a ratio of the comparisons with the base, weighted by the base's time for each access."""
+        """Return a ratio of the time of a way to that of the base, combined over all accesses.
+
+        Args:
+            way: the way to compare.
+            which: column of the comparisons: "ratio", "ratio_low" or "ratio_high".
+        """
         weights = {level: self.shares[level] * self.base.cells[level]["total_s"] for level in way.rows}
         return sum(weights[level] * way.rows[level][which] for level in weights) / sum(weights.values())
 
     def find_best_of(self, driver: str, layout: str) -> Way | None:
-        """Return the best way of a driver to read a set of files: the fastest measured way, else by forecast."""
+        """Return the fastest way to read a set of files with a driver, as measured, or else by forecast."""
         measured = [way for way in self.ways if (way.layout, way.arm["driver"]) == (layout, driver)]
         if measured := [way for way in measured if way.cells.keys() == self.shares.keys()]:
             return min(measured, key=self.compute_seconds)
@@ -169,13 +179,13 @@ class Advice:
         return Way(best) if best else None
 
     def _is_faster_over_all(self, way: Way) -> bool:
-        """Return whether a way is faster for an access, and overall even at the upper ends of the intervals."""
+        """Return whether a way is faster for at least one access, and overall at the upper confidence limits."""
         is_faster_once = any(row["verdict"] == Outcome.FASTER for row in way.rows.values())
         return way.rows.keys() == self.shares.keys() and is_faster_once and self.compute_ratio(way, "ratio_high") < 1
 
 
 def read_advice(run: Results) -> Advice | None:
-    """Read the advice of a run; return None without advice, or if the files as they are were not measured."""
+    """Read the ways that a run measured; None if it is not a run for advice, or did not measure the original files."""
     if not (facts := get_advice_facts(run)):
         return None
     ways = _list_ways(run, facts)
@@ -189,7 +199,7 @@ def read_advice(run: Results) -> Advice | None:
 
 
 def get_advice_facts(run: Results) -> dict:
-    """Return the section `advice` of a run's configuration; {} for other runs."""
+    """Return the section `advice` of a run's configuration; {} if it lacks this section."""
     return (run.facts.get("settings") or {}).get("advice") or {}
 
 
@@ -213,9 +223,10 @@ def _compare_way(
 
 
 def _compute_gains(way: Way, base: Way, shares: Mapping[str, float], samples: pd.DataFrame) -> dict[str, float]:
-    """Return the speed-up of a way on each file, the median over blocks with both ways.
+    """Return the speed-up of a way on each file, as the median over blocks that include both ways.
 
-    Several accesses count by their shares. Return {} if an access is missing, or if files are read together.
+    Times of different accesses are weighted by their shares. The result is {} if measurements of an access are missing,
+    or if files are not read individually.
     """
     if way.cells.keys() != shares.keys() or any(cell.get("access") != "files" for cell in way.cells.values()):
         return {}

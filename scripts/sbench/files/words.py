@@ -1,8 +1,8 @@
-"""Templates of texts for the pages of advice and bisects, in addition to `sbench.pages.words` for all pages."""
+"""Text templates for the pages of advice and bisects, in addition to those for all pages in `sbench.pages.words`."""
 
 from sbench.pages.words import make_fill
 
-# Advice for a set of copies, by the kind of its layout.
+# Recommended changes to the files, by layout.
 REPACKING = {
     "paged": "repack the files with pages",
     "chunks": "repack the files with other chunks",
@@ -33,7 +33,7 @@ TEMPLATES = {
     "effort and requests": "{effort}, {after:,.0f} requests instead of {before:,.0f}",
     "without copy": "without a copy",
     "for copy": "for a copy ({change:+.0f} % bytes, {seconds} s per GiB to make)",
-    # By forecast.
+    # Forecasts.
     "by forecast": "by forecast, not measured: {forecast}",
     "instead": " instead of {forecast} with {base}, {times} times as fast",
     "forecast": "{requests:,.0f} requests, {size} and {time}",
