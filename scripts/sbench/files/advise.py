@@ -1,7 +1,7 @@
 """Recommend how to read HDF5 files: try drivers, caches and copies in other layouts, and choose the fastest.
 
-Forecast ways to read and copies by their requests and bytes, and measure the best against the files as they are. The
-advice has three lines: how to repack the files, how to open them, and the gain and the cost.
+The requests and bytes of each way to read the files and of each layout are forecast; only the best are measured, and
+compared with the original files. The advice tells how to repack the files, how to open them, and the gain and cost.
 """
 
 import contextlib
@@ -34,30 +34,30 @@ from sbench.studies.shots.inputs import Source, build_store_entry, find_sources
 from sbench.studies.shots.manifest import list_datasets
 from sbench.studies.shots.report import results as tables
 
-# Maximum files and bytes of the sample that represents all files.
+# Maximum number of files, and total size in bytes, of the sample that represents all files.
 _FILES, _BYTES = 6, 2 * 2**30
-# Smaller files get a forecast only: starting a measurement takes longer than reading them.
+# Smaller files are not measured, because starting a measurement takes longer than reading them.
 _SMALL = 2**20
-# Maximum rounds of probes: each adds the next best way for each missed forecast.
+# Maximum number of rounds of probes; after each, the next best way is added for each missed forecast.
 _REPLACED = 2
-# Files that a record reads in sequence with the same client, or fewer if that takes too long.
+# Number of files that a record reads in sequence with the same client; fewer if this would take too long.
 _READ_FILES = 3
 _READERS = "readers"
 _LIBRARY = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
 
 
 class Query(NamedTuple):
-    """The question of a user.
+    """The arguments of a request for advice.
 
     Attributes:
         files: files, folders, patterns, or s3://bucket/prefix/*.h5.
         access: how to read them (`accesses.parse_accesses`).
-        datasets: patterns of datasets to read; empty for all.
-        latency: round trip of the store in ms, if given.
-        rate: highest rate of a connection to the store in MiB/s, if given.
-        store: the user's bucket, s3://bucket/prefix, or "".
-        scratch: folder for copies, or "".
-        name: name of the run, or "".
+        datasets: patterns of the datasets to read; empty for all.
+        latency: round-trip time of the store in ms, or None.
+        rate: maximum rate of a connection to the store in MiB/s, or None.
+        store: the user's bucket for uploads, s3://bucket/prefix; an empty string for none.
+        scratch: folder for copies; an empty string for a folder in the results.
+        name: name of the run; an empty string for a generated name.
     """
 
     files: Sequence[str]
@@ -71,9 +71,15 @@ class Query(NamedTuple):
 
 
 def print_advice(query: Query, repeats: int, as_json: bool = False) -> int:
-    """Measure ways to read files, print the advice, and return the status of the run.
+    """Measure ways to read files, and print the advice.
 
-    With `as_json`, print a JSON object on standard output, and progress on standard error.
+    Args:
+        query: arguments of the request.
+        repeats: number of repeats of each measurement.
+        as_json: whether to print the advice as JSON, and progress on standard error.
+
+    Returns:
+        Exit status of the run.
     """
     if as_json:
         with contextlib.redirect_stdout(sys.stderr):
@@ -87,7 +93,13 @@ def print_advice(query: Query, repeats: int, as_json: bool = False) -> int:
 
 
 def _make_config(query: Query) -> Path:
-    """Return the path of the configuration for a question; make copies and write it if it does not exist."""
+    """Return the path of the run's configuration for a query.
+
+    If it does not exist yet, make the copies and write it.
+
+    Raises:
+        Problem: the run's name is in use for a different query, or the files cannot be used.
+    """
     wanted, accesses, datasets = list(query.files), access.parse_accesses(query.access), list(query.datasets) or ["/**"]
     bucket = addresses.get_bucket(wanted)
     given, own = parse_network(query.latency, query.rate), parse_store(query.store)
@@ -121,7 +133,7 @@ def _make_config(query: Query) -> Path:
 
 
 def _select_sample(of_set: Sequence[Source]) -> list[Source]:
-    """Return evenly spaced files, at most `_FILES` and `_BYTES` but at least one."""
+    """Select evenly spaced files: at least one, and at most `_FILES` files with at most `_BYTES` in total."""
     count = min(len(of_set), _FILES)
     some = [of_set[number * len(of_set) // count] for number in range(count)]
     while len(some) > 1 and sum(one.bytes for one in some) > _BYTES:
@@ -130,10 +142,10 @@ def _select_sample(of_set: Sequence[Source]) -> list[Source]:
 
 
 def _select_usable(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses) -> list[Source]:
-    """Return the files that have datasets to read, and print why others are left out.
+    """Return the files that have datasets to read, and print why other files are left out.
 
     Raises:
-        Problem: no file has datasets to read.
+        Problem: none of the files has datasets to read.
     """
     usable, problems = [], []
     for one in some:
@@ -151,7 +163,10 @@ def _select_usable(some: Sequence[Source], datasets: Sequence[str], accesses: Ac
 
 
 def _list_exclusions(some: Sequence[Source], datasets: Sequence[str]) -> list[str]:
-    """List patterns that exclude datasets with values in other files, because copies lack them; print each."""
+    """Return patterns that exclude datasets whose values are in other files, because copies would lack these values.
+
+    Each excluded dataset is printed.
+    """
     entries = {}
     for one in some:
         with one.open_hdf5() as file:
@@ -162,7 +177,7 @@ def _list_exclusions(some: Sequence[Source], datasets: Sequence[str]) -> list[st
 
 
 def _ensure_python(results: Path) -> str:
-    """Build the library that reads, if necessary, and return its interpreter."""
+    """Build the environment for reading, if necessary, and return the path of its Python interpreter."""
     artefact = results / "environments" / f"{_READERS}.json"
     spec = ("--library", _READERS, "--spec", json.dumps(_LIBRARY), "--out", str(artefact))
     done = subprocess.run(build_command("build_library", *spec), check=False)
@@ -172,7 +187,11 @@ def _ensure_python(results: Path) -> str:
 
 
 def _fetch_files(some: Sequence[Source], folder: Path) -> list[Path]:
-    """Return paths on the disk of the scratch folder: the files, links to them, or copies."""
+    """Make files available on the same disk as the scratch folder, as the files themselves, symbolic links or copies.
+
+    Returns:
+        The paths, in the order of `some`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     device, brought = folder.stat().st_dev, []
     own_names = len({Path(one.name).name for one in some}) == len(some)
@@ -191,7 +210,7 @@ def _fetch_files(some: Sequence[Source], folder: Path) -> list[Path]:
 
 
 def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None:
-    """Raise a Problem if a file changed while it was copied."""
+    """Raise Problem if a file changed while the copies were made."""
     now = {one.where: (one.bytes, one.version) for one in after}
     for one in before:
         if now.get(one.where) != (one.bytes, one.version):
@@ -199,7 +218,7 @@ def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None
 
 
 def _build_config(name: str, trial: Trial, where: dict) -> dict:
-    """Build the configuration of the run, without arms if all files are smaller than `_SMALL`."""
+    """Build the configuration of the run; it measures nothing if all files are smaller than `_SMALL`."""
     small = max(path.stat().st_size for path in trial.files) < _SMALL
     arms = [] if small else trial.choose_arms()
     slowest = max((arm.compute_rank(trial.accesses)[0] for arm in arms), default=0)
@@ -226,7 +245,7 @@ def _build_mapping(arm: ways.Arm, accesses: Accesses) -> dict:
 
 
 def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
-    """Measure the arms of a configuration; return the status of the run and the lines of the advice."""
+    """Measure the ways to read in a configuration; return the run's exit status and the lines of the advice."""
     settings = read_json(config)
     advice, results = settings["studies"]["shots"]["advice"], Path("results", settings["run"])
     if not advice["arms"]:
@@ -239,7 +258,7 @@ def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
     earlier = cells.exists() and cells.stat().st_mtime_ns
     status = _run_workflow(config)
     lines = [f"remove: {line}" for line in _list_removals(settings, results)]
-    # Ignore tables of an earlier call if this call failed before it measured.
+    # If this call failed before it measured anything, the tables are from an earlier call and are ignored.
     if cells.exists() and (not status or cells.stat().st_mtime_ns != earlier):
         lines = [
             *advise_page.format_advice(tables.load_results(results / "shots", results / "shots/facts.json")),
@@ -249,7 +268,7 @@ def _measure_arms(config: Path, repeats: int) -> tuple[int, list[str]]:
 
 
 def _describe_plan(config: Path, repeats: int) -> str:
-    """Describe how often the run measures each way to read, and the estimated time."""
+    """Describe how many measurements the run makes, and the estimated time."""
     resolved = configuration.load_config(config, {"repeats": repeats})
     cells, omitted = matrix.expand_matrix(resolved, "shots")
     once = [cell for cell in cells if not cell.twin_of]
@@ -265,7 +284,7 @@ def _describe_plan(config: Path, repeats: int) -> str:
 
 
 def _run_probes(config: Path, settings: dict) -> None:
-    """Measure each arm once, in separate records, and add the next best arm for each missed forecast."""
+    """Measure each way to read ("arm") once as a probe, and add the next best arm for each missed forecast."""
     shots, results = settings["studies"]["shots"], Path("results", settings["run"])
     once = config.with_name("probe.json")
     for _ in range(_REPLACED):
@@ -279,7 +298,8 @@ def _run_probes(config: Path, settings: dict) -> None:
         accesses = Accesses(shots["matrix"][0]["access"][0], shots["advice"]["accesses"])
         shots["matrix"] += [_build_mapping(ways.Arm(**arm), accesses) for arm in added]
         write_json(config, settings)
-    # Probes choose among arms, so verdicts need other records; the plan takes its times from the probes.
+    # Move the records of the probes. Verdicts must not use them, because they were used to choose arms; the estimate of
+    # the run's time does.
     if (results / "shots").exists():
         _get_probe_folder(results).parent.mkdir(exist_ok=True)
         (results / "shots").rename(_get_probe_folder(results))
@@ -295,7 +315,7 @@ def _run_workflow(config: Path, *words: str) -> int:
 
 
 def _list_removals(settings: dict, results: Path) -> Iterator[str]:
-    """Yield commands that remove uploads from the user's bucket."""
+    """Yield the commands that delete the uploaded data from the user's bucket."""
     store = settings["stores"]["tried"]
     if store.get("upload"):
         endpoint = f" --endpoint-url {store['endpoint']}" if "endpoint" in store else ""
@@ -305,7 +325,11 @@ def _list_removals(settings: dict, results: Path) -> Iterator[str]:
 
 
 def _list_shell_names(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
-    """List paths and shell patterns of the files, by suffix for folders, without `**`; for a bucket, of downloads."""
+    """Return shell arguments (paths and patterns) that match the user's files, for commands that the user can run.
+
+    Folders become patterns by file suffix, and patterns with `**` are replaced, because not all shells support them.
+    Files in a bucket become a pattern of their downloads.
+    """
     if of_set[0].reader:
         return [f"{ORIGINAL}/*"]
     repeated = len({Path(one.name).name for one in of_set}) < len(of_set)
@@ -325,18 +349,18 @@ def _list_shell_names(wanted: Sequence[str], of_set: Sequence[Source]) -> list[s
 
 
 def _format_path(path: Path) -> str:
-    """Return a path relative to the working directory, or unchanged if it is not below."""
+    """Return a path relative to the working directory, or unchanged if it is outside the working directory."""
     below = os.path.relpath(path)
     return str(path) if below.startswith("..") else below
 
 
 def _expand_pattern(pattern: str) -> list[str]:
-    """List files as a shell expands a path or a pattern."""
+    """Expand a path or pattern like a shell."""
     return [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern))
 
 
 def _build_locations(trial: Trial, first: Source, at: dict | None) -> dict:
-    """Build the paths or keys to open the first file and its copies, and the region of the bucket."""
+    """Return the paths or keys at which to open the first file and its copies, and the region of the bucket."""
     name, store = Path(first.name).name, trial.place.store
     path = _format_path(Path(first.where))
     if trial.is_mirrored and not at:

@@ -1,4 +1,4 @@
-"""Advice on files: whether and how to repack them, how to open them, and the gain over the files as they are."""
+"""Present advice on files: whether and how to repack them, how to open them, and the gain over the original files."""
 
 import itertools
 import math
@@ -39,7 +39,7 @@ def format_advice(run: Results) -> list[str]:
 
 
 def build_statements(advice: Advice, run: Results) -> tuple[Statement, ...]:
-    """Build the statements of the advice: gain and counts of the best way, or that no way gains."""
+    """Build the checkable statements of the advice: the gain and counts of the best way, or that no way is faster."""
     if advice.best is advice.base:
         faster = (*advice.uneven, *advice.faster)
         others = [way for way in advice.ways if way.rows.keys() == advice.shares.keys() and way not in faster]
@@ -60,7 +60,11 @@ def _list_comparisons(way: Way, run: Results) -> tuple[Comparison, ...]:
 
 
 def format_forecast_advice(facts: dict) -> list[str]:
-    """Format advice without any measurement as lines of plain text."""
+    """Format advice based on forecasts only as lines of plain text.
+
+    Args:
+        facts: section `advice` of the configuration.
+    """
 
     def compute_rank(way: Way) -> tuple[float, float]:
         return compute_mean(way.arm, "seconds", facts), compute_mean(way.arm, "bytes", facts)
@@ -88,7 +92,7 @@ def _format_lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str
 
 
 def build_answer(run: Results) -> pages.Answer | None:
-    """Build the answer of an advice run; return None for other runs."""
+    """Build the headline, next steps and figure of a run for advice; None for other runs."""
     if not (advice := read_advice(run)):
         return None
     best, target = advice.best, _build_target(advice.facts, advice.best)
@@ -105,7 +109,7 @@ def build_answer(run: Results) -> pages.Answer | None:
 
 
 def list_reasons(run: Results) -> list[Sentence]:
-    """List seconds, requests and notes of an advice run as sentences; return [] for other runs."""
+    """Return sentences on the times and requests, and the notes, of a run for advice; [] for other runs."""
     if not (advice := read_advice(run)):
         return []
     effort = (
@@ -117,10 +121,13 @@ def list_reasons(run: Results) -> list[Sentence]:
 
 
 def describe_outcome(run: Results) -> dict:
-    """Describe the recommended way for the first access, or the best other way if no way is faster.
+    """Return the outcome for the recommended way and the first access, or for the best other way if none is faster.
 
-    The result has "arm", "layout", "opened" (driver and settings), "verdict" ("" if not measured), and "gain" (speed-up
-    over the files as they are, NaN if not measured).
+    Returns:
+        arm, layout: the arm, and the name of its set of files.
+        opened: driver and settings.
+        verdict: verdict against the original files; an empty string if not measured.
+        gain: speed-up over the original files; NaN if not measured.
     """
     advice = read_advice(run)
     way = advice.best
@@ -133,7 +140,7 @@ def describe_outcome(run: Results) -> dict:
 
 
 def show_ways(page: Page, run: Results) -> None:
-    """Show all ways with forecasts and measurements, and the copies, if the run is for advice."""
+    """Render the table of all ways with forecasts and measurements, and the copies, if the run is for advice."""
     if facts := get_advice_facts(run):
         page.show_section("Ways considered", bullets([words.fill("place", place=facts["place"]), *_list_copies(facts)]))
         page.show_table(_build_ways_table(run, facts), "")
@@ -151,7 +158,12 @@ def _draw_ways(advice: Advice, run: Results) -> Figure:
 
 
 def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
-    """Describe the gain of the recommended way over the files as they are, with `describe` for each access."""
+    """Describe the gain of the recommended way over the original files.
+
+    Args:
+        advice: the measured ways.
+        describe: function of the advice and an access that describes the gain for this access.
+    """
     best, base = advice.best, advice.base
     if best is base:
         fields = {"base": f"{base.name}{_describe_seconds(advice, base)}"}
@@ -167,7 +179,7 @@ def _describe_gain(advice: Advice, describe: Callable[[Advice, str], str]) -> st
 
 
 def _describe_file_gains(advice: Advice) -> list[str]:
-    """Describe the gain by file, and the files that it covers."""
+    """Describe the range of gains of individual files, and to which files the advice applies."""
     if not (many := len(advice.best.gains)):
         together = any(cell.get("access") == "datasets" for cell in advice.best.cells.values())
         return [words.fill("these alone")] if together else []
@@ -190,7 +202,7 @@ def _list_notes(advice: Advice, run: Results) -> list[str]:
 def _describe_ratio(advice: Advice, level: str) -> str:
     row = advice.best.rows[level]
     ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
-    # The time of the harness may be part of either side.
+    # The ratio is only a bound if the overhead of the benchmark is part of the times.
     bound = "" if pd.isna(row.get("harness_percent")) else "at least " if ratio > 1 else "at most "
     fields = {
         "bound": bound,
@@ -202,7 +214,7 @@ def _describe_ratio(advice: Advice, level: str) -> str:
 
 
 def _describe_effort(advice: Advice, level: str) -> str:
-    """Describe the seconds and requests per object of the best way and of the base, for an access."""
+    """Describe the time and the requests per object for the best way and the base, for an access."""
     both = [way.cells[level] for way in (advice.best, advice.base)]
     after, before = (prose.format_number(cell["total_s"] / advice.files) for cell in both)
     effort = words.fill("effort", after=after, before=before)
@@ -220,7 +232,7 @@ def _describe_seconds(advice: Advice, way: Way) -> str:
 
 
 def _list_clients(advice: Advice, run: Results) -> list[str]:
-    """List a note on the times of first and further files, if a record reads several with the same client."""
+    """Return a note on the times of first and further files, if a record reads several files with the same client."""
     times = [_compute_file_times(run, way) for way in (advice.best, advice.base)]
     if advice.files < 2 or None in times:
         return []
@@ -238,7 +250,7 @@ def _compute_file_times(run: Results, way: Way) -> tuple[float, float] | None:
 
 
 def _list_misses(advice: Advice, run: Results) -> list[str]:
-    """List notes on ways that took much longer than their forecast plus their processor time."""
+    """Return a note for each way that took much longer than its forecast plus its CPU time."""
     cpu = run.samples.groupby(["cell", "repeat"], observed=True)["cpu-time"].sum().groupby("cell").median()
     missed = []
     for way in advice.ways:
@@ -269,7 +281,7 @@ def _describe_uneven(way: Way) -> str:
 
 
 def _list_unmeasured(advice: Advice) -> list[str]:
-    """List a note on the way without any setting if measuring it takes too long."""
+    """Return a note if the way with default settings was not measured because it would take too long."""
     first = advice.facts["considered"][0]
     if get_arm_key(first) == get_arm_key(advice.base.arm):
         return []
@@ -314,7 +326,7 @@ def _describe_recommendation(best: Way) -> str:
 
 
 def _list_copies(facts: dict) -> list[str]:
-    """List how each set of copies was made, and why others were left out."""
+    """Describe how each set of copies was made, and why other layouts were left out."""
     made = []
     for name, copy in facts["copies"].items():
         before, after = (sizes.format_size(copy[f"{side}_bytes"]) for side in ("original", "copy"))
@@ -342,7 +354,7 @@ def _build_ways_table(run: Results, facts: dict) -> Table:
 
 
 def _compute_object_costs(cell: dict, advice: Advice | None) -> dict[str, float]:
-    """Return the measured requests and seconds per object, NaN if missing."""
+    """Return the measured requests and seconds per object; NaN if missing."""
     requests, seconds = (cell.get(key, math.nan) for key in ("requests", "total_s"))
     files = advice.files if advice else 1
     return {"requests, measured": requests / files, "time, measured / s": seconds / files}

@@ -1,8 +1,9 @@
-"""Find the release of a library, or the commit of a clone, that changed the cost of reading HDF5 files over S3.
+"""Find the release of a library, or the commit in a clone, that changed the cost of reading HDF5 files over S3.
 
-The embedded server counts requests and bytes, so a single record of a release decides. Verdicts on seconds need blocks
-that measure both ends and the release in turn. Each release is a library of the configuration in results/<run>/, which
-the workflow measures. Records stay; a second call measures only missing records.
+Requests and bytes are counted by the embedded server, so a single measurement per release is enough. Verdicts on time
+need blocks that measure the first release, the last release and the release in question in alternation. Each release is
+a library in the configuration in results/<run>/, which the workflow measures. Records are retained, so a second call
+measures only what is missing.
 """
 
 import math
@@ -24,16 +25,16 @@ _UNDECIDED_STATUS = 3
 
 
 class Query(NamedTuple):
-    """The question of a user.
+    """The arguments of a bisection.
 
     Attributes:
-        library: one of `list_packages()`, or the folder of a clone.
-        first: a release, a wheel, or a branch, tag or commit of the clone.
+        library: one of `list_packages()`, or the path of a Git clone.
+        first: a release, a wheel, or a branch, tag or commit in the clone.
         last: a later release, wheel, branch, tag or commit.
         metric: one of `METRICS`.
-        clone: the folder of a clone of HDF5 or of the package, or "".
-        files: HDF5 files of the user; empty for a generated file.
-        name: name of the run, or "".
+        clone: path of a Git clone of HDF5 or of the package; an empty string to use releases.
+        files: HDF5 files of the user; empty to generate a file.
+        name: name of the run; an empty string for a generated name.
     """
 
     library: str
@@ -46,9 +47,14 @@ class Query(NamedTuple):
 
 
 def run_bisect(query: Query, is_sure: bool) -> int:
-    """Measure, print which release changed the metric, and return 0, or 3 if seconds are undecided.
+    """Run a bisection, and print which release changed the metric.
 
-    With `is_sure`, never ask the user, whatever the cost.
+    Args:
+        query: arguments of the bisection.
+        is_sure: whether to skip the confirmation of expensive runs.
+
+    Returns:
+        Exit status: 3 if the result is undecided, otherwise 0.
     """
     bisection = _build_bisection(query, is_sure)
     of = bisection.of
@@ -62,7 +68,16 @@ def run_bisect(query: Query, is_sure: bool) -> int:
 
 
 def report_bisection(bisection: Bisection, say: Say, command: str) -> int:
-    """Measure, report which release changed the metric, make the page, and return the status."""
+    """Measure releases, report which of them changed the metric, and generate the page.
+
+    Args:
+        bisection: the bisection.
+        say: function that reports a line.
+        command: command to repeat the bisection, for the page.
+
+    Returns:
+        Exit status: 3 if the result is undecided, otherwise 0.
+    """
     of, metric, seen = bisection.of, bisection.metric, bisection.measure_ends()
     first, last = of.names[0], of.names[-1]
     say(seen.words)
@@ -110,13 +125,13 @@ def _report_change(bisection: Bisection, change: Change, say: Say) -> None:
 
 
 def _describe_next_step(bisection: Bisection, change: Change) -> str:
-    """Describe the command that measures both releases again, with a page."""
+    """Return the advice to measure both releases again, with the command."""
     only = f"library={bisection.get_library_name(change.before)},{bisection.get_library_name(change.after)}"
     return f"measure both again with sbench run {bisection.file} --name {bisection.run}-again --only {only}"
 
 
 def format_command(query: Query) -> str:
-    """Format the command of a query for the page; keep only the last part of paths, which are of this machine."""
+    """Format the command line of a query for the page; paths are shortened to their last part for privacy."""
     plain = query._replace(
         **{name: _format_path(getattr(query, name)) for name in ("library", "first", "last", "clone")},
         files=list(map(_format_path, query.files)),
@@ -135,7 +150,7 @@ def _format_path(text: str) -> str:
 
 
 def _build_bisection(query: Query, is_sure: bool) -> Bisection:
-    """Check a query and build its bisection, before anything is measured.
+    """Validate a query and set up its bisection, without measuring.
 
     Raises:
         Problem: the query is invalid.

@@ -1,4 +1,4 @@
-"""The page of a bisect: the releases around the change, requests and bytes, and other differences between them."""
+"""Build the page of a bisection: the releases around the change, their requests and bytes, and other differences."""
 
 import pandas as pd
 
@@ -15,7 +15,7 @@ MIB = 2**20
 
 
 def build_answer(run: Results) -> pages.Answer | None:
-    """Build the answer of a bisect; return None for other runs."""
+    """Build the headline, next steps and figure of a bisection; None if the run is not a bisection."""
     if not (section := _get_section(run)):
         return None
     headline = {"changed": _describe_change, "same": _describe_same, "undecided": _describe_undecided}[
@@ -25,7 +25,7 @@ def build_answer(run: Results) -> pages.Answer | None:
 
 
 def list_differences(run: Results) -> list[Sentence]:
-    """List other differences between the libraries around the change, in a sentence."""
+    """Return a sentence on other differences between the libraries before and after the change, if one was found."""
     section = _get_section(run)
     if section.get("outcome") != "changed":
         return []
@@ -35,7 +35,7 @@ def list_differences(run: Results) -> list[Sentence]:
 
 
 def show_releases(page: Page, run: Results) -> None:
-    """Show measured and skipped releases, other changes, and the order of reads, if the run is a bisect."""
+    """Render the measured and skipped releases, other changes, and the order of reads, if the run is a bisection."""
     if section := _get_section(run):
         page.show_table(_build_releases_table(run), "")
         skipped, others = section["skipped"].items(), section["others"]
@@ -56,7 +56,7 @@ def _find_cell(run: Results, release: str) -> pd.Series | None:
 
 
 def _format_counts(run: Results, *releases: str) -> str:
-    """Format requests and bytes of releases, as "111 → 4 requests and 513 → 24.0 MiB"."""
+    """Format the requests and bytes of releases, such as "111 → 4 requests and 513 → 24.0 MiB"."""
     cells = [cell for cell in (_find_cell(run, release) for release in releases) if cell is not None]
     requests = " → ".join(f"{cell['requests']:,.0f}" for cell in cells)
     sizes = " → ".join(names.format_rate(cell["bytes_offered"] / MIB) for cell in cells)
@@ -76,7 +76,7 @@ def _describe_change(run: Results) -> str:
 
 
 def _format_times(run: Results) -> str:
-    """Format the median times of both releases and their ratio, as "6.72 → 0.673 s (0.10 [0.0954, 0.10])"."""
+    """Format the median times of both releases and their ratio, such as "6.72 → 0.673 s (0.10 [0.0954, 0.10])"."""
     section, row = _get_section(run), _find_pair_row(run)
     both = (_find_cell(run, section[end])["total_s"] for end in ("before", "after"))
     ratio = (
@@ -98,7 +98,7 @@ def _describe_undecided(run: Results) -> str:
 
 
 def _list_next_steps(section: dict, run: Results) -> list[str]:
-    """List commands to repeat the bisect, to measure both releases again, to archive and to cite."""
+    """List the commands to repeat the bisection, to measure both releases again, to archive and to cite the run."""
     name = run.facts["run"]
     both = ",".join(section["libraries"].get(section[end], "") for end in ("before", "after"))
     again = f"sbench run results/{name}/bisect.yaml --name {name}-again --only library={both}"
@@ -118,7 +118,7 @@ def _find_pair_row(run: Results) -> pd.Series | None:
 
 
 def _draw_requests(run: Results) -> Figure:
-    """Draw each request of both releases, whether or not the run compares their times."""
+    """Draw a timeline of all requests for both releases, even if the run does not compare their times."""
     both = [_find_cell(run, _get_section(run)[end]) for end in ("before", "after")]
     if any(cell is None for cell in both):
         return Figure("requests-in-time", "Timeline of requests", "", (), pd.DataFrame())

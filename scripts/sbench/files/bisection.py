@@ -1,4 +1,4 @@
-"""Run a bisect with the workflow: each release is a library of the run, measured on demand, and the run has a page."""
+"""Run a bisection with the workflow: each release is a library of the run and is measured when needed."""
 
 import contextlib
 import os
@@ -35,27 +35,32 @@ STUDY = "shots"
 REQUESTS, BYTES, SECONDS = METRICS = ("requests", "bytes", "seconds")
 H5PY, _BY_DEFAULT = "h5py", "s3fs"
 _LEVELS = {"store": ["s3"], "workers": [1], "page_buffer": ["unset"], "cache": ["any"]}
-# The file has 8 MB, more than a read-ahead of some megabytes, and is larger for ROS3, which keeps the first 16 MiB.
+# The generated file has 8 MB, so it is larger than the usual read-ahead. For ROS3, which caches the first 16 MiB, it
+# has more shots.
 _GENERATED = {"shots": 2, "signals": 16, "page_size": 4 * 2**20}
 _SHOTS = {release_range.HDF5: 8}
 _STORE = {"kind": "s3", "bucket": "bisect", "server": "embedded"}
 _NETWORK = {"latency_ms": 10, "per_connection_mib_s": 100, "shared_mib_s": 200}
 _REPEATS = 10
 _PATIENCE_S = 20.0
-# Suffix of a release's second build, in another folder.
+# Suffix that identifies the second build of a release, in a different folder.
 _AGAIN = "-again"
 
 
 def list_packages() -> list[str]:
-    """List the packages to bisect: HDF5, h5py, and the distributions that S3 drivers import."""
+    """List the packages that can be bisected: HDF5, h5py, and the distributions that S3 drivers import."""
     names = {name for driver in drivers.load_drivers().values() for name in _list_imports(driver)}
     return [release_range.HDF5, H5PY, *sorted(names - {H5PY})]
 
 
 def choose_reader(package: str) -> tuple[dict, Reader]:
-    """Return the levels of the driver that reads with a package, and the needs of its library.
+    """Choose the driver that reads files by means of a package.
 
-    If several drivers import the package, take the driver of its name, else the driver with the fewest needs.
+    If more than one driver imports the package, prefer the driver with the same name, then the driver with the fewest
+    requirements.
+
+    Returns:
+        The factor levels of the driver, and the requirements of the library to build.
     """
     if package == release_range.HDF5:
         return {"driver": ["ros3"]}, Reader()
@@ -63,7 +68,7 @@ def choose_reader(package: str) -> tuple[dict, Reader]:
     name = min(able, key=lambda name: (name != package, len(able[name].needs), name), default=_BY_DEFAULT)
     driver = drivers.get_driver(name)
     modules = dict.fromkeys(module.partition(".")[0] for module in driver.libraries)
-    # Requests of h5py must reach the server without a cache between.
+    # h5py's reads must reach the server, so no read cache is used.
     levels = {"driver": [name]} | ({"read_cache": ["none"]} if package == H5PY else {})
     return levels, Reader(driver.needs, tuple(modules))
 
@@ -77,12 +82,25 @@ class Bisection:
     """A run of the workflow whose libraries are the measured releases.
 
     Attributes:
-        of, metric, run: the releases, the metric, and the name of the run.
-        folder, file, log, records: paths of results, configuration, output of the workflow, and records.
+        of: the releases.
+        metric: one of `METRICS`.
+        run: name of the run.
+        folder: results folder of the run.
+        file: path of the run's configuration.
+        log: path of the log with the workflow's output.
+        records: folder of the records.
     """
 
     def __init__(self, of: Releases, metric: str, run_name: str, files: list[str], yes: bool = False) -> None:
-        """Configure the run; it generates a file if `files` of the user is empty."""
+        """Set up the configuration of the run.
+
+        Args:
+            of: the releases.
+            metric: one of `METRICS`.
+            run_name: name of the run.
+            files: HDF5 files of the user; if empty, the run generates a file.
+            yes: whether to skip the confirmation of expensive runs.
+        """
         self.of, self.metric, self.run, self._yes = of, metric, run_name, yes
         self._measured, self._whole = False, 1.0
         self.folder = Path("results", run_name)
@@ -99,7 +117,7 @@ class Bisection:
             "run": run_name,
             "repeats": _REPEATS if timed else 1,
             "libraries": {},
-            # Even an empty network starts a proxy, which records each request.
+            # Emulate a network even without limits, because its proxy records each request.
             "stores": {"s3": _STORE | {"network": _NETWORK if timed else {}}},
             "studies": {
                 STUDY: {
@@ -112,15 +130,15 @@ class Bisection:
         }
 
     def get_library_name(self, release: str) -> str:
-        """Return the library name of a release."""
+        """Return the name of a release's library in the configuration."""
         return f"{self.of.package}-{release}"
 
     def get_lock_path(self, release: str) -> Path:
-        """Return the path of the lock of a release from wheels."""
+        """Return the path of the lock file of a release that is installed from wheels."""
         return self.folder / "locks" / f"{self.get_library_name(release)}.lock"
 
     def measure_release(self, first: str, release: str, last: str) -> Seen:
-        """Measure a release, if necessary, and compare it with both ends.
+        """Measure a release, if necessary, and compare it with the first and the last release.
 
         Raises:
             Unusable: the release could not be measured.
@@ -135,10 +153,10 @@ class Bisection:
         return Seen((FIRST, LAST)[ends.index(figure)] if figure in ends else NEITHER, self.describe_figure(release))
 
     def measure_ends(self) -> Seen:
-        """Measure both ends, compare the last with the first, and describe both figures.
+        """Measure the first and the last release, if necessary, and compare the last with the first.
 
         Raises:
-            Problem: an end cannot be measured.
+            Problem: one of them cannot be measured.
         """
         first, last = names = (self.of.names[0], self.of.names[-1])
         try:
@@ -154,7 +172,11 @@ class Bisection:
         return Seen(judge_last(verdict), f"{words}, {format_ratio(verdict)} against the first")
 
     def check_rebuilt(self, before: str, after: str) -> str:
-        """Rebuild two releases in other folders, measure all four builds in turn, and return `find_doubt` of them."""
+        """Build two releases again in different folders, measure all four builds in alternation, and compare them.
+
+        Returns:
+            The reason to doubt that the releases differ (`find_doubt`); an empty string if there is none.
+        """
         names = [before, after, f"{after}{_AGAIN}", f"{before}{_AGAIN}"]
         try:
             self._measure_releases(names)
@@ -164,10 +186,10 @@ class Bisection:
         return find_doubt([*rows[::2], *rows[1::2]], self._whole)
 
     def read_figure(self, release: str) -> float:
-        """Return the requests or bytes of a measured release, or the median of its seconds.
+        """Return the metric of a measured release: the number of requests or bytes, or the median time in seconds.
 
         Raises:
-            Unusable: the release has no valid record.
+            Unusable: the release lacks a valid record.
         """
         of_release = [record for _, record in sorted(self._read_records(release).items())]
         usable = [record for record in of_release if not validity.list_faults(record)]
@@ -180,15 +202,15 @@ class Bisection:
         return sum(method[key] or 0 for method in usable[0]["requests"].values())
 
     def format_figure(self, release: str) -> str:
-        """Format the figure of a release without its unit."""
+        """Format the metric of a release without its unit."""
         return f"{self.read_figure(release):{'.3g' if self.metric == SECONDS else ','}}"
 
     def describe_figure(self, release: str) -> str:
-        """Format the figure of a release with its unit."""
+        """Format the metric of a release with its unit."""
         return f"{self.format_figure(release)} {self.metric}"
 
     def write_config(self, *baselines: str) -> None:
-        """Write the configuration; for seconds, compare all releases with `baselines`."""
+        """Write the configuration; if the metric is time, with comparisons of all releases with `baselines`."""
         named = baselines if self.metric == SECONDS else ()
         compared = [{"factor": "library", "baseline": self.get_library_name(release)} for release in named]
         self._config["studies"][STUDY]["compare"] = compared
@@ -197,16 +219,28 @@ class Bisection:
         self._cells = {cell.levels["library"]: cell.name for cell in cells}
 
     def list_differences(self, before: str, after: str) -> list[list[str]]:
-        """List other differences between the libraries, by locks and builds: [name, version before, version after]."""
+        """List the other packages whose versions differ between two releases' libraries.
+
+        Returns:
+            [name, version before, version after] per package.
+        """
         both = [self._read_environment(name)["promised"] for name in (before, after)]
         names = sorted({*both[0], *both[1]} - {self.of.package})
         texts = [[name, *(promised.get(name, "none") for promised in both)] for name in names]
         return [text for text in texts if text[1] != text[2]]
 
     def make_pages(self, command: str, outcome: str, change: Change) -> Path:
-        """Write the outcome into the configuration, make the page of the run, and return the first page.
+        """Write the outcome to the configuration, and generate the pages of the run.
 
-        Keep an existing page if nothing was measured and its outcome is the same.
+        Existing pages are not regenerated if nothing was measured and the outcome is the same.
+
+        Args:
+            command: command to repeat the bisection.
+            outcome: "changed", "same" or "undecided".
+            change: the result of the search.
+
+        Returns:
+            Path of the index page.
         """
         measured = {release: self.get_library_name(release) for release in self.of.names if self._is_usable(release)}
         section = {"package": self.of.package, "metric": self.metric, "command": command}
@@ -226,13 +260,13 @@ class Bisection:
         return index
 
     def _write_outcome(self, section: dict, baseline: str) -> dict:
-        """Write the outcome into the configuration, and return the part that the study depends on."""
+        """Write the outcome to the configuration, and return the part of the configuration relevant to the study."""
         self._config["studies"][STUDY]["bisect"] = section
         self.write_config(baseline)
         return configuration.select_study_config(configuration.load_config(self.file), STUDY)
 
     def _read_page_section(self) -> dict:
-        """Read the outcome of an earlier page from its facts; return {} without facts."""
+        """Return the outcome shown on an earlier page, from its facts.json; {} if there is none."""
         with contextlib.suppress(Problem):
             return read_json(self.folder / STUDY / "facts.json")["settings"].get("bisect", {})
         return {}
@@ -243,12 +277,12 @@ class Bisection:
         return not all(map(validity.list_faults, self._read_records(release).values()))
 
     def _read_records(self, release: str) -> dict[int, dict]:
-        """Read the records of a release by block, without cells that were skipped because a build failed."""
+        """Return the records of a release by block, excluding records of cells skipped because of a failed build."""
         of_cell = records.list_repeats(self.records / self._cells[self.get_library_name(release)])
         return {block: record for block, path in of_cell if "cause" not in (record := read_json(path))}
 
     def _read_environment(self, release: str) -> dict:
-        """Read the artefact of a release's library; return {} if it does not exist."""
+        """Return the JSON description of a release's built library; {} if it does not exist."""
         path = self._get_artefact_path(release)
         return read_json(path) if path.exists() else {}
 
@@ -256,7 +290,7 @@ class Bisection:
         return self.folder / "environments" / f"{self.get_library_name(release)}.json"
 
     def _list_verdicts(self, names: Sequence[str], release: str) -> list[dict]:
-        """List the verdicts on a release against the first and the last of `names`."""
+        """Return the verdicts on a release against the first and the last of `names`."""
         made = judge_libraries(self.folder / STUDY, self.run, STUDY, [*map(self.get_library_name, names)])
         return [
             made[pair]
@@ -265,7 +299,14 @@ class Bisection:
         ]
 
     def _measure_releases(self, names: Sequence[str]) -> None:
-        """Measure releases without records, or all if seconds lack common blocks; raise Unusable if a build fails."""
+        """Measure releases that lack records.
+
+        If the metric is time, measure all of them unless there are enough blocks that measured all.
+
+        Raises:
+            Unusable: a release cannot be built.
+            Problem: a release was not measured for another reason.
+        """
         libraries = self._config["libraries"]
         for name in names:
             if self.get_library_name(name) not in libraries:
@@ -279,7 +320,7 @@ class Bisection:
         else:
             due = [name for name, of_name in zip(names, blocks, strict=True) if not of_name]
         for name in due:
-            # Remove the artefact of an earlier failure, which would be taken for the result of this attempt.
+            # Remove the result of an earlier failed build, which would be mistaken for the result of this attempt.
             if self._read_environment(name).get("status") == "failed":
                 self._get_artefact_path(name).unlink()
         stopped = self._run_workflow(due) if due else ""
@@ -292,14 +333,14 @@ class Bisection:
                 raise Problem(f"{self.get_library_name(name)} was not measured: {stopped}")
 
     def _build_entry(self, name: str) -> dict:
-        """Build the configuration entry of a release, or of its second build."""
+        """Return the configuration entry of a release's library, or of its second build."""
         release = name.removesuffix(_AGAIN)
         return self.of.build_library_entry(release, self.get_lock_path(release)) | (
             {} if name == release else {"copy": "again"}
         )
 
     def _run_workflow(self, names: Sequence[str]) -> str:
-        """Run the workflow for releases; return its first problem, or else its exit status in words."""
+        """Run the workflow for releases; return its first error message, or else a message with its exit status."""
         only = f"library={','.join(map(self.get_library_name, names))}"
         command = build_command("sbench.cli", "run", self.file, "--only", only)
         command += [*["--yes"] * self._yes, "--", "--nocolor", f"{self.folder}/{STUDY}/looks/1.json"]
