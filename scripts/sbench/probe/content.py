@@ -1,4 +1,4 @@
-"""Generate synthetic objects of incompressible random bytes, of which any part can be regenerated independently.
+"""Generate synthetic objects of incompressible random bytes. Any part can be regenerated independently.
 
 Each piece of at most 4 MiB consists of raw bits from numpy's SFC64, seeded with (seed, size, object number, piece
 number) by SeedSequence. numpy's compatibility policy fixes the output of both, so the bytes are the same on every

@@ -1,7 +1,7 @@
 """Exchange messages between a measuring program and the step that started it.
 
 The step (`scripts/step.py`) writes the job as a line of JSON to the program's standard input. The program writes events
-as lines of JSON to its standard output: `open` before it measures, on which the step sets the state of the page cache
+as lines of JSON to its standard output: `open` before it measures, so that the step sets the state of the page cache
 and starts to count requests; `close` after all reads; and finally `record`, or `unable` with a `reason` if it cannot
 read the existing data as the cell requires. A program may measure several times; the last `open` and `close` count.
 Other output, such as warnings of libraries, is redirected to standard error, which is the log.

@@ -54,7 +54,7 @@ def walk_links(file: h5py.File) -> Iterator[Link]:
     """Yield the root and all links below it: groups before their members, and members sorted by name.
 
     Groups are entered only through hard links. Unlike HDF5's visit functions, this does not query the size of metadata,
-    for which HDF5 would read the chunk index of every dataset.
+    because HDF5 would have to read the chunk index of every dataset to determine it.
     """
     root = h5py.h5g.open(file.id, b"/")
     seen = {_get_address(root)}

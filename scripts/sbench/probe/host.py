@@ -1,4 +1,4 @@
-"""Describe the machine on which a cell is measured (METHOD 14)."""
+"""Describe the machine that measures a cell (METHOD 14)."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ def read_facts(path: Path | str = ".") -> dict:
         path: any path on the file system to describe.
 
     Returns:
-        A description in which "ram_bytes" is in bytes, "cpu_quota" in cores, and "load_before" contains the 1, 5 and 15
+        The description: "ram_bytes" is in bytes, "cpu_quota" in cores, and "load_before" contains the 1, 5 and 15
         minute load averages. Values that are not available are None.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sbench.probe.host import list_control_groups, read_kernel_file, read_number
 
-# Bytes by which a reading process may grow in addition to the size of an operation. The interpreter and libraries are
-# loaded before and do not count.
+# Memory in bytes that a reading process may use in addition to the size of an operation. The interpreter and libraries
+# are loaded before and do not count.
 SPARE = 64 * 2**20
 # Files of memory control groups, for cgroup v2 and v1: the v1 controller, the files with the limit and the usage, and
 # the entry of memory.stat with the page cache that can be reclaimed.

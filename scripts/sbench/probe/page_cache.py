@@ -163,7 +163,7 @@ def get_verified_state(fraction: float | None) -> str:
 
 
 def format_percent(fraction: float) -> str:
-    """Format a fraction as a percentage, with enough decimals (at least 1) to show on which side of a limit it is."""
+    """Format a fraction as a percentage, with enough decimals (at least 1) not to be rounded across a limit."""
     kept = get_verified_state(fraction)
     decimals = next((d for d in range(1, 6) if get_verified_state(round(fraction, d + 2)) == kept), 6)
     return f"{fraction:.{decimals}%}"

@@ -147,7 +147,7 @@ def find_free_port() -> int:
 
 
 def expect_shared_memory() -> str:
-    """Return the directory in which processes share memory and locks, /dev/shm.
+    """Return the directory for memory and locks shared between processes, /dev/shm.
 
     Raises:
         Problem: locks cannot be created there.

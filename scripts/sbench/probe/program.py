@@ -167,7 +167,7 @@ def find_tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), e
     Args:
         names: names or paths, in order of preference. For a name, all programs of that name on PATH are tried.
         remedy: remedy for the message of the Problem.
-        trial: arguments with which a working program exits with status 0; if empty, programs are not run.
+        trial: arguments that make a working program exit with status 0; if empty, programs are not run.
         env: environment variables for the trial.
 
     Raises:

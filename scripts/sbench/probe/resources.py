@@ -33,7 +33,7 @@ class Meter:
             For each process: user_s and system_s, its CPU seconds on this machine with a resolution of 10 ms, and
                 peak_bytes, its peak resident memory so far, None if it has ended.
             For "machine": steal_s (CPU seconds that the hypervisor gave to others), cpu_pressure_s, io_pressure_s and
-                memory_pressure_s (seconds in which some task waited for the resource), throttled_s (by the control
+                memory_pressure_s (seconds while some task waited for the resource), throttled_s (by the control
                 group's CPU quota), major_faults, busy_s (CPU seconds of all processes), and mhz, the mean clock
                 frequency at the end. Counters that this kernel lacks are None.
         """

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sbench.probe.program import Problem, compute_file_digest, find_tool
 
-# HDF5 and the libraries through which it reads data. Other libraries are identified by the version of their
-# distribution or by the machine.
+# HDF5 and the libraries that transfer its data. Other libraries are identified by the version of their distribution or
+# by the machine.
 _LIBRARY = re.compile(r"(lib(?:hdf5|curl|aws|s2n|mpi|fabric|ucp)[\w-]*?)(?:-[0-9a-f]{8})?\.so\b")
 # The directory of a wheel's bundled libraries is named after its distribution.
 _OF_WHEEL = re.compile(r"/site-packages/([^/]+)\.libs/")

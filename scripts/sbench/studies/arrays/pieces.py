@@ -69,7 +69,7 @@ def split_rows(shape: Shape, clients: int) -> list[tuple[int, int]]:
 
 
 def iter_pieces(shape: Shape, band: tuple[int, int], access: str, limit: int) -> Iterator[Piece]:
-    """Yield the pieces in which a client reads or writes its rows; none is larger than the first.
+    """Split a client's rows into the pieces that it reads or writes; none is larger than the first.
 
     Args:
         shape: shape of the array.

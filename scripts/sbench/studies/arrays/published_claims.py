@@ -5,7 +5,7 @@ import pandas as pd
 from sbench.design.claim import Claims
 
 LIBRARY, SERVICE = "HDF5Lib", "HSDS"
-# Size of the array in bytes, and of its chunks, some of which extend beyond its edges.
+# Size in bytes of the array, and of its chunks, which extend beyond its edges.
 ARRAY, PADDED = 12000 * 2200 * 8, 12100 * 3000 * 8
 claims = Claims(article="article_tables.csv", stream="stream_test.csv")
 

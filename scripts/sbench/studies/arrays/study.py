@@ -131,7 +131,7 @@ class Arrays(Study):
         return self.estimate_data_bytes(settings["data"])
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return the mismatches between a record and its label (METHOD 3, 10, 11), any of which makes it failed."""
+        """Return the mismatches between a record and its label (METHOD 3, 10, 11); any mismatch makes it failed."""
         given, effective = read_fields(Settings, settings), {**manifest["layout"], **record["effective"]}
         cell = given.cell
         label = {"chunks": cell.chunks, "compression": cell.compression, "hdf5": given.library["hdf5"]}

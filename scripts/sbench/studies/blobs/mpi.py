@@ -36,7 +36,7 @@ _SEGMENT = re.compile(r"mpich_shm_[0-9a-f]+_[0-9]+")
 _SEGMENT_AGE_S = 5.0
 _PATIENCE_S = 10.0
 _SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
-# Prefix of the line on which a failed process reports the reason as JSON (`sbench.studies.blobs.read`).
+# Prefix of a failed process's line on standard error; the reason follows as JSON (`sbench.studies.blobs.read`).
 PROBLEM, _ABORTED = "a process failed: ", "Abort("
 # Signals that gforker sends to the remaining processes when one has ended.
 _SENT_BY_LAUNCHER = ("Interrupt", "Quit", "Terminated")

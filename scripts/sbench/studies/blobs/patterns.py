@@ -116,7 +116,7 @@ PATTERNS = {
     ),
 }
 FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.has_single_reader)
-# Patterns in which each process gets a whole object; in the others it gets a part.
+# Patterns that give each process a whole object; the others give it a part.
 WHOLE = tuple(name for name, pattern in PATTERNS.items() if pattern.gives == "whole")
 # Size of the smallest operation in bytes.
 PAGE = 4096

@@ -8,7 +8,7 @@ from sbench.studies.blobs.patterns import Operation
 
 
 class Verifier:
-    """A check of all blocks in the order in which they are read. A block may span several successive operations.
+    """A check of all blocks in reading order. A block may span several successive operations.
 
     Attributes:
         right: number of blocks with the expected checksum.

@@ -19,7 +19,7 @@ ACCESSES = {
     "pieces": "pieces below the request limit",
 }
 PROTOCOLS = {"client": "the client library", "binary": "bare requests", "json": "JSON"}
-# Backends for which the factors of a service apply, and for which the number of requests in flight does.
+# Backends with service-specific factors, and backends with a configurable number of requests in flight.
 OF_SERVICE, IN_FLIGHT = {"backend": ("hsds",)}, {"backend": ("hsds", "zarr")}
 VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
 
