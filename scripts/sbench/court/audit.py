@@ -16,7 +16,7 @@ from sbench.probe.program import Problem, expect_file
 PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
 _KINDS = {"text": csv_file.TEXT, "count": csv_file.COUNT, "number": csv_file.PRINTED}
 _REMEDY = "{} defines the columns"
-# A file is recognized as a copy of a published table if it has at least this fraction of the table's columns.
+# A file is recognised as a copy of a published table if it has at least this fraction of the table's columns.
 _ALIKE = 0.5
 _MOST = 5
 _WIDTH, _INDENT = 118, 15

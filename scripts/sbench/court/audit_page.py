@@ -69,7 +69,7 @@ def show_audit(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 
 def format_headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
-    """Summarize in bold the numbers of claims that hold, of reproduced derived numbers and of broken rules.
+    """Summarise in bold the numbers of claims that hold, of reproduced derived numbers and of broken rules.
 
     Args:
         parts: tables of the audit by name.

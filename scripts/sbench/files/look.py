@@ -1,4 +1,4 @@
-"""Summarize the contents of HDF5 files within seconds, and list the consequences for reading them over a network."""
+"""Summarise the contents of HDF5 files within seconds, and list the consequences for reading them over a network."""
 
 import sys
 import time

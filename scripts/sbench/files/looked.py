@@ -1,4 +1,4 @@
-"""Summarize a set of HDF5 files: the creation properties of all files, and the contents of some."""
+"""Summarise a set of HDF5 files: the creation properties of all files, and the contents of some."""
 
 import statistics
 from collections import Counter
@@ -44,7 +44,7 @@ class Looked:
         return sum(held.elsewhere for held in self.contents)
 
     def to_json(self) -> dict:
-        """Convert to a JSON-serializable dict; sizes are in bytes, and datasets are listed by file."""
+        """Convert to a dict that can be written as JSON; sizes are in bytes, and datasets are listed by file."""
         inside = [
             {"file": held.where, "datasets": list(map(asdict, held.datasets)), "datasets_elsewhere": held.elsewhere}
             | {"metadata_bytes": held.metadata, "reads_to_find_all": len(held.reads), "beyond_the_first": held.requests}

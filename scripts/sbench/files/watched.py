@@ -8,7 +8,12 @@ Reads = list[tuple[int, int]]
 
 
 class Watched(io.RawIOBase):
-    """A file object that records its reads while `noting` is true."""
+    """A file object that wraps another file object and records reads while `noting` is true.
+
+    Attributes:
+        reads: (offset, length) of the recorded reads, in bytes.
+        noting: whether reads are recorded.
+    """
 
     def __init__(self, raw: BinaryIO | io.RawIOBase) -> None:
         """Wrap a file object that is open for reading."""

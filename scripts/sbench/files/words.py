@@ -1,4 +1,4 @@
-"""Text templates for the pages of advice and bisects, in addition to those for all pages in `sbench.pages.words`."""
+"""Text templates for the pages of advice and of bisections, in addition to those in `sbench.pages.words`."""
 
 from sbench.pages.words import make_fill
 

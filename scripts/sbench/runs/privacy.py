@@ -1,4 +1,4 @@
-"""Anonymize metadata of runs: replace host names, IDs, paths and addresses with short hashes.
+"""Anonymise metadata of runs: replace host names, IDs, paths and addresses with short hashes.
 
 Different values have different hashes, so that different machines, folders and endpoints remain distinguishable.
 """

@@ -1,6 +1,6 @@
 """Load the two sides of a comparison from local, archived or published runs, or from a saved baseline.
 
-Baselines are meant to be committed, so machines, folders and addresses in their metadata are anonymized (`privacy`).
+Baselines are meant to be committed, so machines, folders and addresses in their metadata are anonymised (`privacy`).
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Side:
 
     Attributes:
         records: rows of records.csv with a column `run`, without control measurements; factor levels are strings.
-        facts: one dict per run with its anonymized metadata.
+        facts: one dict per run with its anonymised metadata.
     """
 
     records: dict[str, pd.DataFrame] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Side:
         return runs[0] if len(runs) == 1 else " and ".join(runs) if len(runs) == 2 else f"{runs[0]} … {runs[-1]}"
 
     def get_sessions(self, study: str) -> set[tuple[str, str]]:
-        """Return the sessions of a study as (run, session)."""
+        """Return the set of (run, session) pairs of a study."""
         records = self.records[study]
         return set(records[UNIT].drop_duplicates().itertuples(index=False, name=None))
 
@@ -108,7 +108,7 @@ def _open_folders(source: str) -> Iterator[list[Path]]:
 
 
 def _read_study(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
-    """Read a study's anonymized metadata and its records.
+    """Read a study's anonymised metadata and its records.
 
     Args:
         folder: folder with facts.json and records.csv.
@@ -171,7 +171,7 @@ def _read_baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
 
 
 def _validate_facts(facts: list[dict]) -> list[dict]:
-    """Check the types of a baseline's metadata and anonymize them; raise ValueError if they are malformed."""
+    """Check the types of a baseline's metadata and anonymise them; raise ValueError if they are malformed."""
     if not isinstance(facts, list) or not facts:
         raise ValueError("facts")
     for of in facts:

@@ -35,8 +35,8 @@ class SessionRatio:
     def is_supported_by(self, records: Records) -> bool:
         """Return whether the records confirm the ratio and the outcome.
 
-        They do if the median over (pairs of) sessions equals the ratio, there are enough sessions for the outcome, and
-        most of them agree with its direction.
+        They do if the median ratio over pairs of sessions (all combinations, unless sessions are paired) equals
+        `ratio`, there are enough sessions for the outcome, and most pairs agree with its direction.
         """
         base, other = (records.get_sessions(cell, DECIDES) for cell in (self.baseline, self.contender))
         if self.pairs:

@@ -52,7 +52,7 @@ class Http:
     """An HTTP connection to an object store; `read_range` raises Problem for an error or a truncated response."""
 
     def __init__(self, addresses: dict[str, Address]) -> None:
-        """Initialize with the signed URL and headers of each object, without connecting."""
+        """Initialise with the signed URL and headers of each object, without connecting."""
         self._addresses, self._connection = addresses, None
         self._buffer = memoryview(bytearray(_BUFFER))
 

@@ -47,7 +47,7 @@ class Requests(ABC):
     output: int | None = None
 
     def __init__(self) -> None:
-        """Initialize with empty counts."""
+        """Initialise with empty counts."""
         self._lock = threading.Lock()
         self.reset_counts()
 
@@ -62,7 +62,7 @@ class Requests(ABC):
             self._counts.setdefault(method, Counter(count=0, failed=0, bytes_offered=0)).update(numbers)
 
     def get_counts(self) -> dict[str, dict[str, int | None]]:
-        """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes failures."""
+        """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes `failed`."""
         with self._lock:
             return {method: dict(numbers) for method, numbers in sorted(self._counts.items()) if numbers["count"]}
 
@@ -92,7 +92,7 @@ class AccessLog(Requests):
     output = subprocess.PIPE
 
     def __init__(self) -> None:
-        """Initialize without a server."""
+        """Initialise without a server."""
         super().__init__()
         self._marks, self._seen, self._news = itertools.count(1), 0, threading.Condition()
         self._thread: threading.Thread | None = None

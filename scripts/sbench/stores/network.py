@@ -93,7 +93,7 @@ def measure_network(getter: Http, name: str, nbytes: int) -> dict:
 
 
 def compute_in_flight(passed: dict | None) -> dict:
-    """Summarize the traffic of an emulated network (`Proxy.fetch_traffic`); {} for None.
+    """Summarise the traffic of an emulated network (`Proxy.fetch_traffic`); {} for None.
 
     Returns:
         connections: number of connections opened.

@@ -30,7 +30,13 @@ class Denied(Problem):
 
 @dataclass(frozen=True)
 class Access:
-    """Settings of a reader: bytes per request, requests in flight, and whether to bypass the page cache."""
+    """Settings of a reader.
+
+    Attributes:
+        chunk_bytes: bytes per request.
+        concurrency: number of requests in flight.
+        direct: whether to bypass the page cache (files only).
+    """
 
     chunk_bytes: int
     concurrency: int
@@ -58,7 +64,7 @@ class Reader(ABC):
     place = ""
 
     def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
-        """Initialize with the store's configuration entry and the dataset's location, without sending a request."""
+        """Initialise with the store's configuration entry and the dataset's location, without sending a request."""
         self.spec, self.location, self.access = spec, location, access
         self.attempts = self.retries = 0
         self._lock = threading.Lock()

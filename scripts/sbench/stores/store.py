@@ -56,7 +56,7 @@ class Store(ABC):
     takes_files = True
 
     def __init__(self, spec: dict) -> None:
-        """Initialize with the store's configuration entry."""
+        """Initialise with the store's configuration entry."""
         self.spec = spec
 
     @property

@@ -40,7 +40,7 @@ class Target(ABC):
     most_parts = sys.maxsize
 
     def __init__(self, where: str, key: str) -> None:
-        """Initialize with a description for messages, and the common key prefix of the dataset's objects."""
+        """Initialise with a description for messages, and the common key prefix of the dataset's objects."""
         self.where, self._key = where, key
 
     def build_object_key(self, name: str) -> str:

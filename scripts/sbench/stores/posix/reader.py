@@ -25,7 +25,7 @@ class Reader(reading.Reader):
     client = f"preadv of Linux {platform.release()}"
 
     def __init__(self, *arguments: object) -> None:
-        """Initialize as `reading.Reader`, without open files."""
+        """Initialise as `reading.Reader`, without open files."""
         super().__init__(*arguments)
         self._open: dict[str, int] = {}
 

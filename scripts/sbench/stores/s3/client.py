@@ -62,7 +62,7 @@ class NoCredentials(Problem):
     """The AWS credential chain finds no credentials."""
 
     def __init__(self) -> None:
-        """Initialize with a message that includes the remedy."""
+        """Initialise with a message that includes the remedy."""
         super().__init__(_NO_CREDENTIALS)
 
 
