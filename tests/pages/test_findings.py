@@ -287,7 +287,7 @@ def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: 
     run = changed(tmp_path, tables, "cells.csv", lambda cells: cells.assign(cache_state="unverified"))
     assert all("cache state unverified" in one.where for one in findings.list_findings(run))
     warm = changed(tmp_path / "warm", tables, "cells.csv", lambda cells: cells.assign(cache_state="warm"))
-    assert any(one.where.startswith("from memory (page cache of disk)") for one in findings.list_findings(warm))
+    assert any(one.where.startswith("from memory (page cache, files on disk)") for one in findings.list_findings(warm))
 
 
 @pytest.mark.parametrize("drivers, place", [(["ros3", "s3fs"], "by ros3, cold cache"), (["ros3"], "cold cache")])

@@ -108,7 +108,7 @@ def test_a_sentence_about_several_sizes_holds_at_no_single_one(run: Results):
     along = [
         one.text for one in findings.list_findings(run) if len(set(one.rows["size"])) > 1 and one.factor == "store"
     ]
-    assert any("at every level from 1 MiB to 64 MiB" in text for text in along)
+    assert any("at every size from 1 MiB to 64 MiB" in text for text in along)
     assert not [text for text in along if re.search(r", at \d+ MiB: ", text)]
 
 
@@ -182,7 +182,7 @@ def test_one_size_alone_is_not_called_up_to_or_from(run: Results):
     assert stretch("1MiB", "4MiB") == "up to 4 MiB"
     assert stretch("4MiB", "16MiB") == "from 4 MiB to 16 MiB"
     assert stretch("16MiB", "64MiB") == "from 16 MiB on"
-    assert stretch(*SIZES) == "at every level from 1 MiB to 64 MiB"
+    assert stretch(*SIZES) == "at every size from 1 MiB to 64 MiB"
     assert stretch("1MiB", "64MiB", of=("1MiB", "64MiB")) == "at 1 MiB and 64 MiB"
 
 

@@ -444,7 +444,7 @@ def test_a_page_counts_the_particles_of_own_files(tmp_path):
     assert set(run.cells["particles"]) == {str(particles_tables.OWN)}
     assert run.measured["rate"].notna().all()
     assert any(
-        "serial" in text and "at 0.3 million" in text
+        "serial" in text and "at 0.3 million particles" in text
         for text, _ in leaders.write_headline(leaders.find_leads(run), run)
     )
 

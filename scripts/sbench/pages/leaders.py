@@ -18,8 +18,8 @@ from sbench.pages.markup import bold
 from sbench.pages.results import Results
 from sbench.pages.run_files import ABSENT
 from sbench.pages.sentences import write_stretch
-from sbench.pages.statements import Leader
-from sbench.verdicts.outcomes import JUDGED, Outcome
+from sbench.pages.statements import Leader, Outcomes
+from sbench.verdicts.outcomes import DECIDED, JUDGED, Outcome
 
 NAMED = 3  # maximum number of leaders named in a sentence
 ADVICE = 4  # maximum number of sentences at the top of a page
@@ -129,7 +129,8 @@ def describe_lead(
     among = words.fill("of those judged") if lead.outside else ""
     rest = words.fill("not judged", arms=_name_outside(lead, results)) if lead.outside and not brief else "."
     if lead.kind == "open":
-        return where, words.fill("not told apart", at=at, arms=prose.format_list(texts), rest=rest)
+        arms, fastest = prose.format_list(texts, "or"), report.contest.fastest
+        return where, words.fill("not told apart", at=at, arms=arms, fastest=fastest, rest=rest)
     fastest = report.contest.fastest
     fastest = re.sub(r"^was ", "were ", fastest) if len(lead.arms) > 1 else fastest
     fields = {"fastest": fastest, "among": among, "rest": rest}
@@ -190,6 +191,9 @@ def write_headline(leads: list[Lead], results: Results) -> list[Sentence]:
     chosen = _choose_leads(leads, results)
     if chosen:
         statements = tuple(to_statement(lead, results) for lead in chosen)
+        undecided = _select_undecided(results)
+        if len(undecided) and _is_short(chosen, results, clause := _write_undecided(undecided, results)):
+            return [(_write_leads(chosen, results, clause), (*statements, Outcomes(results.to_comparisons(undecided))))]
         return [(_write_leads(chosen, results), statements)]
     where, text = describe_lead(leads[0], results, str)
     nothing = ABSENT["verdicts"] if results.verdicts.empty else words.fill("no leader")
@@ -230,22 +234,37 @@ def _choose_leads(leads: list[Lead], results: Results) -> list[Lead]:
     The remaining leads are described in other sentences.
     """
     chosen: list[Lead] = []
+    # A clause remains for factors that no comparison decides.
+    most = CLAUSES - 1 if len(_select_undecided(results)) else CLAUSES
     for lead in _merge_leads(_select_first(leads)):
-        if not chosen or (len(chosen) < CLAUSES and _is_short([*chosen, lead], results)):
+        if not chosen or (len(chosen) < most and _is_short([*chosen, lead], results)):
             chosen.append(lead)
     return chosen
 
 
-def _is_short(leads: list[Lead], results: Results) -> bool:
-    return len(_write_leads(leads, results).split()) <= LONGEST
+def _select_undecided(results: Results) -> pd.DataFrame:
+    """Select the comparisons of the factors that distinguish arms and of which no comparison is decided."""
+    rows, contest = results.get_comparisons(), results.report.contest
+    rows = rows[rows["factor"].isin(contest.arm if contest else ())]
+    return rows[~rows["verdict"].isin(DECIDED).groupby(rows["factor"]).transform("any")] if len(rows) else rows
 
 
-def _write_leads(leads: list[Lead], results: Results) -> str:
+def _write_undecided(rows: pd.DataFrame, results: Results) -> str:
+    factors = [results.report.get_factor(name).title for name in rows["factor"].unique()]
+    name = "headline undecided" if len(factors) == 1 else "headlines undecided"
+    return words.fill(name, factors=prose.format_list(factors))
+
+
+def _is_short(leads: list[Lead], results: Results, clause: str = "") -> bool:
+    return len(_write_leads(leads, results, clause).split()) <= LONGEST
+
+
+def _write_leads(leads: list[Lead], results: Results, clause: str = "") -> str:
     places: dict[str, list[str]] = {}
     for lead in leads:
         where, text = describe_lead(lead, results, str, brief=True)
         places.setdefault(where, []).append(text.rstrip("."))
-    texts = [f"{where}, {'; '.join(texts)}" for where, texts in places.items()]
+    texts = [f"{where}, {'; '.join(texts)}" for where, texts in places.items()] + [clause] * bool(clause)
     return f"{prose.capitalize_first('; '.join(texts))}."
 
 

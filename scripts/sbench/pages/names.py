@@ -299,7 +299,8 @@ class Names:
         of_state = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
         named = self.format_condition("store", [store]) if store else ""
         if state == "warm" and (not store or _is_file_store((self.facts.get("stores") or {}).get(store) or {})):
-            named, of_state = f"from memory (page cache{f' of {self.format_store(store)}' if store else ''})", ""
+            files = f", files on {self.format_store(store)}" if store else ""
+            named, of_state = f"from memory (page cache{files})", ""
         return ", ".join(filter(None, [named, driver, of_state]))
 
     def get_sort_key(self, factor: str, level: str) -> tuple:

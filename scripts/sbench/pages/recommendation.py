@@ -80,11 +80,23 @@ def _write_recommendation(group: list[Recommendation], results: Results) -> Sent
     times = results.cells.set_index("cell")[results.report.time_column].astype(float)
     named = _name_situations([dict(made.situation) for made in group], results)
     texts = [_write_choice(number, group, results) for number in range(len(group[0].choices))]
-    time = names.format_seconds_span([times[made.cell] for made in group])
+    time = _format_times(group, times, results)
     rest = _name_rest(group, results)
-    time = words.fill("with rest", time=time, rest=rest) if rest else time
+    time = words.fill("with rest, too" if time.endswith(")") else "with rest", time=time, rest=rest) if rest else time
     sentence = words.fill("use", situation=named, choices=prose.format_list(texts), time=time)
     return prose.capitalize_first(sentence), tuple(group)
+
+
+def _format_times(group: list[Recommendation], times: pd.Series, results: Results) -> str:
+    """Format the times of the recommended cells; with a range, name the work at both ends of it."""
+    low, high = (choose(group, key=lambda made: times[made.cell]) for choose in (min, max))
+    ends = [names.format_seconds(times[made.cell]) for made in (low, high)]
+    levels = [dict(made.situation) for made in (low, high)]
+    differ = [name for name in results.report.names if levels[0].get(name) != levels[1].get(name)]
+    works = [results.names.format_levels(own, differ) for own in levels] if differ else ["", ""]
+    if ends[0] == ends[1] or not all(works):
+        return names.format_seconds_span([times[made.cell] for made in group])
+    return words.fill("times at levels", low=ends[0], of_low=works[0], high=ends[1], of_high=works[1])
 
 
 def _write_choice(number: int, group: list[Recommendation], results: Results) -> str:

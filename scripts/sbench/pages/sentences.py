@@ -43,9 +43,11 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
     for verdict, levels in stretches:
         part = rows[rows[along].isin(levels)].assign(verdict=verdict)
         texts.append(f"{write_stretch(levels, [level for level, _ in steps], results)} {write_outcome(part, results)}")
-    decided = [(results.names.format_level(along, level), verdict) for level, verdict in steps if verdict in ORDERED]
+    decided = [(level, verdict) for level, verdict in steps if verdict in ORDERED]
+    # Write the unit of a number only once.
+    write = results.names.format_table_level if report.get_factor(along).unit else results.names.format_level
     turns = [
-        words.fill("turn", before=before, after=after)
+        words.fill("turn", before=write(along, before), after=results.names.format_level(along, after))
         for (before, verdict), (after, other) in itertools.pairwise(decided)
         if verdict != other
     ]
@@ -213,7 +215,9 @@ def name_sides(row: pd.Series, results: Results) -> tuple[str, str]:
 
 def write_stretch(levels: list[str], of: list[str], results: Results) -> str:
     """Describe the position of neighbouring `levels` among all levels in `of`: "up to 4 MiB", "at 1 MiB"."""
-    first, last = (results.names.format_level(results.report.along, level) for level in (levels[0], levels[-1]))
+    along, factor = results.report.along, results.report.get_factor(results.report.along)
+    first, last = (results.names.format_level(along, level) for level in (levels[0], levels[-1]))
+    noun = factor.title
     if len(levels) == 1:
         which = "at size"
     elif len(levels) == len(of):
@@ -222,4 +226,8 @@ def write_stretch(levels: list[str], of: list[str], results: Results) -> str:
         which = "up to size"
     else:
         which = "from size on" if levels[-1] == of[-1] else "between sizes"
-    return words.fill(which, first=first, last=last)
+    if factor.unit and which in ("at both", "at all sizes", "between sizes"):
+        # Write the unit of a number only once: "from 1 to 4 clients", "at every number of clients from 1 to 4".
+        first, bare = (results.names.format_table_level(along, level) for level in (levels[0], levels[-1]))
+        noun, last = f"number of {prose.make_plural(factor.unit)}", bare if which == "at all sizes" else last
+    return words.fill(which, first=first, last=last, noun=noun)

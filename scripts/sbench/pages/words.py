@@ -80,7 +80,7 @@ TEMPLATES = {
     "from size on": "from {first} on",
     "between sizes": "from {first} to {last}",
     "at both": "at {first} and {last}",
-    "at all sizes": "at every level from {first} to {last}",
+    "at all sizes": "at every {noun} from {first} to {last}",
     # Limits of scaling.
     "arm": "{arm} (base: {level}{value})",
     "few repeats": "scaling not judged: fewer than {needed} complete repeats",
@@ -89,7 +89,9 @@ TEMPLATES = {
     # Leaders.
     "no leader": "No configuration was shown to be fastest.",
     "most without verdict": "{arm} had the highest rate {at}, but {why}.",
-    "not told apart": "{arms} led {at}; the order is undecided{rest}",
+    "not told apart": "it is undecided whether {arms} {fastest} {at}{rest}",
+    "headline undecided": "whether the {factors} matters is undecided",
+    "headlines undecided": "whether {factors} matter is undecided",
     "fastest": "{arms} {fastest} {at}{among}{same}{rest}",
     "more arms": "{many} more",
     "values at ends": "{low} at {first}, {high} at {last}",
@@ -178,6 +180,8 @@ TEMPLATES = {
     # Advice.
     "use": "{situation}use {choices}: {time}.",
     "with rest": "{time} ({rest})",
+    "with rest, too": "{time}, {rest}",
+    "times at levels": "{low} ({of_low}) to {high} ({of_high})",
     "rather": "{level} ({others})",
     "gain": "{gain}× as fast as {other}",
     "too many repeats": "{comparisons} without evidence of a difference ({pairs}): to detect a difference of "

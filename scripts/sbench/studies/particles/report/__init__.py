@@ -14,7 +14,7 @@ from sbench.pages.declaration import (
     build_rate_summary,
 )
 from sbench.pages.prose import format_number
-from sbench.studies.particles.methods import PUBLISHED
+from sbench.studies.particles.methods import METHODS, PUBLISHED
 
 MILLION = 1e6
 OPERATIONS = {
@@ -23,6 +23,11 @@ OPERATIONS = {
     "moments": "computing mean and variance",
     "histogram": "computing a histogram",
 }
+
+# Names of the methods in sentences; labels and tables have the levels.
+_METHODS = {name: f"Dask {name}" for name, method in METHODS.items() if method.dask and not method.yt}
+_METHODS["serial"] = "the serial loop"
+_LABELS = {name: name for name in METHODS}
 
 
 def format_particles(level: str, _facts: dict | None = None) -> str:
@@ -49,7 +54,7 @@ REPORT = Report(
             within="from {}",
         ),
         PAGE_BUFFER,
-        Factor("particles", known_as=format_particles, within="for {} particles", axis="Particles", given=True),
+        Factor("particles", known_as=format_particles, unit="particle", within="for {}", axis="Particles", given=True),
         Factor(
             "chunk",
             known_as=lambda level, _: f"{int(level):,}" if level.isdigit() else level,
@@ -65,7 +70,7 @@ REPORT = Report(
             within="of {}",
             given=True,
         ),
-        Factor("method"),
+        Factor("method", names=_METHODS, labels=_LABELS),
         Factor("workers", unit="worker", axis="Number of Dask workers"),
         NODES,
         Factor("threads", unit="thread", axis="Threads of a worker"),
@@ -102,7 +107,12 @@ REPORT = Report(
         ),
     ),
     panels=("operation", "selection", "store", "driver", "cache"),
-    contest=Contest(("method",), "was fastest", lambda cell: OPERATIONS[cell["operation"]]),
+    contest=Contest(
+        ("method",),
+        "was fastest",
+        lambda cell: OPERATIONS[cell["operation"]],
+        lambda levels, names: names.format_subject("method", levels["method"]),
+    ),
     scaling=Scaling("workers"),
     harness=(
         Column("start of workers / s", "cluster_start_s", format_number),

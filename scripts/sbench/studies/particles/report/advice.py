@@ -39,7 +39,8 @@ def list_reasons(run: Results) -> list[Sentence]:
     chunk = prose.format_span(1000 * cells.loc[~dask, "chunk_s"], prose.format_number)
     costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
     tasks = [
-        words.fill("cost of task", cost=prose.format_number(cost), method=method) for method, cost in costs.items()
+        words.fill("cost of task", cost=prose.format_number(cost), method=run.names.format_subject("method", method))
+        for method, cost in costs.items()
     ]
     rows = run.get_comparisons()
     rows = rows[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK)]
