@@ -26,6 +26,7 @@ from typing import IO
 
 from sbench.design import session
 from sbench.measure import cell as cells
+from sbench.measure import launches
 from sbench.probe.processes import die_with_parent, open_separate_log, stop_group
 from sbench.probe.program import (
     Escaped,
@@ -95,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
-            _write_failure(arguments, str(problem), problem.also if isinstance(problem, cells.Ended) else {})
+            _write_failure(arguments, str(problem), problem.also if isinstance(problem, launches.Ended) else {})
         except Exception as error:
             # After any error, the artefact contains the reason and later steps run; the log contains the details.
             traceback.print_exc(file=log)
@@ -124,7 +125,7 @@ def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     finally:
         stop_group(process)
     if status:
-        raise Problem(cells.describe_ending(arguments.program, status, arguments.log))
+        raise Problem(launches.describe_ending(arguments.program, status, arguments.log))
     read_json(arguments.out)
 
 

@@ -72,6 +72,7 @@ class Cell:
             "local_files": [str(folder / "objects" / entry["name"]) for entry in self.manifest["files"]],
             "time_limit_s": 600,
             "scratch": str(folder),
+            "is_last_launch": True,
         }
         self.env, self.within = dict(os.environ), []
         self.events: dict[str, Callable[[], None]] = {}

@@ -10,7 +10,7 @@ import pytest
 from conftest import artefact, program
 
 from sbench.design import session
-from sbench.measure import cell
+from sbench.measure import launches
 from sbench.probe import host, memory, page_cache
 from scripts import ready
 
@@ -80,7 +80,7 @@ def test_what_others_have_written_is_on_the_disk_before_the_clock_starts(monkeyp
     flushed = []
     monkeypatch.setattr(os, "sync", lambda: flushed.append(True))
     for sets_cache in (False, True):
-        cell.Window("any", [], None).open(sets_cache=sets_cache)
+        launches.Window("any", [], None).open(sets_cache=sets_cache)
     assert flushed == [True, True]
 
 

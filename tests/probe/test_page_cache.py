@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from steady import locked
 
-from sbench.measure import cell
+from sbench.measure import launches
 from sbench.probe import host, page_cache
 
 
@@ -71,7 +71,7 @@ def test_a_fraction_has_the_decimals_that_tell_it_from_the_rule(fraction, text):
 def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(os.urandom(3_000_000))
-    window = cell.Window("cold", [file], None)
+    window = launches.Window("cold", [file], None)
     with locked(file):
         window.open(sets_cache=True)
         window.close()

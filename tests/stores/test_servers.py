@@ -17,7 +17,7 @@ import pytest
 from conftest import ROOT, artefact
 
 from sbench.design import checks
-from sbench.measure import cell
+from sbench.measure import launches
 from sbench.probe import content, processes
 from sbench.probe.program import Problem
 from sbench.stores import bare, embedded
@@ -215,10 +215,11 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
         served = stack.enter_context(stores.get_store(BLOB).serve_folder(binaries, tmp_path / "store", None, log))
-        child = cell._Child(stack, [str(program)], "blobs", {}, dict(os.environ), log)
+        child = launches.Child(stack, [str(program)], "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
-        with pytest.raises(Problem, match=r"studies\.blobs\.measure exceeded its time limit of 2 s"):
-            child.receive_record(cell.Window("any", [], served), served, 2)
+        limited = launches.stop_after("studies.blobs.measure", 2)
+        with pytest.raises(Problem, match=r"studies\.blobs\.measure exceeded its time limit of 2 s"), limited:
+            child.receive_record(launches.Window("any", [], served), served)
 
 
 def test_what_a_process_owned_is_gone_after_it(tmp_path):

@@ -18,6 +18,8 @@ from sbench.probe.program import Problem
 from sbench.probe.slowed import SHARES
 from sbench.stores import store as stores
 
+# Settings that were added later, with the value that must not change the names of earlier cells.
+_ADDED = {"launches": 1}
 # Keys of a study's section that are not settings of its cells.
 _NOT_SETTINGS = (
     *("question", "published", "reference", "matrix", "compare", "control_cells", "data", "time_limit_s", "advice"),
@@ -158,7 +160,7 @@ def _build_cell(config: dict, study: str, levels: dict[str, str], control: str =
         # A factor that was added later must not change the names of earlier cells.
         "cell": {name: level for name, level in levels.items() if schema.get_added_factors(study).get(name) != level},
         "seed": config["seed"],
-        **{key: value for key, value in section.items() if key not in _NOT_SETTINGS},
+        **{key: value for key, value in section.items() if key not in _NOT_SETTINGS and _ADDED.get(key) != value},
     }
     dataset = ""
     if "data" in section:

@@ -4,31 +4,25 @@ import argparse
 import contextlib
 import csv
 import gzip
-import json
 import os
-import re
-import selectors
 import shutil
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from sbench.design import blocks, checks, fingerprint, records, session
 from sbench.design import study as studies
-from sbench.probe import host, page_cache, provenance, resources
-from sbench.probe.processes import run_process
-from sbench.probe.program import Problem, build_command, read_json, replace_file, write_json
+from sbench.measure.launches import Child, Ended, Window, get_program_name, merge_parts, merge_windows, stop_after
+from sbench.probe import host, provenance, resources
+from sbench.probe.program import Problem, read_json, replace_file, write_json
 from sbench.stores import bare, faults, trust
 from sbench.stores import network as networks
 from sbench.stores import store as stores
 from sbench.stores.embedded import EXCHANGE, Served
 from sbench.stores.store import Store
 
-_POLL_S = 1.0
 # Variables that would change a measurement unseen: settings of the user's clouds, Python, Dask, HDF5 and linker.
 _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
@@ -36,22 +30,6 @@ _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH
 # For a study without a library under test, which the workflow's interpreter measures, and for one without data.
 _OWN: dict = {"python": sys.executable, "lock_sha256": None, "build": None, "promised": {}}
 _NO_DATA: dict = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
-
-
-class Ended(Problem):
-    """A step ended early, and its artefact has more than the reason.
-
-    Attributes:
-        also: further entries of the artefact: `cause`, the first failed artefact, if the step was skipped for it;
-            `timed_out_s`, the time limit that ended it, in seconds, a lower bound of its time; `unable`, whether the
-            cell is left out as it cannot read the existing data; `injected`, the faults injected into its reads, which
-            made it fail (`faults.record_fault`).
-    """
-
-    def __init__(self, words: str, **also: object) -> None:
-        """Store the reason, a line, and the further entries."""
-        super().__init__(words)
-        self.also = also
 
 
 def require_artefact(path: Path) -> dict:
@@ -65,6 +43,10 @@ def require_artefact(path: Path) -> dict:
         return artefact
     words, cause = "; ".join(artefact.get("reasons", ["no reason given"])), artefact.get("cause")
     raise Ended(words if cause else f"{path} failed: {words}", cause=cause or str(path))
+
+
+def _list_once(lists: Iterable[list[str]]) -> list[str]:
+    return list(dict.fromkeys(line for lines in lists for line in lines))
 
 
 def build_base_record(arguments: argparse.Namespace) -> dict:
@@ -112,17 +94,24 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
             if settings["store"].get("tls") and not trust.describe_mount_obstacle()
             else []
         )
-        child = _Child(stack, [*prefix, environment["python"]], settings["study"], job, env, log)
+        python = [*prefix, environment["python"]]
         unknown = "elsewhere" if store.elsewhere else "unverified"
         network = (
             _measure_network(arguments, store, settings, manifest, location, env)
             if store.is_networked and manifest
             else None
         )
-        meter = resources.Meter({"reader": child.pid, **(served.list_pids() if served else {})})
-        window = Window(settings["cell"].get("cache", "any"), files, served, unknown, meter)
-        with _report_injected_faults(served, fault):
-            record = child.receive_record(window, served, cell["time_limit_s"])
+        parts, windows = [], []
+        limited = stop_after(get_program_name(settings["study"]), cell["time_limit_s"])
+        with _report_injected_faults(served, fault), limited:
+            for number in range(launches := settings.get("launches", 1)):
+                with contextlib.ExitStack() as of_launch:
+                    launch_job = job | {"is_last_launch": number == launches - 1}
+                    child = Child(of_launch, python, settings["study"], launch_job, env, log)
+                    meter = resources.Meter({"reader": child.pid, **(served.list_pids() if served else {})})
+                    windows.append(Window(settings["cell"].get("cache", "any"), files, served, unknown, meter))
+                    parts.append(child.receive_record(windows[-1], served))
+    record, window = merge_parts(parts), merge_windows(windows)
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     window.resources["reader"]["peak_bytes"] = record.pop("peak_bytes")
     record["resources"] = window.resources
@@ -140,9 +129,11 @@ def measure_cell(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
             f"{replaced[0]} was replaced or changed after its examination; stop the program that writes to it, remove"
             f" {provision['manifest']} and run again"
         )
-    if failed := study.check_label(record, settings, manifest):
+    # What is in force differs between launches if anything does.
+    launched = [record | {"effective": part["effective"]} if "effective" in part else record for part in parts]
+    if failed := _list_once(study.check_label(one, settings, manifest) for one in launched):
         raise Problem("; ".join(failed))
-    amiss = study.check_record(record, settings)
+    amiss = _list_once(study.check_record(one, settings) for one in launched)
     if window.passed:
         # Compare the bytes through an emulated network with its hard bound (METHOD 20).
         amiss += checks.check_rate(settings["store"].get("network"), window.passed["sent"], window.seconds)
@@ -269,133 +260,3 @@ def filter_environment() -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
     nothing = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "DASK_CONFIG"), os.devnull)
     return env | nothing | {"AWS_EC2_METADATA_DISABLED": "true"}
-
-
-class Window:
-    """The timed window as seen from outside: the page cache before and after, and the traffic in between.
-
-    Attributes:
-        cache: the state of the page cache, as in a record.
-        requests: requests that reached the embedded server, by method.
-        passed: traffic through the emulated network (`embedded.Proxy.fetch_traffic`), None without one.
-        seconds: its length.
-        resources: resources used within it (`resources.Meter.close`), and its length, `window_s`.
-    """
-
-    def __init__(
-        self,
-        state: str,
-        files: list[Path],
-        served: Served | None,
-        unknown: str = "unverified",
-        meter: resources.Meter | None = None,
-    ) -> None:
-        """Set the wanted cache state of `files`, the state without files, and the server to count requests of."""
-        self._state, self._files, self._served, self._unknown = state, files, served, unknown
-        self._meter = meter or resources.Meter({})
-        self.cache: dict = {}
-        self.requests: dict = {}
-        self.passed: dict | None = None
-        self.seconds = 0.0
-        self.resources: dict = {}
-
-    def open(self, *, sets_cache: bool) -> None:
-        """Open the window; a program that sets the page cache itself, within its time limit, records its state."""
-        os.sync()
-        if not sets_cache:
-            uncontrolled = {"asked": self._state, "state": self._unknown, "resident_before": None}
-            self.cache = page_cache.set_cache_state(self._state, self._files) if self._files else uncontrolled
-        if self._served:
-            self._served.open_window()
-        self._meter.open()
-        self._opened = time.monotonic()
-
-    def close(self) -> None:
-        """Close the window, after all reads."""
-        self.seconds = time.monotonic() - self._opened
-        self.resources = {"window_s": self.seconds, **self._meter.close()}
-        if self._served:
-            self.requests, self.passed = self._served.close_window()
-        self.cache["resident_after"] = page_cache.measure_resident(self._files) if self._files else None
-
-
-class _Child:
-    """The measuring program, and the exchange of messages with it (see sbench.probe.conversation)."""
-
-    def __init__(
-        self, stack: contextlib.ExitStack, python: list[str], study: str, job: dict, env: dict, log: IO[str]
-    ) -> None:
-        self._name, self._log = f"sbench.studies.{study}.measure", log
-        command = build_command(self._name, python=python)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        try:
-            self._process: subprocess.Popen[str] = stack.enter_context(run_process(command, log, env, **pipes))
-        except OSError as error:
-            raise Problem(
-                f"{python[-1]} does not start ({error.strerror}); remove the library's artefact and run again"
-            ) from error
-        self._orders, self._answers = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
-        self.pid = self._process.pid
-        self._send_message(job)
-
-    def receive_record(self, window: Window, served: Served | None, limit_s: float) -> dict:
-        """Answer the program until its record arrives; raise a Problem if it or its server ends, or time is up."""
-        with _stop_after(self._name, limit_s), selectors.DefaultSelector() as selector:
-            selector.register(self._answers, selectors.EVENT_READ)
-            while True:
-                if served and served.list_dead_servers():
-                    raise Problem(f"{' and '.join(served.list_dead_servers())} ended during the measurement")
-                if not selector.select(_POLL_S):
-                    continue
-                line = self._answers.readline()
-                if not line:
-                    status = self._process.wait()
-                    if served and served.list_dead_servers():
-                        continue
-                    self._log.flush()
-                    raise Problem(describe_ending(self._name, status, Path(self._log.name)))
-                message = json.loads(line)
-                if message["event"] == "record":
-                    record: dict = message["record"]
-                    return record
-                if message["event"] == "unable":
-                    raise Ended(message["reason"], unable=True)
-                if message["event"] == "open":
-                    window.open(sets_cache=message["sets_cache"])
-                    self._send_message({})
-                else:
-                    window.close()
-                    self._send_message({"requests": window.requests})
-
-    def _send_message(self, message: dict) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(message), file=self._orders, flush=True)
-
-
-@contextlib.contextmanager
-def _stop_after(name: str, limit_s: float) -> Iterator[None]:
-    """End a `with` block at its time limit, even while it waits for a server that hangs."""
-
-    def raise_ended(signal_number: int, frame: object) -> None:
-        words = f"{name} exceeded its time limit of {limit_s:g} s; raise time_limit_s"
-        raise Ended(words, timed_out_s=limit_s)
-
-    signal.signal(signal.SIGALRM, raise_ended)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def describe_ending(name: str, status: int, log: Path) -> str:
-    """Describe the end of a failed program: by a signal from outside, or by itself, with its last line of output."""
-    name = name.removeprefix("sbench.")
-    if status == -signal.SIGKILL:
-        return f"{name} was killed (SIGKILL) by a user or, for lack of memory, by the kernel"
-    how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-    # Skip the closing bracket of an error of many lines.
-    lines = [line for line in lines if re.search(r"\w", line)]
-    problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
-    return f"{name} ended {how}: {(problems or lines or ['no output'])[-1]}"

@@ -22,13 +22,14 @@ from sbench.verdicts import stats
 from sbench.verdicts.outcomes import Outcome
 
 RECORD = ["cell", "repeat"]
+LAUNCH = [*RECORD, "launch"]
 COUNTS = ("n", "failed", "invalid", "edited")
 
 
 def group_by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = ()) -> tuple[pd.DataFrame, Any, Any]:
     """Group rows of iterations by record.
 
-    The first iteration opens connections and files, so that its time is excluded if a record has several iterations.
+    The first iteration opens connections and files, so that its time is excluded if a launch has several iterations.
 
     Args:
         rows: one row per iteration.
@@ -36,15 +37,22 @@ def group_by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = (
         alike: further columns that are equal in all iterations of a record.
 
     Returns:
-        one row per record, with the factors, the columns `alike` and the number of `iterations`; all iterations grouped
-            by record; and the iterations whose time counts, grouped by record.
+        one row per record, with the factors, the columns `alike` and the numbers of `iterations` and `launches`; all
+            iterations grouped by record; and the iterations whose time counts, grouped by record.
     """
-    rows = rows.assign(control=rows.get("control", "")).sort_values([*RECORD, "iteration"], kind="stable")
-    groups = rows.groupby(RECORD, sort=False)
+    rows = rows.assign(control=rows.get("control", ""), launch=get_launches(rows))
+    rows = rows.sort_values([*LAUNCH, "iteration"], kind="stable")
+    groups, of_launch = rows.groupby(RECORD, sort=False), rows.groupby(LAUNCH, sort=False)
     records = groups[["valid", "control", *report.names, *alike]].first()
     records["iterations"] = groups.size()
-    counts = (groups.cumcount() > 0) | (groups["iteration"].transform("size") == 1)
+    records["launches"] = groups["launch"].nunique()
+    counts = (of_launch.cumcount() > 0) | (of_launch["iteration"].transform("size") == 1)
     return records, groups, rows[counts].groupby(RECORD, sort=False)
+
+
+def get_launches(rows: pd.DataFrame) -> pd.Series:
+    """Return the launch of each row of samples; 1 if records have a single launch."""
+    return rows["launch"].fillna(1) if "launch" in rows else pd.Series(1, rows.index)
 
 
 def build_results(

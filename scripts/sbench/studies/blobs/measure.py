@@ -1,7 +1,8 @@
-"""Measures one cell of the blobs study once: MPI processes read objects again and again, between barriers.
+"""Run one measurement of one cell of the blobs study: MPI processes read objects repeatedly, between barriers.
 
-Started by scripts/step.py with the workflow's interpreter; see sbench.probe.conversation. The processes are
-sbench.studies.blobs.read; after the window, when nothing counts any more, they measure the store's own ceiling.
+scripts/step.py starts this program with the workflow's Python interpreter; see sbench.probe.conversation for the
+protocol between the two. The MPI processes run sbench.studies.blobs.read. After the measured iterations, they measure
+the highest rate of the store with minimal client code.
 """
 
 import argparse
@@ -22,18 +23,18 @@ from sbench.studies.blobs.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the cell that the step sends on standard input."""
+    """Measure the cell of the step that is read from standard input, and return the exit status."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
     signal.signal(signal.SIGTERM, _stop_on_signal)
     return run_measurement(measure_cell)
 
 
 def measure_cell(step: Step) -> dict:
-    """Measure a cell and return the program's part of its record."""
+    """Measure a cell and return the measured part of its record."""
     settings, manifest = read_fields(Settings, step.job["settings"]), read_json(step.job["manifest"])
     plan, nodes = Plan(settings.cell, manifest["layout"]), int(settings.cell.nodes)
     with mpi.start_ranks(settings.mpi, plan.processes, nodes) as ranks:
-        ranks.send_message(step.job)
+        ranks.send_message(_leave_ceiling_to_last(step.job))
         facts = ranks.receive_message()["facts"]
         started = ranks.measure_elapsed()
         ranks.receive_message()
@@ -68,13 +69,18 @@ def measure_cell(step: Step) -> dict:
     }
 
 
+def _leave_ceiling_to_last(job: dict) -> dict:
+    """Return the job, without rounds of bare requests unless this launch is the last of its record."""
+    return job if job["is_last_launch"] else job | {"settings": job["settings"] | {"ceiling_rounds": 0}}
+
+
 def _list_machines(facts: list[dict]) -> list[dict]:
-    """Return the facts of each node, in the order of the ranks."""
+    """Return the description of each node's machine, in the order of the ranks."""
     return list({one["node"]: one["machine"] for one in reversed(facts) if one["machine"]}.values())[::-1]
 
 
 def _list_faults(outcome: dict) -> list[str]:
-    """Return the faults of a record; a single line covers the wrong cache states of all iterations."""
+    """Return messages about changed objects, wrong cache states (one message for all iterations) and wrong blocks."""
     faults = [*outcome["changed"]]
     states = [line for row in outcome["samples"] for line in row.pop("not_as_asked")]
     if states:
@@ -85,9 +91,12 @@ def _list_faults(outcome: dict) -> list[str]:
 
 
 def _compute_seconds(reads: list[dict]) -> dict:
-    """Return the seconds of the first iteration, which opens connections, and total and median of the later iterations.
+    """Compute the times of the iterations, in seconds.
 
-    A single iteration counts as both; first and median are None without iterations.
+    Returns:
+        "first": the time of the first iteration, which includes opening connections. "total" and "latency": the sum
+        and the median of the later iterations. A single iteration counts as both first and later. Without iterations,
+        "first" and "latency" are None.
     """
     latencies = [row["latency_s"] for row in reads]
     later = _select_later(latencies)
@@ -99,12 +108,12 @@ def _compute_seconds(reads: list[dict]) -> dict:
 
 
 def _select_later(iterations: list) -> list:
-    """Return the iterations that the total covers: all after the first, or a single iteration."""
+    """Return all iterations after the first, or the only one if there is just one."""
     return iterations[1:] or iterations
 
 
 def _count_work(plan: Plan, outcome: dict, iterations: int, files: list[dict]) -> dict:
-    """Return the requested work, and the completed work as the processes counted it (METHOD 9)."""
+    """Return the requested work, and the completed work as counted by the processes (METHOD 9)."""
     everybody = range(plan.processes)
     busy = sum(1 for rank in everybody if plan.count_delivered_bytes(rank))
     passes = iterations if outcome["verified"] == "after every iteration" else 1
@@ -157,14 +166,14 @@ def _describe_effective(
 
 
 def _find_stripe(store: dict, files: list[str]) -> dict[str, str] | None:
-    """Return how Lustre stripes the first object, None on other file systems."""
+    """Return the Lustre striping of the first object; None if it is not on a Lustre file system."""
     file = next(iter(files), None)
     on_files = file and stores.get_store(store).files
     return read_stripe(file) if on_files and host.find_mount(file)["file_system"] == "lustre" else None
 
 
 def read_stripe(file: str) -> dict[str, str]:
-    """Return count, size and offset of a file's stripes from `lfs getstripe`, or `unknown` with the reason."""
+    """Return the stripe count, size and offset of a file from `lfs getstripe`, or the reason under "unknown"."""
     command = ["lfs", "getstripe", "-c", "-S", "-i", file]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -175,9 +184,9 @@ def read_stripe(file: str) -> dict[str, str]:
 
 
 def _compute_cache_state(settings: Settings, reads: list[dict]) -> dict:
-    """Return the cache state that is furthest from the requested state among all iterations.
+    """Return the cache state of the iteration whose state was furthest from the requested one.
 
-    `resident_after` is the mean of the iterations, because each iteration begins with lost pages restored.
+    `resident_after` is the mean over the iterations, because evicted pages are restored before each iteration.
     """
     before, after = (
         [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
@@ -190,9 +199,13 @@ def _compute_cache_state(settings: Settings, reads: list[dict]) -> dict:
 
 
 def _receive_ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
-    """Return the rounds of the store's ceiling, and the requests of a round or the reason for a failure (METHOD 20).
+    """Receive the measurements of the store's highest rate (METHOD 20).
 
-    If the processes end here, the record keeps the earlier measurements.
+    If the processes fail at this stage, the earlier measurements remain in the record.
+
+    Returns:
+        The samples of the rounds, and the numbers of processes, threads and requests per round. "problem" is the reason
+        if the measurement failed, and else None.
     """
     try:
         heard = ranks.receive_message()
@@ -209,7 +222,7 @@ def _receive_ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
 
 
 def _remove_states(rounds: list[dict]) -> list[dict]:
-    """Return rounds without the faults of cache states, which are checked for iterations alone."""
+    """Remove the messages about wrong cache states from rounds, because cache states are only checked in iterations."""
     return [{key: row[key] for key in row if key != "not_as_asked"} for row in rounds]
 
 

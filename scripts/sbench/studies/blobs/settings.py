@@ -1,4 +1,4 @@
-"""Settings of a cell of the blobs study for its measuring program, and the study's section."""
+"""The settings of a cell of the blobs study, as passed to its measuring program, and the study's configuration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a cell, as text."""
+    """The levels of a cell's factors, as strings."""
 
     store: str
     pattern: str
@@ -23,11 +23,11 @@ class Levels:
 
 @dataclass(frozen=True)
 class Data:
-    """The generated objects of a size.
+    """The settings of the generated objects of one size.
 
     Attributes:
         objects: number of objects.
-        copy: level of the control that reads another copy, "" for all others.
+        copy: level of the control that reads another copy of the objects; an empty string for all other cells.
     """
 
     size: str
@@ -39,7 +39,13 @@ class Data:
 
 @dataclass(frozen=True)
 class Mpi:
-    """The start of MPI processes: with a launcher, or on the machines of a hostfile, else on this machine."""
+    """How MPI processes are started: by a launcher, on the machines in a hostfile, or by default on this machine.
+
+    Attributes:
+        launcher: command line of the launcher.
+        hostfile: path of the hostfile.
+        library: name or path of the MPI library, if it is not the bundled one.
+    """
 
     launcher: Sequence[str] | None = None
     hostfile: str | None = None
@@ -57,11 +63,16 @@ class Settings:
     iterations: int
     ceiling_rounds: int
     mpi: Mpi
+    launches: int = 1
 
 
 @dataclass(frozen=True)
 class Section:
-    """The study's section of a configuration: a number for all sizes or a number by size; `data` of the objects."""
+    """The study's section of a configuration.
+
+    `iterations` and `time_limit_s` are each a number for all object sizes, or a mapping from size to number. `data`
+    contains the settings of the generated objects.
+    """
 
     data: dict
     iterations: int | dict[str, int]

@@ -1,4 +1,4 @@
-"""The blobs study: possible cells, their cost, and checks that make a record invalid or its cell fail."""
+"""The blobs study: which cells are possible, cost estimates, and checks of measured records."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -16,21 +16,21 @@ from sbench.studies.blobs.checks import check_iterations, check_memory, check_pa
 from sbench.studies.blobs.mpi import BY_NODES, count_slots, read_hosts
 from sbench.studies.blobs.settings import Data, Levels, Section, Settings
 
-# Factors, in addition to the size, that have equal levels within a contest.
+# Factors, in addition to the size, whose levels must be equal for stores and patterns to be compared.
 CONTEXT = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
 LIMITS = Path("config/facts/object_limits.yaml")
 _START_S = 2
 
 
 class Blobs(Study):
-    """Parallel input of raw objects with MPI."""
+    """The study of parallel reads of raw objects by MPI processes."""
 
     environment = "mpi"
     spans_nodes = True
     of_record = ("repeat", "effective", "memory", "retries", "attempts", "ceiling")
 
     def list_mistakes(self, config: dict) -> Iterator[str]:
-        """Yield mistakes in the section: missing numbers, too few objects, useless comparisons, wrong MPI settings."""
+        """Yield mistakes in the configuration: missing numbers, too few objects, useless comparisons, MPI settings."""
         section, parts = read_fields(Section, self.get_section(config)), list_mappings(self.get_section(config))
         for part in parts:
             own = any(patterns.PATTERNS[name].one_each for name in part["pattern"]) or "own" in part["objects"]
@@ -61,7 +61,7 @@ class Blobs(Study):
             yield f"studies.blobs.mpi.library: {library} does not exist"
 
     def list_obstacles(self, levels: dict[str, str], config: dict) -> Iterator[str]:
-        """Yield the reasons why a combination of levels cannot exist."""
+        """Yield the reasons why a combination of levels is impossible."""
         cell, hostfile = read_fields(Levels, levels), read_fields(Section, self.get_section(config)).mpi.hostfile
         pattern, entry = patterns.PATTERNS[cell.pattern], config["stores"][cell.store]
         kind, store = entry["kind"], stores.get_store(entry)
@@ -90,7 +90,10 @@ class Blobs(Study):
             yield f"an object of {kind} must have at most {largest} ({limit['as_of']}; {limit['source']})"
 
     def list_needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the launcher, or the memory of this machine; cells check the memory of other machines."""
+        """Yield checks of the configured launcher, or of this machine's memory if all processes run on it.
+
+        Cells check the memory of other machines when they start.
+        """
         mpi = read_fields(Section, self.get_section(config)).mpi
         if launcher := mpi.launcher:
             remedy = "load its module, or correct mpi.launcher"
@@ -99,17 +102,17 @@ class Blobs(Study):
             yield "memory", lambda: _expect_memory(cells)
 
     def complete_settings(self, settings: dict, config: dict) -> dict:
-        """Return a cell's settings with the iterations of its size and all settings of MPI."""
+        """Add to a cell's settings the number of iterations for its object size, and all settings of MPI."""
         cell, section = read_fields(Levels, settings["cell"]), read_fields(Section, self.get_section(config))
         mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
-        # Other machines in a file of the same name make another cell.
+        # Include the hosts, so that another list of hosts in the same file makes a different cell.
         hosts = {"hosts": read_hosts(Path(section.mpi.hostfile))} if section.mpi.hostfile else {}
         return settings | {"iterations": _get_for_size(section.iterations, cell.size), "mpi": mpi | hosts}
 
     def estimate_record(self, settings: dict) -> dict:
-        """Estimate a record of a cell without earlier records: {"requests", "bytes", "seconds"}.
+        """Estimate the "requests", "bytes" and "seconds" of a record before any measurement.
 
-        A round of the ceiling reads at most the first operation of each process.
+        Each round that measures the store's highest rate reads at most the first operation of each process.
         """
         given = read_fields(Settings, settings)
         cell, network = given.cell, given.store.get("network") or {}
@@ -118,35 +121,36 @@ class Blobs(Study):
         ceiling = min(read, sizes.parse_size(cell.operation_size) * processes)
         # Objects that need several operations are read again for verification.
         again = read if read > ceiling else 0
-        total = given.iterations * read + again + given.ceiling_rounds * ceiling
-        rounds = given.iterations + given.ceiling_rounds
+        iterations = given.launches * given.iterations
+        total = iterations * read + given.launches * again + given.ceiling_rounds * ceiling
+        rounds = iterations + given.ceiling_rounds
         requests = max(rounds * processes, total / sizes.parse_size(cell.chunk_size))
         rate = min(1000, networks.compute_rate_limit(network, processes * concurrency)) * 2**20
         waiting = requests * network.get("latency_ms", 0) / 1000 / processes / concurrency
-        return {"requests": requests, "bytes": total, "seconds": _START_S + total / rate + waiting}
+        return {"requests": requests, "bytes": total, "seconds": given.launches * _START_S + total / rate + waiting}
 
     def estimate_data_bytes(self, data: dict) -> int:
-        """Return the bytes of the objects of a size."""
+        """Return the total bytes of the generated objects of one size."""
         given = read_fields(Data, data)
         return sizes.parse_size(given.size) * given.objects
 
     def count_data_objects(self, data: dict) -> int:
-        """Return the number of objects of a size."""
+        """Return the number of generated objects of one size."""
         return read_fields(Data, data).objects
 
     def estimate_made_bytes(self, data: dict) -> int:
-        """Return 0, because objects go directly into stores."""
+        """Return 0, because objects are generated while they are uploaded to stores."""
         return 0
 
     def check_label(self, record: dict, settings: dict, manifest: dict) -> list[str]:
-        """Return why a cell was not measured as its label requires (METHOD 3, 10, 11): such a record is failed."""
-        # If objects changed before the first read, no request was sent.
+        """Return the mismatches between a record and its label (METHOD 3, 10, 11); any mismatch makes it failed."""
+        # Without samples, objects changed before the first read, so no request was sent.
         reasons = check_requests(record, settings) if record["samples"] else []
         size = read_fields(Settings, settings).data.size
         return [*reasons, *check_nodes(record["effective"], settings), *check_size(manifest, size)]
 
     def check_record(self, record: dict, settings: dict) -> list[str]:
-        """Return why a measured record is invalid (METHOD 4, 8, 9, 20)."""
+        """Return the reasons why a measured record is invalid (METHOD 4, 8, 9, 20)."""
         return [
             *(
                 [*check_page_caches(record), *check_iterations(record)]
@@ -157,19 +161,24 @@ class Blobs(Study):
         ]
 
     def get_contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
-        """Return the common property of stores and patterns that deliver the same bytes, to compare each with each."""
+        """Return the key of a group of cells that deliver the same bytes, whose stores and patterns are compared."""
         cell, context = read_fields(Levels, levels), (level for factor, level in levels.items() if factor in CONTEXT)
         return (cell.pattern in patterns.WHOLE, cell.size, *context)
 
 
 @cache
 def read_object_limits() -> dict[str, dict]:
-    """Return the maximum size of an object by kind of store: {"gib", "as_of", "source"}."""
+    """Return the maximum size of an object ("gib"), its date ("as_of") and "source", by kind of store."""
     return read_yaml(LIMITS)["limits"]
 
 
 def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
-    """Yield contradictions between sizes; `copies`: an SDK holds a second copy of each chunk in flight."""
+    """Yield contradictions between the sizes of a cell.
+
+    Args:
+        cell: levels of the cell.
+        copies: whether the store's SDK buffers a second copy of each chunk in flight.
+    """
     pattern, concurrency = patterns.PATTERNS[cell.pattern], int(cell.concurrency)
     size, operation, chunk = map(sizes.parse_size, (cell.size, cell.operation_size, cell.chunk_size))
     block = sizes.compute_block_bytes(size)
@@ -177,7 +186,7 @@ def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
         yield f"operation_size must be at least {sizes.format_size(patterns.PAGE)}, a page (got {cell.operation_size})"
     elif pattern.by == "scatter" and operation < block:
         yield f"scatter requires an operation_size of at least a block, {sizes.format_size(block)} for {cell.size}"
-    # Largest operation of all processes; interleaved, each piece is a chunk.
+    # Size of the largest operation of any process. With interleaved pieces, each piece is a chunk.
     buffer = min(operation, -(-size // int(cell.processes)) if pattern.is_split else size)
     chunks = -(-buffer // chunk)
     if concurrency > chunks and pattern.gives != "pieces":
@@ -194,7 +203,13 @@ def _list_size_conflicts(cell: Levels, copies: bool) -> Iterator[str]:
 
 
 def _expect_memory(cells: Sequence[Cell]) -> str:
-    """Return the memory of the largest cell's processes as text; each cell checks again when it begins."""
+    """Check that this machine has enough free memory for the largest cell, and describe both.
+
+    Each cell checks this again when it starts.
+
+    Raises:
+        Problem: there is too little free memory.
+    """
     needs = []
     for cell in cells:
         given = read_fields(Settings, cell.settings)
@@ -212,7 +227,7 @@ def _expect_memory(cells: Sequence[Cell]) -> str:
 
 
 def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[str]:
-    """Yield comparisons whose arms deliver different amounts, which no run can judge."""
+    """Yield messages about comparisons between cells that deliver different numbers of bytes, which are never made."""
     for number, entry in enumerate(compare):
         if entry["factor"] == "size":
             yield f"studies.blobs.compare[{number}]: objects of different sizes deliver different amounts; remove it"
@@ -220,7 +235,7 @@ def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[s
     alone = sorted(
         name for name in names if not any((name in patterns.WHOLE) == (base in patterns.WHOLE) for base in bases)
     )
-    # With another factor a pattern is compared with itself.
+    # In comparisons by other factors, every pattern is compared with itself.
     if bases and alone and all(entry["factor"] == "pattern" for entry in compare):
         yield (
             f"studies.blobs.compare: {', '.join(alone)} deliver different amounts than"
@@ -230,7 +245,7 @@ def _list_never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[s
 
 
 def _get_for_size(setting: int | dict[str, int], size: str) -> int:
-    """Return a setting that is a number, or a number by size; 0 if the size is missing."""
+    """Return a setting for an object size: the setting itself if it is a number, else its entry, or 0 if missing."""
     return setting.get(size, 0) if isinstance(setting, dict) else setting
 
 

@@ -60,6 +60,7 @@ class Settings:
         library: the library's entry in the configuration.
         seed: seed of the run.
         iterations: number of loads or reductions per record.
+        launches: number of starts of the program and its workers per record, each with all iterations.
         rdcc_nbytes: size of HDF5's chunk cache per dataset in bytes.
     """
 
@@ -70,3 +71,4 @@ class Settings:
     seed: int
     iterations: int
     rdcc_nbytes: int
+    launches: int = 1

@@ -130,8 +130,9 @@ class Particles(Study):
         task = _ARRAY_TASK_S if cell.method == "array" else _TASK_S
         waiting = chunks * (task + 4 * network.get("latency_ms", 0) / 1000 / at_once)
         once = size / rate + waiting
-        times = given.iterations
-        return {"requests": times * chunks, "bytes": times * size, "seconds": _START_S + (times + 1) * once}
+        times = given.launches * given.iterations
+        seconds = given.launches * (_START_S + once) + times * once
+        return {"requests": times * chunks, "bytes": times * size, "seconds": seconds}
 
     def estimate_data_bytes(self, data: dict) -> int:
         """Return the size of a generated snapshot in bytes; 0 for user-supplied files."""

@@ -159,7 +159,7 @@ REPORT = Report(
     unequal=_is_unequal,
 )
 METHOD = (
-    "A record starts the MPI processes once and reads many times. An iteration lies between two barriers: its latency "
+    "A record starts the MPI processes once, or as often as `launches`, and reads many times. An iteration lies between two barriers: its latency "
     "is the time from the start of the first process to the end of the last, by the machine's clock (the longest of "
     "several machines). The page cache is set before every iteration, untimed. Bandwidth and median latency leave out "
     "the first iteration if there are others.",

@@ -1,4 +1,4 @@
-"""Results, tables and limits of the study `blobs`."""
+"""Load the results of the blobs study, and build the tables and sentences that only its report has."""
 
 import math
 from collections.abc import Iterator
@@ -17,23 +17,23 @@ from sbench.studies.blobs.report import MIB, REPORT, words
 
 FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS)
-# Factors, in addition to the size, with separate rows if they vary.
+# Factors, in addition to the size, that have separate rows in the tables of sizes if they vary.
 ROWS = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
-# Columns for each store: value, head, format.
+# Columns for each store in the tables of sizes: value, header, format.
 SHOWN = (("latency_s", "latency / s", prose.format_number), ("mib_s", "MiB/s", names.format_rate))
 ENDS = ("", "_low", "_high")
 NUMBERS = (*(column + end for column, *_ in SHOWN for end in ENDS), "n", "failed", "invalid", "edited")
-# The panels are named after the patterns.
+# In the image, the panels are named after the patterns.
 PICTURE = Path("docs/images/patterns.svg")
 PICTURED = words.fill("picture")
 
 
 def load_results(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return the results in the folder `tables`.
+    """Load the results of a run.
 
     Args:
-        tables: folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
-        facts: JSON object of the workflow about machine, stores and settings.
+        tables: directory that contains samples.csv, cells.csv, verdicts.csv and matrix.csv.
+        facts: JSON file with the workflow's facts about machine, stores and settings, if any.
 
     Raises:
         Problem: samples and cells are both missing, or samples lack a column.
@@ -46,31 +46,43 @@ def load_results(tables: Path | str, facts: Path | str | None = None) -> Results
 
 
 def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and report values.
+    """Aggregate samples into one row per record, indexed by cell and repeat.
 
-    total_s and bytes cover the iterations after the first, or a single iteration; latency_s is their median,
-    first_ratio the first latency / latency_s, spread the slowest / the fastest of them, imbalance the median of last /
-    first process done, share the bandwidth / the ceiling's if each process reads. If rank 0 reads for all, read_share
-    is the share of its reading in the latency, distributing_s the rest, and bare_distributing_s the median time in
-    which MPI alone distributes the same bytes.
+    "Later iterations" are those after the first of each launch of the processes, or the only one of a launch.
+
+    Returns:
+        A DataFrame with validity, factors, the number of iterations, and:
+        - total_s, bytes: time in seconds and bytes of the later iterations; byte_s and mib_s are their ratios.
+        - latency_s: median latency of the later iterations.
+        - first_s, first_ratio: latency of the first iteration (the median over launches), and its ratio to latency_s.
+        - spread: slowest divided by fastest of the later iterations.
+        - imbalance: median over all iterations of the last process's time divided by the first process's time.
+        - ceiling_mib_s, share: rate of the bare client, and the bandwidth as a fraction of it; only if each process
+          reads.
+        - read_share, distributing_s, bare_distributing_s: only if rank 0 reads for all processes: the fraction of the
+          latency that it spends reading, the rest of the latency in seconds, and the median time that MPI alone takes
+          to distribute the same bytes.
     """
     rows = samples[samples["phase"] == "read"]
     first_done = pd.to_numeric(rows.get("first_done_s"), errors="coerce")
     records, groups, timed = results.group_by_record(rows.assign(imbalance=rows["latency_s"] / first_done), REPORT)
-    records["first_s"] = groups["latency_s"].first()
+    of_launch = rows.groupby([*results.RECORD, results.get_launches(rows)], sort=False)
+    records["first_s"] = of_launch["latency_s"].first().groupby(results.RECORD, sort=False).median()
     records[["total_s", "bytes"]] = timed[["latency_s", "bytes"]].sum()
     records["byte_s"] = records["total_s"] / records["bytes"]
     records["mib_s"] = records["bytes"] / MIB / records["total_s"]
     records["latency_s"] = timed["latency_s"].median()
-    several = records["iterations"] > 1
+    several = records["iterations"] > records["launches"]
     records["spread"] = (timed["latency_s"].max() / timed["latency_s"].min()).where(several)
     records["first_ratio"] = (records["first_s"] / records["latency_s"]).where(several)
     records["imbalance"] = groups["imbalance"].median().where(records["processes"] != "1")
     rounds = samples[samples["phase"] == "ceiling"].groupby(results.RECORD, sort=False)[["bytes", "latency_s"]].sum()
-    # If rank 0 reads for all, its bytes count once for each process, so the ceiling is not a bound.
+    # If rank 0 reads for all processes, a byte counts once per process that receives it, so the bare client's rate is
+    # not an upper bound.
     each_reads = ~records["pattern"].isin(FROM_ONE)
     records["ceiling_mib_s"] = (rounds["bytes"] / MIB / rounds["latency_s"]).where(each_reads)
-    # If rank 0 reads for all: its reading, the rest, and the same bytes distributed from its memory.
+    # If rank 0 reads for all processes: the time it reads, the rest, and the time to distribute the same bytes from its
+    # memory.
     apart = timed[["latency_s", "read_s"]].sum(min_count=1) if "read_s" in rows else pd.DataFrame()
     records["read_share"] = apart["read_s"] / apart["latency_s"] if len(apart) else math.nan
     records["distributing_s"] = records["latency_s"] * (1 - records["read_share"])
@@ -81,7 +93,10 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def build_size_tables(run: Results) -> Iterator[Table]:
-    """Yield a table of sizes by stores for each measured pattern, separately for objects per process."""
+    """Yield a table for each measured pattern, with a row per object size and columns per store.
+
+    Cells with a separate object per process have separate tables.
+    """
     cells = run.cells[run.cells["control"] == ""]
     for name, pattern in PATTERNS.items():
         for own, rows in cells[cells["pattern"] == name].groupby(cells["objects"] == "own"):
@@ -128,13 +143,13 @@ def _format_cell(cell: dict, column: str, digits) -> str:
 
 
 def build_iteration_table(run: Results) -> Table:
-    """Return a table of how iterations and processes of each cell's records differ; empty for published results."""
+    """Build the table of differences between iterations and between processes; empty for published results."""
     if "published" in run.facts:
         return Table("iterations", "", pd.DataFrame())
     columns = (
         Column("iterations per record", "iterations", WHOLE),
         Column("first / s", "first_s", prose.format_number),
-        # With a single iteration the latency is the latency of the first.
+        # Omit the latency if there is a single iteration, because it is then the first iteration's latency.
         Column(
             "later / s", lambda _, cells: cells["latency_s"].where(cells["first_ratio"].notna()), prose.format_number
         ),
@@ -146,7 +161,10 @@ def build_iteration_table(run: Results) -> Table:
 
 
 def build_distribution_table(run: Results) -> Table:
-    """Return a table of the times of reading and distributing if rank 0 reads for all, and the bound of the latter."""
+    """Build the table of the times to read and to distribute if rank 0 reads for all processes.
+
+    It includes the time of MPI alone, which is a lower bound for the time to distribute.
+    """
     columns = (
         Column("latency / s", "latency_s", prose.format_number),
         Column("reading / %", lambda _, cells: 100 * cells["read_share"], names.format_percentage),
@@ -160,13 +178,13 @@ def build_distribution_table(run: Results) -> Table:
 
 
 def describe_patterns(run: Results) -> list[str]:
-    """Return a sentence for each pattern of the run."""
+    """Return a sentence that explains each pattern of the run."""
     lines = judgement.list_explanations(run, "pattern", {name: pattern.explained for name, pattern in PATTERNS.items()})
     return [*lines, words.fill("own objects")] if (run.cells["objects"] == "own").any() else lines
 
 
 def list_limits(run: Results) -> list[str]:
-    """Return the limits of this study's data."""
+    """Return the sentences on limitations that are specific to this study."""
     lines, readers = [], run.readers
     hosts = cell_tables.get_column(readers, "effective.hosts").dropna().astype(object).str.len()
     if len(hosts) and hosts.max() < 2:
@@ -174,7 +192,7 @@ def list_limits(run: Results) -> list[str]:
     refused = cell_tables.get_column(readers, "ceiling.problem").dropna()
     if len(refused):
         lines.append(words.fill("refused", many=prose.format_count(len(refused), "record"), reason=refused.iloc[0]))
-    # Records of earlier versions have bare requests without the number of processes.
+    # In records of earlier versions, the bare client was a single process, and its number of processes is missing.
     threads, processes = (cell_tables.get_column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
     counts = {
         "threads": ("record", (threads.notna() & processes.isna()).sum()),

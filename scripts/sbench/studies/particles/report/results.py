@@ -45,7 +45,7 @@ def _compute_records(samples: pd.DataFrame) -> pd.DataFrame:
     `total_s` is the time of all iterations after the first (or of a single iteration), and `done` is the number of
     particles listed in them.
     """
-    each = samples.groupby([*results.RECORD, "iteration"], sort=False)
+    each = samples.assign(launch=results.get_launches(samples)).groupby([*results.LAUNCH, "iteration"], sort=False)
     iterations = each[["valid", "control", *FACTORS, *ALIKE]].first()
     iterations["seconds"], iterations["most"] = each["iteration_s"].first(), each["read_s"].max()
     iterations["mean"] = each["read_s"].mean()
@@ -63,7 +63,8 @@ def describe_merged_tasks(run: Results) -> list[str]:
     """Write a sentence on the listed and read chunks, for each cell whose method runs equal tasks only once."""
     lines = []
     for cell in run.measured[_is_pure(run)].to_dict("records"):
-        iterations = run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])
+        samples = run.samples[run.samples["cell"] == cell["cell"]]
+        iterations = samples.groupby(["repeat", results.get_launches(samples), "iteration"])
         listed, read = iterations["listed"].first().max(), iterations["chunks"].sum().max()
         fields = {"particles": format_particles(cell["particles"]), "listed": listed, "read": read}
         lines.append(words.fill("taken for one", who=format_method(cell), **fields))
