@@ -159,10 +159,10 @@ REPORT = Report(
     unequal=_is_unequal,
 )
 METHOD = (
-    "A record starts the MPI processes once, or as often as `launches`, and reads many times. An iteration lies between two barriers: its latency "
-    "is the time from the start of the first process to the end of the last, by the machine's clock (the longest of "
-    "several machines). The page cache is set before every iteration, untimed. Bandwidth and median latency leave out "
-    "the first iteration if there are others.",
+    "A launch starts the MPI processes and reads many times; a record has one launch, or `launches`. An iteration lies "
+    "between two barriers: its latency is the time from the start of the first process to the end of the last, by the "
+    "machine's clock (the longest of several machines). The page cache is set before every iteration, untimed. "
+    "Bandwidth and median latency leave out a launch's first iteration if there are others.",
     "Bytes count for each process that receives them: an object read once and broadcast to four counts four times.",
     "Stores and patterns that the configuration does not compare are compared pairwise if they deliver the same "
     "bytes; these pairs form a further family, contest in verdicts.csv. Patterns that deliver whole objects are not "
