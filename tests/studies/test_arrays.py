@@ -342,14 +342,14 @@ def test_trials_are_counted_by_outcome_and_the_answer_says_what_streaming_lifts(
     tried = trials.load_trials(tmp_path)
     lines = [line for line, _ in trials.describe_streaming(tried)]
     assert lines[:2] == [
-        "With streaming, 2 of 2 binary reads and writes above the request limit (up to 4 times) succeeded.",
-        "Without streaming, 0 of 2 binary reads and writes above the request limit (up to 4 times) succeeded; the "
-        "others: refused (413).",
+        "With streaming, 2 of 2 binary reads and writes of 4 times the request limit succeeded.",
+        "Without streaming, 0 of 2 binary reads and writes of 4 times the request limit succeeded; all were refused "
+        "(413).",
     ]
     assert lines[2] == (
         "With streaming, a binary read of 1.00 MiB increased the service node's memory by 3.00 MiB, a read"
         " of 4.00 MiB by "
-        "3.00 MiB; the first byte of the latter arrived after 100 ms, the last after 500 ms."
+        "3.00 MiB. The first byte of the 4.00 MiB arrived after 100 ms, the last after 500 ms."
     )
     assert lines[3] == "Other requests above the limit, with streaming: JSON read: refused (413)."
     table = trials.build_trials_table(tried, "limits")

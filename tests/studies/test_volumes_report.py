@@ -299,7 +299,7 @@ def test_verdicts_at_a_glance_say_how_long_a_limit_was_kept(run: batteries.Resul
     table = tabulated.build_glance_table(run)
     row = table.frame[table.frame["store"] == "gp2"].iloc[0]
     assert row["etcd: p99 below 10 ms"] == "misses 18.5 [18.3, 18.7] ms"
-    assert row["etcd: kept for"] == "55 min, 32 jobs"
+    assert row["etcd: stayed below 10 ms for"] == "55 min, 32 jobs"
     assert table.over["etcd: p99 below 10 ms"] == ["misses", "meets", "meets", "meets", "unknown", "misses"]
 
 

@@ -166,6 +166,8 @@ class Report:
     unequal: Callable[[dict], bool] = lambda row: False
     # Returns a description of how much data some levels read or write, "writing 50 MiB"; empty if sizes are levels.
     amount: Callable[[Mapping], str] = lambda levels: ""
+    # Returns names for phrases of questions, added in brackets: {"the application's limit": "etcd: 10 ms"}.
+    named: Callable[[Any], Mapping[str, str]] = lambda results: {}
     unit: str = "block"  # noun for the unit that comparisons count, and resample for confidence intervals
 
     @property

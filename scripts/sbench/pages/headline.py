@@ -41,8 +41,14 @@ def _select_originals(results: Results) -> pd.DataFrame:
 
 
 def write_question(results: Results) -> str:
-    """Return the configuration's question, or else a question derived from the comparisons and levels."""
+    """Return the configuration's question, or else a question derived from the comparisons and levels.
+
+    Names that the study declares (`Report.named`) are added in brackets to the configuration's question.
+    """
     if question := results.facts.get("question"):
+        for phrase, name in results.report.named(results).items():
+            if name and name not in question:
+                question = question.replace(phrase, f"{phrase} ({name})", 1)
         return question
     first, *others = list_asked_factors(results)
     levels = list(dict.fromkeys(_select_originals(results).get(first, ())))

@@ -105,6 +105,7 @@ REPORT = Report(
     ),
     values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
     amount=_format_amount,
+    named=lambda results: {"the HDF service": BACKENDS["hsds"]},
     panels=("operation", "compression", "store", "access", "cache"),
     harness=(Column("start of clients / s", "cluster_start_s", format_number),),
     effective=(

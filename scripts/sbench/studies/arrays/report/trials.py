@@ -69,8 +69,9 @@ def describe_streaming(trials: pd.DataFrame) -> Iterator[Sentence]:
                 "answered": len(of_level) - len(others),
                 "of": len(of_level),
             }
-            fields["others"] = words.fill("not answered", outcomes=_format_outcomes(others)) if len(others) else ""
-            yield words.fill("above limit", most=of_level["times_limit"].max(), **fields), ()
+            fields["others"] = _describe_failures(others, len(of_level))
+            fields["times"] = prose.format_list(map("{:g}".format, sorted(of_level["times_limit"].unique())), "or")
+            yield words.fill("above limit", **fields), ()
     on = near["streaming"] == "on"
     if len(reads := near[on & (near["phase"] == BINARY[0]) & (near["outcome"] == ANSWERED)]):
         ends = [part[AMOUNTS].median() for _, part in reads.groupby("times_limit")]
@@ -82,6 +83,15 @@ def describe_streaming(trials: pd.DataFrame) -> Iterator[Sentence]:
     if len(others):
         kinds = [f"{what}: {_format_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
         yield words.fill("other requests", kinds="; ".join(kinds)), ()
+
+
+def _describe_failures(others: pd.Series, of: int) -> str:
+    """Return a clause on the outcomes of the requests that were not answered, among `of` requests; "" without any."""
+    outcomes = _format_outcomes(others) if len(others) else ""
+    # Several outcomes are counted, so that "all were" does not fit.
+    if len(others) == of and others.nunique() == 1 and outcomes.startswith("refused"):
+        return words.fill("none answered", outcomes=outcomes)
+    return words.fill("not answered", many=len(others), outcomes=outcomes) if len(others) else ""
 
 
 def describe_survivors(trials: pd.DataFrame) -> Iterator[str]:

@@ -12,11 +12,12 @@ TEMPLATES = {
     "table of trials": "The service's limit is {limit}. Outcomes over all repeats; memory: growth of the peak of a "
     "node during the request; medians.",
     "colours of trials": "all repeats succeeded; all repeats failed",
-    "above limit": "{how}, {answered} of {of} binary reads and writes above the request limit (up to {most:g} times) "
+    "above limit": "{how}, {answered} of {of} binary reads and writes of {times} times the request limit "
     "succeeded{others}.",
-    "not answered": "; the others: {outcomes}",
+    "none answered": "; all were {outcomes}",
+    "not answered": "; outcomes of the other {many}: {outcomes}",
     "memory": "With streaming, a binary read of {small} increased the service node's memory by {growth}, a read of "
-    "{large} by {most}; the first byte of the latter arrived after {first}, the last after {last}.",
+    "{large} by {most}. The first byte of the {large} arrived after {first}, the last after {last}.",
     "other requests": "Other requests above the limit, with streaming: {kinds}.",
     "room": "{how}, successful reads of {size} by data nodes with a memory limit (additional memory as a "
     "multiple of the read): {counts}.",

@@ -1,9 +1,20 @@
 """Declare the report of the volumes study: factors, metrics, and descriptions of the method."""
 
+from typing import Any
+
 from sbench.pages.declaration import Factor, Metric, Report
 
 _BESIDE = {"same": "on the same volume", "other": "on another volume"}
 _STATES = ("full", "partly spent", "spent")
+
+
+def _name_limits(results: Any) -> dict[str, str]:
+    """Return the limits as a name for "the application's limit": "etcd: 10 ms, openshift: 20 ms"."""
+    limits = results.limits[["limit", "limit_ms"]].drop_duplicates() if len(results.limits) else results.limits
+    texts = [f"{limit['limit']}: {limit['limit_ms']:g} ms" for limit in limits.to_dict("records")]
+    return {"the application's limit": ", ".join(texts)}
+
+
 REPORT = Report(
     study="volumes",
     title="Latency of volumes",
@@ -37,6 +48,7 @@ REPORT = Report(
         Metric("iops", "throughput in IOPS", is_time=False),
     ),
     values=(),
+    named=_name_limits,
     unit="job",
 )
 # Paragraphs by topic; a page omits topics that do not apply to its volumes.

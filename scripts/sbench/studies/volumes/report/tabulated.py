@@ -33,6 +33,7 @@ OF_NODE = {
     **{"device_util_percent": "device busy / %"},
 }
 WHOLE = "{:,.0f}".format
+ABOVE = "operations of"  # in the heading of a column of shares at or above a limit
 MOST_ROWS = 12  # longer tables are collapsed
 
 
@@ -71,11 +72,12 @@ def build_glance_table(run: Results) -> Table:
         shown = [own.get(levels) for levels in series.itertuples(index=False, name=None)]
         texts = [_format_course(one) if one else [""] * 4 for one in shown]
         title = f"{limit}: {metric} below {height:g} ms"
-        over[title], frame[title], frame[f"{limit}: kept for"], shares = map(list, zip(*texts, strict=True))
+        kept, above = f"{limit}: stayed below {height:g} ms for", f"{limit}: {ABOVE} {height:g} ms or more"
+        over[title], frame[title], frame[kept], shares = map(list, zip(*texts, strict=True))
         if any(shares):
-            frame[f"{limit}: at or above it"] = shares
+            frame[above] = shares
     caption, meaning = words.fill("table at a glance"), shared.fill("colours of verdicts")
-    caption += words.fill("shares at a glance") if any(": at or above it" in column for column in frame) else ""
+    caption += words.fill("shares at a glance") if any(f": {ABOVE} " in column for column in frame) else ""
     return Table("at-a-glance", caption, frame, over=over, meaning=meaning)
 
 

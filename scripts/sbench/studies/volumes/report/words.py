@@ -52,8 +52,8 @@ TEMPLATES = {
     "more jobs elsewhere": "Import more jobs, with fio's {json}, to decide on {series}: more jobs narrow the interval.",
     "too short": "batteries too short to meet a limit",
     "again": "Measure {series} again: {why}.",
-    "more batteries": "Raise {batteries} to {needed} or more to compare volumes: with fewer, a slower volume and a "
-    "busier hour look alike.",
+    "more batteries": "Raise {batteries} to {needed} or more for verdicts on differences: with fewer, a difference may "
+    "come from other load at the time, not from the volume.",
     # Limitations of the data, with remedies.
     "single battery": "Each volume has a single battery, so intervals do not cover another day, volume or machine; "
     "raise {batteries} to {needed} to compare volumes.",
@@ -98,10 +98,11 @@ TEMPLATES = {
     "title of jobs": "{metric} of {operation}{about}",
     "title of left out": "Unusable files of the import",
     # Captions of tables, and explanations of their colours.
-    "table at a glance": "Verdicts on whole series, with the p99 and 95 % CI of the deciding segment. Kept for: from "
-    "the start of the battery to the first segment that does not meet the limit.",
-    "shares at a glance": " At or above it: the share of operations, and the share of time with its 95 % CI, as a job "
-    "starts no other operation during a stall.",
+    "table at a glance": "Each verdict covers all jobs of a series. Beside it: p99 [95 % CI] of these jobs or, if "
+    "their level changed, of the slowest segment with this verdict. Stayed below: from the start of the battery to the "
+    "first segment that does not meet the limit.",
+    "shares at a glance": " Operations at the limit or above: their share of all operations and, because a stall of "
+    "any length is a single operation, their share of the time [95 % CI].",
     "table of rates": "Rates and latencies over all jobs of a series; the highest p99 first.",
     "table of limits": "The limits and their sources.",
     "table of segments": "Series whose level changed, segment by segment; p99 is the median of the jobs.",
