@@ -24,6 +24,7 @@ from sbench.design import study as studies
 from sbench.design.cost import Cost
 from sbench.design.study import Cell
 from sbench.measure import preflight
+from sbench.measure.forecast import Forecast, add_forecasts, forecast_rounds
 from sbench.probe import host, sizes, slurm
 from sbench.probe.processes import die_with_parent
 from sbench.probe.program import Problem, expect_folders, print_json
@@ -45,6 +46,7 @@ class Plan(NamedTuple):
         config: the resolved configuration with the changes of the command line.
         changes: these changes, for Snakemake.
         notes: effects of the call on the blocks, by study.
+        forecasts: the rounds of studies that are measured until they are decided.
     """
 
     file: str
@@ -53,6 +55,7 @@ class Plan(NamedTuple):
     cells: dict[str, list[Cell]]
     costs: dict[str, Cost]
     notes: dict[str, list[str]]
+    forecasts: dict[str, Forecast]
 
 
 def make_plan(
@@ -108,13 +111,23 @@ def make_plan(
     notes = {
         study: [*_describe_pairing(config, study, expanded[study][0], cells[study], opened[study])] for study in cells
     }
-    return Plan(file, config, changes, cells, costs, notes)
+    forecasts = {
+        study: forecast
+        for study in cells
+        if (forecast := forecast_rounds(config, studies.get_study(study), cells[study], costs[study]))
+    }
+    return Plan(file, config, changes, cells, costs, notes, forecasts)
 
 
 def print_plan(plan: Plan, as_json: bool = False) -> int:
     """Print a plan, cell by cell, or as one JSON object with times in seconds; return 0."""
     if as_json:
-        by_study = {study: _to_json(own) | {"notes": plan.notes[study]} for study, own in plan.costs.items()}
+        by_study = {
+            study: _to_json(own)
+            | {"notes": plan.notes[study]}
+            | ({"rounds_seconds": plan.forecasts[study]._asdict()} if study in plan.forecasts else {})
+            for study, own in plan.costs.items()
+        }
         print_json({"run": plan.config["run"], "studies": by_study})
         return 0
     for what, fine, detail in preflight.check_inputs(plan.config):
@@ -151,7 +164,7 @@ def start_run(plan: Plan, cores: str | None, yes: bool, options: Sequence[str]) 
         print(note, file=sys.stderr)
     seconds, config = _print_costs(plan, listed=False), plan.config
     expect_folders(config["run"])
-    _require_consent(config, plan.costs, yes)
+    _require_consent(plan, yes)
     sys.stdout.flush()
     command = [
         *(
@@ -303,7 +316,8 @@ def _print_costs(plan: Plan, listed: bool) -> float:
             f"{totals['disk_bytes'] / 2**30:.2f} GiB of data to generate"
             + ("; exploratory: too few repeats for a verdict" if exploratory else "")
         )
-        for note in plan.notes[study]:
+        forecast = [plan.forecasts[study].describe()] if study in plan.forecasts and len(costs) > 1 else []
+        for note in plan.notes[study] + forecast:
             say(f"  {note}")
     cells, totals = (
         [(cell, to_do) for own in costs.values() for cell, to_do, *_ in own.cells],
@@ -332,25 +346,30 @@ def _print_costs(plan: Plan, listed: bool) -> float:
     )
     if bill := prices.compute_bill(config, totals, seconds):
         say(f"cost: {bill.line}")
+    if plan.forecasts:
+        whole, largest = add_forecasts(costs, plan.forecasts, building + beside)
+        bill = prices.compute_bill(config, largest, whole.most)
+        say(whole.describe() + (f", about {bill.usd:.2f} USD" if bill else ""))
     return seconds
 
 
-def _require_consent(config: dict, costs: dict[str, Cost], yes: bool) -> None:
-    """Ask for consent before an expensive run.
+def _require_consent(plan: Plan, yes: bool) -> None:
+    """Ask for consent before a run that may be expensive: all rounds of studies that are measured until decided.
 
     Raises:
         Problem: the answer is no, or nobody can answer; or the disk lacks room for the data.
     """
-    totals = cost.compute_totals(costs)
+    config = plan.config
+    whole, totals = add_forecasts(plan.costs, plan.forecasts, 0)
     # Data that go directly into a store elsewhere need no room here.
     if (needed := totals["made_bytes"]) > (free := shutil.disk_usage(".").free):
         raise Problem(
             f"results/ has {free / 2**30:.1f} GiB free, but the run generates {needed / 2**30:.1f} GiB of data; free"
             " disk space or make the data smaller"
         )
-    sums = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
+    sums = {"hours": whole.most / 3600, "gib": totals["bytes"] / 2**30}
     sums |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
-    bill = prices.compute_bill(config, totals, totals["seconds"])
+    bill = prices.compute_bill(config, totals, whole.most)
     sums["usd"] = bill.usd if bill else 0
     above = [f"{key} {sums[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if sums[key] > limit]
     if not above or yes:

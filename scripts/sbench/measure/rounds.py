@@ -81,7 +81,7 @@ def _choose_round(
     judgement = judging.judge_study(config, program, rows, runs, metrics=[TOTAL])
     comparisons = [one for one in judgement.rows if one.role == "decides" and one.factor != CONTEST]
     undecided = list_open_comparisons(judgement, runs, {cell.name for cell in tried})
-    names = _list_cells(tried, undecided)
+    names = list_cells_of_round(tried, undecided)
     measured, most = len(runs["repeat"].unique()), program.count_most_repeats(config)
     # Blocks that replaced failed records are not further ones.
     complete = measured - sum(len(order.blocks) for order in _list_extra(orders))
@@ -127,8 +127,10 @@ def list_looks_of_comparisons(rows: pd.DataFrame, judgement: Judgement) -> list[
     return table.where(~table.isin([math.nan, math.inf]), None).to_dict("records")
 
 
-def list_open_comparisons(judgement: Judgement, runs: pd.DataFrame, tried: set[str]) -> list[Judged]:
-    """Return the comparisons that further blocks may decide.
+def list_open_comparisons(
+    judgement: Judgement, runs: pd.DataFrame, tried: set[str], look: int | None = None
+) -> list[Judged]:
+    """Return the comparisons that blocks after a look, by default the last, may decide.
 
     They are those of factors, of the fastest cell of a contest, and of the control slowed by 10 %. Comparisons of
     cells that were not measured, or never with success, are not open, nor are cells that are not comparable.
@@ -140,7 +142,8 @@ def list_open_comparisons(judgement: Judgement, runs: pd.DataFrame, tried: set[s
         one
         for one in judgement.rows
         if one.states
-        and one.states[-1].name == OPEN
+        and (look is None or len(one.states) >= look)
+        and one.states[-1 if look is None else look - 1].name == OPEN
         and one.values["verdict"] != Outcome.NOT_COMPARABLE
         and {one.baseline["cell"], one.contender["cell"]} <= good & tried
         and (
@@ -163,7 +166,7 @@ def _list_leaders(contests: Iterable[Judged]) -> set[str]:
     return cells - beaten
 
 
-def _list_cells(tried: Sequence[Cell], undecided: Iterable[Judged]) -> list[str]:
+def list_cells_of_round(tried: Sequence[Cell], undecided: Iterable[Judged]) -> list[str]:
     """Return the cells of a round in the order of the matrix: arms of open comparisons, and the first control."""
     names = {arm["cell"] for one in undecided for arm in (one.baseline, one.contender)}
     slowed = next((cell for cell in tried if cell.levels.get("control") == _FOUND), None)

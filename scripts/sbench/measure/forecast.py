@@ -1,0 +1,151 @@
+"""Forecast the rounds of a run that measures until it can decide, by simulation from the noise of an earlier run."""
+
+import contextlib
+import statistics
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from sbench.design import cost
+from sbench.design.study import Cell, Study
+from sbench.measure import gather, judging, rounds, tables
+from sbench.measure.judging import TOTAL
+from sbench.probe.program import Problem
+from sbench.verdicts import MIN_BLOCKS
+from sbench.verdicts.looks import list_looks
+
+# Totals that further rounds do not add to.
+_ONCE = ("disk_bytes", "made_bytes", "seconds_beside")
+# Simulated runs of a forecast, each with other blocks of the earlier run.
+RUNS = 10
+
+
+class Forecast(NamedTuple):
+    """Seconds of a study's steps.
+
+    Attributes:
+        least: of the first round alone.
+        likely: median of the simulated runs; None without an earlier run of the cells.
+        most: if every comparison stays open to the end, within the budget.
+    """
+
+    least: float
+    likely: float | None
+    most: float
+
+    def describe(self) -> str:
+        """Describe the forecast in a line."""
+        likely = "" if self.likely is None else f", likely {cost.format_duration(self.likely)}"
+        least, most = cost.format_duration(self.least), cost.format_duration(self.most)
+        return f"until all comparisons are decided: at least {least}{likely}, at most {most}"
+
+
+def add_forecasts(
+    costs: dict[str, cost.Cost], forecasts: dict[str, Forecast], beside_s: float
+) -> tuple[Forecast, cost.Totals]:
+    """Add the forecasts of studies, the costs of studies of fixed repeats, and `beside_s` seconds of other work.
+
+    Returns:
+        The forecast of the whole run, and its largest totals (`cost.compute_totals`).
+    """
+    least, most, likely = beside_s, beside_s, [beside_s]
+    largest = cost.Totals()
+    for study, own in costs.items():
+        fixed = own.totals["seconds"]
+        of_study = forecasts.get(study, Forecast(fixed, fixed, fixed))
+        least, most = least + of_study.least, most + of_study.most
+        likely += [] if of_study.likely is None else [of_study.likely]
+        growth = of_study.most / of_study.least if of_study.least else 1
+        for what, amount in own.totals.items():
+            # Data are made once.
+            largest[what] += amount * (1 if what in _ONCE else growth)
+    is_known = len(likely) == 1 + len(costs)
+    return Forecast(least, sum(likely) if is_known else None, most), largest
+
+
+class Simulated(NamedTuple):
+    """A simulated run: seconds of all rounds, and the number of open comparisons at its end."""
+
+    seconds: float
+    still_open: int
+
+
+def forecast_rounds(config: dict, program: Study, cells: list[Cell], costs: cost.Cost) -> Forecast | None:
+    """Forecast the rounds of a study; None if its repeats are fixed, or nothing is left to measure."""
+    first, most = program.count_repeats(config), program.count_most_repeats(config)
+    if most <= first or not costs.totals["records"]:
+        return None
+    least = costs.totals["seconds"]
+    budget = config.get("budget_s")
+    longest = least * most / first
+    seconds = {cell.name: each for cell, _, each, _ in costs.cells}
+    likely = None
+    if earlier := _read_earlier_run(program, cells):
+        random = np.random.default_rng(1)
+        runs = [simulate_run(config, program, cells, *earlier, seconds, random) for _ in range(RUNS)]
+        likely = statistics.median(run.seconds for run in runs)
+    return Forecast(least, likely, longest if budget is None else max(least, min(longest, budget)))
+
+
+def simulate_run(
+    config: dict,
+    program: Study,
+    cells: list[Cell],
+    matrix: pd.DataFrame,
+    runs: pd.DataFrame,
+    seconds: dict[str, float],
+    random: np.random.Generator,
+) -> Simulated:
+    """Draw blocks of an earlier run as the blocks of a new run, and follow its looks.
+
+    Args:
+        config: the resolved configuration.
+        program: the study.
+        cells: the cells to measure.
+        matrix: cells of the earlier run (`gather.read_study`).
+        runs: its runs (`tables.build_runs_and_samples`).
+        seconds: of a step of each cell.
+        random: source of the drawn blocks.
+    """
+    most = program.count_most_repeats(config)
+    ends = list_looks(program.count_repeats(config), most)
+    drawn = random.choice(sorted(runs["repeat"].unique()), most)
+    parts = [
+        runs[runs["repeat"] == block].assign(
+            repeat=number, round=1 + int(np.searchsorted(ends, number)), most_repeats=most
+        )
+        for number, block in enumerate(drawn, 1)
+    ]
+    judgement = judging.judge_study(config, program, matrix, pd.concat(parts, ignore_index=True), metrics=[TOTAL])
+    names = {cell.name for cell in cells}
+    spent, measured, still_open = sum(seconds.values()) * ends[0], ends[0], 0
+    last = 1 if judgement.shifted else len(ends)
+    for look in range(1, last + 1):
+        undecided = rounds.list_open_comparisons(judgement, runs, names, look)
+        still_open = len(undecided)
+        if not undecided or look == last:
+            break
+        of_round = rounds.list_cells_of_round(cells, undecided)
+        needed = (ends[look] - measured) * sum(seconds[name] for name in of_round)
+        if (budget := config.get("budget_s")) is not None and spent + needed > budget:
+            break
+        spent, measured = spent + needed, ends[look]
+    return Simulated(spent, still_open)
+
+
+def _read_earlier_run(program: Study, cells: list[Cell]) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """Return matrix and runs of the last run that has measured all of the cells in enough blocks, if any."""
+    names = {cell.name for cell in cells}
+    for folder in sorted(Path("results").glob(f"*/{program.name}/"), key=lambda path: -path.stat().st_mtime):
+        with contextlib.suppress(Problem, OSError, LookupError, ValueError):
+            matrix, kept = gather.read_study(folder, folder.parent.name, program.name)
+            if not names <= set(matrix["cell"]):
+                continue
+            runs, _ = tables.build_runs_and_samples(matrix, kept)
+            good = runs[runs["ok"].astype(bool)].groupby("cell")["repeat"].nunique()
+            whole = [block for block, rows in runs.groupby("repeat") if names <= set(rows["cell"])]
+            if len(whole) >= MIN_BLOCKS and names <= set(good.index):
+                return matrix, runs[runs["repeat"].isin(whole)]
+    return None
