@@ -98,7 +98,7 @@ def test_pages_of_published_data_do_not_say_that_they_were_measured_as_here(offl
     assert "iterations after the first" not in blobs + particles
     # The futures of what was listed again read a tenth of it, or less.
     assert "**futures-pure**" not in particles
-    assert "Futures-pure vs serial: **not comparable** (the amount of data differs" in particles
+    assert "Dask futures-pure vs the serial loop: **not comparable** (the amount of data differs" in particles
     assert "Cost of a task" not in particles
 
 
